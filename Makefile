@@ -1,0 +1,32 @@
+# Everything a person or CI runs. `make test` works on a fresh machine with Python 3.11+ and make.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+
+.PHONY: install test test-long lint bench clean
+
+install: $(STAMP)
+
+$(STAMP): pyproject.toml
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	touch $@
+
+test: install
+	$(BIN)/python -m pytest -n auto -m "not long" $(PYTEST_ARGS)
+
+# The full-size differential and memory runs: at least 2,000 generated plans, ten million strings.
+test-long: install
+	MAVSTREAM_TEST_SCALE=full $(BIN)/python -m pytest -n auto $(PYTEST_ARGS)
+
+lint: install
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+bench: install
+	$(BIN)/python -m bench engine
+
+clean:
+	rm -rf $(VENV) build *.egg-info .pytest_cache .mypy_cache .ruff_cache

@@ -1,0 +1,77 @@
+"""Typed expressions: what the parser makes of SQL text and what backends compile.
+
+Every node knows its type and whether it can be null, so that whoever compiles it decides nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from mavstream_protocol.schema import FieldType
+
+
+@dataclass(frozen=True, slots=True)
+class Literal:
+    """A constant. `value` is None for NULL; timestamps are ints of microseconds."""
+
+    value: int | float | bool | str | None
+    type: FieldType
+
+    @property
+    def nullable(self) -> bool:
+        """Whether the value is null."""
+        return self.value is None
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnRef:
+    """A column of the input, by the name under which the operator offers it (`x`, or `l.x` in a join)."""
+
+    name: str
+    type: FieldType
+    nullable: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A function or an SQL operator, by its canonical name (see `functions`)."""
+
+    function: str
+    arguments: tuple[Expression, ...]
+    type: FieldType
+    nullable: bool
+
+
+Expression = Literal | ColumnRef | Call
+
+
+@dataclass(frozen=True, slots=True)
+class AggregateCall:
+    """An aggregate function over the rows of a window and group; `argument` is None for `count(*)`."""
+
+    function: str
+    argument: Expression | None
+    distinct: bool
+    type: FieldType
+    nullable: bool
+
+
+@dataclass(frozen=True, slots=True)
+class AggregateExpression:
+    """An output column of an aggregate: a scalar expression over aggregate calls and grouping columns.
+
+    In `result`, the column `#0`, `#1`, ... stands for the value of `calls[0]`, `calls[1]`, ...
+    """
+
+    result: Expression
+    calls: tuple[AggregateCall, ...]
+
+
+def references(expression: Expression) -> Iterator[str]:
+    """Yield the names of the columns an expression reads, repeats included."""
+    if isinstance(expression, ColumnRef):
+        yield expression.name
+    elif isinstance(expression, Call):
+        for argument in expression.arguments:
+            yield from references(argument)

@@ -1,0 +1,143 @@
+"""Batches: what operators hand each other."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from mavstream_server.columns.column import Column, Ints, concatenate
+
+BEGIN_OF_TIME = -(1 << 63)
+END_OF_TIME = (1 << 63) - 1
+
+
+class Mark(NamedTuple):
+    """What is known behind the last row of a batch.
+
+    Times are microseconds. A mark only ever raises the watermark.
+    """
+
+    watermark: int = BEGIN_OF_TIME
+    """No row that is still to come is before this time, but for late ones."""
+    arrival: int = 0
+    """When the log took the mark, in nanoseconds: results that it makes possible count from here."""
+    gap: int | None = None
+    """Rows up to this time may be missing ahead of this mark (a start or a pause): windows that
+    they could have fallen into are incomplete."""
+    end: bool = False
+    """Nothing comes behind this mark."""
+
+
+class Batch:
+    """Rows as columns, in stream order, and the mark behind them. Immutable by convention.
+
+    `row_watermark` is the watermark just ahead of each row: a row is late for what ended at or before it.
+    It is None where no row can be late (arrival time, results of windows and joins).
+    `time` and `position` are None where nobody above asked for them.
+    """
+
+    __slots__ = ("arrival", "columns", "mark", "position", "row_watermark", "size", "time")
+
+    def __init__(
+        self,
+        columns: Mapping[str, Column],
+        size: int,
+        arrival: Ints,
+        *,
+        time: Ints | None = None,
+        position: Ints | None = None,
+        row_watermark: Ints | None = None,
+        mark: Mark | None = None,
+    ) -> None:
+        self.columns = columns
+        self.size = size
+        self.arrival = arrival
+        self.time = time
+        self.position = position
+        self.row_watermark = row_watermark
+        self.mark = mark
+
+    def __len__(self) -> int:
+        return self.size
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes held by the rows."""
+        total = self.arrival.nbytes
+        for array in (self.time, self.position, self.row_watermark):
+            if array is not None:
+                total += array.nbytes
+        for column in self.columns.values():
+            total += column.nbytes
+        return total
+
+    def take(self, rows: Ints, names: Sequence[str] | None = None) -> Batch:
+        """Return the given rows, with only the named columns if names are given; the mark stays."""
+        columns = self.columns
+        return Batch(
+            {name: columns[name].take(rows) for name in (columns if names is None else names)},
+            len(rows),
+            self.arrival.take(rows),
+            time=None if self.time is None else self.time.take(rows),
+            position=None if self.position is None else self.position.take(rows),
+            row_watermark=None if self.row_watermark is None else self.row_watermark.take(rows),
+            mark=self.mark,
+        )
+
+    def split(self, count: int) -> tuple[Batch, Batch]:
+        """Cut behind `count` rows; the mark goes with the second part."""
+        return self._slice(0, count, None), self._slice(count, self.size, self.mark)
+
+    def _slice(self, start: int, stop: int, mark: Mark | None) -> Batch:
+        return Batch(
+            {name: column.slice(start, stop) for name, column in self.columns.items()},
+            stop - start,
+            self.arrival[start:stop],
+            time=None if self.time is None else self.time[start:stop],
+            position=None if self.position is None else self.position[start:stop],
+            row_watermark=None if self.row_watermark is None else self.row_watermark[start:stop],
+            mark=mark,
+        )
+
+    def with_columns(self, columns: Mapping[str, Column]) -> Batch:
+        """Return the same rows with other columns."""
+        return Batch(
+            columns,
+            self.size,
+            self.arrival,
+            time=self.time,
+            position=self.position,
+            row_watermark=self.row_watermark,
+            mark=self.mark,
+        )
+
+
+_NO_ROWS: Ints = np.empty(0, dtype=np.int64)
+
+
+def mark_only(mark: Mark) -> Batch:
+    """Return a batch without rows that carries a mark."""
+    return Batch({}, 0, _NO_ROWS, mark=mark)
+
+
+def concatenate_batches(batches: Sequence[Batch]) -> Batch:
+    """Join batches with the same columns end to end; the last mark stays."""
+    if len(batches) == 1:
+        return batches[0]
+    first = batches[0]
+
+    def joined(name: str) -> Ints | None:
+        arrays = [getattr(batch, name) for batch in batches]
+        return None if any(array is None for array in arrays) else np.concatenate(arrays)
+
+    return Batch(
+        {name: concatenate([batch.columns[name] for batch in batches]) for name in first.columns},
+        sum(batch.size for batch in batches),
+        np.concatenate([batch.arrival for batch in batches]),
+        time=joined("time"),
+        position=joined("position"),
+        row_watermark=joined("row_watermark"),
+        mark=batches[-1].mark,
+    )

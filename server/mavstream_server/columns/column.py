@@ -1,0 +1,120 @@
+"""Columns: arrays of one type with optional nulls."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from mavstream_protocol.schema import FieldType
+
+from mavstream_server.columns.dictionary import Dictionary
+
+Array = npt.NDArray[Any]
+Ints = npt.NDArray[np.int64]
+Mask = npt.NDArray[np.bool_]
+
+DTYPES: dict[FieldType, np.dtype[Any]] = {
+    FieldType.INT: np.dtype(np.int64),
+    FieldType.FLOAT: np.dtype(np.float64),
+    FieldType.BOOL: np.dtype(np.bool_),
+    FieldType.STRING: np.dtype(np.int32),  # codes into the column's dictionary
+    FieldType.TIMESTAMP: np.dtype(np.int64),
+}
+
+
+class Column:
+    """Values of one field for the rows of a batch.
+
+    `valid` is None when no row is null. Where a row is null its value is unspecified, but for strings
+    it is still a code that the dictionary has, or any code if the dictionary is empty.
+    """
+
+    __slots__ = ("dictionary", "valid", "values")
+
+    def __init__(self, values: Array, valid: Mask | None = None, dictionary: Dictionary | None = None) -> None:
+        self.values = values
+        self.valid = valid
+        self.dictionary = dictionary
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes held by the rows; dictionaries are shared and counted by their owners."""
+        return self.values.nbytes + (0 if self.valid is None else self.valid.nbytes)
+
+    def take(self, rows: Ints) -> Column:
+        """Return the column of the given rows, in that order."""
+        valid = self.valid
+        return Column(self.values.take(rows), None if valid is None else valid.take(rows), self.dictionary)
+
+    def slice(self, start: int, stop: int) -> Column:
+        """Return the rows from start to stop as a view."""
+        valid = self.valid
+        return Column(self.values[start:stop], None if valid is None else valid[start:stop], self.dictionary)
+
+    def to_list(self, type_: FieldType) -> list[Any]:
+        """Return the rows as Python values: None for null, text for strings, ints for timestamps."""
+        if type_ is FieldType.STRING:
+            assert self.dictionary is not None
+            texts = self.dictionary.values
+            values: list[Any] = [texts[code] if texts else "" for code in self.values.tolist()]
+        else:
+            values = self.values.tolist()
+        if self.valid is None:
+            return values
+        return [value if ok else None for value, ok in zip(values, self.valid.tolist(), strict=True)]
+
+    @classmethod
+    def from_list(cls, type_: FieldType, values: Sequence[Any]) -> Column:
+        """Build a column from Python values, None for null; timestamps are ints of microseconds."""
+        missing = [value is None for value in values]
+        valid = ~np.array(missing, dtype=bool) if any(missing) else None
+        if type_ is FieldType.STRING:
+            dictionary = Dictionary()
+            codes = [0 if value is None else dictionary.add(value) for value in values]
+            return cls(np.array(codes, dtype=np.int32), valid, dictionary)
+        filled = [0 if value is None else value for value in values]
+        return cls(np.array(filled, dtype=DTYPES[type_]), valid)
+
+
+def both_valid(left: Mask | None, right: Mask | None) -> Mask | None:
+    """Combine two validity masks: valid where both are."""
+    if left is None:
+        return right
+    if right is None:
+        return left
+    return left & right
+
+
+def concatenate(columns: Sequence[Column]) -> Column:
+    """Join columns end to end; strings of different dictionaries move to a new one."""
+    if len(columns) == 1:
+        return columns[0]
+    valid = None
+    if any(column.valid is not None for column in columns):
+        valid = np.concatenate(
+            [np.ones(len(c), dtype=bool) if c.valid is None else c.valid for c in columns]
+        )
+    first = columns[0].dictionary
+    if first is None or all(column.dictionary is first for column in columns):
+        return Column(np.concatenate([column.values for column in columns]), valid, first)
+    merged = Dictionary()
+    parts = [recode(column, merged) for column in columns]
+    return Column(np.concatenate(parts), valid, merged)
+
+
+def recode(column: Column, target: Dictionary) -> npt.NDArray[np.int32]:
+    """Return the codes that a string column's rows have in another dictionary, adding texts as needed.
+
+    Only texts that occur in the rows are added, each looked up once.
+    """
+    assert column.dictionary is not None
+    source = column.dictionary.values
+    codes = column.values if column.valid is None else np.where(column.valid, column.values, -1)
+    used, inverse = np.unique(codes, return_inverse=True)
+    moved = [0 if code < 0 else target.add(source[code]) for code in used.tolist()]
+    return np.array(moved, dtype=np.int32).take(inverse)

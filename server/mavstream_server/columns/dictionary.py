@@ -1,0 +1,82 @@
+"""Dictionaries: the text behind the codes of string columns."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable
+
+import numpy as np
+import numpy.typing as npt
+
+# What one string costs in CPython beyond its characters: object header, list slot, index entry.
+_STRING_OVERHEAD = 120
+
+
+class Dictionary:
+    """An append-only list of distinct strings; the code of a string is its index and never changes.
+
+    A batch keeps the dictionaries of its columns alive; when the last batch is gone, so is the text.
+    Whoever keeps strings for long re-codes them into a dictionary of its own.
+    """
+
+    __slots__ = ("_codes", "_memos", "nbytes", "values")
+
+    def __init__(self, values: Iterable[str] = ()) -> None:
+        self.values: list[str] = list(values)
+        self.nbytes = sum(map(len, self.values)) + _STRING_OVERHEAD * len(self.values)
+        self._codes: dict[str, int] = {}
+        self._memos: dict[Hashable, npt.NDArray[np.generic]] = {}
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    @property
+    def codes(self) -> dict[str, int]:
+        """Text to code; brought up to date on use, so that dictionaries nobody searches stay lists."""
+        known = len(self._codes)
+        if known < len(self.values):
+            self._codes.update(zip(self.values[known:], range(known, len(self.values)), strict=True))
+        return self._codes
+
+    def code(self, text: str) -> int:
+        """Return the code of a text, or -1 if it is not here."""
+        return self.codes.get(text, -1)
+
+    def add(self, text: str) -> int:
+        """Return the code of a text, appending it if it is new."""
+        codes = self.codes
+        code = codes.get(text)
+        if code is None:
+            code = codes[text] = len(self.values)
+            self.values.append(text)
+            self.nbytes += len(text) + _STRING_OVERHEAD
+        return code
+
+    def extend(self, texts: Iterable[str]) -> None:
+        """Append texts that are known to be new and distinct."""
+        before = len(self.values)
+        self.values.extend(texts)
+        added = self.values[before:]
+        self.nbytes += sum(map(len, added)) + _STRING_OVERHEAD * len(added)
+
+    def objects(self) -> npt.NDArray[np.object_]:
+        """Return the texts as an object array, to be indexed by codes."""
+        array = np.empty(len(self.values), dtype=object)
+        array[:] = self.values
+        return array
+
+    def memo(
+        self, key: Hashable, compute: Callable[[list[str]], npt.NDArray[np.generic]]
+    ) -> npt.NDArray[np.generic]:
+        """Return `compute` of every text, worked out once per text and kept under `key`.
+
+        `compute` must be element-wise: it is called with the texts added since the last call only.
+        """
+        known = self._memos.get(key)
+        if known is None:
+            known = compute(self.values)
+        elif len(known) < len(self.values):
+            known = np.concatenate([known, compute(self.values[len(known) :])])
+        else:
+            return known
+        self._memos[key] = known
+        return known
