@@ -1,1 +1,99 @@
-"""."""
+"""What both ends of the wire agree on: schemas, plans, queries, targets, problems and tuple encodings."""
+
+from mavstream_protocol.classes import DEFAULT_CLASS, HIGHEST_PRIORITY, LOWEST_PRIORITY, QueryClass
+from mavstream_protocol.instants import (
+    FIRST_INSTANT,
+    LAST_INSTANT,
+    Instant,
+    format_instant,
+    parse_instant,
+    read_instant,
+)
+from mavstream_protocol.names import NAME_PATTERN, Name
+from mavstream_protocol.problems import (
+    ExpressionError,
+    InvalidObject,
+    InvalidPlan,
+    InvalidTuples,
+    MavstreamError,
+    Problem,
+    ProblemItem,
+)
+from mavstream_protocol.qos import (
+    EQUAL_WEIGHTS,
+    LatencyTarget,
+    MemoryTarget,
+    ObjectiveWeights,
+    QosSpec,
+    ThroughputTarget,
+)
+from mavstream_protocol.quantities import (
+    Duration,
+    NonNegativeDuration,
+    NonNegativeSize,
+    Percent,
+    PositiveDuration,
+    PositiveSize,
+    Size,
+    format_duration,
+    format_percent,
+    format_size,
+    parse_duration,
+    parse_percent,
+    parse_size,
+)
+from mavstream_protocol.queries import Mode, OnError, QuerySpec, ReadFrom
+from mavstream_protocol.schema import Field, FieldType, Schema
+from mavstream_protocol.streams import RESERVED_NAMES, FieldSpec, Retention, StreamSpec
+
+__all__ = [
+    "DEFAULT_CLASS",
+    "EQUAL_WEIGHTS",
+    "FIRST_INSTANT",
+    "HIGHEST_PRIORITY",
+    "LAST_INSTANT",
+    "LOWEST_PRIORITY",
+    "NAME_PATTERN",
+    "RESERVED_NAMES",
+    "Duration",
+    "ExpressionError",
+    "Field",
+    "FieldSpec",
+    "FieldType",
+    "Instant",
+    "InvalidObject",
+    "InvalidPlan",
+    "InvalidTuples",
+    "LatencyTarget",
+    "MavstreamError",
+    "MemoryTarget",
+    "Mode",
+    "Name",
+    "NonNegativeDuration",
+    "NonNegativeSize",
+    "ObjectiveWeights",
+    "OnError",
+    "Percent",
+    "PositiveDuration",
+    "PositiveSize",
+    "Problem",
+    "ProblemItem",
+    "QosSpec",
+    "QueryClass",
+    "QuerySpec",
+    "ReadFrom",
+    "Retention",
+    "Schema",
+    "Size",
+    "StreamSpec",
+    "ThroughputTarget",
+    "format_duration",
+    "format_instant",
+    "format_percent",
+    "format_size",
+    "parse_duration",
+    "parse_instant",
+    "parse_percent",
+    "parse_size",
+    "read_instant",
+]

@@ -1,10 +1,10 @@
 """Problems: what goes wrong, in a form that a program can branch on and a person can act on.
 
-    MavstreamError
-        ExpressionError     one expression cannot be understood; knows nothing of where it stands
-        InvalidObject       an object given by a client is wrong in one or more places
-            InvalidPlan     ... a plan
-            InvalidTuples   ... a frame of tuples
+MavstreamError
+    ExpressionError     one expression cannot be understood; knows nothing of where it stands
+    InvalidObject       an object given by a client is wrong in one or more places
+        InvalidPlan     ... a plan
+        InvalidTuples   ... a frame of tuples
 """
 
 from __future__ import annotations
@@ -67,9 +67,7 @@ class InvalidObject(MavstreamError):
 
     def problem(self, status: int = 422) -> Problem:
         """Return the problem details to send to the client."""
-        return Problem(
-            title=self.title, status=status, code=self.code, detail=str(self), errors=self.items
-        )
+        return Problem(title=self.title, status=status, code=self.code, detail=str(self), errors=self.items)
 
 
 class InvalidPlan(InvalidObject):

@@ -38,7 +38,7 @@ class Batch:
     `time` and `position` are None where nobody above asked for them.
     """
 
-    __slots__ = ("arrival", "columns", "mark", "position", "row_watermark", "size", "time")
+    __slots__ = ("_nbytes", "arrival", "columns", "mark", "position", "row_watermark", "size", "time")
 
     def __init__(
         self,
@@ -58,19 +58,23 @@ class Batch:
         self.position = position
         self.row_watermark = row_watermark
         self.mark = mark
+        self._nbytes = -1
 
     def __len__(self) -> int:
         return self.size
 
     @property
     def nbytes(self) -> int:
-        """Bytes held by the rows."""
+        """Bytes held by the rows; worked out once, since every queue on the way asks."""
+        if self._nbytes >= 0:
+            return self._nbytes
         total = self.arrival.nbytes
         for array in (self.time, self.position, self.row_watermark):
             if array is not None:
                 total += array.nbytes
         for column in self.columns.values():
             total += column.nbytes
+        self._nbytes = total
         return total
 
     def take(self, rows: Ints, names: Sequence[str] | None = None) -> Batch:
@@ -101,8 +105,8 @@ class Batch:
             mark=mark,
         )
 
-    def with_columns(self, columns: Mapping[str, Column]) -> Batch:
-        """Return the same rows with other columns."""
+    def with_columns(self, columns: Mapping[str, Column], mark: Mark | None) -> Batch:
+        """Return the same rows with other columns and another mark."""
         return Batch(
             columns,
             self.size,
@@ -110,7 +114,7 @@ class Batch:
             time=self.time,
             position=self.position,
             row_watermark=self.row_watermark,
-            mark=self.mark,
+            mark=mark,
         )
 
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from mavstream_protocol.schema import FieldType
 
+from mavstream_protocol.schema import FieldType
 from mavstream_server.columns.dictionary import Dictionary
 
 Array = npt.NDArray[Any]
@@ -33,7 +33,9 @@ class Column:
 
     __slots__ = ("dictionary", "valid", "values")
 
-    def __init__(self, values: Array, valid: Mask | None = None, dictionary: Dictionary | None = None) -> None:
+    def __init__(
+        self, values: Array, valid: Mask | None = None, dictionary: Dictionary | None = None
+    ) -> None:
         self.values = values
         self.valid = valid
         self.dictionary = dictionary
@@ -96,9 +98,7 @@ def concatenate(columns: Sequence[Column]) -> Column:
         return columns[0]
     valid = None
     if any(column.valid is not None for column in columns):
-        valid = np.concatenate(
-            [np.ones(len(c), dtype=bool) if c.valid is None else c.valid for c in columns]
-        )
+        valid = np.concatenate([np.ones(len(c), dtype=bool) if c.valid is None else c.valid for c in columns])
     first = columns[0].dictionary
     if first is None or all(column.dictionary is first for column in columns):
         return Column(np.concatenate([column.values for column in columns]), valid, first)

@@ -1,1 +1,53 @@
-"""."""
+"""Logs: append-only files of columnar frames that carry streams and results, and cursors on them."""
+
+from mavstream_server.log.cursor import Backlog, Cursor, Span
+from mavstream_server.log.description import LogDescription, load_description
+from mavstream_server.log.encoding import NewFrame
+from mavstream_server.log.frame import Frame
+from mavstream_server.log.gather import gather, gather_arrivals, gather_positions, gather_watermarks
+from mavstream_server.log.layout import FrameKind
+from mavstream_server.log.options import LogOptions, Sync
+from mavstream_server.log.problems import (
+    GapError,
+    LogBusyError,
+    LogClosedError,
+    LogCorruptError,
+    LogError,
+    LogMismatchError,
+    LogMissingError,
+    PositionAheadError,
+    UnfitRowsError,
+)
+from mavstream_server.log.reader import LogReader
+from mavstream_server.log.retention import Removed, Retention
+from mavstream_server.log.writer import LogWriter
+
+__all__ = [
+    "Backlog",
+    "Cursor",
+    "Frame",
+    "FrameKind",
+    "GapError",
+    "LogBusyError",
+    "LogClosedError",
+    "LogCorruptError",
+    "LogDescription",
+    "LogError",
+    "LogMismatchError",
+    "LogMissingError",
+    "LogOptions",
+    "LogReader",
+    "LogWriter",
+    "NewFrame",
+    "PositionAheadError",
+    "Removed",
+    "Retention",
+    "Span",
+    "Sync",
+    "UnfitRowsError",
+    "gather",
+    "gather_arrivals",
+    "gather_positions",
+    "gather_watermarks",
+    "load_description",
+]

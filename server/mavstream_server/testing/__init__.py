@@ -1,1 +1,7 @@
-"""."""
+"""Tools for tests: a clock that is advanced by hand, scripted streams, plans run to their end."""
+
+from mavstream_server.testing.clock import ManualClock
+from mavstream_server.testing.plans import PlanRun, run_plan
+from mavstream_server.testing.streams import ScriptedStream
+
+__all__ = ["ManualClock", "PlanRun", "ScriptedStream", "run_plan"]

@@ -1,0 +1,124 @@
+"""The shape of a plan: what reads what, in which order, and whether that makes sense."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from difflib import get_close_matches
+
+from mavstream_protocol.plan import ELSE, InputRef, Plan, SplitNode
+from mavstream_protocol.problems import InvalidPlan, ProblemItem
+
+
+def bottom_up(plan: Plan) -> tuple[str, ...]:
+    """Return the names of the nodes, each behind the ones it reads.
+
+    Raises InvalidPlan if the graph is not one: unknown inputs, cycles, unused nodes, several roots.
+    """
+    problems = list(_reference_problems(plan))
+    if problems:
+        raise InvalidPlan(problems)
+    order = _depth_first(plan)
+    problems = list(_use_problems(plan, frozenset(order)))
+    if problems:
+        raise InvalidPlan(problems)
+    return order
+
+
+def readers(plan: Plan) -> dict[InputRef, list[str]]:
+    """Return which nodes read each output."""
+    found: dict[InputRef, list[str]] = {}
+    for name in plan.nodes:
+        for reference in plan.inputs(name).values():
+            found.setdefault(reference, []).append(name)
+    return found
+
+
+def unknown(kind: str, name: str, known: list[str]) -> str:
+    """Say that a name is not known, with what is near or what there is."""
+    near = get_close_matches(name, known, n=1)
+    hint = f"did you mean {near[0]!r}?" if near else f"known are: {', '.join(sorted(known)) or 'none'}"
+    return f"unknown {kind} {name!r}; {hint}"
+
+
+def _reference_problems(plan: Plan) -> Iterator[ProblemItem]:
+    pointed = [("root", InputRef.parse(plan.root))]
+    for name in plan.nodes:
+        pointed += [(f"nodes/{name}/{field}", ref) for field, ref in plan.inputs(name).items()]
+    for pointer, reference in pointed:
+        detail = _reference_problem(plan, reference)
+        if detail is not None:
+            yield ProblemItem(pointer=pointer, code="unknown_node", detail=detail)
+
+
+def _reference_problem(plan: Plan, reference: InputRef) -> str | None:
+    node = plan.nodes.get(reference.node)
+    if node is None:
+        return unknown("node", reference.node, list(plan.nodes))
+    if isinstance(node, SplitNode):
+        outputs = [*node.outputs, ELSE]
+        if reference.output is None:
+            example = f"{reference.node}.{outputs[0]}"
+            return f"{reference.node!r} is a split: name one of its outputs, for example {example!r}"
+        if reference.output not in outputs:
+            return unknown(f"output of the split {reference.node!r}", reference.output, outputs)
+    elif reference.output is not None:
+        return f"{reference.node!r} is a {node.op} and has one output; write {reference.node!r}"
+    return None
+
+
+def _depth_first(plan: Plan) -> tuple[str, ...]:
+    """Order the nodes that the root needs; an iterative walk, since plans may be deep."""
+    order: dict[str, None] = {}
+    path: list[str] = []
+    stack: list[tuple[str, bool]] = [(InputRef.parse(plan.root).node, False)]
+    while stack:
+        name, done = stack.pop()
+        if done:
+            path.pop()
+            order[name] = None
+        elif name in path:
+            cycle = " -> ".join([*path[path.index(name) :], name])
+            detail = (
+                f"the nodes read each other in a circle: {cycle}; a plan must lead from sources to its root"
+            )
+            raise InvalidPlan([ProblemItem(pointer=f"nodes/{name}", code="cycle", detail=detail)])
+        elif name not in order:
+            path.append(name)
+            stack.append((name, True))
+            stack += [(ref.node, False) for ref in reversed(plan.inputs(name).values())]
+    return tuple(order)
+
+
+def _use_problems(plan: Plan, used: frozenset[str]) -> Iterator[ProblemItem]:
+    read = {reference.node for reference in readers(plan)}
+    for name in plan.nodes:
+        if name in used:
+            continue
+        if name in read:
+            detail = f"node {name!r} does not lead to the root {plan.root!r}; connect it or leave it out"
+            code = "unused_node"
+            if _in_cycle(plan, name):
+                detail = f"node {name!r} is part of a circle apart from the root; break the circle"
+                code = "cycle"
+        else:
+            detail = f"nobody reads node {name!r}, and the root is {plan.root!r}: a plan has one root"
+            code = "two_roots"
+        yield ProblemItem(pointer=f"nodes/{name}", code=code, detail=detail)
+    root = InputRef.parse(plan.root)
+    if root in readers(plan):
+        reader = readers(plan)[root][0]
+        detail = f"the root {plan.root!r} is read by node {reader!r}; the root must be the last node"
+        yield ProblemItem(pointer="root", code="root_is_read", detail=detail)
+
+
+def _in_cycle(plan: Plan, name: str) -> bool:
+    seen: set[str] = set()
+    stack = [name]
+    while stack:
+        for reference in plan.inputs(stack.pop()).values():
+            if reference.node == name:
+                return True
+            if reference.node not in seen:
+                seen.add(reference.node)
+                stack.append(reference.node)
+    return False

@@ -1,0 +1,350 @@
+"""Inference: works out every schema of a plan, and refuses what cannot be answered."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from functools import singledispatch
+
+from mavstream_protocol import plan as nodes
+from mavstream_protocol.expressions.parser import parse_aggregate, parse_predicate, parse_scalar
+from mavstream_protocol.expressions.typed import Expression
+from mavstream_protocol.graph import bottom_up, unknown
+from mavstream_protocol.plan import InputRef, Node, Plan
+from mavstream_protocol.problems import ExpressionError, InvalidPlan, ProblemItem
+from mavstream_protocol.schema import Field, FieldType, Schema
+from mavstream_protocol.typed_plan import (
+    StreamShape,
+    TypedAggregate,
+    TypedExcept,
+    TypedJoin,
+    TypedNode,
+    TypedPlan,
+    TypedProject,
+    TypedSelect,
+    TypedSource,
+    TypedSplit,
+    TypedUnion,
+)
+from mavstream_protocol.windows import RowWindow, TimeWindow
+
+ORDER_SENSITIVE = frozenset({"first", "last"})
+"""Aggregate functions whose answer depends on the order of the rows."""
+
+
+def infer(plan: Plan, streams: Mapping[str, StreamShape]) -> TypedPlan:
+    """Return the plan with all types worked out; raises InvalidPlan naming every fault that was found."""
+    scope = _Scope(streams)
+    for name in bottom_up(plan):
+        inputs = tuple(plan.inputs(name).values())
+        if all(reference.node in scope.typed for reference in inputs):
+            scope.enter(name, inputs)
+            typed = _infer(plan.nodes[name], scope)
+            if typed is not None and not scope.failed:
+                scope.typed[name] = typed
+    if scope.problems:
+        raise InvalidPlan(scope.problems)
+    return TypedPlan(scope.typed, InputRef.parse(plan.root))
+
+
+def check_one_time(plan: TypedPlan) -> None:
+    """Refuse a one-time query whose end would be undefined: its last windowed node must be an only one."""
+    reference = plan.root
+    while True:
+        node = plan.nodes[reference.node]
+        if isinstance(node, TypedAggregate | TypedExcept) or (isinstance(node, TypedJoin) and node.window):
+            return
+        if not isinstance(node, TypedSelect | TypedProject | TypedSplit):
+            detail = (
+                "a one-time query ends with the first window that closes, so one windowed node must stand "
+                f"below the root with only select, project and split above it; came {node.name!r}"
+            )
+            item = ProblemItem(pointer=f"nodes/{node.name}", code="one_time_needs_window", detail=detail)
+            raise InvalidPlan([item])
+        reference = node.inputs[0]
+
+
+class _Scope:
+    """What is known while a plan is walked bottom-up, and what was found wrong at the current node."""
+
+    def __init__(self, streams: Mapping[str, StreamShape]) -> None:
+        self.streams = streams
+        self.typed: dict[str, TypedNode] = {}
+        self.ordered: dict[str, bool] = {}  # whether a node's rows come in one order, whatever the policy
+        self.problems: list[ProblemItem] = []
+        self.name = ""
+        self.inputs: tuple[InputRef, ...] = ()
+        self.failed = False
+
+    def enter(self, name: str, inputs: tuple[InputRef, ...]) -> None:
+        self.name, self.inputs, self.failed = name, inputs, False
+
+    def fail(self, field: str, code: str, detail: str) -> None:
+        """Record a problem at a field of the current node."""
+        pointer = f"nodes/{self.name}/{field}" if field else f"nodes/{self.name}"
+        self.problems.append(ProblemItem(pointer=pointer, code=code, detail=detail))
+        self.failed = True
+
+    def schema(self, index: int = 0) -> Schema:
+        return self.typed[self.inputs[index].node].schema
+
+    def columns(self, index: int = 0, prefix: str = "") -> dict[str, Field]:
+        return {prefix + field.name: field for field in self.schema(index)}
+
+    def keeps_order(self, *, of: Iterable[int] = (0,)) -> bool:
+        return all(self.ordered[self.inputs[index].node] for index in of)
+
+    def scalar(self, field: str, text: str, columns: Mapping[str, Field]) -> Expression | None:
+        try:
+            return parse_scalar(text, columns)
+        except ExpressionError as error:
+            self.fail(field, error.code, error.detail)
+            return None
+
+    def predicate(self, field: str, text: str, columns: Mapping[str, Field]) -> Expression | None:
+        try:
+            return parse_predicate(text, columns)
+        except ExpressionError as error:
+            self.fail(field, error.code, error.detail)
+            return None
+
+    def need_order(self, field: str, what: str, index: int = 0) -> None:
+        """Refuse an order-sensitive operator whose input comes in no particular order."""
+        name = self.inputs[index].node
+        if not self.ordered[name]:
+            self.fail(
+                field,
+                "order_required",
+                f"{what} depends on the order of the rows, and node {name!r} gives them in none; "
+                'write `"order": "time"` at the union or join below',
+            )
+
+    def window_columns(self, window: TimeWindow | RowWindow, others: Iterable[str]) -> tuple[Field, Field]:
+        """Return the two columns that a windowed operator adds."""
+        for name in others:
+            if name in ("window_start", "window_end"):
+                self.fail(
+                    "",
+                    "duplicate_column",
+                    f"the operator adds a column {name!r} and there is one already; "
+                    "rename the one below with a project",
+                )
+        type_ = FieldType.TIMESTAMP if isinstance(window, TimeWindow) else FieldType.INT
+        return Field("window_start", type_), Field("window_end", type_)
+
+    def same_columns(self, field: str, index: int) -> None:
+        """Refuse inputs of a set operation whose columns differ."""
+        first = {f.name: f.type for f in self.schema(0)}
+        other = {f.name: f.type for f in self.schema(index)}
+        if first != other:
+            self.fail(
+                field,
+                "schema_mismatch",
+                f"both inputs must have the same columns; {self.inputs[0].node!r} has {_shape(first)}, "
+                f"{self.inputs[index].node!r} has {_shape(other)}; make them equal with a project",
+            )
+
+
+def _shape(columns: Mapping[str, FieldType]) -> str:
+    return "(" + ", ".join(f"{name} {type_}" for name, type_ in columns.items()) + ")"
+
+
+def _field(name: str, expression: Expression) -> Field:
+    return Field(name, expression.type, expression.nullable)
+
+
+@singledispatch
+def _infer(node: Node, scope: _Scope) -> TypedNode | None:
+    raise AssertionError(f"no rule for {type(node).__name__}")
+
+
+@_infer.register
+def _source(node: nodes.SourceNode, scope: _Scope) -> TypedNode | None:
+    scope.ordered[scope.name] = True
+    shape = scope.streams.get(node.stream)
+    if shape is None:
+        scope.fail("stream", "unknown_stream", unknown("stream", node.stream, list(scope.streams)))
+        return None
+    return TypedSource(scope.name, (), shape.schema, node.stream, shape.event_time)
+
+
+@_infer.register
+def _table(node: nodes.TableNode, scope: _Scope) -> TypedNode | None:
+    scope.fail("table", "unknown_table", unknown("table", node.table, []))
+    return None
+
+
+@_infer.register
+def _select(node: nodes.SelectNode, scope: _Scope) -> TypedNode | None:
+    scope.ordered[scope.name] = scope.keeps_order()
+    where = scope.predicate("where", node.where, scope.columns())
+    return None if where is None else TypedSelect(scope.name, scope.inputs, scope.schema(), where)
+
+
+@_infer.register
+def _project(node: nodes.ProjectNode, scope: _Scope) -> TypedNode | None:
+    scope.ordered[scope.name] = scope.keeps_order()
+    compute = []
+    for name, text in node.compute.items():
+        expression = scope.scalar(f"compute/{name}", text, scope.columns())
+        if expression is not None:
+            compute.append((name, expression))
+    schema = Schema(tuple(_field(name, expression) for name, expression in compute))
+    return TypedProject(scope.name, scope.inputs, schema, tuple(compute))
+
+
+@_infer.register
+def _split(node: nodes.SplitNode, scope: _Scope) -> TypedNode | None:
+    scope.ordered[scope.name] = scope.keeps_order()
+    if nodes.ELSE in node.outputs:
+        scope.fail(
+            f"outputs/{nodes.ELSE}",
+            "reserved_name",
+            f"{nodes.ELSE!r} is the output of the rows that no predicate matches; choose another name",
+        )
+    outputs = []
+    for name, text in node.outputs.items():
+        predicate = scope.predicate(f"outputs/{name}", text, scope.columns())
+        if predicate is not None:
+            outputs.append((name, predicate))
+    return TypedSplit(scope.name, scope.inputs, scope.schema(), tuple(outputs))
+
+
+@_infer.register
+def _union(node: nodes.UnionNode, scope: _Scope) -> TypedNode | None:
+    scope.ordered[scope.name] = node.order == "time"
+    for index in range(1, len(scope.inputs)):
+        scope.same_columns(f"inputs/{index}", index)
+    if node.order == "time":
+        for index in range(len(scope.inputs)):
+            scope.need_order("order", "a merge by time, input and position", index)
+    schemas = [scope.schema(index) for index in range(len(scope.inputs))]
+    fields = tuple(
+        Field(
+            field.name,
+            field.type,
+            any(other.nullable for schema in schemas if (other := schema.get(field.name)) is not None),
+        )
+        for field in schemas[0]
+    )
+    return TypedUnion(scope.name, scope.inputs, Schema(fields), node.order == "time")
+
+
+@_infer.register
+def _except(node: nodes.ExceptNode, scope: _Scope) -> TypedNode | None:
+    scope.ordered[scope.name] = scope.keeps_order()
+    scope.same_columns("right", 1)
+    if isinstance(node.window, RowWindow):
+        for index, side in enumerate(("left", "right")):
+            scope.need_order(side, "a window by rows", index)
+    added = scope.window_columns(node.window, scope.schema().names)
+    return TypedExcept(scope.name, scope.inputs, Schema((*scope.schema(), *added)), node.window)
+
+
+@_infer.register
+def _aggregate(node: nodes.AggregateNode, scope: _Scope) -> TypedNode | None:
+    columns = scope.columns()
+    by: list[Field] = []
+    for index, name in enumerate(node.by):
+        if name not in columns:
+            scope.fail(f"by/{index}", "unknown_field", unknown("field", name, list(columns)))
+        elif name in node.by[:index]:
+            scope.fail(f"by/{index}", "duplicate_column", f"{name!r} stands twice in `by`; leave one out")
+        else:
+            by.append(columns[name])
+    compute = []
+    for name, text in node.compute.items():
+        pointer = f"compute/{name}"
+        if name in node.by:
+            scope.fail(
+                pointer, "duplicate_column", f"{name!r} is a grouping column already; choose another name"
+            )
+        try:
+            expression = parse_aggregate(text, columns, node.by)
+        except ExpressionError as error:
+            scope.fail(pointer, error.code, error.detail)
+            continue
+        for call in expression.calls:
+            if call.function in ORDER_SENSITIVE:
+                scope.need_order(pointer, f"{call.function}()")
+        compute.append((name, expression))
+    if isinstance(node.window, RowWindow):
+        scope.need_order("window", "a window by rows")
+    added = scope.window_columns(node.window, [*node.by, *node.compute])
+    # Groups are answered in the order of their first rows; a single group has no such order to lose.
+    scope.ordered[scope.name] = scope.keeps_order() or not node.by
+    schema = Schema((*by, *(_field(name, e.result) for name, e in compute), *added))
+    return TypedAggregate(scope.name, scope.inputs, schema, node.by, node.window, tuple(compute))
+
+
+@_infer.register
+def _join(node: nodes.JoinNode, scope: _Scope) -> TypedNode | None:
+    scope.ordered[scope.name] = node.order == "time"
+    if (node.within is None) == (node.window is None):
+        scope.fail(
+            "",
+            "invalid_window",
+            "a join needs either `within` (how far apart the rows may be in time) or `window`, not "
+            + ("both" if node.window else "none"),
+        )
+    for index, (left, right) in enumerate(node.on):
+        _check_key(scope, f"on/{index}", left, right)
+    if isinstance(node.window, RowWindow):
+        for index, side in enumerate(("left", "right")):
+            scope.need_order(side, "a window by rows", index)
+    if node.order == "time":
+        for index, side in enumerate(("left", "right")):
+            scope.need_order(side, "an order by time and position", index)
+    pairs = {**scope.columns(0, "l."), **scope.columns(1, "r.")}
+    where = None if node.where is None else scope.predicate("where", node.where, pairs)
+    compute = []
+    for name, text in (node.compute or _all_columns(scope)).items():
+        expression = scope.scalar(f"compute/{name}", text, pairs)
+        if expression is not None:
+            compute.append((name, expression))
+    fields = [_field(name, expression) for name, expression in compute]
+    if node.window is not None:
+        fields += scope.window_columns(node.window, [name for name, _ in compute])
+    return TypedJoin(
+        scope.name,
+        scope.inputs,
+        Schema(tuple(fields)),
+        node.on,
+        node.within,
+        node.window,
+        where,
+        tuple(compute),
+        node.order == "time",
+    )
+
+
+def _check_key(scope: _Scope, pointer: str, left: str, right: str) -> None:
+    fields = []
+    for index, name in enumerate((left, right)):
+        field = scope.schema(index).get(name)
+        if field is None:
+            known = list(scope.schema(index).names)
+            side = scope.inputs[index].node
+            scope.fail(f"{pointer}/{index}", "unknown_field", unknown(f"field of {side!r}", name, known))
+        else:
+            fields.append(field)
+    if len(fields) == 2 and fields[0].type is not fields[1].type:
+        scope.fail(
+            pointer,
+            "type_mismatch",
+            f"keys must have the same type; left {left!r} is {fields[0].type}, "
+            f"right {right!r} is {fields[1].type}; cast one in a project below",
+        )
+
+
+def _all_columns(scope: _Scope) -> dict[str, str]:
+    """Name the columns of both sides, for a join that computes none."""
+    left, right = scope.schema(0).names, scope.schema(1).names
+    for name in left:
+        if name in right:
+            scope.fail(
+                "compute",
+                "duplicate_column",
+                f"both sides have a column {name!r}; name the result's columns in `compute`, "
+                f'for example `"left_{name}": "l.{name}"`',
+            )
+    return {**{n: f'l."{n}"' for n in left}, **{n: f'r."{n}"' for n in right}}

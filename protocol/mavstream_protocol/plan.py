@@ -1,0 +1,246 @@
+"""The plan object: a continuous query as an immutable graph of operators."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal, NamedTuple
+
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError, model_validator
+
+from mavstream_protocol.problems import InvalidPlan, ProblemItem
+from mavstream_protocol.quantities import NonNegativeDuration
+from mavstream_protocol.windows import Window
+
+_CONFIG = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
+_NAME = r"^[A-Za-z_][A-Za-z0-9_]{0,63}$"
+
+Name = Annotated[str, StringConstraints(pattern=_NAME)]
+"""The name of a node, a stream or a column."""
+Input = Annotated[
+    str, StringConstraints(pattern=r"^[A-Za-z_][A-Za-z0-9_]{0,63}(\.[A-Za-z_][A-Za-z0-9_]{0,63})?$")
+]
+"""The name of a node, or `node.output` for an output of a split."""
+Computation = Annotated[dict[Name, str], Field(min_length=1, max_length=256)]
+"""New column to expression, in order."""
+
+ELSE = "else"
+"""The output of a split that takes the rows no predicate matched."""
+
+
+class SourceNode(BaseModel):
+    """The rows of a stream."""
+
+    model_config = _CONFIG
+    op: Literal["source"]
+    stream: Name
+
+
+class TableNode(BaseModel):
+    """A stored table, for the right side of a join."""
+
+    model_config = _CONFIG
+    op: Literal["table"]
+    table: Name
+
+
+class SelectNode(BaseModel):
+    """The rows for which a predicate is true."""
+
+    model_config = _CONFIG
+    op: Literal["select"]
+    input: Input
+    where: str
+
+
+class ProjectNode(BaseModel):
+    """One row per row, with computed columns."""
+
+    model_config = _CONFIG
+    op: Literal["project"]
+    input: Input
+    compute: Computation
+
+
+class SplitNode(BaseModel):
+    """Each row goes to the first output whose predicate is true, else to `else`."""
+
+    model_config = _CONFIG
+    op: Literal["split"]
+    input: Input
+    outputs: Annotated[dict[Name, str], Field(min_length=1, max_length=64)]
+
+
+class UnionNode(BaseModel):
+    """The rows of all inputs, which must have the same columns."""
+
+    model_config = _CONFIG
+    op: Literal["union"]
+    inputs: Annotated[tuple[Input, ...], Field(min_length=2, max_length=64)]
+    order: Literal["time"] | None = None
+    """`time` merges by time, input and position, up to the joint watermark."""
+
+
+class ExceptNode(BaseModel):
+    """At a window's close: the left rows without an equal right row."""
+
+    model_config = _CONFIG
+    op: Literal["except"]
+    left: Input
+    right: Input
+    window: Window
+
+
+class AggregateNode(BaseModel):
+    """At a window's close: one row per group with aggregates over its rows."""
+
+    model_config = _CONFIG
+    op: Literal["aggregate"]
+    input: Input
+    by: Annotated[tuple[Name, ...], Field(max_length=64)] = ()
+    window: Window
+    compute: Computation
+
+
+class Within(BaseModel):
+    """How far the right row's time may lie from the left row's."""
+
+    model_config = _CONFIG
+    before: NonNegativeDuration
+    """The right row is at most this much earlier."""
+    after: NonNegativeDuration
+    """The right row is at most this much later."""
+
+
+class JoinNode(BaseModel):
+    """Pairs of rows with equal keys that are near in time or in the same window."""
+
+    model_config = _CONFIG
+    op: Literal["join"]
+    left: Input
+    right: Input
+    on: Annotated[tuple[tuple[Name, Name], ...], Field(max_length=16)] = ()
+    within: Within | None = None
+    window: Window | None = None
+    where: str | None = None
+    """What else must hold, over `l.column` and `r.column`."""
+    compute: Computation | None = None
+    """The columns of the result; without it, all columns of both sides."""
+    order: Literal["time"] | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _same_distance_both_ways(cls, data: Any) -> Any:
+        if isinstance(data, Mapping) and isinstance(data.get("within"), str):
+            return {**data, "within": {"before": data["within"], "after": data["within"]}}
+        return data
+
+
+Node = Annotated[
+    SourceNode
+    | TableNode
+    | SelectNode
+    | ProjectNode
+    | SplitNode
+    | UnionNode
+    | ExceptNode
+    | AggregateNode
+    | JoinNode,
+    Field(discriminator="op"),
+]
+OPERATORS = ("source", "table", "select", "project", "split", "union", "except", "aggregate", "join")
+
+
+class InputRef(NamedTuple):
+    """Where a node reads: another node, and for a split which of its outputs."""
+
+    node: str
+    output: str | None
+
+    @classmethod
+    def parse(cls, text: str) -> InputRef:
+        """Read `node` or `node.output`."""
+        node, _, output = text.partition(".")
+        return cls(node, output or None)
+
+
+class Plan(BaseModel):
+    """A query plan: nodes by name, one root, every node used."""
+
+    model_config = _CONFIG
+
+    version: Literal[1] = 1
+    root: Input
+    nodes: Annotated[dict[Name, Node], Field(min_length=1, max_length=256)]
+
+    @classmethod
+    def parse(cls, data: Any) -> Plan:
+        """Build a plan from its JSON form; raises InvalidPlan that points at each wrong part."""
+        try:
+            return cls.model_validate(data)
+        except ValidationError as error:
+            raise InvalidPlan([_item(details) for details in error.errors()]) from None
+
+    def inputs(self, name: str) -> dict[str, InputRef]:
+        """Return where a node reads, keyed by the pointer of the input inside the node."""
+        return {field: InputRef.parse(text) for field, text in _inputs(self.nodes[name]).items()}
+
+
+def _inputs(node: Node) -> dict[str, str]:
+    match node:
+        case SelectNode() | ProjectNode() | SplitNode() | AggregateNode():
+            return {"input": node.input}
+        case UnionNode():
+            return {f"inputs/{index}": text for index, text in enumerate(node.inputs)}
+        case ExceptNode() | JoinNode():
+            return {"left": node.left, "right": node.right}
+        case SourceNode() | TableNode():
+            return {}
+
+
+_TAGS = frozenset(OPERATORS) | {"time", "rows"}
+
+
+def _item(details: Any) -> ProblemItem:
+    """Turn pydantic's account of an error into ours: its tags are not part of the object's path."""
+    location = [str(part) for part in details["loc"]]
+    path = [
+        part
+        for index, part in enumerate(location)
+        if not (part in _TAGS and index >= 2 and location[0] == "nodes" and _is_tag(location, index))
+    ]
+    kind, pointer = details["type"], "/".join(path) or "plan"
+    came = repr(details.get("input"))
+    came = came if len(came) <= 80 else came[:77] + "..."
+    if kind == "union_tag_invalid":
+        return ProblemItem(
+            pointer=f"{pointer}/op",
+            code="unknown_operator",
+            detail=f"unknown operator {details['ctx']['tag']!r}; known are: {', '.join(OPERATORS)}",
+        )
+    if kind == "union_tag_not_found":
+        return ProblemItem(
+            pointer=pointer,
+            code="missing_operator",
+            detail=f"the node has no `op`; expected one of: {', '.join(OPERATORS)}",
+        )
+    if kind == "extra_forbidden":
+        return ProblemItem(
+            pointer=pointer, code="unknown_key", detail=f"{path[-1]!r} is not known here; leave it out"
+        )
+    if kind == "missing":
+        return ProblemItem(pointer=pointer, code="missing_key", detail=f"{path[-1]!r} is required")
+    if kind == "string_pattern_mismatch":
+        return ProblemItem(
+            pointer=pointer,
+            code="invalid_name",
+            detail=f"expected a name of letters, digits and underscores, at most 64, came {came}",
+        )
+    code = "invalid_window" if "window" in path else "invalid_value"
+    return ProblemItem(
+        pointer=pointer, code=code, detail=f"{details['msg'].removeprefix('Value error, ')} (came {came})"
+    )
+
+
+def _is_tag(location: list[str], index: int) -> bool:
+    """Pydantic puts the operator behind a node's name and the axis behind `window`."""
+    return index == 2 or location[index - 1] == "window"

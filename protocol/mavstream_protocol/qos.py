@@ -1,0 +1,221 @@
+"""Quality-of-service targets of a query: latency, memory, throughput, and how they weigh."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Mapping
+from decimal import Decimal
+from typing import Annotated, Any
+
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    GetJsonSchemaHandler,
+    TypeAdapter,
+    WithJsonSchema,
+    field_validator,
+    model_serializer,
+    model_validator,
+)
+from pydantic.json_schema import JsonSchemaValue
+from pydantic_core import CoreSchema
+
+from mavstream_protocol.explained import explained, refusal
+from mavstream_protocol.quantities import (
+    Percent,
+    PositiveDuration,
+    PositiveSize,
+    format_duration,
+    format_percent,
+)
+
+_CONFIG = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+_SHORT = re.compile(r"p([0-9]+(?:\.[0-9]+)?)")
+_HOW = 'give exactly one of {"mean": "10ms"}, {"p95": "50ms"} or {"percentile": 95, "at_most": "50ms"}'
+
+# The default in the description is the text that clients write, not the fraction it is held as.
+Tolerance = Annotated[Percent, Field(json_schema_extra={"default": "10%"})]
+
+
+def _number(value: object) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise ValueError(f"this must be a number, and a value of type {type(value).__name__} came")
+    if not 0 <= value <= sys.float_info.max:
+        raise ValueError(f"this must be a finite number of zero or more, and {str(value)[:40]} came")
+    return float(value)
+
+
+NonNegative = Annotated[float, explained("number", _number), WithJsonSchema({"type": "number", "minimum": 0})]
+
+
+class LatencyTarget(BaseModel):
+    """How soon results follow the row that made them possible.
+
+    Written `{"mean": "10ms"}`, `{"p95": "50ms", "tolerance": "10%"}` or, for any percentile,
+    `{"percentile": 99.9, "at_most": "50ms"}`.
+    """
+
+    model_config = _CONFIG
+
+    percentile: NonNegative | None = None
+    """Above 0 and below 100; None stands for the mean."""
+    at_most: PositiveDuration
+    """The highest latency, in microseconds, that keeps the target."""
+    tolerance: Tolerance = 0.1
+    """How far above the target the measured latency may be before something is done."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _from_short_form(cls, value: Any) -> Any:
+        if not isinstance(value, Mapping):
+            return value
+        named = [key for key in value if key == "mean" or _SHORT.fullmatch(str(key))]
+        general = "at_most" in value or "percentile" in value
+        if len(named) + general != 1:
+            came = ", ".join(map(str, value)) or "nothing"
+            raise refusal("latency_form", f"latency target has {came}: {_HOW}")
+        if general:
+            return cls._general(value)
+        (key,) = named
+        rest = {other: value[other] for other in value if other != key}
+        return {"percentile": None if key == "mean" else float(key[1:]), "at_most": value[key], **rest}
+
+    @staticmethod
+    def _general(value: Mapping[str, Any]) -> Mapping[str, Any]:
+        for key in ("percentile", "at_most"):
+            if key not in value:
+                raise refusal("latency_form", f"latency target lacks '{key}': {_HOW}")
+        return value
+
+    @model_validator(mode="after")
+    def _percentile_exists(self) -> LatencyTarget:
+        if self.percentile is not None and not 0 < self.percentile < 100:
+            raise refusal(
+                "percentile",
+                f"latency percentile {self.percentile:g} is not above 0 and below 100: "
+                "write for example p95, or p99.9",
+            )
+        return self
+
+    @property
+    def statistic(self) -> str:
+        """What is compared with `at_most`: `mean`, `p95`, `p99.9`, ..."""
+        return "mean" if self.percentile is None else f"p{_plain(self.percentile)}"
+
+    @model_serializer
+    def _short_form(self) -> dict[str, str]:
+        return {
+            self.statistic: format_duration(self.at_most),
+            "tolerance": format_percent(self.tolerance),
+        }
+
+    @classmethod
+    def __get_pydantic_json_schema__(cls, core: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
+        """Describe the forms that clients write, which the normalised fields do not show."""
+        duration = TypeAdapter(PositiveDuration).json_schema()
+        tolerance = {**TypeAdapter(Percent).json_schema(), "default": "10%"}
+        named = ("mean", "p50", "p90", "p95", "p99")
+        percentile = {"type": "number", "exclusiveMinimum": 0, "exclusiveMaximum": 100}
+        return {
+            "title": "LatencyTarget",
+            "description": f"How soon results follow the row that made them possible: {_HOW}.",
+            "type": "object",
+            "properties": {
+                **dict.fromkeys(named, duration),
+                **{"percentile": percentile, "at_most": duration, "tolerance": tolerance},
+            },
+            "patternProperties": {f"^{_SHORT.pattern}$": duration},
+            "additionalProperties": False,
+            "minProperties": 1,
+            "maxProperties": 3,
+            "examples": [{"p95": "50ms", "tolerance": "10%"}, {"percentile": 99.9, "at_most": "200ms"}],
+        }
+
+
+class MemoryTarget(BaseModel):
+    """How much a query may hold: queued batches, operator state and unread backlog together."""
+
+    model_config = ConfigDict(**_CONFIG, json_schema_extra={"examples": [{"at_most": "64MB"}]})
+
+    at_most: PositiveSize
+    """The most bytes that keep the target."""
+    tolerance: Tolerance = 0.1
+    """How far above the target the measured memory may be before something is done."""
+
+
+class ThroughputTarget(BaseModel):
+    """How many rows a query keeps up with."""
+
+    model_config = ConfigDict(**_CONFIG, json_schema_extra={"examples": [{"at_least": 10000}]})
+
+    at_least: NonNegative
+    """Input rows per second, above zero, that keep the target while so many are offered."""
+    tolerance: Tolerance = 0.1
+    """How far below the target the measured throughput may be before something is done."""
+
+    @field_validator("at_least")
+    @classmethod
+    def _above_zero(cls, rate: float) -> float:
+        if rate == 0:
+            raise refusal("throughput_zero", "throughput target must be above zero rows per second")
+        return rate
+
+
+class ObjectiveWeights(BaseModel):
+    """How the objectives weigh against each other; only their ratios matter."""
+
+    model_config = ConfigDict(**_CONFIG, json_schema_extra={"examples": [{"latency": 3, "memory": 1}]})
+
+    latency: NonNegative = 0.0
+    """Weight of latency, zero or more; 0 where it is left out."""
+    memory: NonNegative = 0.0
+    """Weight of memory, zero or more; 0 where it is left out."""
+    throughput: NonNegative = 0.0
+    """Weight of throughput, zero or more; 0 where it is left out."""
+
+    @model_validator(mode="after")
+    def _something_counts(self) -> ObjectiveWeights:
+        if self.latency + self.memory + self.throughput == 0:
+            raise refusal(
+                "zero_weights", "weights are all zero: give at least one objective a weight above zero"
+            )
+        return self
+
+
+EQUAL_WEIGHTS = ObjectiveWeights(latency=1, memory=1, throughput=1)
+
+
+class QosSpec(BaseModel):
+    """The targets of a query; what is left out is not watched."""
+
+    model_config = ConfigDict(
+        **_CONFIG,
+        json_schema_extra={
+            "examples": [
+                {
+                    "latency": {"p95": "50ms", "tolerance": "10%"},
+                    "memory": {"at_most": "64MB"},
+                    "weights": {"latency": 3, "memory": 1},
+                    "max_loss": "1%",
+                }
+            ]
+        },
+    )
+
+    latency: LatencyTarget | None = None
+    """How soon results follow."""
+    memory: MemoryTarget | None = None
+    """How much the query may hold."""
+    throughput: ThroughputTarget | None = None
+    """How many rows per second it keeps up with."""
+    weights: ObjectiveWeights = EQUAL_WEIGHTS
+    """How the objectives weigh when they conflict; equal where this is left out."""
+    max_loss: Annotated[Percent, Field(json_schema_extra={"default": "0%"})] = 0.0
+    """The share of its rows that load shedding may drop; 0% forbids it."""
+
+
+def _plain(number: float) -> str:
+    """Write 95.0 as 95 and 99.9 as 99.9."""
+    return str(int(number)) if number.is_integer() else f"{Decimal(repr(number)):f}"

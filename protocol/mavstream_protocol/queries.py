@@ -1,0 +1,103 @@
+"""Queries as clients register them: a plan, how much it matters, and when it runs."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator
+
+from mavstream_protocol.classes import DEFAULT_CLASS
+from mavstream_protocol.explained import refusal
+from mavstream_protocol.instants import Instant, format_instant
+from mavstream_protocol.names import Name
+from mavstream_protocol.plan import Plan
+from mavstream_protocol.qos import QosSpec
+
+
+class Mode(StrEnum):
+    """How long a query lives."""
+
+    CONTINUOUS = "continuous"
+    """Until it is stopped or its plan ends it."""
+    ONE_TIME = "one_time"
+    """Until the first of its windows closes."""
+
+
+class OnError(StrEnum):
+    """What happens when an expression fails on a row (overflow, domain, cast)."""
+
+    NULL = "null"
+    """The value is null; the error is counted."""
+    SKIP = "skip"
+    """The row is left out; the error is counted."""
+    FAIL = "fail"
+    """The query stops with the error."""
+
+
+class ReadFrom(StrEnum):
+    """Where in its streams a query begins to read."""
+
+    NOW = "now"
+    """At the position of its start."""
+    EARLIEST = "earliest"
+    """At the oldest row that is still kept."""
+
+
+class QuerySpec(BaseModel):
+    """A query as a client registers it."""
+
+    model_config = ConfigDict(
+        frozen=True,
+        extra="forbid",
+        populate_by_name=True,
+        serialize_by_alias=True,
+        use_attribute_docstrings=True,
+        json_schema_extra={
+            "examples": [
+                {
+                    "name": "hot_homes",
+                    "plan": {
+                        "version": 1,
+                        "root": "hot",
+                        "nodes": {
+                            "in": {"op": "source", "stream": "readings"},
+                            "hot": {"op": "select", "input": "in", "where": "temperature > 30"},
+                        },
+                    },
+                    "class": "alarms",
+                    "qos": {"latency": {"p95": "50ms"}},
+                }
+            ]
+        },
+    )
+
+    name: Name
+    """Identifier of at most 64 characters."""
+    plan: Plan
+    """What the query computes."""
+    class_: Name = Field(default=DEFAULT_CLASS, alias="class")
+    """The query class that it belongs to."""
+    qos: QosSpec = QosSpec()
+    """Its targets."""
+    mode: Mode = Mode.CONTINUOUS
+    """Whether it runs on or ends with its first window."""
+    start_at: Instant | None = None
+    """Rows that arrive before this are not read; without it the query starts at once."""
+    stop_at: Instant | None = None
+    """Rows that arrive at or after this are not read, and the query ends; after `start_at`."""
+    from_: ReadFrom = Field(default=ReadFrom.NOW, alias="from")
+    """Where in its streams it begins to read."""
+    on_error: OnError = OnError.NULL
+    """What happens when an expression fails on a row."""
+
+    @field_validator("stop_at")
+    @classmethod
+    def _after_start(cls, stop_at: int | None, info: ValidationInfo) -> int | None:
+        start_at = info.data.get("start_at")
+        if stop_at is not None and start_at is not None and stop_at <= start_at:
+            raise refusal(
+                "stop_before_start",
+                f"stop_at {format_instant(stop_at)} is not after start_at {format_instant(start_at)}: "
+                "give a later stop_at or leave it out",
+            )
+        return stop_at

@@ -1,0 +1,175 @@
+"""Streams: the fields of their rows, how they tell the time, and how long they are kept."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import pydantic
+from pydantic import BaseModel, ConfigDict, ValidationInfo, field_validator, model_validator
+
+from mavstream_protocol.explained import refusal
+from mavstream_protocol.names import Name
+from mavstream_protocol.quantities import Duration, PositiveDuration, PositiveSize, format_size
+from mavstream_protocol.schema import Field, FieldType, Schema
+
+RESERVED_NAMES = frozenset({"window_start", "window_end"})
+"""Columns that windowed operators add; no stream may have a field of such a name."""
+
+_CONFIG = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+
+
+class FieldSpec(BaseModel):
+    """One field of a stream."""
+
+    model_config = _CONFIG
+
+    name: Name
+    """Identifier of at most 64 characters; not `window_start` or `window_end`."""
+    type: FieldType
+    """What the field holds: int, float, bool, string or timestamp."""
+    nullable: bool = False
+    """Whether a row may leave the field out or give null."""
+
+    @field_validator("name")
+    @classmethod
+    def _not_reserved(cls, name: str) -> str:
+        if name.lower() in RESERVED_NAMES:
+            raise refusal(
+                "reserved_name", f"field '{name}' has a name that windowed operators add: use another name"
+            )
+        return name
+
+
+class Retention(BaseModel):
+    """How much of a stream is kept after every query has read it."""
+
+    model_config = _CONFIG
+
+    time: PositiveDuration | None = None
+    """Rows older than this may go."""
+    bytes: PositiveSize | None = None
+    """The oldest rows may go when the stream is larger than this."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _from_duration(cls, value: Any) -> Any:
+        return {"time": value} if isinstance(value, str) else value
+
+    @model_validator(mode="after")
+    def _limited(self) -> Retention:
+        if self.time is None and self.bytes is None:
+            raise refusal(
+                "empty_retention",
+                "retention limits nothing: give a duration such as 1h, or an object with 'time' or 'bytes'",
+            )
+        return self
+
+
+class StreamSpec(BaseModel):
+    """A stream as a client registers it."""
+
+    model_config = ConfigDict(
+        **_CONFIG,
+        json_schema_extra={
+            "examples": [
+                {
+                    "name": "readings",
+                    "fields": [
+                        {"name": "at", "type": "timestamp"},
+                        {"name": "home", "type": "string"},
+                        {"name": "temperature", "type": "float", "nullable": True},
+                    ],
+                    "event_time": "at",
+                    "lateness": "2s",
+                    "retention": {"time": "1h", "bytes": "1GB"},
+                }
+            ]
+        },
+    )
+
+    name: Name
+    """Identifier of at most 64 characters."""
+    fields: Annotated[tuple[FieldSpec, ...], pydantic.Field(min_length=1, max_length=256)]
+    """1 to 256 fields with distinct names, in order; names that differ only in case are not distinct."""
+    event_time: Name | None = None
+    """The timestamp field, never null, that tells when a row happened; without it, its arrival counts."""
+    lateness: Annotated[Duration, pydantic.Field(json_schema_extra={"default": "0s"})] = 0
+    """How far a row may lag behind the latest event time before it is late; needs `event_time`."""
+    max_ahead: PositiveDuration | None = None
+    """Rows whose event time is further in the future than this are rejected; needs `event_time`."""
+    idle_timeout: PositiveDuration | None = None
+    """A producer that is silent for this long no longer holds the watermark back."""
+    retention: Retention | None = None
+    """How long rows are kept after every query has read them; a duration alone limits the time."""
+    quota: PositiveSize | None = None
+    """The most that the stream may take on disk; at the quota its producers are slowed."""
+
+    # Checks of two fields stand on the later one, so that the error points at a field.
+
+    @field_validator("fields")
+    @classmethod
+    def _distinct(cls, fields: tuple[FieldSpec, ...]) -> tuple[FieldSpec, ...]:
+        seen: dict[str, int] = {}
+        for index, field in enumerate(fields):
+            # Names in expressions are found regardless of case, as in SQL.
+            first = seen.setdefault(field.name.lower(), index)
+            if first != index:
+                raise refusal(
+                    "duplicate_name",
+                    f"fields {first} and {index} are both named '{field.name}' (case is ignored): rename one",
+                )
+        return fields
+
+    @field_validator("event_time")
+    @classmethod
+    def _is_timestamp(cls, name: str | None, info: ValidationInfo) -> str | None:
+        fields = info.data.get("fields")
+        if name is None or fields is None:
+            return name
+        field = next((field for field in fields if field.name == name), None)
+        if field is None:
+            known = ", ".join(field.name for field in fields if field.type is FieldType.TIMESTAMP)
+            raise refusal(
+                "unknown_field",
+                f"event_time names '{name}', which is not a field of the stream: "
+                + (f"its timestamp fields are {known}" if known else "it has no timestamp field, add one"),
+            )
+        if field.type is not FieldType.TIMESTAMP:
+            raise refusal(
+                "type_mismatch",
+                f"event_time names '{name}', which is of type {field.type}: it must be a timestamp",
+            )
+        if field.nullable:
+            raise refusal(
+                "nullable_event_time",
+                f"event_time names '{name}', which is nullable: every row needs a time, make it not null",
+            )
+        return name
+
+    @field_validator("lateness", "max_ahead")
+    @classmethod
+    def _needs_event_time(cls, value: int | None, info: ValidationInfo) -> int | None:
+        if value and info.data.get("event_time", "invalid") is None:
+            raise refusal(
+                "needs_event_time",
+                f"{info.field_name} has no meaning without event_time: name a timestamp field there, "
+                f"or leave {info.field_name} out",
+            )
+        return value
+
+    @field_validator("quota")
+    @classmethod
+    def _holds_retention(cls, quota: int | None, info: ValidationInfo) -> int | None:
+        retention = info.data.get("retention")
+        if quota is not None and retention is not None and (retention.bytes or 0) > quota:
+            raise refusal(
+                "quota_below_retention",
+                f"quota {format_size(quota)} is below the {format_size(retention.bytes)} that retention "
+                "keeps, so producers would wait for ever: raise quota or lower retention",
+            )
+        return quota
+
+    # BaseModel still carries a deprecated class method of this name, which nothing here uses.
+    def schema(self) -> Schema:  # type: ignore[override]
+        """Return the schema of the stream's rows."""
+        return Schema(tuple(Field(field.name, field.type, field.nullable) for field in self.fields))

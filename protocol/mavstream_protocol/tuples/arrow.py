@@ -1,0 +1,156 @@
+"""Tuples as Arrow: an IPC stream, or single record batch messages of a schema that was sent once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import TypeAlias
+
+import pyarrow as pa
+
+from mavstream_protocol.problems import InvalidTuples
+from mavstream_protocol.schema import Schema
+from mavstream_protocol.tuples.arrow_columns import cast_column
+from mavstream_protocol.tuples.canonical import arrow_schema, canonical_batch
+from mavstream_protocol.tuples.findings import Findings, refuse_body
+
+MOST_ROWS = 1 << 24
+"""A few bytes of Arrow can claim any number of null rows, so the number is bounded."""
+
+Buffer: TypeAlias = bytes | bytearray | memoryview
+
+
+def decode_stream(schema: Schema, payload: Buffer) -> pa.RecordBatch:
+    """Return the canonical batch of all batches in an IPC stream. Raises InvalidTuples."""
+
+    def read() -> pa.RecordBatch:
+        with pa.ipc.open_stream(pa.py_buffer(payload)) as reader:
+            layout = _readable(reader.schema)
+            batches = [_checked(batch) for batch in reader]
+            if sum(batch.num_rows for batch in batches) > MOST_ROWS:
+                raise _too_long()
+            # The schema alone is an empty frame.
+            return pa.concat_batches(batches) if batches else _no_rows(layout)
+
+    return decode_batch(schema, _guarded("an Arrow IPC stream", read))
+
+
+def decode_message(schema: Schema, payload: Buffer, sent: pa.Schema | None = None) -> pa.RecordBatch:
+    """Return the canonical batch of one record batch message. Raises InvalidTuples.
+
+    `sent` is the producer's own schema, from `decode_schema`; without it the message must be of
+    `arrow_schema(schema)`. Dictionaries travel in messages of their own, so columns of `sent` have none.
+    """
+    layout = arrow_schema(schema) if sent is None else sent
+    for field in layout:
+        if pa.types.is_dictionary(field.type):
+            raise refuse_body(
+                "dictionary_in_message",
+                f"column '{field.name}' is dictionary-encoded, which single messages cannot carry: "
+                "send plain strings, or an IPC stream",
+            )
+    return decode_batch(
+        schema,
+        _guarded(
+            "an Arrow record batch message",
+            lambda: _checked(pa.ipc.read_record_batch(pa.py_buffer(payload), layout)),
+        ),
+    )
+
+
+def decode_schema(payload: Buffer) -> pa.Schema:
+    """Return the schema of a schema message; whether it fits a stream shows with the first batch."""
+    return _guarded("an Arrow schema message", lambda: _readable(pa.ipc.read_schema(pa.py_buffer(payload))))
+
+
+def decode_batch(schema: Schema, batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Return the canonical form of a batch whose buffers are trusted: columns found by name and cast.
+
+    Casts that keep every value are done, others refused. Raises InvalidTuples.
+    """
+    findings = Findings()
+    _check_names(schema, batch.schema, findings)
+    findings.raise_if_any()
+    arrays = []
+    for field in schema:
+        index = batch.schema.get_field_index(field.name)
+        column = pa.nulls(batch.num_rows) if index < 0 else batch.column(index)
+        arrays.append(cast_column(field, column, findings))
+    findings.raise_if_any()
+    return canonical_batch(schema, arrays)
+
+
+def encode_schema(schema: Schema) -> bytes:
+    """Return the schema message to send once, before messages of `encode_message`."""
+    return _bytes(arrow_schema(schema).serialize())
+
+
+def encode_message(batch: pa.RecordBatch) -> bytes:
+    """Return one record batch message, without the schema."""
+    return _bytes(batch.serialize())
+
+
+def encode_stream(schema: Schema, batches: Iterable[pa.RecordBatch]) -> bytes:
+    """Return an IPC stream: the schema, then the batches, which must be canonical."""
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, arrow_schema(schema)) as writer:
+        for batch in batches:
+            writer.write_batch(batch)
+    return _bytes(sink.getvalue())
+
+
+def _bytes(buffer: pa.Buffer) -> bytes:
+    content: bytes = buffer.to_pybytes()
+    return content
+
+
+def _guarded(what: str, read: Callable[[], pa.RecordBatch]) -> pa.RecordBatch:
+    try:
+        return read()
+    except InvalidTuples:
+        raise
+    except (pa.ArrowException, OSError, EOFError, ValueError) as error:
+        reason = str(error).splitlines()[0][:200] if str(error) else type(error).__name__
+        raise refuse_body("invalid_arrow", f"tuples cannot be read as {what}: {reason}") from None
+
+
+def _checked(batch: pa.RecordBatch) -> pa.RecordBatch:
+    if batch.num_rows > MOST_ROWS:
+        raise _too_long()
+    # Offsets and lengths come from the client; without this check a wrong one reads foreign memory.
+    batch.validate(full=True)
+    return batch
+
+
+def _readable(schema: pa.Schema) -> pa.Schema:
+    # Names and types are decoded only when they are asked for; a wrong byte has to show here, not later.
+    for field in schema:
+        f"{field.name} {field.type}".encode()
+    return schema
+
+
+def _no_rows(schema: pa.Schema) -> pa.RecordBatch:
+    return pa.RecordBatch.from_arrays([pa.nulls(0, field.type) for field in schema], schema=schema)
+
+
+def _too_long() -> InvalidTuples:
+    return refuse_body("too_many_rows", f"the frame has more than {MOST_ROWS} rows: send several frames")
+
+
+def _check_names(schema: Schema, came: pa.Schema, findings: Findings) -> None:
+    names = came.names
+    for name in dict.fromkeys(names):
+        if name not in schema:
+            findings.in_column(
+                name[:64],
+                "unknown_field",
+                f"column '{name[:64]}' is not in the stream: its fields are {', '.join(schema.names)}",
+            )
+        elif names.count(name) > 1:
+            findings.in_column(
+                name, "duplicate_column", f"column '{name}' comes {names.count(name)} times: send it once"
+            )
+    for field in schema:
+        if field.name not in names and not field.nullable:
+            findings.in_column(
+                field.name, "missing_field", f"column '{field.name}' is missing: give it one value per row"
+            )

@@ -1,0 +1,87 @@
+"""Windows: how an endless stream is cut into pieces that can be answered."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Discriminator, Field, StrictInt, Tag, model_validator
+
+from mavstream_protocol.instants import Instant
+from mavstream_protocol.quantities import PositiveDuration
+
+_CONFIG = ConfigDict(frozen=True, extra="forbid")
+
+
+class TimeWindow(BaseModel):
+    """A window of a length in time: half open, aligned to `begin`, or to 1970 where there is none."""
+
+    model_config = _CONFIG
+
+    kind: Literal["tumbling", "hopping"]
+    size: PositiveDuration
+    """How long a window is."""
+    hop: PositiveDuration | None = None
+    """How far apart the beginnings of two windows are; a tumbling window's hop is its size."""
+    begin: Instant | None = None
+    """The first window begins here; rows before it belong to none."""
+    until: Instant | None = None
+    """Open windows are closed here and the query ends."""
+    partial: bool = False
+    """Whether windows that began before the query did are answered, from the rows that it saw."""
+
+    @model_validator(mode="after")
+    def _hop_fits_kind(self) -> TimeWindow:
+        _check(self.kind, self.hop, self.begin, self.until)
+        return self
+
+    @property
+    def step(self) -> int:
+        """The distance of two windows, in microseconds."""
+        return self.size if self.hop is None else self.hop
+
+
+class RowWindow(BaseModel):
+    """A window of a number of rows, in stream order; rows count from 0 at the query's start."""
+
+    model_config = _CONFIG
+
+    kind: Literal["tumbling", "hopping"]
+    size: Annotated[StrictInt, Field(gt=0, le=1 << 40)]
+    hop: Annotated[StrictInt, Field(gt=0, le=1 << 40)] | None = None
+    begin: Annotated[StrictInt, Field(ge=0)] | None = None
+    until: Annotated[StrictInt, Field(ge=0)] | None = None
+    partial: bool = False
+
+    @model_validator(mode="after")
+    def _hop_fits_kind(self) -> RowWindow:
+        _check(self.kind, self.hop, self.begin, self.until)
+        return self
+
+    @property
+    def step(self) -> int:
+        """The distance of two windows, in rows."""
+        return self.size if self.hop is None else self.hop
+
+
+def _check(kind: str, hop: int | None, begin: int | None, until: int | None) -> None:
+    if kind == "tumbling" and hop is not None:
+        raise ValueError('a tumbling window has no hop; leave `hop` out or write `"kind": "hopping"`')
+    if kind == "hopping" and hop is None:
+        raise ValueError("a hopping window needs a `hop`: how far apart two windows begin")
+    if begin is not None and until is not None and until <= begin:
+        raise ValueError("`until` must be after `begin`")
+
+
+def _by_size(value: Any) -> str:
+    size = value.get("size") if isinstance(value, dict) else getattr(value, "size", None)
+    if isinstance(value, TimeWindow):
+        return "time"
+    if isinstance(value, RowWindow) or (isinstance(size, int) and not isinstance(size, bool)):
+        return "rows"
+    return "time"
+
+
+Window = Annotated[
+    Annotated[TimeWindow, Tag("time")] | Annotated[RowWindow, Tag("rows")], Discriminator(_by_size)
+]
+"""By time if `size` is a duration (`"1s"`), by rows if it is a whole number."""

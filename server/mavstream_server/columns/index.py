@@ -1,0 +1,121 @@
+"""Indexes: dense codes for integer keys, in the order of their first appearance."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from mavstream_server.columns.column import Ints
+
+# A direct table may have this many places, or this many per key, before a hash table takes over.
+_TABLE_PLACES = 1 << 16
+_PLACES_PER_KEY = 16
+
+
+class IntIndex:
+    """Maps int64 keys to 0, 1, 2, ... as they come, vectorised.
+
+    Keys that lie close together are looked up in a direct table (an array indexed by key - base), which
+    costs what a gather costs; scattered ones in a hash table, once per distinct key of a call.
+    """
+
+    __slots__ = ("_base", "_hash", "_keys", "_table", "count")
+
+    def __init__(self, keys: Ints | None = None) -> None:
+        """Start empty, or with distinct keys whose codes are their places."""
+        self.count = 0
+        self._keys: Ints = np.empty(16, dtype=np.int64)
+        self._base = 0
+        self._table: Ints | None = np.empty(0, dtype=np.int64)
+        self._hash: dict[int, int] = {}
+        if keys is not None and len(keys):
+            self._append(keys)
+            self._rebuild(int(keys.min()), int(keys.max()))
+
+    @property
+    def keys(self) -> Ints:
+        """The keys by code."""
+        return self._keys[: self.count]
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes held."""
+        table = 0 if self._table is None else self._table.nbytes
+        return self._keys.nbytes + table + 100 * len(self._hash)
+
+    def encode(self, values: Ints) -> Ints:
+        """Return the codes of keys, giving new ones the next codes."""
+        if not len(values):
+            return values
+        table = self._cover(values)
+        if table is None:
+            return self._encode_hashed(values)
+        codes = table.take(values - self._base)
+        if codes.min() < 0:
+            new = values[codes < 0]
+            distinct, first = np.unique(new, return_index=True)
+            distinct = distinct[np.argsort(first)]
+            table[distinct - self._base] = np.arange(self.count, self.count + len(distinct))
+            self._append(distinct)
+            codes = table.take(values - self._base)
+        return codes
+
+    def find(self, values: Ints) -> Ints:
+        """Return the codes of keys, -1 for unknown ones."""
+        if self._table is not None:
+            places = values - self._base
+            inside = (values >= self._base) & (values < self._base + len(self._table))
+            if inside.all():
+                return self._table.take(places)
+            codes = np.full(len(values), -1, dtype=np.int64)
+            codes[inside] = self._table.take(places[inside])
+            return codes
+        get = self._hash.get
+        distinct, inverse = np.unique(values, return_inverse=True)
+        return np.array([get(key, -1) for key in distinct.tolist()], dtype=np.int64).take(inverse)
+
+    def _encode_hashed(self, values: Ints) -> Ints:
+        distinct, first, inverse = np.unique(values, return_index=True, return_inverse=True)
+        get = self._hash.get
+        known = np.array([get(key, -1) for key in distinct.tolist()], dtype=np.int64)
+        missing = np.flatnonzero(known < 0)
+        if len(missing):
+            missing = missing[np.argsort(first[missing])]
+            new = distinct[missing]
+            codes = np.arange(self.count, self.count + len(new))
+            known[missing] = codes
+            self._hash.update(zip(new.tolist(), codes.tolist(), strict=True))
+            self._append(new)
+        return known.take(inverse)
+
+    def _append(self, keys: Ints) -> None:
+        total = self.count + len(keys)
+        if total > len(self._keys):
+            grown = np.empty(max(total, 2 * len(self._keys)), dtype=np.int64)
+            grown[: self.count] = self.keys
+            self._keys = grown
+        self._keys[self.count : total] = keys
+        self.count = total
+
+    def _cover(self, values: Ints) -> Ints | None:
+        """Return a direct table with a place for every value, or None if they are too scattered."""
+        table = self._table
+        if table is None:
+            return None
+        low, high = int(values.min()), int(values.max())
+        if low < self._base or high >= self._base + len(table):
+            if self.count:
+                known = self.keys
+                low, high = min(low, int(known.min())), max(high, int(known.max()))
+            self._rebuild(low, high, len(values))
+        return self._table
+
+    def _rebuild(self, low: int, high: int, coming: int = 0) -> None:
+        """Make a table from low to high, with room to grow upwards, or fall back to hashing."""
+        span = high - low + 1
+        if span > max(_TABLE_PLACES, _PLACES_PER_KEY * (self.count + coming)):
+            self._table = None
+            self._hash = dict(zip(self.keys.tolist(), range(self.count), strict=True))
+            return
+        self._base = low
+        self._table = np.full(span + max(span, 1024), -1, dtype=np.int64)
+        self._table[self.keys - low] = np.arange(self.count)

@@ -1,0 +1,212 @@
+"""Keys: dense codes for the values of one or several columns, nulls included."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from mavstream_protocol.schema import FieldType
+from mavstream_server.columns.column import Column, Ints
+from mavstream_server.columns.dictionary import Dictionary
+from mavstream_server.columns.index import IntIndex
+
+_NULL = 0  # the code of null in every column; values follow from 1
+
+
+class _NumberKeys:
+    """Codes for ints, timestamps, bools and floats."""
+
+    def __init__(self, type_: FieldType) -> None:
+        self._type = type_
+        self._index = IntIndex()
+
+    @property
+    def count(self) -> int:
+        return self._index.count + 1
+
+    @property
+    def nbytes(self) -> int:
+        return self._index.nbytes
+
+    def encode(self, column: Column) -> Ints:
+        values = self._as_ints(column)
+        if column.valid is None:
+            return self._index.encode(values) + 1
+        codes = np.zeros(len(values), dtype=np.int64)
+        codes[column.valid] = self._index.encode(values[column.valid]) + 1
+        return codes
+
+    def column(self, codes: Ints) -> Column:
+        valid = None if len(codes) == 0 or codes.min() > _NULL else codes > _NULL
+        if not self._index.count:
+            return Column(self._as_values(np.zeros(len(codes), dtype=np.int64)), valid)
+        return Column(self._as_values(self._index.keys.take(np.maximum(codes - 1, 0))), valid)
+
+    def _as_ints(self, column: Column) -> Ints:
+        if self._type is FieldType.FLOAT:
+            return (column.values + 0.0).view(np.int64)  # -0.0 becomes 0.0: equal values, equal keys
+        return column.values if column.values.dtype == np.int64 else column.values.astype(np.int64)
+
+    def _as_values(self, ints: Ints) -> np.ndarray:
+        if self._type is FieldType.FLOAT:
+            return ints.view(np.float64)
+        return ints.astype(np.bool_) if self._type is FieldType.BOOL else ints
+
+
+class _StringKeys:
+    """Codes for strings: texts are moved into a dictionary of our own, once per text and generation."""
+
+    # Both sides of a join share a coder and come with a dictionary each.
+    _REMEMBERED = 2
+
+    def __init__(self) -> None:
+        self._texts = Dictionary()
+        # By source dictionary, newest last: its code -> our code, -1 where the text was not met yet.
+        self._moves: list[tuple[Dictionary, Ints]] = []
+
+    @property
+    def count(self) -> int:
+        return len(self._texts) + 1
+
+    @property
+    def nbytes(self) -> int:
+        return self._texts.nbytes + sum(moved.nbytes for _, moved in self._moves)
+
+    def encode(self, column: Column) -> Ints:
+        source = column.dictionary
+        assert source is not None
+        moved = self._moved_from(source)
+        if column.valid is None:
+            return self._move(column.values, source, moved)
+        codes = np.zeros(len(column), dtype=np.int64)
+        codes[column.valid] = self._move(column.values[column.valid], source, moved)
+        return codes
+
+    def _moved_from(self, source: Dictionary) -> Ints:
+        for place, (known, moved) in enumerate(self._moves):
+            if known is source:
+                if len(moved) >= len(source):
+                    return moved
+                del self._moves[place]
+                break
+        else:
+            moved = np.empty(0, dtype=np.int64)
+        room = np.full(max(len(source), 2 * len(moved)), -1, dtype=np.int64)
+        room[: len(moved)] = moved
+        self._moves = [*self._moves[1 - self._REMEMBERED :], (source, room)]
+        return room
+
+    def _move(self, values: Ints, source: Dictionary, moved: Ints) -> Ints:
+        codes = moved.take(values)
+        if len(codes) and codes.min() < 0:
+            missing = values[codes < 0]
+            distinct, first = np.unique(missing, return_index=True)
+            distinct = distinct[np.argsort(first)]
+            texts, add = source.values, self._texts.add
+            moved[distinct] = [add(texts[code]) + 1 for code in distinct.tolist()]
+            codes = moved.take(values)
+        return codes
+
+    def column(self, codes: Ints) -> Column:
+        valid = None if len(codes) == 0 or codes.min() > _NULL else codes > _NULL
+        # A view of this generation: texts added later are behind the codes of this column, and a
+        # compaction starts a new generation, so what was handed on never changes.
+        return Column(np.maximum(codes - 1, 0).astype(np.int32), valid, self._texts)
+
+
+class _PairIndex:
+    """Codes for pairs of codes, packed into one integer with as many bits as the second one needs."""
+
+    def __init__(self) -> None:
+        self._bits = 8
+        self._index = IntIndex()
+
+    @property
+    def count(self) -> int:
+        return self._index.count
+
+    @property
+    def nbytes(self) -> int:
+        return self._index.nbytes
+
+    def encode(self, first: Ints, second: Ints, second_count: int) -> Ints:
+        if second_count > 1 << self._bits:
+            old = self.pairs(np.arange(self.count))
+            self._bits = second_count.bit_length() + 2
+            self._index = IntIndex((old[0] << self._bits) | old[1])
+        return self._index.encode((first << self._bits) | second)
+
+    def pairs(self, codes: Ints) -> tuple[Ints, Ints]:
+        packed = self._index.keys.take(codes)
+        return packed >> self._bits, packed & ((1 << self._bits) - 1)
+
+
+class KeyCoder:
+    """Gives rows with equal key values equal codes, 0, 1, 2, ... in the order of first appearance.
+
+    Nulls are equal to each other. `compact` forgets keys that nobody holds any more.
+    """
+
+    def __init__(self, types: Sequence[FieldType]) -> None:
+        self._types = tuple(types)
+        self._columns = [_StringKeys() if t is FieldType.STRING else _NumberKeys(t) for t in self._types]
+        self._pairs = [_PairIndex() for _ in self._types[1:]]
+        self._compact_at = 4096
+
+    @property
+    def count(self) -> int:
+        """How many codes there are: all are below this."""
+        if not self._columns:
+            return 1
+        return self._pairs[-1].count if self._pairs else self._columns[0].count
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes held."""
+        return sum(column.nbytes for column in self._columns) + sum(pair.nbytes for pair in self._pairs)
+
+    def encode(self, columns: Sequence[Column], size: int) -> Ints:
+        """Return the code of each row's key."""
+        if not self._columns:
+            return np.zeros(size, dtype=np.int64)
+        codes = self._columns[0].encode(columns[0])
+        for pair, coder, column in zip(self._pairs, self._columns[1:], columns[1:], strict=True):
+            second = coder.encode(column)
+            codes = pair.encode(codes, second, coder.count)
+        return codes
+
+    def columns(self, codes: Ints) -> list[Column]:
+        """Return the key values of codes, a column per key column."""
+        return [coder.column(part) for coder, part in zip(self._columns, self._unpack(codes), strict=True)]
+
+    def worth_compacting(self) -> bool:
+        """Whether so many keys have gathered that looking for dead ones pays."""
+        return self.count >= self._compact_at
+
+    def compact(self, live: Ints) -> Ints:
+        """Forget all codes but the given ones (sorted, distinct); returns old code -> new code."""
+        mapping = np.full(self.count, -1, dtype=np.int64)
+        columns = self.columns(live)
+        fresh = KeyCoder(self._types)
+        mapping[live] = fresh.encode(columns, len(live))
+        self._columns, self._pairs = fresh._columns, fresh._pairs
+        self._compact_at = max(4096, 2 * self.count)
+        return mapping
+
+    def _unpack(self, codes: Ints) -> list[Ints]:
+        parts: list[Ints] = []
+        for pair in reversed(self._pairs):
+            codes, second = pair.pairs(codes)
+            parts.append(second)
+        return [codes, *reversed(parts)] if self._columns else []
+
+    def save(self) -> list[Column]:
+        """Return the keys as columns, in the order of their codes; for one column, null comes first."""
+        return self.columns(np.arange(self.count))
+
+    def load(self, columns: Sequence[Column]) -> None:
+        """Start over with the keys of a snapshot, which get the same codes again."""
+        fresh = KeyCoder(self._types)
+        fresh.encode(columns, len(columns[0]) if columns else 0)
+        self._columns, self._pairs = fresh._columns, fresh._pairs

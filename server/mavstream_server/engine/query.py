@@ -1,0 +1,105 @@
+"""Running queries: operators, state and memory of one admitted query."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from mavstream_protocol.typed_plan import TypedPlan
+from mavstream_server.engine.states import QUERY_MOVES, OperatorState, QueryState, move
+from mavstream_server.engine.task import Task
+from mavstream_server.instantiator import Network, RunOptions
+
+
+class Memory(NamedTuple):
+    """Bytes that a query holds."""
+
+    queued: int
+    """Batches between its operators."""
+    state: int
+    """Kept by its operators: windows, groups, rows that wait for partners."""
+    backlog: int
+    """Not read yet, in the logs of its streams: on disk, cached by the system."""
+
+    @property
+    def resident(self) -> int:
+        """What is in memory for this query alone: 0 when it has ended."""
+        return self.queued + self.state
+
+
+_DEFAULTS = RunOptions()
+
+
+@dataclass(frozen=True, slots=True)
+class QueryRequest:
+    """What the engine must know to run a query. Parsed and typed elsewhere: engines only enact."""
+
+    id: str
+    plan: TypedPlan
+    class_name: str = "default"
+    options: RunOptions = _DEFAULTS
+    earliest: bool = False
+    """Start at the first row that the streams still have instead of at the next to come."""
+    latency_target: int | None = None
+    """Microseconds; sources wait for more rows at most a quarter of it."""
+    queue_limit: int | None = None
+    """Rows that may wait in all queues before the sources stop reading; None for the engine's."""
+    memory_limit: int | None = None
+    """Resident bytes beyond which the query fails."""
+
+
+class RunningQuery:
+    """A query with its operators; scheduling policies see it as a QueryView."""
+
+    def __init__(self, request: QueryRequest, network: Network) -> None:
+        self.request = request
+        self.id = request.id
+        self.class_name = request.class_name
+        self.network = network
+        self.output = network.output
+        self.state = QueryState.RUNNING
+        self.reason: str | None = None
+        """Why it failed."""
+        self.tasks: dict[str, Task] = {}
+        self.operators: list[Task] = []
+        self.paths: list[list[Task]] = []
+        self._counters: dict[str, dict[str, int]] = {}
+        self.blocked = False
+        """Its sources wait until its queues have drained."""
+
+    def become(self, state: QueryState) -> None:
+        """Change the state, as the table of moves allows."""
+        self.state = move("query", self.id, self.state, state, QUERY_MOVES)
+
+    @property
+    def active(self) -> bool:
+        """Whether its operators may run."""
+        return self.state in (QueryState.RUNNING, QueryState.PAUSED)
+
+    @property
+    def memory(self) -> Memory:
+        """What it holds now."""
+        backlog = 0
+        if self.state is QueryState.RUNNING:
+            backlog = sum(source.cursor.backlog.nbytes for source in self.network.sources if not source.ended)
+        state = sum(operator.state_bytes for operator in self.network.operators.values())
+        return Memory(self.network.account.nbytes, state, backlog)
+
+    @property
+    def counters(self) -> dict[str, dict[str, int]]:
+        """Rows that were not mixed in, by operator and reason; they stay when the query has ended."""
+        for name, operator in self.network.operators.items():
+            if operator.counters:
+                self._counters[name] = dict(operator.counters)
+        return self._counters
+
+    def release(self) -> None:
+        """Stop all operators and drop what they hold and what waits between them."""
+        for task in self.operators:
+            task.become(OperatorState.STOP)
+        for operator in self.network.operators.values():
+            for queue in operator.inputs:
+                queue.clear()
+        self._counters = self.counters
+        self.network.operators.clear()
+        self.tasks, self.operators, self.paths = {}, [], []

@@ -1,0 +1,74 @@
+"""Sinks: where the answers of a query go."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from mavstream_server.columns.batch import Batch
+from mavstream_server.engine.snapshot import SnapshotMismatch
+from mavstream_server.log.writer import LogWriter
+
+
+class CountingSink:
+    """Counts answers and forgets them."""
+
+    def __init__(self) -> None:
+        self.offset = 0
+
+    def append(self, batch: Batch, now: int) -> None:
+        """Count the rows."""
+        self.offset += batch.size
+
+    def restart(self, offset: int) -> None:
+        """Go on at an offset."""
+        self.offset = offset
+
+
+class MemorySink:
+    """Keeps answers as batches: for tests and small tools."""
+
+    def __init__(self) -> None:
+        self.offset = 0
+        self.batches: list[Batch] = []
+
+    def append(self, batch: Batch, now: int) -> None:
+        """Keep the rows."""
+        self.offset += batch.size
+        self.batches.append(batch)
+
+    def restart(self, offset: int) -> None:
+        """Go on at an offset; answers behind it are forgotten, since they will come again."""
+        while self.offset > offset:
+            last = self.batches.pop()
+            self.offset -= last.size
+            if self.offset < offset:
+                kept, _ = last.split(offset - self.offset)
+                self.batches.append(kept)
+                self.offset = offset
+        self.offset = offset
+
+
+class ResultLogSink:
+    """Appends answers to a result log, whose positions are the offsets that subscribers resume from."""
+
+    def __init__(self, writer: LogWriter, columns: Sequence[str]) -> None:
+        self._writer = writer
+        self._columns = tuple(columns)
+
+    @property
+    def offset(self) -> int:
+        """The offset of the next answer."""
+        return self._writer.end
+
+    def append(self, batch: Batch, now: int) -> None:
+        """Append the rows."""
+        columns = {name: batch.columns[name] for name in self._columns}
+        self._writer.append(columns, batch.size, now)
+
+    def restart(self, offset: int) -> None:
+        """Go on at an offset, which must be the log's end: what subscribers have read cannot be unsaid."""
+        if offset != self._writer.end:
+            raise SnapshotMismatch(
+                f"the result log ends at offset {self._writer.end}, the snapshot goes on at {offset}; "
+                "restore a snapshot that was taken when the log ended there, or start a new log"
+            )

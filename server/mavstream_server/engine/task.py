@@ -1,0 +1,95 @@
+"""Tasks: operators as the scheduler sees them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from mavstream_server.engine.states import OPERATOR_MOVES, OperatorState, move
+from mavstream_server.operators.operator import Operator
+from mavstream_server.scheduling.statistics import Statistics, StatisticsCollector
+from mavstream_server.scheduling.view import OperatorKind
+
+if TYPE_CHECKING:
+    from mavstream_server.engine.query import RunningQuery
+
+
+class Task:
+    """An operator with its place in a query, its state and its statistics."""
+
+    __slots__ = (
+        "_inputs",
+        "_woken",
+        "collector",
+        "kind",
+        "leaf",
+        "number",
+        "operator",
+        "query",
+        "state",
+        "work",
+    )
+
+    def __init__(
+        self,
+        number: int,
+        work: Operator,
+        query: RunningQuery,
+        kind: OperatorKind,
+        leaf: bool,
+        woken: Callable[[Task], None],
+    ) -> None:
+        self.number = number
+        self.work = work
+        self.query = query
+        self.kind = kind
+        self.operator = work.kind
+        self.leaf = leaf
+        self.state = OperatorState.SUSPEND
+        self.collector = StatisticsCollector()
+        self._inputs = work.inputs
+        self._woken = woken
+        for queue in work.inputs:
+            queue.filled = self._filled
+
+    def _filled(self) -> None:
+        if self.state is OperatorState.SUSPEND:
+            self.state = OperatorState.READY
+            self._woken(self)
+
+    def become(self, state: OperatorState) -> None:
+        """Change the state, as the table of moves allows."""
+        self.state = move("operator", self.work.name, self.state, state, OPERATOR_MOVES)
+
+    @property
+    def ready(self) -> bool:
+        """Whether anything waits at the inputs."""
+        inputs = self._inputs
+        return len(inputs[0]) > 0 if len(inputs) == 1 else any(len(queue) for queue in inputs)
+
+    @property
+    def queued(self) -> int:
+        """Rows that wait at the inputs."""
+        return sum(queue.rows for queue in self._inputs)
+
+    @property
+    def queued_bytes(self) -> int:
+        """Bytes that wait at the inputs."""
+        return sum(queue.nbytes for queue in self._inputs)
+
+    @property
+    def oldest(self) -> int | None:
+        """Arrival time of the oldest row that waits, or None."""
+        return min((oldest for q in self._inputs if (oldest := q.oldest) is not None), default=None)
+
+    @property
+    def statistics(self) -> Statistics:
+        """The figures as last published."""
+        return self.collector.published
+
+    def fullest_input(self) -> int:
+        """Return the input to read next: the one with most rows, so that none falls far behind."""
+        inputs = self._inputs
+        if len(inputs) == 1:
+            return 0
+        return max(range(len(inputs)), key=lambda port: (len(inputs[port]) > 0, inputs[port].rows))

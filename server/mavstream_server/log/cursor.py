@@ -1,0 +1,153 @@
+"""Cursors: what reads a log, each at its own pace."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from mavstream_server.log.frame import Frame
+from mavstream_server.log.problems import GapError, PositionAheadError
+
+if TYPE_CHECKING:
+    from mavstream_server.log.mapped import MappedSegment
+    from mavstream_server.log.reader import LogReader
+
+Span = tuple[Frame, int, int]
+"""Rows of a frame from start to stop; a mark has neither rows nor start."""
+
+
+class Backlog(NamedTuple):
+    """What a cursor has not read yet."""
+
+    rows: int
+    nbytes: int
+
+
+class Cursor:
+    """A place in a log. `position` is that of the next row to be read.
+
+    Rows that retention removed ahead of the cursor raise GapError, once; it then stands behind them.
+    A cursor that was sought to a position also reads the marks just ahead of that row.
+    """
+
+    __slots__ = ("_cache", "_gap", "_place", "_reader", "_segment", "_start", "position")
+
+    def __init__(self, reader: LogReader, position: int) -> None:
+        self._reader = reader
+        self._cache = reader.cache
+        # Where the next frame starts; unknown after a seek until something is read.
+        self._segment: MappedSegment | None = None
+        self._place = 0
+        self._start = 0
+        self._gap: GapError | None = None
+        self.position = position
+        self.seek(position)
+
+    def seek(self, position: int) -> None:
+        """Go to a position; PositionAheadError if the log has not reached it."""
+        end = self._reader.end
+        if not 0 <= position <= end:
+            raise PositionAheadError(
+                self._reader.path, f"position {position} is not in the log, which ends at {end}; seek there"
+            )
+        self._segment, self._gap, self._start = None, None, 0
+        self.position = position
+
+    def seek_arrival(self, arrival_ns: int) -> None:
+        """Go to the first frame that arrived at or after a time, or to the end."""
+        segment = self._reader.segment_at_arrival(arrival_ns)
+        self._stand(segment, segment.find_arrival(arrival_ns))
+        if self._place < segment.limit:
+            self.position = self._reader.frame(segment, self._place).first_position
+        else:
+            self.position = segment.end
+
+    @property
+    def backlog(self) -> Backlog:
+        """Rows and bytes between the cursor and the end of the log."""
+        segment = self._segment or self._settle()
+        read = segment.info.offset + self._place
+        return Backlog(max(self._reader.end - self.position, 0), max(self._reader.end_offset - read, 0))
+
+    def next(self) -> tuple[Frame, int] | None:
+        """Return the next frame and the row to start at, or None when all is read."""
+        segment, place = self._segment, self._place
+        if segment is None or self._gap is not None or place >= segment.limit:
+            if not self._advance():
+                return None
+            segment, place = self._segment, self._place
+            assert segment is not None
+        frame = self._cache.get(segment.key | place) or self._reader.decode(segment, place)
+        self._place = place + frame.nbytes
+        self.position = frame.stop
+        start = self._start
+        if start:
+            self._start = 0
+        return frame, start
+
+    def take(self, rows: int, frames: int = 4096) -> list[Span]:
+        """Return up to so many rows in up to so many frames, marks among them; empty when all is read.
+
+        The last frame may be cut: the rest of it comes with the next call.
+        """
+        spans: list[Span] = []
+        cache, decode = self._cache, self._reader.decode
+        while rows > 0 and len(spans) < frames:
+            segment, place = self._segment, self._place
+            if segment is None or self._gap is not None or place >= segment.limit:
+                if not self._advance(hold_gap=bool(spans)):
+                    break
+                segment, place = self._segment, self._place
+                assert segment is not None
+            frame = cache.get(segment.key | place) or decode(segment, place)
+            start, stop = self._start, frame.rows
+            if stop - start > rows:
+                stop = self._start = start + rows
+            else:
+                self._start = 0
+                self._place = place + frame.nbytes
+            self.position = frame.first_position + stop
+            rows -= stop - start
+            spans.append((frame, start, stop))
+        return spans
+
+    def _advance(self, *, hold_gap: bool = False) -> bool:
+        """Stand where a frame can be read; False if there is none yet, or a gap is being held back."""
+        segment = self._segment or self._settle()
+        while self._gap is None and self._place >= segment.refresh():
+            # Sealed only after its last frame was committed, so what is committed must be looked at again.
+            if not segment.sealed:
+                return False
+            if self._place >= segment.refresh():
+                segment = self._enter(self._reader.segment_behind(segment, self.position))
+        if self._gap is None:
+            return True
+        if hold_gap:
+            return False
+        gap, self._gap = self._gap, None
+        raise gap
+
+    def _settle(self) -> MappedSegment:
+        """Find the frame at the position."""
+        segment = self._reader.segment_at(self.position)
+        if segment.info.position > self.position:
+            return self._enter(segment)
+        place = segment.find_position(self.position)
+        self._stand(segment, place)
+        if place < segment.limit:
+            first = self._reader.frame(segment, place).first_position
+            self._start = max(self.position - first, 0)
+        return segment
+
+    def _enter(self, segment: MappedSegment) -> MappedSegment:
+        """Stand at the start of a segment; rows between here and there are gone."""
+        start, stop = self.position, segment.info.position
+        self._stand(segment, segment.first)
+        if stop > start:
+            known = segment.snapshot
+            self._gap = GapError(self._reader.path, start, stop, known.after, known.max_before)
+            self.position = stop
+        return segment
+
+    def _stand(self, segment: MappedSegment, place: int) -> None:
+        self._segment, self._place = segment, place
+        self._start, self._gap = 0, None

@@ -1,0 +1,123 @@
+"""Frames as the writer makes them: rows are checked against the schema, then laid out as bytes."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from mavstream_protocol.schema import FieldType
+from mavstream_server.columns.column import DTYPES, Column
+from mavstream_server.log.coding import SegmentCoder
+from mavstream_server.log.layout import CRC_FROM, FRAME, FRAME_BYTES, FRAME_MAGIC, PADDING, FrameKind, Layout
+from mavstream_server.log.problems import UnfitRowsError
+from mavstream_server.log.texts import encode_texts
+from mavstream_server.log.watermarks import Stamp
+
+
+class NewFrame(NamedTuple):
+    """Rows to append as one frame, and who sent them."""
+
+    columns: Mapping[str, Column]
+    size: int
+    producer: int = 0
+    sequence: int = 0
+
+
+class Body(NamedTuple):
+    """The bytes of a frame behind its header."""
+
+    data: bytes
+    nulls: int
+    delta: int
+
+    @property
+    def length(self) -> int:
+        """Bytes of the frame, header included."""
+        return FRAME_BYTES + len(self.data)
+
+
+EMPTY_BODY = Body(b"", 0, 0)
+
+
+def check_rows(path: Path, layout: Layout, frame: NewFrame) -> None:
+    """Raise UnfitRowsError unless the columns are those of the schema, with its types and `size` rows."""
+    columns, size = frame.columns, frame.size
+    if len(columns) != len(layout.fields) or any(field.name not in columns for field in layout.fields):
+        expected = ", ".join(field.name for field in layout.fields)
+        raise UnfitRowsError(path, f"expected the columns {expected}; {', '.join(columns)} came")
+    if not 0 <= size < 1 << 31:
+        raise UnfitRowsError(path, f"a frame holds 0 to {(1 << 31) - 1} rows, {size} came; split it")
+    for field in layout.fields:
+        column = columns[field.name]
+        values, valid = column.values, column.valid
+        if len(values) != size or (valid is not None and len(valid) != size):
+            raise UnfitRowsError(path, f"column {field.name!r} must have {size} rows, it has {len(values)}")
+        if values.dtype != DTYPES[field.type]:
+            raise UnfitRowsError(
+                path,
+                f"column {field.name!r} must be {DTYPES[field.type]} for {field.type}, it is {values.dtype}",
+            )
+        if field.type is FieldType.STRING and column.dictionary is None:
+            raise UnfitRowsError(path, f"column {field.name!r} has codes without a dictionary; give it one")
+        if valid is not None and not field.nullable and not valid.all():
+            row = int(np.argmin(valid))
+            raise UnfitRowsError(
+                path, f"column {field.name!r} is not nullable, row {row} is null; fill it or leave it out"
+            )
+
+
+def encode_body(layout: Layout, frame: NewFrame, coder: SegmentCoder) -> Body:
+    """Lay out checked rows; texts new to the segment become part of the frame."""
+    nulls = 0
+    for index, bit in layout.null_bits.items():
+        valid = frame.columns[layout.fields[index].name].valid
+        if valid is not None and not valid.all():
+            nulls |= bit
+    parts: list[bytes | memoryview] = []
+    for index, field in enumerate(layout.fields):
+        column = frame.columns[field.name]
+        if nulls & layout.null_bits.get(index, 0):
+            flags = np.ones(frame.size, dtype=bool) if column.valid is None else column.valid
+            parts += (np.ascontiguousarray(flags, dtype=np.bool_).data, PADDING[frame.size % 8])
+        values = coder.codes(index, column) if field.type is FieldType.STRING else column.values
+        values = np.ascontiguousarray(values)
+        parts += (values.data, PADDING[values.nbytes % 8])
+    delta = 0
+    if coder.dictionaries and (added := coder.take_added()):
+        delta = FRAME_BYTES + sum(memoryview(part).nbytes for part in parts)
+        parts.append(encode_texts(added))
+    return Body(b"".join(parts), nulls, delta)
+
+
+def seal_frame(
+    body: Body,
+    kind: FrameKind,
+    stamp: Stamp,
+    *,
+    position: int,
+    arrival: int,
+    rows: int = 0,
+    producer: int = 0,
+    sequence: int = 0,
+) -> bytes:
+    """Return the header that makes a body a frame."""
+    fields = (
+        kind,
+        0,
+        rows,
+        body.length,
+        position,
+        arrival,
+        producer,
+        sequence,
+        *stamp,
+        body.nulls,
+        body.delta,
+    )
+    header = FRAME.pack(FRAME_MAGIC, 0, *fields)
+    crc = zlib.crc32(body.data, zlib.crc32(header[CRC_FROM:]))
+    return FRAME.pack(FRAME_MAGIC, crc, *fields)

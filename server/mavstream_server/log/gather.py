@@ -1,0 +1,163 @@
+"""Many small frames as few large arrays: what sources do before operators see rows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import groupby
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from mavstream_server.columns.column import Column, Ints, Mask, concatenate
+from mavstream_server.log.cursor import Span
+from mavstream_server.log.frame import Frame
+from mavstream_server.log.layout import FLAGS, FRAME_BYTES, ITEMS
+from mavstream_server.log.watermarks import row_watermarks
+
+_NO_ROWS: Ints = np.empty(0, dtype=np.int64)
+
+
+def gather(spans: Sequence[Span], names: Sequence[str]) -> dict[str, Column]:
+    """Return the named columns of all rows, end to end; there must be a span with rows.
+
+    Within a segment strings keep their dictionary; rows of several segments are recoded into a new one.
+    """
+    rows = [span for span in spans if span[2] > span[1]]
+    if len(rows) == 1:
+        frame, start, stop = rows[0]
+        if stop - start == frame.rows:
+            return {name: frame.column(name) for name in names}
+        return {name: frame.column(name).slice(start, stop) for name in names}
+    parts = [_blocks(list(group)) for _, group in groupby(rows, key=_segment_key)]
+    return {name: concatenate([_column(part, name) for part in parts]) for name in names}
+
+
+def gather_arrivals(spans: Sequence[Span]) -> Ints:
+    """Return the arrival time of each row, in ns."""
+    return np.repeat(
+        np.array([frame.arrival for frame, _, _ in spans], dtype=np.int64),
+        [stop - start for _, start, stop in spans],
+    )
+
+
+def gather_positions(spans: Sequence[Span]) -> Ints:
+    """Return the position of each row; the spans must come from one cursor without a gap between them."""
+    if not spans:
+        return _NO_ROWS
+    (first, start, _), (last, _, stop) = spans[0], spans[-1]
+    return np.arange(first.first_position + start, last.first_position + stop, dtype=np.int64)
+
+
+def gather_watermarks(spans: Sequence[Span]) -> Ints | None:
+    """Return the watermark just ahead of each row, or None where time is arrival."""
+    if spans and spans[0][0].segment.layout.event_time is None:
+        return None
+    parts: list[Ints] = []
+    for run in _runs(spans):
+        first, start, _ = run[0]
+        if first.before == run[-1][0].after:
+            size = sum(stop - start for _, start, stop in run)
+            parts.append(np.full(size, first.before, dtype=np.int64))
+        elif len(run) == 1:
+            marks = first.row_watermarks()
+            assert marks is not None
+            parts.append(marks[start : run[0][2]])
+        else:
+            parts.append(_run_watermarks(run))
+    return np.concatenate(parts) if parts else _NO_ROWS
+
+
+def _segment_key(span: Span) -> int:
+    return span[0].segment.key
+
+
+def _runs(spans: Sequence[Span]) -> Iterator[list[Span]]:
+    """Yield rows of one producer with nothing in between: for watermarks they are as good as one frame."""
+    run: list[Span] = []
+    for span in spans:
+        frame, start, stop = span
+        if stop == start:
+            # A mark can change who is live, an empty frame cannot; neither is worth telling apart.
+            if run:
+                yield run
+            run = []
+        elif run and run[0][0].producer == frame.producer and run[-1][0].stop == frame.first_position:
+            run.append(span)
+        else:
+            if run:
+                yield run
+            run = [span]
+    if run:
+        yield run
+
+
+def _run_watermarks(run: Sequence[Span]) -> Ints:
+    first, start, _ = run[0]
+    layout = first.segment.layout
+    assert layout.event_time is not None
+    # Whole frames, since rows ahead of the start count as well.
+    times = gather([(frame, 0, frame.rows) for frame, _, _ in run], [layout.event_time])[layout.event_time]
+    last, _, stop = run[-1]
+    marks = row_watermarks(times.values, first.before, first.others, first.own, layout.lateness)
+    return marks[start : len(marks) - (last.rows - stop)]
+
+
+class _Block(NamedTuple):
+    """Frames of one shape that follow each other, or a part of one frame."""
+
+    frame: Frame
+    frames: int
+    start: int
+    stop: int
+
+
+def _blocks(spans: Sequence[Span]) -> list[_Block]:
+    """Join spans of one segment into blocks, so that small frames cost little more than large ones."""
+    blocks: list[_Block] = []
+    first, count, begin, end = spans[0][0], 0, spans[0][1], spans[0][2]
+    rows, nulls, step, expected = first.rows, first.nulls, first.nbytes, first.place
+    whole = True
+    for frame, start, stop in spans:
+        same = (
+            frame.place == expected and frame.nbytes == step and frame.rows == rows and frame.nulls == nulls
+        )
+        complete = stop - start == frame.rows
+        if not (same and ((whole and complete) or not count)):
+            blocks.append(_Block(first, count, begin, end))
+            first, count, begin, end = frame, 0, start, stop
+            rows, nulls, step = frame.rows, frame.nulls, frame.nbytes
+        whole = complete
+        count += 1
+        expected = frame.place + step
+    blocks.append(_Block(first, count, begin, end))
+    return blocks
+
+
+def _column(blocks: Sequence[_Block], name: str) -> Column:
+    """Join a column of frames of one segment, from the map: no column objects for the frames."""
+    values: list[npt.NDArray[Any]] = []
+    valids: list[Mask | None] = []
+    for block in blocks:
+        frame = block.frame
+        array, shift, start, valid_start, field = frame.segment.layout.places(frame.rows, frame.nulls)[name]
+        values.append(_items(block, array, start << shift))
+        valids.append(None if valid_start < 0 else _items(block, FLAGS, valid_start))
+    valid = None
+    if any(part is not None for part in valids):
+        pairs = zip(valids, values, strict=True)
+        valid = np.concatenate([np.ones(len(v), dtype=bool) if ok is None else ok for ok, v in pairs])
+    segment = blocks[0].frame.segment
+    joined = values[0] if len(values) == 1 else np.concatenate(values)
+    return Column(joined, valid, segment.dictionaries[field])
+
+
+def _items(block: _Block, array: int, offset: int) -> npt.NDArray[Any]:
+    """Return the items of a block's frames that start so many bytes into each body."""
+    frame, count, start, stop = block
+    dtype = ITEMS[array]
+    offset += frame.place + FRAME_BYTES + start * dtype.itemsize
+    items: npt.NDArray[Any] = np.ndarray(
+        (count, stop - start), dtype, frame.segment.view, offset, (frame.nbytes, dtype.itemsize)
+    )
+    return items.reshape(-1)

@@ -1,0 +1,32 @@
+"""The lock that makes a log's writer the only one."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from pathlib import Path
+
+from mavstream_server.log.problems import LogBusyError, LogMissingError
+
+
+def lock_log(path: Path, *, create: bool) -> int:
+    """Lock a log's directory, making it first if asked to; the lock holds until the result is closed.
+
+    It goes with the process that has it, so a death leaves none behind; the file only names the holder.
+    """
+    if create:
+        path.mkdir(parents=True, exist_ok=True)
+    elif not path.is_dir():
+        raise LogMissingError(path, "no log here, and no description to create one from")
+    fd = os.open(path / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        holder = os.pread(fd, 32, 0).decode("ascii", "replace").strip() or "unknown"
+        os.close(fd)
+        raise LogBusyError(
+            path, f"process {holder} is writing this log; a log has one writer, close it first"
+        ) from None
+    os.ftruncate(fd, 0)
+    os.pwrite(fd, f"{os.getpid()}\n".encode(), 0)
+    return fd

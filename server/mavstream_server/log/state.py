@@ -1,0 +1,92 @@
+"""What a writer knows of a log besides its rows, and how a segment carries it."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from mavstream_server.columns.column import Ints
+from mavstream_server.log.description import LogDescription
+from mavstream_server.log.encoding import Body, seal_frame
+from mavstream_server.log.layout import FrameKind, Header
+from mavstream_server.log.watermarks import (
+    ArrivalWatermarks,
+    EventWatermarks,
+    ProducerTime,
+    Stamp,
+    Watermarks,
+)
+
+_WORDS = 6  # producer, known time, maximum, live, sequence, last position
+
+
+class LogState:
+    """Next position, last arrival, watermarks, and the last sequence of each producer.
+
+    Every segment starts with a snapshot of it, so that opening a log reads one segment only, and so that
+    removing old segments takes nothing away that the rest needs.
+    """
+
+    def __init__(self, description: LogDescription) -> None:
+        self.position = 0
+        self.arrival = 0
+        self._on_events = description.event_time is not None
+        self.watermarks: Watermarks = (
+            EventWatermarks(description.lateness_us) if self._on_events else ArrivalWatermarks()
+        )
+        # producer -> last sequence, last position; producer 0 is nobody and has no sequence.
+        self._seen: dict[int, tuple[int, int]] = {}
+
+    def last_sequence(self, producer: int) -> int:
+        """Return the last sequence seen of a producer, 0 if none is known."""
+        return self._seen.get(producer, (0, 0))[0]
+
+    def rows(self, producer: int, sequence: int, size: int, arrival: int, largest: int) -> Stamp:
+        """Take a frame of rows; `largest` is its largest event time, without meaning if it has none."""
+        marks = self.watermarks
+        if size:
+            stamp = marks.rows(producer, largest if self._on_events else arrival // 1000)
+        else:
+            stamp = Stamp(marks.value, marks.value, marks.value, marks.value, marks.max_time)
+        self._see(producer, sequence)
+        self.position += size
+        self.arrival = arrival
+        return stamp
+
+    def mark(self, kind: FrameKind, producer: int, arrival: int, watermark: int) -> Stamp:
+        """Take a mark."""
+        time = arrival // 1000 if kind is FrameKind.CLOCK else watermark
+        stamp = self.watermarks.mark(kind, producer, time)
+        self._see(producer, 0)
+        self.arrival = arrival
+        return stamp
+
+    def _see(self, producer: int, sequence: int) -> None:
+        if producer:
+            self._seen[producer] = (sequence or self.last_sequence(producer), self.position)
+
+    def forget(self, first_position: int) -> None:
+        """Drop producers that are not live and whose last frame was ahead of the first one retained."""
+        live = {item.producer for item in self.watermarks.producers() if item.live}
+        gone = [p for p, (_, last) in self._seen.items() if last < first_position and p not in live]
+        for producer in gone:
+            del self._seen[producer]
+        self.watermarks.forget(gone)
+
+    def snapshot(self) -> bytes:
+        """Return the frame that starts a segment."""
+        rows = {p: [p, 0, 0, 0, *seen] for p, seen in self._seen.items()}
+        for producer, maximum, live in self.watermarks.producers():
+            rows.setdefault(producer, [producer, 0, 0, 0, 0, 0])[1:4] = [1, maximum, int(live)]
+        body = Body(np.array(list(rows.values()), dtype=np.int64).tobytes(), 0, 0)
+        marks = self.watermarks
+        stamp = Stamp(marks.value, marks.value, marks.value, marks.value, marks.max_time)
+        header = seal_frame(body, FrameKind.SNAPSHOT, stamp, position=self.position, arrival=self.arrival)
+        return header + body.data
+
+    def restore(self, header: Header, body: Ints) -> None:
+        """Return to the state that a snapshot's frame tells."""
+        rows = body.reshape(-1, _WORDS).tolist()
+        self.position, self.arrival = header.position, header.arrival
+        self._seen = {row[0]: (row[4], row[5]) for row in rows if row[0]}
+        producers = [ProducerTime(row[0], row[2], bool(row[3])) for row in rows if row[1]]
+        self.watermarks.restore(header.after, header.max_before, producers)

@@ -1,0 +1,202 @@
+"""Aggregate: at a window's close, one row per group with aggregates over its rows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from mavstream_protocol.expressions.typed import AggregateExpression
+from mavstream_protocol.queries import OnError
+from mavstream_protocol.schema import FieldType
+from mavstream_protocol.windows import RowWindow, TimeWindow
+from mavstream_server.columns.batch import Batch, Mark
+from mavstream_server.columns.column import Column, Ints
+from mavstream_server.columns.keys import KeyCoder
+from mavstream_server.expressions import RowErrors, compile_expression
+from mavstream_server.operators.aggregates.accumulator import Accumulator
+from mavstream_server.operators.aggregates.calls import CallState
+from mavstream_server.operators.aggregates.groups import Groups
+from mavstream_server.operators.aggregates.picks import IntMaximum
+from mavstream_server.operators.aggregates.windows import (
+    OverlappingWindows,
+    Rows,
+    SeparateWindows,
+    WindowGroups,
+)
+from mavstream_server.operators.operator import ErrorPolicy, State
+from mavstream_server.operators.window_gate import Admitted
+from mavstream_server.operators.windowed import WindowedOperator, effective_times
+
+
+class Aggregate(WindowedOperator):
+    """Folds rows into the groups of open windows.
+
+    Windows without rows are not answered. Groups come in the order of their first rows.
+    """
+
+    kind = "aggregate"
+
+    def __init__(
+        self,
+        name: str,
+        by: Sequence[tuple[str, FieldType]],
+        window: TimeWindow | RowWindow,
+        compute: Sequence[tuple[str, AggregateExpression]],
+        on_error: OnError,
+        once: bool = False,
+    ) -> None:
+        super().__init__(name, 1, window, once)
+        self._by = tuple(column for column, _ in by)
+        self._keys = KeyCoder([type_ for _, type_ in by])
+        self._errors = ErrorPolicy(on_error, self)
+        calls = list(dict.fromkeys(call for _, expression in compute for call in expression.calls))
+        self._calls = [CallState(call) for call in calls]
+        self._numbered = any(call.ordered for call in self._calls)
+        # An expression numbers its own calls; here they are places among the calls of all of them.
+        self._results = [
+            (
+                column,
+                compile_expression(expression.result),
+                {f"#{place}": calls.index(call) for place, call in enumerate(expression.calls)},
+            )
+            for column, expression in compute
+        ]
+        self._groups: WindowGroups
+        self.clear()
+        self._rows_seen = 0
+        self._answered = 0
+
+    def clear(self) -> None:
+        """Start without groups."""
+        if self.windows.overlapping:
+            self._groups = OverlappingWindows(self.windows, self._make)
+        else:
+            self._groups = SeparateWindows(self._make)
+
+    def _make(self) -> list[Accumulator]:
+        accumulators = [call.make() for call in self._calls]
+        # Results of windows by rows have the time of their latest row.
+        return accumulators if self.windows.by_time else [*accumulators, IntMaximum()]
+
+    def process(self, port: int, batch: Batch) -> None:
+        """Fold the rows in, then answer the windows that are complete."""
+        super().process(port, batch)
+        self._rows_seen += batch.size
+        if batch.mark is not None:
+            self._compact()
+
+    def fold(self, port: int, batch: Batch, admitted: Admitted) -> None:
+        """Add rows to the groups of their panes."""
+        ordinals = np.arange(self._rows_seen, self._rows_seen + batch.size) if self._numbered else None
+        if admitted.rows is not None:
+            batch = batch.take(admitted.rows)
+            ordinals = None if ordinals is None else ordinals.take(admitted.rows)
+        errors = RowErrors()
+        columns = [call.column(batch.columns, batch.size, errors) for call in self._calls]
+        if not self.windows.by_time:
+            columns.append(Column(effective_times(batch)))
+        codes = self._keys.encode([batch.columns[column] for column in self._by], batch.size)
+        rows, panes, firsts = (
+            Rows(codes, self._keys.count, columns, ordinals),
+            admitted.panes,
+            admitted.firsts,
+        )
+        if errors.count:
+            self._errors.record(errors)
+            if self._errors.skips:
+                kept = np.flatnonzero(~errors.mask(batch.size))
+                rows, panes = rows.take(kept), panes.take(kept)
+                firsts = None if firsts is None else firsts.take(kept)
+        self._groups.fold(panes, firsts, rows)
+
+    def close(self, opened: int, batch: Batch, mark: Mark | None, once: bool) -> bool:
+        """Answer windows with one row per group."""
+        answered = False
+        for numbers, groups in self._groups.close(opened, self._keys.count):
+            answered = True
+            if once:
+                first = np.flatnonzero(numbers == numbers[0])
+                self._answer(numbers.take(first), groups.take(first), batch, mark)
+                break
+            self._answer(numbers, groups, batch, mark)
+        return answered
+
+    def skip(self, first: int) -> int:
+        """Drop the groups of windows before one."""
+        return self._groups.skip(first, self._keys.count)
+
+    def _answer(self, numbers: Ints, groups: Groups, batch: Batch, mark: Mark | None) -> None:
+        """Emit one row per group; `numbers` are their windows."""
+        size = len(groups)
+        keys = dict(zip(self._by, self._keys.columns(groups.codes), strict=True))
+        calls = [
+            call.result(accumulator)
+            for call, accumulator in zip(self._calls, groups.accumulators, strict=False)
+        ]
+        errors = RowErrors()
+        columns = dict(keys)
+        for column, evaluate, places in self._results:
+            given = keys | {name: calls[place] for name, place in places.items()}
+            columns[column] = evaluate(given, size, errors)
+        ends = self.windows.ends(numbers)
+        columns["window_start"], columns["window_end"] = Column(self.windows.starts(numbers)), Column(ends)
+        if self.windows.by_time:
+            assert mark is not None
+            times, arrival = ends - 1, np.full(size, mark.arrival)
+        else:
+            times = groups.accumulators[-1].result().values
+            closing = ends - 1 - (self.gates[0].count - batch.size)  # the row that filled the window
+            arrival = batch.arrival.take(closing)
+        positions = np.arange(self._answered, self._answered + size)
+        self._answered += size
+        result = Batch({}, size, arrival, time=times, position=positions)
+        self.emit(self._errors.settle(result, errors, columns))
+
+    def settled(self, watermark: int) -> int:
+        """Time does not pass a window by rows that is still filling."""
+        if self.windows.by_time:
+            return watermark
+        latest = [accumulators[-1] for accumulators in self._groups.accumulators()]
+        return min([watermark, *(int(a.arrays["value"][: a.size].min()) for a in latest if a.size)])
+
+    def _compact(self) -> None:
+        """Forget keys that no group has, and values that no accumulator holds, any more."""
+        if self._keys.worth_compacting():
+            self._groups.recode(self._keys.compact(self._groups.live_codes()))
+        for place, call in enumerate(self._calls):
+            if call.coder is None or not call.coder.worth_compacting():
+                continue
+            accumulators = [held[place] for held in self._groups.accumulators()]
+            codes = [codes for a in accumulators if (codes := a.held_codes()) is not None]
+            null = np.zeros(1, dtype=np.int64)
+            mapping = call.coder.compact(np.unique(np.concatenate([null, *codes])))
+            for accumulator in accumulators:
+                accumulator.recode(mapping)
+
+    @property
+    def state_bytes(self) -> int:
+        """Bytes of groups and keys."""
+        coders = sum(call.coder.nbytes for call in self._calls if call.coder is not None)
+        return self._groups.nbytes + self._keys.nbytes + coders
+
+    def save(self) -> State:
+        """Return groups, keys and where the windows stand."""
+        return {
+            **super().save(),
+            "keys": self._keys.save(),
+            "values": [None if call.coder is None else call.coder.save() for call in self._calls],
+            "groups": self._groups.save(),
+            "rows_seen": self._rows_seen,
+            "answered": self._answered,
+        }
+
+    def load(self, state: State) -> None:
+        """Take over groups, keys and where the windows stand."""
+        super().load(state)
+        self._keys.load(state["keys"])
+        for call, saved in zip(self._calls, state["values"], strict=True):
+            if call.coder is not None:
+                call.coder.load(saved)
+        self._groups.load(state["groups"])
+        self._rows_seen, self._answered = state["rows_seen"], state["answered"]

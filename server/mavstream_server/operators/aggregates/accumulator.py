@@ -1,0 +1,96 @@
+"""Accumulators: the running state of one aggregate call, for many groups at once.
+
+A slot is a group's place in the state. Rows are folded into slots in stream order, one array operation
+per batch, so that the result does not depend on how the rows were cut into batches.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Any, ClassVar, Self
+
+import numpy as np
+
+from mavstream_server.columns.column import Array, Column, Ints
+
+Fields = dict[str, tuple[Any, Any]]
+
+
+class Accumulator(ABC):
+    """State as parallel arrays over the slots: `fields` names them, each with its type and neutral value."""
+
+    fields: ClassVar[Fields] = {}
+
+    def __init__(self) -> None:
+        self.size = 0
+        self._capacity = 16
+        self.arrays: dict[str, Array] = {
+            name: np.full(self._capacity, neutral, dtype) for name, (dtype, neutral) in self.fields.items()
+        }
+
+    def grow(self, size: int) -> None:
+        """Make slots up to `size`; new ones are neutral."""
+        if size > self._capacity:
+            self._capacity = max(size, 2 * self._capacity)
+            for name, (dtype, neutral) in self.fields.items():
+                grown = np.full(self._capacity, neutral, dtype)
+                grown[: self.size] = self.arrays[name][: self.size]
+                self.arrays[name] = grown
+        self.size = size
+
+    @abstractmethod
+    def update(self, slots: Ints, column: Column, ordinals: Ints | None) -> None:
+        """Fold rows into their slots; `ordinals` number the rows where the call asked for it."""
+
+    @abstractmethod
+    def merge(self, slots: Ints, other: Self) -> None:
+        """Fold slot i of another state into `slots[i]`; the slots are distinct."""
+
+    @abstractmethod
+    def result(self) -> Column:
+        """Return the value of each slot."""
+
+    def take(self, slots: Ints) -> Self:
+        """Return the state of the given slots, in that order, as a state of its own."""
+        taken = type(self).__new__(type(self))
+        taken.__dict__.update(self.__dict__)
+        taken.size = len(slots)
+        taken._capacity = max(len(slots), 1)
+        taken.arrays = {name: self._filled(name, slots) for name in self.fields}
+        return taken
+
+    def _filled(self, name: str, slots: Ints) -> Array:
+        if len(slots):
+            return self.arrays[name].take(slots)
+        dtype, neutral = self.fields[name]
+        return np.full(1, neutral, dtype)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes held."""
+        return sum(array.nbytes for array in self.arrays.values())
+
+    def held_codes(self) -> Ints | None:
+        """Return the value codes that the state refers to, if its values are coded."""
+        return None
+
+    def recode(self, mapping: Ints) -> None:  # noqa: B027 - there is nothing to replace where none are held
+        """Replace value codes after their coder was compacted."""
+
+    def save(self) -> dict[str, Any]:
+        """Return the state for a snapshot."""
+        return {"size": self.size, **{name: array[: self.size] for name, array in self.arrays.items()}}
+
+    def load(self, state: dict[str, Any]) -> None:
+        """Take over the state of a snapshot."""
+        self.grow(state["size"])
+        for name in self.fields:
+            self.arrays[name][: self.size] = state[name]
+
+
+def valid_rows(slots: Ints, column: Column) -> tuple[Ints, Array]:
+    """Return slots and values without the null rows: aggregates pass over nulls."""
+    if column.valid is None:
+        return slots, column.values
+    rows = np.flatnonzero(column.valid)
+    return slots.take(rows), column.values.take(rows)

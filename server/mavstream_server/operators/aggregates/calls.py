@@ -1,0 +1,98 @@
+"""Calls: turns a typed aggregate call into accumulators and the rows that they are fed with."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Mapping
+
+import numpy as np
+
+from mavstream_protocol.expressions.typed import AggregateCall
+from mavstream_protocol.schema import FieldType
+from mavstream_server.columns.column import Column
+from mavstream_server.columns.keys import KeyCoder
+from mavstream_server.expressions import RowErrors, compile_expression
+from mavstream_server.operators.aggregates.accumulator import Accumulator
+from mavstream_server.operators.aggregates.counts import Count, CountDistinct
+from mavstream_server.operators.aggregates.picks import (
+    CodedExtreme,
+    Edge,
+    FloatEdge,
+    FloatMaximum,
+    FloatMinimum,
+    IntMaximum,
+    IntMinimum,
+    Median,
+)
+from mavstream_server.operators.aggregates.sums import (
+    Deviation,
+    FloatAverage,
+    FloatSum,
+    IntAverage,
+    IntSum,
+)
+
+ORDERED = frozenset({"first", "last"})
+
+_BY_NUMBER: dict[tuple[str, bool], type[Accumulator]] = {
+    # function, whether over floats
+    ("sum", False): IntSum,
+    ("sum", True): FloatSum,
+    ("avg", False): IntAverage,
+    ("avg", True): FloatAverage,
+    ("min", False): IntMinimum,
+    ("min", True): FloatMinimum,
+    ("max", False): IntMaximum,
+    ("max", True): FloatMaximum,
+    ("stddev", False): Deviation,
+    ("stddev", True): Deviation,
+    ("median", False): Median,
+    ("median", True): Median,
+}
+
+
+class CallState:
+    """One aggregate call of an operator: its argument, its value coder if it needs one, its accumulators.
+
+    Texts, and whatever is counted distinct, are coded: accumulators then hold integers only.
+    """
+
+    def __init__(self, call: AggregateCall) -> None:
+        self.call = call
+        self.ordered = call.function in ORDERED
+        self._argument = None if call.argument is None else compile_expression(call.argument)
+        type_ = None if call.argument is None else call.argument.type
+        self.coder: KeyCoder | None = None
+        if type_ is not None and (call.distinct or (type_ is FieldType.STRING and call.function != "count")):
+            self.coder = KeyCoder([type_])
+        self.make = self._maker(type_)
+
+    def _maker(self, type_: FieldType | None) -> Callable[[], Accumulator]:
+        function, coder = self.call.function, self.coder
+        floats = type_ is FieldType.FLOAT
+        if function == "count":
+            return CountDistinct if self.call.distinct else Count
+        if function in ORDERED:
+            last = function == "last"
+            return lambda: FloatEdge(last) if floats else Edge(last, coder)
+        if coder is not None:
+            better = operator.lt if function == "min" else operator.gt
+            return lambda: CodedExtreme(coder, better)
+        return _BY_NUMBER[function, floats]
+
+    def column(self, columns: Mapping[str, Column], size: int, errors: RowErrors) -> Column:
+        """Return what the accumulators are fed with."""
+        if self._argument is None:
+            return Column(_ONES[:size] if size <= len(_ONES) else np.ones(size, dtype=np.int64))
+        column = self._argument(columns, size, errors)
+        return column if self.coder is None else Column(self.coder.encode([column], size))
+
+    def result(self, accumulator: Accumulator) -> Column:
+        """Return the values of all slots, in the call's type."""
+        column = accumulator.result()
+        if self.call.type is FieldType.BOOL:
+            column = Column(column.values.astype(np.bool_), column.valid)
+        return column
+
+
+_ONES = np.ones(65536, dtype=np.int64)

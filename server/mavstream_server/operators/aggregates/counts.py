@@ -1,0 +1,112 @@
+"""Counts: of rows, of values, of distinct values."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, Self
+
+import numpy as np
+
+from mavstream_server.columns.column import Column, Ints
+from mavstream_server.operators.aggregates.accumulator import Accumulator, Fields
+
+_CODE_BITS = 32
+
+
+class Count(Accumulator):
+    """`count(x)`; `count(*)` is the count of a column without nulls."""
+
+    fields: ClassVar[Fields] = {"count": (np.int64, 0)}
+
+    def update(self, slots: Ints, column: Column, ordinals: Ints | None) -> None:
+        """Add one per row that is not null."""
+        if column.valid is not None:
+            slots = slots[column.valid]
+        np.add.at(self.arrays["count"], slots, 1)
+
+    def merge(self, slots: Ints, other: Self) -> None:
+        """Add the counts."""
+        self.arrays["count"][slots] += other.arrays["count"][: other.size]
+
+    def result(self) -> Column:
+        """Return the counts."""
+        return Column(self.arrays["count"][: self.size])
+
+
+class CountDistinct(Accumulator):
+    """`count(distinct x)` over value codes: a set of (slot, code) pairs, packed into integers.
+
+    Pairs are gathered as they come and made distinct when there are twice as many as before, so a row
+    costs a sort's share and a pair eight bytes.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._pairs: Ints = np.empty(0, dtype=np.int64)  # distinct, sorted
+        self._new: list[Ints] = []
+        self._new_count = 0
+
+    def update(self, slots: Ints, column: Column, ordinals: Ints | None) -> None:
+        """Remember the pairs; code 0 is null and does not count."""
+        rows = np.flatnonzero(column.values)
+        self._add((slots.take(rows) << _CODE_BITS) | column.values.take(rows))
+
+    def merge(self, slots: Ints, other: Self) -> None:
+        """Unite the sets."""
+        other._settle()
+        owners, codes = other._pairs >> _CODE_BITS, other._pairs & ((1 << _CODE_BITS) - 1)
+        self._add((slots.take(owners) << _CODE_BITS) | codes)
+
+    def result(self) -> Column:
+        """Return how many pairs each slot has."""
+        self._settle()
+        return Column(np.bincount(self._pairs >> _CODE_BITS, minlength=self.size).astype(np.int64))
+
+    def take(self, slots: Ints) -> Self:
+        """Return the pairs of some slots under their new numbers."""
+        self._settle()
+        taken = super().take(slots)
+        moved = np.full(self.size, -1, dtype=np.int64)
+        moved[slots] = np.arange(len(slots))
+        owners = moved.take(self._pairs >> _CODE_BITS) if len(self._pairs) else self._pairs
+        kept = owners >= 0
+        codes = self._pairs[kept] & ((1 << _CODE_BITS) - 1)
+        taken._pairs = np.sort((owners[kept] << _CODE_BITS) | codes)
+        taken._new, taken._new_count = [], 0
+        return taken
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the pairs."""
+        return self._pairs.nbytes + 8 * self._new_count
+
+    def held_codes(self) -> Ints | None:
+        """Return the codes of all pairs."""
+        self._settle()
+        return self._pairs & ((1 << _CODE_BITS) - 1)
+
+    def recode(self, mapping: Ints) -> None:
+        """Replace the codes in the pairs."""
+        self._settle()
+        owners, codes = self._pairs >> _CODE_BITS, self._pairs & ((1 << _CODE_BITS) - 1)
+        self._pairs = np.sort((owners << _CODE_BITS) | mapping.take(codes))
+
+    def save(self) -> dict[str, Any]:
+        """Return the pairs; codes are places in the coder that is saved beside them."""
+        self._settle()
+        return {"size": self.size, "pairs": self._pairs}
+
+    def load(self, state: dict[str, Any]) -> None:
+        """Take over the pairs."""
+        self.grow(state["size"])
+        self._pairs = np.array(state["pairs"], dtype=np.int64)
+
+    def _add(self, pairs: Ints) -> None:
+        self._new.append(pairs)
+        self._new_count += len(pairs)
+        if self._new_count > max(4096, len(self._pairs)):
+            self._settle()
+
+    def _settle(self) -> None:
+        if self._new:
+            self._pairs = np.unique(np.concatenate([self._pairs, *self._new]))
+            self._new, self._new_count = [], 0

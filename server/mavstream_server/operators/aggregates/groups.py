@@ -1,0 +1,194 @@
+"""Groups: accumulators by (pane, key), and by key alone once a pane is complete."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from mavstream_server.columns.column import Column, Ints
+from mavstream_server.columns.index import IntIndex
+from mavstream_server.operators.aggregates.accumulator import Accumulator
+
+MakeAccumulators = Callable[[], list[Accumulator]]
+
+
+class Groups:
+    """A set of keys, each with one slot in every accumulator."""
+
+    __slots__ = ("accumulators", "codes")
+
+    def __init__(self, codes: Ints, accumulators: list[Accumulator]) -> None:
+        self.codes = codes
+        self.accumulators = accumulators
+
+    def __len__(self) -> int:
+        return len(self.codes)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes held."""
+        return self.codes.nbytes + sum(accumulator.nbytes for accumulator in self.accumulators)
+
+    def copy(self) -> Groups:
+        """Return groups that can be merged into without changing these."""
+        return self.take(np.arange(len(self.codes)))
+
+    def take(self, slots: Ints) -> Groups:
+        """Return some of the groups."""
+        return Groups(self.codes.take(slots), [a.take(slots) for a in self.accumulators])
+
+    def merge(self, other: Groups, code_count: int) -> None:
+        """Fold another set in; keys that are new here come behind the old ones."""
+        if not len(other):
+            return
+        places = np.full(code_count, -1, dtype=np.int64)
+        places[self.codes] = np.arange(len(self.codes))
+        slots = places.take(other.codes)
+        new = np.flatnonzero(slots < 0)
+        slots[new] = np.arange(len(self.codes), len(self.codes) + len(new))
+        self.codes = np.concatenate([self.codes, other.codes.take(new)])
+        for ours, theirs in zip(self.accumulators, other.accumulators, strict=True):
+            ours.grow(len(self.codes))
+            ours.merge(slots, theirs)
+
+    def save(self) -> dict[str, Any]:
+        """Return the state for a snapshot."""
+        return {"codes": self.codes, "accumulators": [a.save() for a in self.accumulators]}
+
+    @classmethod
+    def restore(cls, state: dict[str, Any], make: MakeAccumulators) -> Groups:
+        """Build groups from a snapshot."""
+        accumulators = make()
+        for accumulator, saved in zip(accumulators, state["accumulators"], strict=True):
+            accumulator.load(saved)
+        return cls(state["codes"], accumulators)
+
+
+class GroupTable:
+    """Groups of several panes (or windows) that are still being filled, all in one set of arrays.
+
+    A cell is a pane and a key packed into one integer, so that a batch that spans many panes costs no
+    more calls than one inside a single pane. Slots keep the order in which their cells first appeared.
+    """
+
+    def __init__(self, make: MakeAccumulators) -> None:
+        self._make = make
+        self.accumulators = make()
+        self._cells = IntIndex()
+        self._bits = 10  # of a cell, for the key's code
+        self._numbers: dict[int, int] = {}  # pane -> its number in cells; numbers only grow
+        self._panes: dict[int, int] = {}  # the reverse
+        self._next = 0
+        self._order: list[int] = []  # heap of panes
+
+    def __len__(self) -> int:
+        return self._cells.count
+
+    @property
+    def lowest(self) -> int | None:
+        """The first pane that has groups."""
+        return self._order[0] if self._order else None
+
+    @property
+    def highest(self) -> int | None:
+        """The last pane that has groups."""
+        return max(self._numbers) if self._numbers else None
+
+    @property
+    def panes(self) -> int:
+        """How many panes have groups."""
+        return len(self._numbers)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes held."""
+        return self._cells.nbytes + sum(a.nbytes for a in self.accumulators) if self._cells.count else 0
+
+    def add(
+        self,
+        panes: Ints,
+        codes: Ints,
+        code_count: int,
+        columns: Sequence[Column],
+        ordinals: Ints | None,
+    ) -> None:
+        """Fold rows into the groups of their panes and keys."""
+        if code_count > 1 << self._bits:
+            self._repack(code_count.bit_length() + 1)
+        slots = self._cells.encode(self._shifted(panes) + codes)
+        size = self._cells.count
+        for accumulator, column in zip(self.accumulators, columns, strict=True):
+            if accumulator.size != size:
+                accumulator.grow(size)
+            accumulator.update(slots, column, ordinals)
+
+    def pop(self, before: int) -> tuple[Ints, Groups] | None:
+        """Take out the groups of all panes before one, by pane and then by first appearance."""
+        if not self._order or self._order[0] >= before:
+            return None
+        panes, codes = self._unpacked()
+        done = np.flatnonzero(panes < before)
+        done = done.take(np.argsort(panes.take(done), kind="stable"))
+        rest = np.flatnonzero(panes >= before)
+        taken = Groups(codes.take(done), [a.take(done) for a in self.accumulators])
+        self.accumulators = [a.take(rest) for a in self.accumulators] if len(rest) else self._make()
+        self._cells = IntIndex(self._cells.keys.take(rest))
+        while self._order and self._order[0] < before:
+            del self._panes[self._numbers.pop(heapq.heappop(self._order))]
+        return panes.take(done), taken
+
+    def live_codes(self) -> Ints:
+        """Return the keys' codes of all groups."""
+        return self._cells.keys & ((1 << self._bits) - 1)
+
+    def recode(self, mapping: Ints) -> None:
+        """Replace the keys' codes after their coder was compacted."""
+        numbers = self._cells.keys >> self._bits
+        self._cells = IntIndex((numbers << self._bits) | mapping.take(self.live_codes()))
+
+    def save(self) -> dict[str, Any]:
+        """Return the state for a snapshot."""
+        panes, codes = self._unpacked()
+        return {"panes": panes, "groups": Groups(codes, self.accumulators).save()}
+
+    def load(self, state: dict[str, Any]) -> None:
+        """Take over the state of a snapshot."""
+        groups = Groups.restore(state["groups"], self._make)
+        self.accumulators = groups.accumulators
+        if len(groups):
+            self._bits = max(self._bits, int(groups.codes.max()).bit_length() + 1)
+        self._cells = IntIndex(self._shifted(state["panes"]) + groups.codes)
+
+    def _unpacked(self) -> tuple[Ints, Ints]:
+        keys = self._cells.keys
+        numbers, inverse = np.unique(keys >> self._bits, return_inverse=True)
+        panes: Ints = np.array([self._panes[number] for number in numbers.tolist()], dtype=np.int64)
+        return panes.take(inverse), keys & ((1 << self._bits) - 1)
+
+    def _shifted(self, panes: Ints) -> Ints | int:
+        """Return the pane's part of each row's cell."""
+        if not len(panes):
+            return panes
+        low, high = int(panes.min()), int(panes.max())
+        if low == high:
+            return self._number(low) << self._bits
+        distinct, inverse = np.unique(panes, return_inverse=True)
+        numbers = np.array([self._number(pane) for pane in distinct.tolist()], dtype=np.int64)
+        return (numbers << self._bits).take(inverse)
+
+    def _number(self, pane: int) -> int:
+        number = self._numbers.get(pane)
+        if number is None:
+            number = self._numbers[pane] = self._next
+            self._panes[number] = pane
+            self._next += 1
+            heapq.heappush(self._order, pane)
+        return number
+
+    def _repack(self, bits: int) -> None:
+        keys, old = self._cells.keys, self._bits
+        self._bits = bits
+        self._cells = IntIndex(((keys >> old) << bits) | (keys & ((1 << old) - 1)))

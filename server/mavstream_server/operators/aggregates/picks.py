@@ -1,0 +1,246 @@
+"""Picks: aggregates whose value is one of the rows' values, or lies between two of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, ClassVar, Self
+
+import numpy as np
+
+from mavstream_protocol.schema import FieldType
+from mavstream_server.columns.column import Array, Column, Ints
+from mavstream_server.columns.keys import KeyCoder
+from mavstream_server.operators.aggregates.accumulator import Accumulator, Fields, valid_rows
+
+_LAST_INT = (1 << 63) - 1
+
+
+class _Extreme(Accumulator):
+    """Smallest or largest number."""
+
+    pick: ClassVar[np.ufunc]
+
+    def update(self, slots: Ints, column: Column, ordinals: Ints | None) -> None:
+        """Compare the values with what is there."""
+        slots, values = valid_rows(slots, column)
+        if values.dtype == np.bool_:
+            values = values.astype(np.int64)
+        self.arrays["seen"][slots] = True
+        self.pick.at(self.arrays["value"], slots, values)
+
+    def merge(self, slots: Ints, other: Self) -> None:
+        """Compare the values."""
+        value, seen = self.arrays["value"], self.arrays["seen"]
+        value[slots] = self.pick(value[slots], other.arrays["value"][: other.size])
+        seen[slots] |= other.arrays["seen"][: other.size]
+
+    def result(self) -> Column:
+        """Return the values, null without rows."""
+        seen = self.arrays["seen"][: self.size]
+        return Column(self.arrays["value"][: self.size], None if seen.all() else seen)
+
+
+class IntMinimum(_Extreme):
+    """`min` of integers, timestamps and bools."""
+
+    pick = np.minimum
+    fields: ClassVar[Fields] = {"value": (np.int64, _LAST_INT), "seen": (np.bool_, False)}
+
+
+class IntMaximum(_Extreme):
+    """`max` of integers, timestamps and bools."""
+
+    pick = np.maximum
+    fields: ClassVar[Fields] = {"value": (np.int64, -_LAST_INT - 1), "seen": (np.bool_, False)}
+
+
+class FloatMinimum(_Extreme):
+    """`min` of floats."""
+
+    pick = np.minimum
+    fields: ClassVar[Fields] = {"value": (np.float64, np.inf), "seen": (np.bool_, False)}
+
+
+class FloatMaximum(_Extreme):
+    """`max` of floats."""
+
+    pick = np.maximum
+    fields: ClassVar[Fields] = {"value": (np.float64, -np.inf), "seen": (np.bool_, False)}
+
+
+class CodedExtreme(Accumulator):
+    """Smallest or largest text, kept as a code of the call's coder; 0 is none.
+
+    Texts are compared in Python, once per distinct pair of slot and code in a batch.
+    """
+
+    fields: ClassVar[Fields] = {"code": (np.int64, 0)}
+
+    def __init__(self, coder: KeyCoder, better: Callable[[str, str], bool]) -> None:
+        super().__init__()
+        self._coder = coder
+        self._better = better
+
+    def update(self, slots: Ints, column: Column, ordinals: Ints | None) -> None:
+        """Compare the texts of the rows with what is there."""
+        rows = np.flatnonzero(column.values)
+        pairs = np.unique((slots.take(rows) << 32) | column.values.take(rows))
+        self._compare(pairs >> 32, pairs & 0xFFFFFFFF)
+
+    def merge(self, slots: Ints, other: Self) -> None:
+        """Compare the texts of two states."""
+        self._compare(slots, other.arrays["code"][: other.size])
+
+    def _compare(self, slots: Ints, codes: Ints) -> None:
+        texts = self._coder.columns(codes)[0].to_list(FieldType.STRING)
+        held = self.arrays["code"]
+        held_texts = self._coder.columns(held.take(slots))[0].to_list(FieldType.STRING)
+        best: dict[int, tuple[str, int]] = {}
+        for slot, code, text, old in zip(slots.tolist(), codes.tolist(), texts, held_texts, strict=True):
+            if text is None:
+                continue
+            rival = best[slot][0] if slot in best else old
+            if rival is None or self._better(text, rival):
+                best[slot] = (text, code)
+        for slot, (_, code) in best.items():
+            held[slot] = code
+
+    def result(self) -> Column:
+        """Return the texts, null without rows."""
+        return self._coder.columns(self.arrays["code"][: self.size])[0]
+
+    def held_codes(self) -> Ints | None:
+        """Return the codes of the texts."""
+        return self.arrays["code"][: self.size]
+
+    def recode(self, mapping: Ints) -> None:
+        """Replace the codes."""
+        _recode(self.arrays["code"], self.size, mapping)
+
+
+class Edge(Accumulator):
+    """`first` or `last` in stream order, null rows included; strings as codes of the call's coder.
+
+    Rows carry their number in the stream: panes are merged by time, which need not be that order.
+    """
+
+    fields: ClassVar[Fields] = {"value": (np.int64, 0), "valid": (np.bool_, False), "ordinal": (np.int64, -1)}
+
+    def __init__(self, last: bool, coder: KeyCoder | None = None) -> None:
+        super().__init__()
+        self._last = last
+        self._coder = coder
+
+    def update(self, slots: Ints, column: Column, ordinals: Ints | None) -> None:
+        """Write the rows in the order in which the one that counts is written last."""
+        assert ordinals is not None
+        if self._last:
+            rows: Any = slice(None)
+        else:
+            rows = np.flatnonzero(self.arrays["ordinal"].take(slots) < 0)[::-1]
+        slots = slots[rows]
+        self.arrays["value"][slots] = column.values[rows]
+        self.arrays["valid"][slots] = True if column.valid is None else column.valid[rows]
+        self.arrays["ordinal"][slots] = ordinals[rows]
+
+    def merge(self, slots: Ints, other: Self) -> None:
+        """Keep the row that comes first, or last."""
+        ours, theirs = self.arrays["ordinal"].take(slots), other.arrays["ordinal"][: other.size]
+        wins = theirs > ours if self._last else (theirs >= 0) & ((ours < 0) | (theirs < ours))
+        rows = np.flatnonzero(wins)
+        for name, array in self.arrays.items():
+            array[slots.take(rows)] = other.arrays[name].take(rows)
+
+    def result(self) -> Column:
+        """Return the values."""
+        values, valid = self.arrays["value"][: self.size], self.arrays["valid"][: self.size]
+        if self._coder is not None:
+            return self._coder.columns(values)[0]
+        return Column(values, None if valid.all() else valid)
+
+    def held_codes(self) -> Ints | None:
+        """Return the codes of strings."""
+        return None if self._coder is None else self.arrays["value"][: self.size]
+
+    def recode(self, mapping: Ints) -> None:
+        """Replace the codes of strings."""
+        _recode(self.arrays["value"], self.size, mapping)
+
+
+class FloatEdge(Edge):
+    """`first` or `last` of floats."""
+
+    fields: ClassVar[Fields] = {**Edge.fields, "value": (np.float64, 0.0)}
+
+
+class Median(Accumulator):
+    """`median`: keeps every value with its slot, since no summary of them would do."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._owners: list[Ints] = []
+        self._values: list[Array] = []
+
+    def update(self, slots: Ints, column: Column, ordinals: Ints | None) -> None:
+        """Keep the values."""
+        slots, values = valid_rows(slots, column)
+        self._owners.append(slots)
+        self._values.append(values.astype(np.float64))
+
+    def merge(self, slots: Ints, other: Self) -> None:
+        """Take over the other's values."""
+        owners, values = other._gathered()
+        if len(owners):
+            self._owners.append(slots.take(owners))
+            self._values.append(values)
+
+    def result(self) -> Column:
+        """Return the middle value of each slot, or the mean of the two in the middle; null without rows."""
+        owners, values = self._gathered()
+        order = np.lexsort((values, owners))
+        values = values.take(order)
+        counts = np.bincount(owners, minlength=self.size)
+        if not len(values):
+            return Column(np.zeros(self.size), np.zeros(self.size, dtype=bool))
+        starts = np.cumsum(counts) - counts
+        last = len(values) - 1
+        low = values.take(np.minimum(starts + np.maximum(counts - 1, 0) // 2, last))
+        high = values.take(np.minimum(starts + counts // 2, last))
+        seen = counts > 0
+        return Column(low + (high - low) / 2, None if seen.all() else seen)
+
+    def take(self, slots: Ints) -> Self:
+        """Return the values of some slots under their new numbers."""
+        taken = super().take(slots)
+        owners, values = self._gathered()
+        moved = np.full(max(self.size, 1), -1, dtype=np.int64)
+        moved[slots] = np.arange(len(slots))
+        owners = moved.take(owners)
+        rows = np.flatnonzero(owners >= 0)
+        taken._owners, taken._values = [owners.take(rows)], [values.take(rows)]
+        return taken
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the values and their slots."""
+        return sum(array.nbytes for array in (*self._owners, *self._values))
+
+    def save(self) -> dict[str, Any]:
+        """Return the values."""
+        owners, values = self._gathered()
+        return {"size": self.size, "owners": owners, "values": values}
+
+    def load(self, state: dict[str, Any]) -> None:
+        """Take over the values."""
+        self.grow(state["size"])
+        self._owners, self._values = [state["owners"]], [state["values"]]
+
+    def _gathered(self) -> tuple[Ints, Array]:
+        if len(self._owners) != 1:
+            self._owners = [np.concatenate([np.empty(0, dtype=np.int64), *self._owners])]
+            self._values = [np.concatenate([np.empty(0), *self._values])]
+        return self._owners[0], self._values[0]
+
+
+def _recode(codes: Ints, size: int, mapping: Ints) -> None:
+    codes[:size] = mapping.take(codes[:size])

@@ -1,0 +1,97 @@
+"""Sliding: the groups of overlapping windows, from the panes they share."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mavstream_server.operators.aggregates.groups import Groups, MakeAccumulators
+
+
+class SlidingGroups:
+    """Merges the panes of a window that moves on, at a cost per pane that does not grow with the window.
+
+    Two stacks: `_front` holds, for each older pane, everything from it up to where the stacks meet;
+    `_back` holds the newer panes and what they come to together. A window is the top of the front and
+    the sum of the back; when the front is used up, the back is turned over, once per pane.
+    """
+
+    def __init__(self, make: MakeAccumulators) -> None:
+        self._make = make
+        self._front: list[tuple[int, Groups]] = []  # newest first, so that the oldest pane is on top
+        self._back: list[tuple[int, Groups]] = []
+        self._back_sum: Groups | None = None
+
+    @property
+    def oldest(self) -> int | None:
+        """The first pane that is held."""
+        if self._front:
+            return self._front[-1][0]
+        return self._back[0][0] if self._back else None
+
+    @property
+    def newest(self) -> int | None:
+        """The last pane that is held."""
+        if self._back:
+            return self._back[-1][0]
+        return self._front[0][0] if self._front else None
+
+    @property
+    def held(self) -> list[Groups]:
+        """All groups that are held, merged ones included."""
+        sums = [] if self._back_sum is None else [self._back_sum]
+        return [groups for _, groups in self._front + self._back] + sums
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes held."""
+        return sum(groups.nbytes for groups in self.held)
+
+    def push(self, pane: int, groups: Groups, code_count: int) -> None:
+        """Add the next pane; panes come in order."""
+        self._back.append((pane, groups))
+        if self._back_sum is None:
+            self._back_sum = groups.copy()
+        else:
+            self._back_sum.merge(groups, code_count)
+
+    def drop_before(self, pane: int, code_count: int) -> None:
+        """Forget the panes before one."""
+        while self._front and self._front[-1][0] < pane:
+            self._front.pop()
+        if not self._front and self._back and self._back[0][0] < pane:
+            self._turn_over(pane, code_count)
+
+    def _turn_over(self, pane: int, code_count: int) -> None:
+        total: Groups | None = None
+        for number, groups in reversed(self._back):
+            if number < pane:
+                break
+            suffix = groups.copy()
+            if total is not None:
+                suffix.merge(total, code_count)
+            total = suffix
+            self._front.append((number, suffix))
+        self._back, self._back_sum = [], None
+
+    def total(self, code_count: int) -> Groups | None:
+        """Return the groups of all panes that are held, for the caller to keep, or None if there are none."""
+        if not self._front:
+            return None if self._back_sum is None else self._back_sum.copy()
+        total = self._front[-1][1].copy()
+        if self._back_sum is not None:
+            total.merge(self._back_sum, code_count)
+        return total
+
+    def save(self) -> dict[str, Any]:
+        """Return the state for a snapshot."""
+        return {
+            "front": [[pane, groups.save()] for pane, groups in self._front],
+            "back": [[pane, groups.save()] for pane, groups in self._back],
+            "sum": None if self._back_sum is None else self._back_sum.save(),
+        }
+
+    def load(self, state: dict[str, Any]) -> None:
+        """Take over the state of a snapshot."""
+        self._front = [(pane, Groups.restore(saved, self._make)) for pane, saved in state["front"]]
+        self._back = [(pane, Groups.restore(saved, self._make)) for pane, saved in state["back"]]
+        self._back_sum = None if state["sum"] is None else Groups.restore(state["sum"], self._make)

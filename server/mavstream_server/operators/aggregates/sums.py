@@ -1,0 +1,214 @@
+"""Sums and what is made of them: averages and standard deviations."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, Self
+
+import numpy as np
+
+from mavstream_server.columns.column import Array, Column, Ints
+from mavstream_server.operators.aggregates.accumulator import Accumulator, Fields, valid_rows
+from mavstream_server.operators.operator import QueryFailed
+
+_LOW_BITS = 32
+_LOW = (1 << _LOW_BITS) - 1
+
+
+class IntTotal(Accumulator):
+    """Exact totals of integers: in one word while they surely fit, else in a high and a low word.
+
+    `_bound` is at least the size of any total; while it fits into 63 bits nothing can have overflowed.
+    """
+
+    fields: ClassVar[Fields] = {"total": (np.int64, 0), "high": (np.int64, 0), "count": (np.int64, 0)}
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._bound = 0
+        self._wide = False
+
+    def update(self, slots: Ints, column: Column, ordinals: Ints | None) -> None:
+        """Add the values."""
+        slots, values = valid_rows(slots, column)
+        if not len(values):
+            return
+        np.add.at(self.arrays["count"], slots, 1)
+        self._expect(max(-int(values.min()), int(values.max())) * len(values))
+        if self._wide:
+            np.add.at(self.arrays["high"], slots, values >> _LOW_BITS)
+            values = values & _LOW
+        np.add.at(self.arrays["total"], slots, values)
+
+    def merge(self, slots: Ints, other: Self) -> None:
+        """Add the totals."""
+        self._expect(other._bound)
+        if other._wide:
+            self._widen()
+        size = other.size
+        total, high = other.arrays["total"][:size], other.arrays["high"][:size]
+        if self._wide and not other._wide:
+            total, high = total & _LOW, total >> _LOW_BITS
+        self.arrays["total"][slots] += total
+        self.arrays["high"][slots] += high
+        self.arrays["count"][slots] += other.arrays["count"][:size]
+
+    def _expect(self, change: int) -> None:
+        """Make room for totals to change by this much."""
+        if self._wide:
+            return
+        self._bound += change
+        if self._bound >> 63:
+            total = self.arrays["total"][: self.size]
+            largest = max(-int(total.min()), int(total.max()), 0) if self.size else 0
+            self._bound = largest + change
+            if self._bound >> 63:
+                self._widen()
+
+    def _widen(self) -> None:
+        if not self._wide:
+            self._wide = True
+            total = self.arrays["total"]
+            self.arrays["high"] += total >> _LOW_BITS
+            total &= _LOW
+
+    def totals(self) -> Ints:
+        """Return the totals; one that does not fit into 64 bits fails the query."""
+        total = self.arrays["total"][: self.size]
+        if not self._wide:
+            return total
+        high = self.arrays["high"][: self.size] + (total >> _LOW_BITS)
+        if self.size and (high.min() < -(1 << 31) or high.max() >= 1 << 31):
+            raise QueryFailed(
+                "a sum of integers does not fit into 64 bits; sum a float instead, for example "
+                "`sum(CAST(x AS float))`"
+            )
+        return (high << _LOW_BITS) | (total & _LOW)
+
+    def floats(self) -> Array:
+        """Return the totals as floats, whatever their size."""
+        total = self.arrays["total"][: self.size].astype(np.float64)
+        return total + self.arrays["high"][: self.size] * float(1 << _LOW_BITS) if self._wide else total
+
+    def save(self) -> dict[str, Any]:
+        """Return the totals and whether they are in two words."""
+        return {**super().save(), "bound": str(self._bound), "wide": self._wide}
+
+    def load(self, state: dict[str, Any]) -> None:
+        """Take over the totals."""
+        super().load(state)
+        self._bound, self._wide = int(state["bound"]), state["wide"]
+
+
+class FloatTotal(Accumulator):
+    """Totals of floats, folded in stream order."""
+
+    fields: ClassVar[Fields] = {"total": (np.float64, 0.0), "count": (np.int64, 0)}
+
+    def update(self, slots: Ints, column: Column, ordinals: Ints | None) -> None:
+        """Add the values."""
+        slots, values = valid_rows(slots, column)
+        np.add.at(self.arrays["count"], slots, 1)
+        with np.errstate(over="ignore"):  # seen and told when the result is asked for
+            np.add.at(self.arrays["total"], slots, values)
+
+    def merge(self, slots: Ints, other: Self) -> None:
+        """Add the totals."""
+        with np.errstate(over="ignore", invalid="ignore"):
+            self.arrays["total"][slots] += other.arrays["total"][: other.size]
+        self.arrays["count"][slots] += other.arrays["count"][: other.size]
+
+    def totals(self) -> Array:
+        """Return the totals; an infinite one fails the query."""
+        total = self.arrays["total"][: self.size]
+        if not np.isfinite(total).all():
+            raise QueryFailed("a sum of floats is beyond the largest float; scale the values down first")
+        return total
+
+    floats = totals
+
+
+def _where_counted(accumulator: Accumulator, values: Array, least: int = 1) -> Column:
+    """Return values that are null where fewer than `least` rows were counted."""
+    enough = accumulator.arrays["count"][: accumulator.size] >= least
+    return Column(values, None if enough.all() else enough)
+
+
+class IntSum(IntTotal):
+    """`sum` of integers."""
+
+    def result(self) -> Column:
+        """Return the sums, null without rows."""
+        return _where_counted(self, self.totals())
+
+
+class FloatSum(FloatTotal):
+    """`sum` of floats."""
+
+    def result(self) -> Column:
+        """Return the sums, null without rows."""
+        return _where_counted(self, self.totals())
+
+
+class IntAverage(IntTotal):
+    """`avg` of integers."""
+
+    def result(self) -> Column:
+        """Return the averages, null without rows."""
+        return _where_counted(self, self.floats() / np.maximum(self.arrays["count"][: self.size], 1))
+
+
+class FloatAverage(FloatTotal):
+    """`avg` of floats."""
+
+    def result(self) -> Column:
+        """Return the averages, null without rows."""
+        return _where_counted(self, self.floats() / np.maximum(self.arrays["count"][: self.size], 1))
+
+
+class Deviation(Accumulator):
+    """`stddev` of a sample: sums of distances from a slot's first value, which keeps them small."""
+
+    fields: ClassVar[Fields] = {
+        "count": (np.int64, 0),
+        "pivot": (np.float64, 0.0),
+        "sum": (np.float64, 0.0),
+        "squares": (np.float64, 0.0),
+    }
+
+    def update(self, slots: Ints, column: Column, ordinals: Ints | None) -> None:
+        """Add the distances and their squares."""
+        slots, values = valid_rows(slots, column)
+        if not len(values):
+            return
+        values = values.astype(np.float64)
+        count, pivot = self.arrays["count"], self.arrays["pivot"]
+        new = np.flatnonzero(count.take(slots) == 0)[::-1]
+        pivot[slots.take(new)] = values.take(new)  # of a slot's rows the last one written is its first
+        np.add.at(count, slots, 1)
+        distances = values - pivot.take(slots)
+        np.add.at(self.arrays["sum"], slots, distances)
+        with np.errstate(over="ignore"):
+            np.add.at(self.arrays["squares"], slots, distances * distances)
+
+    def merge(self, slots: Ints, other: Self) -> None:
+        """Add the other's distances, measured from our pivots."""
+        size = other.size
+        count, pivot, total, squares = (
+            other.arrays[name][:size] for name in ("count", "pivot", "sum", "squares")
+        )
+        empty = np.flatnonzero(self.arrays["count"].take(slots) == 0)
+        self.arrays["pivot"][slots.take(empty)] = pivot.take(empty)
+        shift = np.where(count > 0, pivot - self.arrays["pivot"].take(slots), 0.0)
+        with np.errstate(over="ignore", invalid="ignore"):
+            self.arrays["squares"][slots] += squares + 2 * shift * total + count * shift * shift
+            self.arrays["sum"][slots] += total + count * shift
+        self.arrays["count"][slots] += count
+
+    def result(self) -> Column:
+        """Return the deviations, null with fewer than two rows."""
+        count = self.arrays["count"][: self.size]
+        total, squares = self.arrays["sum"][: self.size], self.arrays["squares"][: self.size]
+        if not np.isfinite(squares).all():
+            raise QueryFailed("a stddev is beyond the largest float; scale the values down first")
+        variance = (squares - total * total / np.maximum(count, 1)) / np.maximum(count - 1, 1)
+        return _where_counted(self, np.sqrt(np.maximum(variance, 0.0)), least=2)

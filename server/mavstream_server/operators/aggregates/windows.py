@@ -1,0 +1,248 @@
+"""The groups of open windows: one kind for windows that share no rows, one for windows that do."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from mavstream_server.columns.batch import BEGIN_OF_TIME
+from mavstream_server.columns.column import Column, Ints
+from mavstream_server.operators.aggregates.accumulator import Accumulator
+from mavstream_server.operators.aggregates.groups import Groups, GroupTable, MakeAccumulators
+from mavstream_server.operators.aggregates.sliding import SlidingGroups
+from mavstream_server.operators.window_index import WindowIndex
+
+
+class Rows:
+    """Rows on their way into groups: their keys, what each accumulator is fed with, their numbers."""
+
+    __slots__ = ("code_count", "codes", "columns", "ordinals")
+
+    def __init__(
+        self, codes: Ints, code_count: int, columns: Sequence[Column], ordinals: Ints | None
+    ) -> None:
+        self.codes = codes
+        self.code_count = code_count
+        self.columns = columns
+        self.ordinals = ordinals
+
+    def take(self, rows: Ints) -> Rows:
+        """Return some of the rows."""
+        ordinals = None if self.ordinals is None else self.ordinals.take(rows)
+        columns = [column.take(rows) for column in self.columns]
+        return Rows(self.codes.take(rows), self.code_count, columns, ordinals)
+
+    def fold_into(self, table: GroupTable, panes: Ints) -> None:
+        """Add the rows to a table."""
+        table.add(panes, self.codes, self.code_count, self.columns, self.ordinals)
+
+
+class WindowGroups(ABC):
+    """Groups of windows that are still open."""
+
+    @abstractmethod
+    def fold(self, panes: Ints, firsts: Ints | None, rows: Rows) -> None:
+        """Add rows, each to its pane; `firsts` as the window gate says."""
+
+    @abstractmethod
+    def close(self, opened: int, code_count: int) -> Iterator[tuple[Ints, Groups]]:
+        """Yield the groups of all windows before `opened`, in order, with the window of each group."""
+
+    @abstractmethod
+    def skip(self, first: int, code_count: int) -> int:
+        """Give up all windows before one; returns how many of them had rows."""
+
+    @abstractmethod
+    def accumulators(self) -> list[list[Accumulator]]:
+        """Return all accumulators that are held."""
+
+    @abstractmethod
+    def live_codes(self) -> Ints:
+        """Return the distinct keys of all groups, sorted."""
+
+    @abstractmethod
+    def recode(self, mapping: Ints) -> None:
+        """Replace the keys' codes after their coder was compacted."""
+
+    @property
+    @abstractmethod
+    def nbytes(self) -> int:
+        """Bytes held."""
+
+    @abstractmethod
+    def save(self) -> dict[str, Any]:
+        """Return the state for a snapshot."""
+
+    @abstractmethod
+    def load(self, state: dict[str, Any]) -> None:
+        """Take over the state of a snapshot."""
+
+
+class SeparateWindows(WindowGroups):
+    """Windows that do not overlap: a pane is a window."""
+
+    def __init__(self, make: MakeAccumulators) -> None:
+        self._table = GroupTable(make)
+
+    def fold(self, panes: Ints, firsts: Ints | None, rows: Rows) -> None:
+        """Add rows to their windows."""
+        rows.fold_into(self._table, panes)
+
+    def close(self, opened: int, code_count: int) -> Iterator[tuple[Ints, Groups]]:
+        """Yield all closed windows at once."""
+        popped = self._table.pop(opened)
+        if popped is not None:
+            yield popped
+
+    def skip(self, first: int, code_count: int) -> int:
+        """Drop the windows before one."""
+        before = self._table.panes
+        self._table.pop(first)
+        return before - self._table.panes
+
+    def accumulators(self) -> list[list[Accumulator]]:
+        """Return the table's."""
+        return [self._table.accumulators]
+
+    def live_codes(self) -> Ints:
+        """Return the table's keys."""
+        return np.unique(self._table.live_codes())
+
+    def recode(self, mapping: Ints) -> None:
+        """Replace the table's codes."""
+        self._table.recode(mapping)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the table."""
+        return self._table.nbytes
+
+    def save(self) -> dict[str, Any]:
+        """Return the table."""
+        return {"table": self._table.save()}
+
+    def load(self, state: dict[str, Any]) -> None:
+        """Take over the table."""
+        self._table.load(state["table"])
+
+
+class OverlappingWindows(WindowGroups):
+    """Windows that share panes: rows are folded once, complete panes are merged as the window slides.
+
+    Rows that were late for some of their windows (stragglers) cannot go into a pane, which belongs to
+    all of them: they are folded into each of the others directly.
+    """
+
+    def __init__(self, windows: WindowIndex, make: MakeAccumulators) -> None:
+        self._windows = windows
+        self._make = make
+        self._filling = GroupTable(make)
+        self._sliding = SlidingGroups(make)
+        self._stragglers = GroupTable(make)
+        self._next = BEGIN_OF_TIME  # windows before it were answered
+
+    def fold(self, panes: Ints, firsts: Ints | None, rows: Rows) -> None:
+        """Add rows to their panes, stragglers to the windows they are in time for."""
+        if firsts is None:
+            rows.fold_into(self._filling, panes)
+            return
+        late = firsts > self._windows.firsts_of_panes(panes)
+        in_time = np.flatnonzero(~late)
+        rows.take(in_time).fold_into(self._filling, panes.take(in_time))
+        straggling = np.flatnonzero(late)
+        firsts = firsts.take(straggling)
+        counts = self._windows.lasts_of_panes(panes.take(straggling)) - firsts + 1
+        each = np.repeat(np.arange(len(straggling)), counts)
+        place = np.arange(len(each)) - np.repeat(np.cumsum(counts) - counts, counts)
+        rows.take(straggling.take(each)).fold_into(self._stragglers, firsts.take(each) + place)
+
+    def close(self, opened: int, code_count: int) -> Iterator[tuple[Ints, Groups]]:
+        """Yield closed windows one after the other, passing over those without rows."""
+        while (number := self._next_window(code_count)) is not None and number < opened:
+            first_pane = self._windows.first_pane(number)
+            self._collect(first_pane + self._windows.panes_per_window, code_count)
+            total = self._sliding.total(code_count)
+            late = self._stragglers.pop(number + 1)
+            if late is not None:
+                total = Groups(_NONE, self._make()) if total is None else total
+                total.merge(late[1], code_count)
+            self._next = number + 1
+            if total is not None and len(total):
+                yield np.full(len(total), number), total
+
+    def _next_window(self, code_count: int) -> int | None:
+        """Return the first window that has rows and was not answered yet."""
+        if self._next != BEGIN_OF_TIME:
+            self._sliding.drop_before(self._windows.first_pane(self._next), code_count)
+        panes = [pane for pane in (self._filling.lowest, self._sliding.oldest) if pane is not None]
+        numbers = [self._windows.first_of_pane(pane) for pane in panes]
+        if self._stragglers.lowest is not None:
+            numbers.append(self._stragglers.lowest)
+        return max(min(numbers), self._next) if numbers else None
+
+    def _collect(self, before: int, code_count: int) -> None:
+        """Move complete panes to where windows are put together."""
+        popped = self._filling.pop(before)
+        if popped is None:
+            return
+        panes, groups = popped
+        for slots in np.split(np.arange(len(panes)), np.flatnonzero(np.diff(panes)) + 1):
+            self._sliding.push(int(panes[slots[0]]), groups.take(slots), code_count)
+
+    def skip(self, first: int, code_count: int) -> int:
+        """Drop what only the windows before one need."""
+        number = self._next_window(code_count)
+        if number is None or number >= first:
+            return 0
+        pane = self._windows.first_pane(first)
+        held = [pane for pane in (self._filling.highest, self._sliding.newest) if pane is not None]
+        last = max((self._windows.last_of_pane(pane) for pane in held), default=number)
+        self._filling.pop(pane)
+        self._stragglers.pop(first)
+        self._sliding.drop_before(pane, code_count)
+        self._next = max(self._next, first)
+        return min(last + 1, first) - number
+
+    def accumulators(self) -> list[list[Accumulator]]:
+        """Return those of panes, merged panes and stragglers."""
+        held = [groups.accumulators for groups in self._sliding.held]
+        return [self._filling.accumulators, self._stragglers.accumulators, *held]
+
+    def live_codes(self) -> Ints:
+        """Return the keys of all of them."""
+        held = [groups.codes for groups in self._sliding.held]
+        return np.unique(np.concatenate([self._filling.live_codes(), self._stragglers.live_codes(), *held]))
+
+    def recode(self, mapping: Ints) -> None:
+        """Replace the codes of all of them."""
+        self._filling.recode(mapping)
+        self._stragglers.recode(mapping)
+        for groups in self._sliding.held:
+            groups.codes = mapping.take(groups.codes)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all of them."""
+        return self._filling.nbytes + self._stragglers.nbytes + self._sliding.nbytes
+
+    def save(self) -> dict[str, Any]:
+        """Return all of them."""
+        return {
+            "filling": self._filling.save(),
+            "stragglers": self._stragglers.save(),
+            "sliding": self._sliding.save(),
+            "next": self._next,
+        }
+
+    def load(self, state: dict[str, Any]) -> None:
+        """Take over all of them."""
+        self._filling.load(state["filling"])
+        self._stragglers.load(state["stragglers"])
+        self._sliding.load(state["sliding"])
+        self._next = state["next"]
+
+
+_NONE: Ints = np.empty(0, dtype=np.int64)

@@ -1,0 +1,51 @@
+"""Except: at a window's close, the left rows without an equal right row."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from mavstream_protocol.schema import FieldType
+from mavstream_protocol.windows import RowWindow, TimeWindow
+from mavstream_server.columns.batch import Batch
+from mavstream_server.columns.column import Column
+from mavstream_server.columns.keys import KeyCoder
+from mavstream_server.operators.window_pairs import WindowPairs
+
+
+class Except(WindowPairs):
+    """Compares whole rows; left rows count as a bag, and null equals null."""
+
+    kind = "except"
+
+    def __init__(
+        self,
+        name: str,
+        compared: Sequence[tuple[str, FieldType]],
+        window: TimeWindow | RowWindow,
+        once: bool = False,
+    ) -> None:
+        self._names = [column for column, _ in compared]
+        self._types = [type_ for _, type_ in compared]
+        super().__init__(name, (self._names, self._names), window, once)
+
+    def answer(self, number: int, left: Batch, right: Batch | None) -> Iterator[Batch]:
+        """Yield the left rows that the right side does not have."""
+        latest = max(
+            int(rows.time.max()) for rows in (left, right) if rows is not None and rows.time is not None
+        )
+        if right is not None:
+            coder = KeyCoder(self._types)
+            wanted = coder.encode([left.columns[name] for name in self._names], left.size)
+            there = coder.encode([right.columns[name] for name in self._names], right.size)
+            absent = np.ones(coder.count, dtype=bool)
+            absent[there] = False
+            left = left.take(np.flatnonzero(absent.take(wanted)))
+        if not left.size:
+            return
+        bounds = self.bounds(number)
+        columns = dict(left.columns)
+        columns |= {name: Column(np.full(left.size, value)) for name, value in bounds.items()}
+        time = bounds["window_end"] - 1 if self.windows.by_time else latest
+        yield Batch(columns, left.size, left.arrival, time=np.full(left.size, time))

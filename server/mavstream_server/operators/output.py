@@ -1,0 +1,59 @@
+"""Output: hands the answers of a query to whoever keeps them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+from mavstream_server.columns.batch import Batch
+from mavstream_server.operators.latency import LatencyHistogram
+from mavstream_server.operators.operator import Operator, State
+
+
+class Sink(Protocol):
+    """Where answers go. It never makes the engine wait."""
+
+    @property
+    def offset(self) -> int:
+        """The offset of the next row."""
+
+    def append(self, batch: Batch, now: int) -> None:
+        """Keep the rows of a batch, which came out at `now` (UTC, ns)."""
+
+    def restart(self, offset: int) -> None:
+        """Go on at an offset: rows behind it will come again."""
+
+
+class Output(Operator):
+    """The root of every running query: counts answers and their latency, and sees the end."""
+
+    kind = "output"
+
+    def __init__(self, name: str, columns: Sequence[str], sink: Sink, now: Callable[[], int]) -> None:
+        super().__init__(name)
+        self._columns = tuple(columns)
+        self.sink = sink
+        self._now = now
+        self.latency = LatencyHistogram()
+        self.rows = 0
+        self.ended = False
+
+    def process(self, port: int, batch: Batch) -> None:
+        """Hand the rows to the sink."""
+        if batch.size:
+            now = self._now()
+            self.latency.record(batch.arrival, now)
+            self.rows += batch.size
+            self.sink.append(batch, now)
+        if batch.mark is not None and batch.mark.end:
+            self.ended = True
+
+    def save(self) -> State:
+        """Return the offset of the next answer."""
+        return {**super().save(), "offset": self.sink.offset, "rows": self.rows, "ended": self.ended}
+
+    def load(self, state: State) -> None:
+        """Go on with the offset of a snapshot."""
+        super().load(state)
+        self.sink.restart(state["offset"])
+        self.rows, self.ended = state["rows"], state["ended"]

@@ -1,0 +1,98 @@
+"""Pair output: what a join makes of two rows that belong together."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+import numpy as np
+
+from mavstream_protocol.expressions.typed import Expression, references
+from mavstream_protocol.queries import OnError
+from mavstream_server.columns.batch import Batch
+from mavstream_server.columns.column import Column, Ints
+from mavstream_server.expressions import RowErrors, compile_expression, compile_predicate
+from mavstream_server.operators.operator import ErrorPolicy, Operator
+
+
+class PairOutput:
+    """Applies the residual predicate to pairs and computes the columns of those that remain."""
+
+    def __init__(
+        self,
+        where: Expression | None,
+        compute: Sequence[tuple[str, Expression]],
+        on_error: OnError,
+        operator: Operator,
+    ) -> None:
+        self._where = None if where is None else compile_predicate(where)
+        self._tested = _sides(() if where is None else [where])
+        self._compute = tuple((column, compile_expression(expression)) for column, expression in compute)
+        self._read = _sides(expression for _, expression in compute)
+        self._errors = ErrorPolicy(on_error, operator)
+
+    def rows(
+        self,
+        left: Batch,
+        right: Batch,
+        left_rows: Ints,
+        right_rows: Ints,
+        extra: Mapping[str, int] | None = None,
+    ) -> tuple[Batch, Ints] | None:
+        """Return the joined rows and the positions of their right rows; `extra` are constant columns.
+
+        A joined row has the later time and arrival of the two, and the position of the left one.
+        """
+        if self._where is not None:
+            errors = RowErrors()
+            columns = _gather(self._tested, left, right, left_rows, right_rows)
+            kept = self._where(columns, len(left_rows), errors)
+            self._errors.record(errors)
+            left_rows, right_rows = left_rows.take(kept), right_rows.take(kept)
+        size = len(left_rows)
+        if not size:
+            return None
+        errors = RowErrors()
+        given = _gather(self._read, left, right, left_rows, right_rows)
+        columns = {column: evaluate(given, size, errors) for column, evaluate in self._compute}
+        for name, value in (extra or {}).items():
+            columns[name] = Column(np.full(size, value, dtype=np.int64))
+        assert left.time is not None
+        assert right.time is not None
+        pairs = Batch(
+            {},
+            size,
+            np.maximum(left.arrival.take(left_rows), right.arrival.take(right_rows)),
+            time=np.maximum(left.time.take(left_rows), right.time.take(right_rows)),
+            position=None if left.position is None else left.position.take(left_rows),
+        )
+        settled = self._errors.settle(pairs, errors, columns)
+        if right.position is None:
+            return settled, _NONE
+        positions = right.position.take(right_rows)
+        if settled.size < size:
+            positions = positions[~errors.mask(size)]
+        return settled, positions
+
+
+_NONE: Ints = np.empty(0, dtype=np.int64)
+
+
+def _sides(expressions: Iterable[Expression]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return which columns of the left and of the right side expressions read."""
+    names = {name for expression in expressions for name in references(expression)}
+    return (
+        tuple(sorted(name.removeprefix("l.") for name in names if name.startswith("l."))),
+        tuple(sorted(name.removeprefix("r.") for name in names if name.startswith("r."))),
+    )
+
+
+def _gather(
+    names: tuple[tuple[str, ...], tuple[str, ...]],
+    left: Batch,
+    right: Batch,
+    left_rows: Ints,
+    right_rows: Ints,
+) -> dict[str, Column]:
+    columns = {f"l.{name}": left.columns[name].take(left_rows) for name in names[0]}
+    columns |= {f"r.{name}": right.columns[name].take(right_rows) for name in names[1]}
+    return columns

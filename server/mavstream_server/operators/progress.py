@@ -1,0 +1,40 @@
+"""Progress: what an operator knows about the time of its inputs."""
+
+from __future__ import annotations
+
+from mavstream_server.columns.batch import BEGIN_OF_TIME, Mark
+
+
+class Progress:
+    """Joins the marks of several inputs: the lowest watermark, the end when all have ended."""
+
+    __slots__ = ("ended", "ports", "watermark")
+
+    def __init__(self, ports: int) -> None:
+        self.ports = [BEGIN_OF_TIME] * ports
+        self.ended = [False] * ports
+        self.watermark = BEGIN_OF_TIME
+
+    def advance(self, port: int, mark: Mark) -> Mark | None:
+        """Take an input's mark; returns what holds for all inputs, if that is news."""
+        ports = self.ports
+        ports[port] = max(ports[port], mark.watermark)
+        lowest = ports[0] if len(ports) == 1 else min(ports)
+        over = False
+        if mark.end:
+            self.ended[port] = True
+            over = all(self.ended)
+        if lowest <= self.watermark and mark.gap is None and not over:
+            return None
+        self.watermark = max(self.watermark, lowest)
+        return Mark(self.watermark, mark.arrival, mark.gap, over)
+
+    def save(self) -> dict[str, list[int]]:
+        """Return the state for a snapshot."""
+        return {"ports": list(self.ports), "ended": [int(ended) for ended in self.ended]}
+
+    def load(self, state: dict[str, list[int]]) -> None:
+        """Take over the state of a snapshot."""
+        self.ports = list(state["ports"])
+        self.ended = [bool(ended) for ended in state["ended"]]
+        self.watermark = min(self.ports)

@@ -1,0 +1,31 @@
+"""Project: one row per row, with computed columns."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from mavstream_protocol.expressions.typed import Expression
+from mavstream_protocol.queries import OnError
+from mavstream_server.columns.batch import Batch
+from mavstream_server.expressions import RowErrors, compile_expression
+from mavstream_server.operators.operator import ErrorPolicy, Operator
+
+
+class Project(Operator):
+    """Computes the columns that are needed above."""
+
+    kind = "project"
+
+    def __init__(self, name: str, compute: Sequence[tuple[str, Expression]], on_error: OnError) -> None:
+        super().__init__(name)
+        self._compute = tuple((column, compile_expression(expression)) for column, expression in compute)
+        self._errors = ErrorPolicy(on_error, self)
+
+    def process(self, port: int, batch: Batch) -> None:
+        """Hand on the rows with their new columns."""
+        if batch.size:
+            errors = RowErrors()
+            given, size = batch.columns, batch.size
+            columns = {column: evaluate(given, size, errors) for column, evaluate in self._compute}
+            batch = self._errors.settle(batch, errors, columns)
+        self.emit(batch)

@@ -1,0 +1,92 @@
+"""Queues: the batches that wait between two operators."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator
+
+from mavstream_server.columns.batch import Batch
+
+
+class QueueAccount:
+    """What waits in all queues of a query."""
+
+    __slots__ = ("nbytes", "rows")
+
+    def __init__(self) -> None:
+        self.rows = 0
+        self.nbytes = 0
+
+
+def _nobody() -> None:
+    """Stand in until a consumer listens."""
+
+
+class Queue:
+    """Batches in stream order, with their rows and bytes accounted, and word when it fills.
+
+    `filled` is called when something comes into an empty queue; a reader sees for itself when it drains.
+    """
+
+    __slots__ = ("_account", "_batches", "filled", "nbytes", "rows")
+
+    def __init__(self, account: QueueAccount) -> None:
+        self._account = account
+        self._batches: deque[Batch] = deque()
+        self.rows = 0
+        self.nbytes = 0
+        self.filled: Callable[[], None] = _nobody
+
+    def __len__(self) -> int:
+        return len(self._batches)
+
+    def __iter__(self) -> Iterator[Batch]:
+        return iter(self._batches)
+
+    @property
+    def oldest(self) -> int | None:
+        """Arrival time of the first row that waits, or None."""
+        for batch in self._batches:
+            if batch.size:
+                return int(batch.arrival[0])
+        return None
+
+    def push(self, batch: Batch) -> None:
+        """Append a batch; a mark that stands behind a mark takes its place."""
+        batches = self._batches
+        if batches and not batch.size and _supersedes(batch, batches[-1]):
+            batches[-1] = batch
+            return
+        batches.append(batch)
+        self._count(batch.size, batch.nbytes)
+        if len(batches) == 1:
+            self.filled()
+
+    def pop(self, most: int | None = None) -> Batch:
+        """Take the first batch, or its first `most` rows."""
+        batch = self._batches.popleft()
+        if most is not None and batch.size > most:
+            batch, rest = batch.split(most)
+            self._batches.appendleft(rest)
+        self._count(-batch.size, -batch.nbytes)
+        return batch
+
+    def clear(self) -> None:
+        """Drop everything, as when a query is stopped."""
+        self._batches.clear()
+        self._count(-self.rows, -self.nbytes)
+
+    def _count(self, rows: int, nbytes: int) -> None:
+        self.rows += rows
+        self.nbytes += nbytes
+        self._account.rows += rows
+        self._account.nbytes += nbytes
+
+
+def _supersedes(batch: Batch, tail: Batch) -> bool:
+    return (
+        not tail.size
+        and batch.mark is not None
+        and batch.mark.gap is None
+        and (tail.mark is None or (tail.mark.gap is None and not tail.mark.end))
+    )

@@ -1,0 +1,33 @@
+"""Select: the rows for which a predicate is true."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from mavstream_protocol.expressions.typed import Expression
+from mavstream_protocol.queries import OnError
+from mavstream_server.columns.batch import Batch
+from mavstream_server.expressions import RowErrors, compile_predicate
+from mavstream_server.operators.operator import ErrorPolicy, Operator
+
+
+class Select(Operator):
+    """Passes rows and marks on; a row whose predicate is null or fails does not pass."""
+
+    kind = "select"
+
+    def __init__(self, name: str, where: Expression, columns: Sequence[str], on_error: OnError) -> None:
+        super().__init__(name)
+        self._where = compile_predicate(where)
+        self._columns = tuple(columns)
+        self._errors = ErrorPolicy(on_error, self)
+
+    def process(self, port: int, batch: Batch) -> None:
+        """Hand on the rows that pass."""
+        if batch.size:
+            errors = RowErrors()
+            rows = self._where(batch.columns, batch.size, errors)
+            if errors.count:
+                self._errors.record(errors)
+            batch = batch.take(rows, self._columns)
+        self.emit(batch)

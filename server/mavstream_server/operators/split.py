@@ -1,0 +1,54 @@
+"""Split: each row goes to the first output whose predicate it satisfies."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from mavstream_protocol.expressions.typed import Expression
+from mavstream_protocol.plan import ELSE
+from mavstream_protocol.queries import OnError
+from mavstream_server.columns.batch import Batch
+from mavstream_server.columns.column import Ints
+from mavstream_server.expressions import RowErrors, compile_predicate
+from mavstream_server.operators.operator import ErrorPolicy, Operator
+from mavstream_server.operators.queue import Queue
+
+
+class Split(Operator):
+    """Predicates are tried in order on the rows that are left; the rest goes to `else`, counted if unread."""
+
+    kind = "split"
+
+    def __init__(
+        self, name: str, outputs: Sequence[tuple[str, Expression]], columns: Sequence[str], on_error: OnError
+    ) -> None:
+        super().__init__(name)
+        self._predicates = tuple((output, compile_predicate(where)) for output, where in outputs)
+        self._columns = tuple(columns)
+        self._errors = ErrorPolicy(on_error, self)
+        self.readers: dict[str, list[Queue]] = {output: [] for output, _ in (*outputs, (ELSE, None))}
+
+    def process(self, port: int, batch: Batch) -> None:
+        """Hand each row to one output and the mark to all."""
+        left = np.arange(batch.size, dtype=np.int64)
+        rest = batch
+        for output, where in self._predicates:
+            errors = RowErrors()
+            matched = where(rest.columns, rest.size, errors) if rest.size else left
+            self._errors.record(errors)
+            self._emit_to(output, batch, left.take(matched))
+            unmatched = np.ones(rest.size, dtype=bool)
+            unmatched[matched] = False
+            if errors.count and self._errors.skips:
+                unmatched &= ~errors.mask(rest.size)
+            kept = np.flatnonzero(unmatched)
+            left, rest = left.take(kept), rest.take(kept)
+        if not self.readers[ELSE]:
+            self.counters["unmatched"] += len(left)
+        self._emit_to(ELSE, batch, left)
+
+    def _emit_to(self, output: str, batch: Batch, rows: Ints) -> None:
+        self.outputs = self.readers[output]
+        self.emit(batch.take(rows, self._columns) if batch.size else batch)

@@ -1,0 +1,62 @@
+"""The seam between deciding and doing: what every scheduling policy must obey.
+
+Rules, each checked by the contract suite:
+1. A policy is pure: it never sleeps, reads a clock, does I/O or draws randomness other than the view's.
+2. It is work conserving: while an operator that it was told of is ready, `next` returns a slice.
+3. A slice names operators of admitted queries only; after `retire`, none of that query's.
+4. The same calls in the same order give the same decisions.
+5. `next` and `finished` cost O(log n) in the number of operators; nothing scans all queues.
+6. It can take over while tuples are in flight: told by `admit` of every query, then by `arrived` of every
+   ready operator.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import ClassVar, Generic, TypeVar
+
+from pydantic import BaseModel, ConfigDict
+
+from mavstream_server.scheduling.view import OperatorView, QueryView, Report, Slice, View
+
+
+class PolicyOptions(BaseModel):
+    """Base of the options models: frozen, and unknown options are refused."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+OptionsT = TypeVar("OptionsT", bound=PolicyOptions)
+
+
+class Policy(ABC, Generic[OptionsT]):
+    """A scheduling policy: asked what to run next, told what came of it."""
+
+    name: ClassVar[str]
+    """The public name, equal to the module's."""
+    optimises: ClassVar[str]
+    """What it is good for, in a few words."""
+    Options: ClassVar[type[PolicyOptions]]
+
+    def __init__(self, view: View, options: OptionsT) -> None:
+        self.view = view
+        self.options = options
+
+    def admit(self, query: QueryView) -> None:
+        """A query has come, or its class or plan has changed (then it was retired before)."""
+
+    @abstractmethod
+    def retire(self, query: QueryView) -> None:
+        """A query goes: forget its operators."""
+
+    @abstractmethod
+    def arrived(self, operator: OperatorView, now: int) -> bool:
+        """An operator that had nothing to do has something. True asks to be consulted at once."""
+
+    @abstractmethod
+    def next(self, core: int, now: int) -> Slice | None:
+        """Return what this core should run, or None if nothing is ready."""
+
+    @abstractmethod
+    def finished(self, slice_: Slice, report: Report) -> None:
+        """The slice has been run; its operators are ready again or not, as they say."""

@@ -1,0 +1,68 @@
+"""Statistics: what an operator costs and gives, measured while it runs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+PUBLISH_EVERY = 200
+"""Tuples between two publications: policies see figures that stand still in between."""
+_SMOOTHING = 0.25
+"""Weight of the newest period: high enough to follow a change within a few periods."""
+
+
+@dataclass(frozen=True, slots=True)
+class Statistics:
+    """Published figures of an operator. Times are nanoseconds, sizes bytes."""
+
+    cost_per_call: float = 10_000.0
+    cost_per_tuple: float = 100.0
+    selectivity: float = 1.0
+    """Tuples out per tuple in."""
+    tuple_size: float = 64.0
+    """Of an output tuple."""
+    tuples: int = 0
+    """Measured so far; 0 says that the figures are declared or defaults."""
+
+
+class StatisticsCollector:
+    """Gathers runs of one operator and publishes smoothed figures every 200 tuples."""
+
+    __slots__ = ("_bytes_out", "_calls", "_elapsed", "_rows_in", "_rows_out", "published")
+
+    def __init__(self, declared: Statistics | None = None) -> None:
+        self.published = declared or Statistics()
+        self._clear()
+
+    def add(self, rows_in: int, rows_out: int, bytes_out: int, elapsed: int, calls: int) -> bool:
+        """Record a run; returns whether new figures were published."""
+        self._rows_in += rows_in
+        self._rows_out += rows_out
+        self._bytes_out += bytes_out
+        self._elapsed += elapsed
+        self._calls += calls
+        if self._rows_in < PUBLISH_EVERY:
+            return False
+        self._publish()
+        return True
+
+    def _publish(self) -> None:
+        old = self.published
+        # The first measured period replaces the defaults: they say nothing about this operator.
+        weight = _SMOOTHING if old.tuples else 1.0
+
+        def smooth(before: float, now: float) -> float:
+            return before + weight * (now - before)
+
+        size = self._bytes_out / self._rows_out if self._rows_out else old.tuple_size
+        self.published = replace(
+            old,
+            cost_per_call=smooth(old.cost_per_call, self._elapsed / max(self._calls, 1)),
+            cost_per_tuple=smooth(old.cost_per_tuple, self._elapsed / self._rows_in),
+            selectivity=smooth(old.selectivity, self._rows_out / self._rows_in),
+            tuple_size=smooth(old.tuple_size, size),
+            tuples=old.tuples + self._rows_in,
+        )
+        self._clear()
+
+    def _clear(self) -> None:
+        self._rows_in = self._rows_out = self._bytes_out = self._elapsed = self._calls = 0

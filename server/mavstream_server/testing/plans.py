@@ -1,0 +1,74 @@
+"""Plans run to their end over scripted streams."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from mavstream_protocol.inference import infer
+from mavstream_protocol.plan import Plan
+from mavstream_protocol.schema import Schema
+from mavstream_server.columns.batch import Batch
+from mavstream_server.engine.engine import Engine
+from mavstream_server.engine.query import QueryRequest, RunningQuery
+from mavstream_server.engine.sinks import MemorySink
+from mavstream_server.instantiator import RunOptions
+from mavstream_server.testing.clock import ManualClock
+from mavstream_server.testing.streams import ScriptedStream
+
+Row = tuple[Any, ...]
+
+
+@dataclass(slots=True)
+class PlanRun:
+    """A query over scripted streams, with its engine, to be stepped or run."""
+
+    engine: Engine
+    query: RunningQuery
+    sink: MemorySink
+    schema: Schema
+
+    def rows(self) -> list[Row]:
+        """Run until there is nothing to do and return all answers so far, in order."""
+        self.engine.run()
+        return self.answers()
+
+    def answers(self) -> list[Row]:
+        """Return the answers so far."""
+        return [row for batch in self.sink.batches for row in to_rows(batch, self.schema)]
+
+
+def run_plan(
+    nodes: Mapping[str, Any],
+    root: str,
+    streams: Iterable[ScriptedStream],
+    *,
+    clock: ManualClock | None = None,
+    policy: str = "rr",
+    policy_options: Mapping[str, Any] | None = None,
+    train: int = 4096,
+    options: RunOptions | None = None,
+    earliest: bool = True,
+    engine: Engine | None = None,
+    id_: str = "q",
+    saved: bytes | None = None,
+    **request: Any,
+) -> PlanRun:
+    """Check a plan, start it (from the first row, unless told otherwise) and return it, not run yet."""
+    streams = list(streams)
+    typed = infer(Plan.parse({"root": root, "nodes": nodes}), {s.name: s.shape for s in streams})
+    if engine is None:
+        engine = Engine(clock or ManualClock(), policy, policy_options, train=train)
+        for stream in streams:
+            engine.attach(stream.name, stream.reader)
+    sink = MemorySink()
+    made = QueryRequest(id_, typed, options=options or RunOptions(), earliest=earliest, **request)
+    query = engine.start(made, sink, saved)
+    return PlanRun(engine, query, sink, typed.schema)
+
+
+def to_rows(batch: Batch, schema: Schema) -> list[Row]:
+    """Return a batch as tuples of Python values."""
+    columns = [batch.columns[field.name].to_list(field.type) for field in schema]
+    return list(zip(*columns, strict=True))

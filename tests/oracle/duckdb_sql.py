@@ -1,0 +1,43 @@
+"""Our expression text for DuckDB, the oracle: the same words, with our types and literals."""
+
+from __future__ import annotations
+
+import duckdb
+from sqlglot import exp, parse_one
+
+_TYPES = {
+    exp.DType.INT: exp.DType.BIGINT,
+    exp.DType.FLOAT: exp.DType.DOUBLE,
+    exp.DType.TIMESTAMP: exp.DType.TIMESTAMP,
+}
+
+
+def connect() -> duckdb.DuckDBPyConnection:
+    """Open an empty database with the settings that define what our expressions mean."""
+    connection = duckdb.connect(config={"threads": 1})
+    connection.execute("SET ieee_floating_point_ops = false")
+    connection.execute("SET error_on_division_by_zero = false")
+    connection.execute("SET TimeZone = 'UTC'")
+    return connection
+
+
+def to_duckdb(text: str) -> str:
+    """Rewrite an expression: whole literals as BIGINT, others as DOUBLE, INT and FLOAT as 64 bits."""
+    tree = parse_one(text, read="duckdb", into=exp.Condition)
+    return tree.transform(_rewritten).sql(dialect="duckdb")
+
+
+def _rewritten(node: exp.Expr) -> exp.Expr:
+    if isinstance(node, exp.DataType) and node.this in _TYPES:
+        return exp.DataType(this=_TYPES[node.this])
+    if isinstance(node, exp.Neg) and isinstance(node.this, exp.Literal) and not node.this.is_string:
+        # With its sign, or the smallest integer would not fit.
+        return _number(f"-{node.this.this}")
+    if isinstance(node, exp.Literal) and not node.is_string and not isinstance(node.parent, exp.Round):
+        return _number(str(node.this))
+    return node
+
+
+def _number(text: str) -> exp.Expr:
+    target = "BIGINT" if text.lstrip("-").isdecimal() else "DOUBLE"
+    return exp.Anonymous(this="", expressions=[parse_one(f"CAST('{text}' AS {target})", read="duckdb")])

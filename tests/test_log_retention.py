@@ -1,0 +1,162 @@
+"""Retention takes whole segments that nobody needs; what a cursor missed it is told."""
+
+from __future__ import annotations
+
+import gc
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from mavstream_protocol.schema import Field, FieldType, Schema
+from mavstream_server.columns.column import Column
+from mavstream_server.log import (
+    FrameKind,
+    GapError,
+    LogDescription,
+    LogOptions,
+    LogReader,
+    LogWriter,
+    Removed,
+    Retention,
+)
+
+EVENTS = LogDescription(Schema((Field("t", FieldType.TIMESTAMP),)), "t", 5)
+OPTIONS = LogOptions(segment_bytes=4096)
+
+
+def fill(path: Path, frames: int = 200, options: LogOptions = OPTIONS) -> LogWriter:
+    """Frames of ten rows; row n has the time n and arrived with its frame at n ns."""
+    writer = LogWriter(path, EVENTS, options)
+    for start in range(0, 10 * frames, 10):
+        writer.append({"t": Column(np.arange(start, start + 10))}, 10, start, producer=1, sequence=start)
+    return writer
+
+
+def test_what_cursors_need_stays(tmp_path: Path) -> None:
+    with fill(tmp_path) as writer:
+        before = writer.nbytes
+        removed = Retention(max_age_ns=0).apply(writer, 1000, 10**9)
+        assert removed.segments > 0
+        assert removed.start == 0
+        assert 0 < removed.stop < 1000
+        assert (writer.begin, writer.nbytes) == (removed.stop, before - removed.nbytes)
+        assert LogReader(tmp_path).begin == removed.stop
+        assert Retention(max_age_ns=0).apply(writer, 1000, 10**9).segments == 0
+
+
+def test_a_segment_whose_marks_a_cursor_may_not_have_read_stays(tmp_path: Path) -> None:
+    with fill(tmp_path) as writer:
+        second = writer.segments[1].position
+        assert Retention(max_age_ns=0).apply(writer, second, 10**9).segments == 0
+        assert Retention(max_age_ns=0).apply(writer, second + 1, 10**9).segments == 1
+
+
+def test_without_limits_everything_stays(tmp_path: Path) -> None:
+    with fill(tmp_path) as writer:
+        assert Retention().apply(writer, None, 10**18, force=True) == Removed(0, 0, 0, 0)
+
+
+def test_young_segments_stay(tmp_path: Path) -> None:
+    with fill(tmp_path) as writer:
+        Retention(max_age_ns=500).apply(writer, None, 2000)
+        assert 1300 < writer.begin <= 1500  # the row at `begin` minus one arrived before 1500
+
+
+def test_as_many_bytes_as_asked_for_stay(tmp_path: Path) -> None:
+    with fill(tmp_path) as writer:
+        Retention(max_bytes=10_000).apply(writer, None, 0)
+        assert 10_000 <= writer.nbytes < 15_000
+        assert sum(file.stat().st_blocks for file in tmp_path.glob("*.segment")) * 512 < 40_000
+
+
+def test_the_segment_being_written_never_goes(tmp_path: Path) -> None:
+    with fill(tmp_path) as writer:
+        Retention(max_age_ns=0, max_bytes=0).apply(writer, None, 10**18, force=True)
+        assert len(writer.segments) == 1
+        assert writer.append({"t": Column(np.array([5]))}, 1, 0) == 2000
+
+
+def test_over_its_quota_a_log_says_so_until_room_is_made(tmp_path: Path) -> None:
+    options = LogOptions(segment_bytes=4096, quota=20_000)
+    with fill(tmp_path, 50, options) as writer:
+        assert not writer.over_quota
+    with LogWriter(tmp_path, options=options) as writer:
+        while not writer.over_quota:
+            writer.append({"t": Column(np.arange(10))}, 10, 0)
+        assert 20_000 < writer.nbytes < 21_000
+        Retention(max_bytes=0).apply(writer, writer.end, 0)
+        assert not writer.over_quota
+
+
+def test_a_cursor_is_told_once_what_it_missed(tmp_path: Path) -> None:
+    with fill(tmp_path) as writer:
+        reader = LogReader(tmp_path)
+        lagging, waiting = reader.cursor(0), reader.cursor(3)
+        assert lagging.next() is not None
+        segment_end = writer.segments[1].position
+        Retention(max_bytes=10_000).apply(writer, 0, 0, force=True)
+        begin = writer.begin
+        with pytest.raises(GapError, match=f"rows 3 to {begin - 1} were removed") as caught:
+            waiting.next()
+        gap = caught.value
+        assert (gap.start, gap.stop, gap.watermark, gap.max_time) == (3, begin, begin - 6, begin - 1)
+        assert waiting.position == begin
+        step = waiting.next()
+        assert step is not None
+        assert step[0].first_position == begin
+        # The one that was inside a segment reads it to its end, then hears of the rest.
+        while lagging.position < segment_end:
+            assert lagging.next() is not None
+        with pytest.raises(GapError, match=f"rows {segment_end} to {begin - 1}"):
+            lagging.next()
+        assert lagging.next() == step
+
+
+def test_a_train_ends_before_a_gap(tmp_path: Path) -> None:
+    with fill(tmp_path) as writer:
+        cursor = LogReader(tmp_path).cursor(0)
+        assert len(cursor.take(10)) == 1
+        segment_end = writer.segments[1].position
+        Retention(max_bytes=0).apply(writer, 0, 0, force=True)
+        assert cursor.take(10_000)[-1][0].stop == segment_end
+        with pytest.raises(GapError):
+            cursor.take(10_000)
+        assert cursor.take(10_000)[-1][0].stop == 2000
+
+
+def test_the_backlog_of_a_cursor_ahead_of_a_gap_is_what_is_left(tmp_path: Path) -> None:
+    with fill(tmp_path) as writer:
+        cursor = LogReader(tmp_path).cursor(0)
+        Retention(max_bytes=0).apply(writer, 0, 0, force=True)
+        assert cursor.backlog.rows == 2000 - writer.begin
+        with pytest.raises(GapError):
+            cursor.next()
+
+
+def test_a_reader_lets_go_of_removed_segments(tmp_path: Path) -> None:
+    with fill(tmp_path) as writer:
+        reader = LogReader(tmp_path)
+        cursor = reader.cursor(0)
+        cursor.take(2000)
+        mapped = reader.mapped
+        Retention(max_bytes=0).apply(writer, 2000, 0)
+        reader.release_removed()
+        gc.collect()
+        assert reader.mapped == 1 < mapped
+
+
+def test_producers_are_remembered_as_long_as_the_log_has_rows_of_them_or_they_live(tmp_path: Path) -> None:
+    with fill(tmp_path) as writer:
+        for producer in (2, 3):
+            writer.append({"t": Column(np.array([3000]))}, 1, 2000, producer=producer, sequence=5)
+        writer.mark(FrameKind.END, 2000, producer=2)
+        for start in range(3000, 5000, 10):
+            writer.append({"t": Column(np.arange(start, start + 10))}, 10, start, producer=1, sequence=start)
+        Retention(max_bytes=0).apply(writer, None, 0)
+        for start in range(5000, 6000, 10):
+            writer.append({"t": Column(np.arange(start, start + 10))}, 10, start, producer=1, sequence=start)
+        assert [writer.last_sequence(producer) for producer in (1, 2, 3)] == [5990, 0, 5]
+    with LogWriter(tmp_path) as writer:
+        assert [writer.last_sequence(producer) for producer in (1, 2, 3)] == [5990, 0, 5]
+        assert writer.watermark == 2995  # producer 3 neither sent more, nor fell idle, nor ended
