@@ -30,14 +30,14 @@ def to_duckdb(text: str) -> str:
 def _rewritten(node: exp.Expr) -> exp.Expr:
     if isinstance(node, exp.DataType) and node.this in _TYPES:
         return exp.DataType(this=_TYPES[node.this])
+    if isinstance(node.parent, exp.Round) and node.arg_key == "decimals":
+        return node  # DuckDB wants an INTEGER here
     if isinstance(node, exp.Neg) and isinstance(node.this, exp.Literal) and not node.this.is_string:
-        # With its sign, or the smallest integer would not fit.
-        return _number(f"-{node.this.this}")
-    if isinstance(node, exp.Literal) and not node.is_string and not isinstance(node.parent, exp.Round):
+        return _number(f"-{node.this.this}")  # with its sign, or the smallest integer would not fit
+    if isinstance(node, exp.Literal) and not node.is_string and not isinstance(node.parent, exp.Neg):
         return _number(str(node.this))
     return node
 
 
 def _number(text: str) -> exp.Expr:
-    target = "BIGINT" if text.lstrip("-").isdecimal() else "DOUBLE"
-    return exp.Anonymous(this="", expressions=[parse_one(f"CAST('{text}' AS {target})", read="duckdb")])
+    return exp.cast(exp.Literal.string(text), "BIGINT" if text.lstrip("-").isdecimal() else "DOUBLE")

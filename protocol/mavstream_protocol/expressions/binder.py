@@ -178,9 +178,10 @@ class Binder:
         target = _TYPES.get(node.args["to"].this)
         if target is None or node.args.get("format"):
             raise _unsupported(node)
-        if target is FieldType.TIMESTAMP and isinstance(node.this, exp.Literal) and node.this.is_string:
+        failsafe = isinstance(node, exp.TryCast)
+        if target is FieldType.TIMESTAMP and not failsafe and node.this.is_string:
             return timestamp_literal(node.this.this)
-        return explicit_cast(self.bind(node.this), target, Part(node), failsafe=isinstance(node, exp.TryCast))
+        return explicit_cast(self.bind(node.this), target, Part(node), failsafe=failsafe)
 
     def _function(self, node: exp.Expr) -> Expression:
         name = str(node.this).lower()

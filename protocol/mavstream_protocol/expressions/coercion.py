@@ -59,6 +59,9 @@ def explicit_cast(expression: Expression, target: FieldType, part: object, *, fa
         advice = "use epoch() for a number" if expression.type is TIMESTAMP else "go through a string"
         expected = f"a type that converts to {target}"
         raise mismatch(part, expected, str(expression.type), advice)
+    if is_null(expression):
+        # Kept as a call, so that unlike a bare NULL it has its type wherever it is put.
+        return Call("cast", (Literal(None, target),), target, True)
     converted = cast(expression, target)
     if failsafe and isinstance(converted, Call) and converted is not expression:
         return Call("try_cast", converted.arguments, target, converted.nullable)

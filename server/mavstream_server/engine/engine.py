@@ -227,9 +227,8 @@ class Engine:
         served = self._service.serve(now, self._idle)
         slice_ = self._policy.next(_CORE, now)
         if slice_ is None:
-            self._end_overdue(now)
-            self._idle = not served
-            return served
+            self._idle = not (self._end_overdue(now) or served)
+            return not self._idle
         self._idle = False
         self._slices += 1
         self._policy.finished(slice_, self._run(slice_))
@@ -296,15 +295,18 @@ class Engine:
         if task.query.id in self.queries:
             self._policy.arrived(task, self.clock.now())
 
-    def _end_overdue(self, now: int) -> None:
-        """End sources whose `stop_at` has passed without a row behind it to say so."""
+    def _end_overdue(self, now: int) -> bool:
+        """End sources whose `stop_at` has passed without a row behind it to say so; returns if there were."""
+        ended = False
         for query in self._timed:
             stop_at = query.request.options.stop_at
             if stop_at is None or now < stop_at * 1000 + _STOP_GRACE:
                 continue
             for source in query.network.sources:
-                if query.state is QueryState.PAUSED or not source.behind:
+                if not source.ended and (query.state is QueryState.PAUSED or not source.behind):
                     source.end(stop_at * 1000)
+                    ended = True
+        return ended
 
     def _check_memory(self, query: RunningQuery, limit: int) -> None:
         resident = query.memory.resident

@@ -104,7 +104,8 @@ class ErrorPolicy:
         if self._mode is OnError.FAIL:
             raise QueryFailed(
                 f"operator {self._operator.name!r} met a row that cannot be computed: {errors.first}; "
-                "the query asked for `on_error: fail`; correct the rows or the expression, or ask for `null` or `skip`"
+                "the query asked for `on_error: fail`; correct the rows or the expression, "
+                "or ask for `null` or `skip`"
             )
 
     @property

@@ -59,7 +59,11 @@ class WindowGate:
                 early = panes < first_pane
                 drop = early if drop is None else drop | early
         firsts: Ints | None = None
-        if windows.by_time and batch.row_watermark is not None and self._some_late(batch.row_watermark, lowest):
+        if (
+            windows.by_time
+            and batch.row_watermark is not None
+            and self._some_late(batch.row_watermark, lowest)
+        ):
             opens = windows.first_opens(batch.row_watermark)
             late = windows.lasts_of_panes(panes) < opens
             if late.any():
@@ -74,7 +78,7 @@ class WindowGate:
         return Admitted(rows, panes.take(rows), None if firsts is None else firsts.take(rows))
 
     def _some_late(self, watermarks: Ints, lowest: int) -> bool:
-        """Watermarks never fall along a batch: the last one and the lowest pane tell if any row can be late."""
+        """Watermarks never fall along a batch, so the last one and the lowest pane tell if a row can be late."""
         return self._windows.first_open(int(watermarks[-1])) > self._windows.first_of_pane(lowest)
 
     def save(self) -> dict[str, int]:

@@ -11,8 +11,8 @@ from mavstream_protocol.typed_plan import StreamShape
 from mavstream_server.columns.column import Column
 from mavstream_server.log.description import LogDescription
 from mavstream_server.log.layout import FrameKind
-from mavstream_server.log.reader import LogReader
 from mavstream_server.log.options import LogOptions
+from mavstream_server.log.reader import LogReader
 from mavstream_server.log.writer import LogWriter
 from mavstream_server.testing.clock import ManualClock
 

@@ -166,7 +166,8 @@ class GroupTable:
         keys = self._cells.keys
         numbers, inverse = np.unique(keys >> self._bits, return_inverse=True)
         panes: Ints = np.array([self._panes[number] for number in numbers.tolist()], dtype=np.int64)
-        return panes.take(inverse), keys & ((1 << self._bits) - 1)
+        codes: Ints = keys & ((1 << self._bits) - 1)
+        return panes[inverse], codes
 
     def _shifted(self, panes: Ints) -> Ints | int:
         """Return the pane's part of each row's cell."""

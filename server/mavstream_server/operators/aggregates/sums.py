@@ -82,7 +82,8 @@ class IntTotal(Accumulator):
                 "a sum of integers does not fit into 64 bits; sum a float instead, for example "
                 "`sum(CAST(x AS float))`"
             )
-        return (high << _LOW_BITS) | (total & _LOW)
+        whole: Ints = (high << _LOW_BITS) | (total & _LOW)
+        return whole
 
     def floats(self) -> Array:
         """Return the totals as floats, whatever their size."""

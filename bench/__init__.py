@@ -1,0 +1,1 @@
+"""Benchmarks: one command each, answers checked before a time is reported."""

@@ -1,0 +1,47 @@
+"""The command: `python -m bench engine [--json]`, from the project root."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from bench import engine
+from bench.outcome import Outcome
+
+
+class Benchmark(NamedTuple):
+    """A benchmark as the command sees it."""
+
+    about: str
+    add_options: Callable[[argparse.ArgumentParser], None]
+    run: Callable[[argparse.Namespace], Outcome]
+
+
+BENCHMARKS: dict[str, Benchmark] = {
+    "engine": Benchmark("the engine on one core, from log to output", engine.add_options, engine.run),
+}
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one benchmark and print its figures; returns 1 if an answer was wrong."""
+    options = _parser().parse_args(arguments)
+    outcome = BENCHMARKS[options.benchmark].run(options)
+    print(json.dumps(outcome.figures) if options.json else outcome.text)
+    return 0 if outcome.correct else 1
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m bench", description="Measures MavStream.")
+    commands = parser.add_subparsers(dest="benchmark", required=True)
+    for name, benchmark in BENCHMARKS.items():
+        command = commands.add_parser(name, help=benchmark.about, description=benchmark.about)
+        command.add_argument("--json", action="store_true", help="print one JSON object and nothing else")
+        benchmark.add_options(command)
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())

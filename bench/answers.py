@@ -1,0 +1,63 @@
+"""Answers against the reference: DuckDB over the same rows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import duckdb
+import numpy as np
+import pyarrow as pa
+
+from bench.by_hand import Part
+from bench.data import Stream, plain
+from bench.queries import BenchQuery
+from mavstream_server.columns.batch import Batch
+from mavstream_server.columns.column import Array, Column
+
+_DIGITS = 9
+
+
+class Reference:
+    """The right answer to a query over given streams, worked out once."""
+
+    def __init__(self, query: BenchQuery, streams: Sequence[Stream]) -> None:
+        self._connection = duckdb.connect()
+        for stream in streams:
+            self._connection.register(stream.name, stream.arrow())
+        self._compared = ", ".join(query.columns)
+        self._connection.execute(f"CREATE TABLE expected AS {query.sql}")
+        for name, type_ in self._connection.execute("SELECT column_name, data_type FROM (DESCRIBE expected)").fetchall():
+            if type_ == "DOUBLE":
+                rounded = f"round({name}, {_DIGITS}) AS {name}"
+                self._compared = self._compared.replace(name, rounded)
+
+    def agrees(self, answer: pa.Table) -> bool:
+        """Whether an answer has the same rows, as often, in any order; floats to nine digits."""
+        self._connection.register("answer", answer)
+        rows = self._connection.execute("SELECT count(*) FROM expected").fetchone()
+        missing = self._connection.execute(
+            f"SELECT count(*) FROM (SELECT {self._compared} FROM expected "
+            f"EXCEPT ALL SELECT {self._compared} FROM answer)"
+        ).fetchone()
+        return rows == (answer.num_rows,) and missing == (0,)
+
+
+def engine_answer(query: BenchQuery, batches: Iterable[Batch]) -> pa.Table:
+    """Return the batches that a query gave as one table."""
+    return _table(query, (tuple(batch.columns[name] for name in query.columns) for batch in batches))
+
+
+def loop_answer(query: BenchQuery, parts: Iterable[Part]) -> pa.Table:
+    """Return what a loop by hand gave as one table."""
+    return _table(query, parts)
+
+
+def _table(query: BenchQuery, parts: Iterable[Part]) -> pa.Table:
+    columns = list(zip(*(map(_values, part) for part in parts), strict=True))
+    if not columns:
+        raise RuntimeError("a query of the benchmark has no answer; give it more tuples")
+    return pa.table(dict(zip(query.columns, map(np.concatenate, columns), strict=True)))
+
+
+def _values(part: Array | Column) -> Array:
+    return plain(part) if isinstance(part, Column) else part

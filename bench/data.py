@@ -1,0 +1,93 @@
+"""The data that all benchmarks share: seeded sensor readings, written to stream logs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+
+from mavstream_protocol.schema import Field, FieldType, Schema
+from mavstream_protocol.typed_plan import StreamShape
+from mavstream_server.columns.column import Column
+from mavstream_server.columns.dictionary import Dictionary
+from mavstream_server.engine.clock import SystemClock
+from mavstream_server.log import FrameKind, LogDescription, LogReader, LogWriter
+
+TUPLES = 1_000_000
+RATE = 10_000
+"""Tuples per second of event time."""
+SENSORS = 1000
+LOCATIONS = 20
+EVENT_TIME = "ts"
+SCHEMA = Schema(
+    (
+        Field("ts", FieldType.TIMESTAMP),
+        Field("sensor_id", FieldType.INT),
+        Field("location", FieldType.STRING),
+        Field("temperature", FieldType.INT),
+        Field("humidity", FieldType.INT),
+    )
+)
+_BEGIN = 1_700_000_000_000_000  # us
+_LETTERS = 12
+
+
+@dataclass(frozen=True, slots=True)
+class Stream:
+    """A complete stream in a log of its own, and the same rows for the reference."""
+
+    name: str
+    path: Path
+    columns: Mapping[str, Column]
+    size: int
+
+    @property
+    def shape(self) -> StreamShape:
+        """What plans must know of the stream."""
+        return StreamShape(SCHEMA, EVENT_TIME)
+
+    def reader(self) -> LogReader:
+        """Return a reader that has decoded nothing yet, so that every run pays for decoding."""
+        return LogReader(self.path)
+
+    def arrow(self) -> pa.Table:
+        """Return the rows as a table; times are plain microseconds."""
+        return pa.table({name: plain(column) for name, column in self.columns.items()})
+
+
+def readings(size: int, seed: int) -> dict[str, Column]:
+    """Return so many readings in order of time: Poisson arrivals, everything else uniform."""
+    random = np.random.default_rng(seed)
+    gaps = random.exponential(1_000_000 / RATE, size)
+    letters = random.integers(ord("a"), ord("z") + 1, (LOCATIONS, _LETTERS))
+    locations = Dictionary("".join(map(chr, word)) for word in letters.tolist())
+    return {
+        "ts": Column(_BEGIN + np.cumsum(gaps).astype(np.int64)),
+        "sensor_id": Column(random.integers(0, SENSORS, size)),
+        "location": Column(random.integers(0, LOCATIONS, size, dtype=np.int32), None, locations),
+        "temperature": Column(random.integers(0, 41, size)),
+        "humidity": Column(random.integers(0, 101, size)),
+    }
+
+
+def write_stream(directory: Path, name: str, size: int, seed: int, frame_rows: int) -> Stream:
+    """Write readings to a new log in frames of so many rows, and say that no more will come."""
+    columns = readings(size, seed)
+    path = directory / f"{name}-{frame_rows}"
+    with LogWriter(path, LogDescription(SCHEMA, EVENT_TIME)) as writer:
+        for start in range(0, size, frame_rows):
+            stop = min(start + frame_rows, size)
+            frame = {field: column.slice(start, stop) for field, column in columns.items()}
+            writer.append(frame, stop - start, SystemClock.now())
+        writer.mark(FrameKind.COMPLETE, SystemClock.now())
+    return Stream(name, path, columns, size)
+
+
+def plain(column: Column) -> np.ndarray:
+    """Return values without nulls as an array: texts instead of codes."""
+    if column.dictionary is None:
+        return column.values
+    return np.array(column.dictionary.values, dtype=object).take(column.values)

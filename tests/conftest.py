@@ -1,0 +1,31 @@
+"""What tests share: a clock that is advanced by hand and streams in a directory of the test's own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from mavstream_server.testing import ManualClock, ScriptedStream
+
+MakeStream = Callable[..., ScriptedStream]
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    return ManualClock()
+
+
+@pytest.fixture
+def stream(tmp_path: Path, clock: ManualClock) -> Iterator[MakeStream]:
+    """Return a maker of scripted streams: `stream("readings", "ts timestamp, home int", event_time="ts")`."""
+    made: list[ScriptedStream] = []
+
+    def make(name: str, fields: str, **options: Any) -> ScriptedStream:
+        made.append(ScriptedStream(tmp_path, name, fields, clock, **options))
+        return made[-1]
+
+    yield make
+    for each in made:
+        each.close()
