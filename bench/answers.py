@@ -24,22 +24,21 @@ class Reference:
         self._connection = duckdb.connect()
         for stream in streams:
             self._connection.register(stream.name, stream.arrow())
-        self._compared = ", ".join(query.columns)
         self._connection.execute(f"CREATE TABLE expected AS {query.sql}")
-        for name, type_ in self._connection.execute("SELECT column_name, data_type FROM (DESCRIBE expected)").fetchall():
-            if type_ == "DOUBLE":
-                rounded = f"round({name}, {_DIGITS}) AS {name}"
-                self._compared = self._compared.replace(name, rounded)
+        self._compared = ", ".join(
+            f"round({name}, {_DIGITS})" if name in query.floats else name for name in query.columns
+        )
 
     def agrees(self, answer: pa.Table) -> bool:
         """Whether an answer has the same rows, as often, in any order; floats to nine digits."""
         self._connection.register("answer", answer)
-        rows = self._connection.execute("SELECT count(*) FROM expected").fetchone()
-        missing = self._connection.execute(
-            f"SELECT count(*) FROM (SELECT {self._compared} FROM expected "
-            f"EXCEPT ALL SELECT {self._compared} FROM answer)"
-        ).fetchone()
-        return rows == (answer.num_rows,) and missing == (0,)
+        missing = f"SELECT {self._compared} FROM expected EXCEPT ALL SELECT {self._compared} FROM answer"
+        return self._count("expected") == answer.num_rows and self._count(f"({missing})") == 0
+
+    def _count(self, rows: str) -> int:
+        # All rows are fetched: a connection is busy until its last result was read to the end.
+        ((count,),) = self._connection.execute(f"SELECT count(*) FROM {rows}").fetchall()
+        return int(count)
 
 
 def engine_answer(query: BenchQuery, batches: Iterable[Batch]) -> pa.Table:

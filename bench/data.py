@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,7 +10,7 @@ import pyarrow as pa
 
 from mavstream_protocol.schema import Field, FieldType, Schema
 from mavstream_protocol.typed_plan import StreamShape
-from mavstream_server.columns.column import Column
+from mavstream_server.columns.column import Array, Column
 from mavstream_server.columns.dictionary import Dictionary
 from mavstream_server.engine.clock import SystemClock
 from mavstream_server.log import FrameKind, LogDescription, LogReader, LogWriter
@@ -37,12 +36,12 @@ _LETTERS = 12
 
 @dataclass(frozen=True, slots=True)
 class Stream:
-    """A complete stream in a log of its own, and the same rows for the reference."""
+    """A complete stream in a log of its own. Small, since it is handed to other processes."""
 
     name: str
     path: Path
-    columns: Mapping[str, Column]
     size: int
+    seed: int
 
     @property
     def shape(self) -> StreamShape:
@@ -54,8 +53,8 @@ class Stream:
         return LogReader(self.path)
 
     def arrow(self) -> pa.Table:
-        """Return the rows as a table; times are plain microseconds."""
-        return pa.table({name: plain(column) for name, column in self.columns.items()})
+        """Return the rows as a table, made anew from the seed; times are plain microseconds."""
+        return pa.table({name: plain(column) for name, column in readings(self.size, self.seed).items()})
 
 
 def readings(size: int, seed: int) -> dict[str, Column]:
@@ -76,17 +75,17 @@ def readings(size: int, seed: int) -> dict[str, Column]:
 def write_stream(directory: Path, name: str, size: int, seed: int, frame_rows: int) -> Stream:
     """Write readings to a new log in frames of so many rows, and say that no more will come."""
     columns = readings(size, seed)
-    path = directory / f"{name}-{frame_rows}"
+    path = directory / name
     with LogWriter(path, LogDescription(SCHEMA, EVENT_TIME)) as writer:
         for start in range(0, size, frame_rows):
             stop = min(start + frame_rows, size)
             frame = {field: column.slice(start, stop) for field, column in columns.items()}
             writer.append(frame, stop - start, SystemClock.now())
         writer.mark(FrameKind.COMPLETE, SystemClock.now())
-    return Stream(name, path, columns, size)
+    return Stream(name, path, size, seed)
 
 
-def plain(column: Column) -> np.ndarray:
+def plain(column: Column) -> Array:
     """Return values without nulls as an array: texts instead of codes."""
     if column.dictionary is None:
         return column.values

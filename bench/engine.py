@@ -9,7 +9,7 @@ import argparse
 import cProfile
 import io
 import pstats
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from multiprocessing import get_context
@@ -23,15 +23,12 @@ from bench.data import TUPLES, Stream, write_stream
 from bench.memory import peak_above_start
 from bench.outcome import Outcome, shown, text_table
 from bench.queries import Q1, Q2, Q3, BenchQuery
-from mavstream_protocol.inference import infer
+from bench.runs import Run, engine_run, loop_run
 from mavstream_server.engine.clock import SystemClock
-from mavstream_server.engine.engine import Engine
-from mavstream_server.engine.query import QueryRequest
 from mavstream_server.engine.sinks import CountingSink, MemorySink
-from mavstream_server.engine.states import QueryState
-from mavstream_server.operators.output import Sink
 
 _PROFILE_LINES = 40
+_LEAST_SCALE = 0.001  # some rows for every query to answer with
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,46 +50,112 @@ CASES: dict[str, Case] = {
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Declare the options of the command."""
-    parser.add_argument("--repeat", type=_at_least_one, default=3, help="timed runs; the median is reported")
-    parser.add_argument("--scale", type=_positive, default=1.0, help="size of the data, 1 for a million tuples")
-    parser.add_argument("--profile", choices=CASES, help="profile the engine on one query instead")
+    parser.add_argument("--repeat", type=_repeat, default=3, help="timed runs; the median is reported (3)")
+    parser.add_argument("--scale", type=_scale, default=1.0, help="1 for a million tuples (1)")
+    parser.add_argument("--profile", choices=CASES, help="show where the engine's time goes on one query")
 
 
 def run(options: argparse.Namespace) -> Outcome:
     """Run all cases, or profile one of them."""
-    with TemporaryDirectory(prefix="mavstream-bench-") as directory:
+    with TemporaryDirectory(prefix="mavstream-bench-") as place:
+        directory = Path(place)
         if options.profile:
             case = CASES[options.profile]
-            return Outcome({}, _profile(case, _streams(case, Path(directory), options.scale)))
+            return _profile(case.query, _write_streams(case, directory, options.scale))
         figures = {
-            name: _measure(case, _streams(case, Path(directory), options.scale), options.repeat)
+            name: _measure(case, _write_streams(case, directory / name, options.scale), options.repeat)
             for name, case in CASES.items()
         }
     return Outcome(figures, _as_text(figures), all(figure["correct"] for figure in figures.values()))
 
 
-def _streams(case: Case, directory: Path, scale: float) -> list[Stream]:
+def _write_streams(case: Case, directory: Path, scale: float) -> list[Stream]:
     names = case.query.streams
-    size = max(int(TUPLES * scale) // len(names), 1)
+    size = int(TUPLES * scale) // len(names)
     return [write_stream(directory, name, size, seed, case.frame_rows) for seed, name in enumerate(names)]
 
 
 def _measure(case: Case, streams: Sequence[Stream], repeat: int) -> dict[str, Any]:
-    """Check both answers, which also warms up, then time both in turns."""
-    figures: dict[str, Any] = {"tuples_per_s": None, "numpy_tuples_per_s": None, "ratio": None}
+    """Check both answers, which also warms up, then time both in turns; a wrong answer has no times."""
+    correct = _correct(case.query, streams)
+    figures: dict[str, Any] = _times(case.query, streams, repeat) if correct else dict(_NO_TIMES)
     if case.measures_memory:
-        figures["peak_rss_mb_above_start"] = None
-    figures["correct"] = _correct(case.query, streams)
-    if not figures["correct"]:
-        return figures
+        figures["peak_rss_mb_above_start"] = _peak_memory(case.query, streams) if correct else None
+    return figures | {"correct": correct}
+
+
+def _correct(query: BenchQuery, streams: Sequence[Stream]) -> bool:
+    reference, sink = Reference(query, streams), MemorySink()
+    engine_run(query, streams, sink)()
+    by_hand = query.loop(*(stream.reader() for stream in streams))
+    return reference.agrees(engine_answer(query, sink.batches)) and reference.agrees(
+        loop_answer(query, by_hand)
+    )
+
+
+_NO_TIMES = {"tuples_per_s": None, "numpy_tuples_per_s": None, "ratio": None}
+
+
+def _times(query: BenchQuery, streams: Sequence[Stream], repeat: int) -> dict[str, Any]:
     tuples = sum(stream.size for stream in streams)
     engine, by_hand = [], []
     for _ in range(repeat):
-        engine.append(_seconds(lambda: _run_engine(case.query, streams, CountingSink())))
-        by_hand.append(_seconds(lambda: _run_loop(case.query, streams)))
-    figures["tuples_per_s"] = round(tuples / median(engine))
-    figures["numpy_tuples_per_s"] = round(tuples / median(by_hand))
-    figures["ratio"] = round(median(by_hand) / median(engine), 3)
-    if case.measures_memory:
-        figures["peak_rss_mb_above_start"] = round(_peak_memory(case, streams), 1)
-    return figures
+        engine.append(_seconds(engine_run(query, streams, CountingSink())))
+        by_hand.append(_seconds(loop_run(query, streams)))
+    return {
+        "tuples_per_s": round(tuples / median(engine)),
+        "numpy_tuples_per_s": round(tuples / median(by_hand)),
+        "ratio": round(median(by_hand) / median(engine), 3),
+    }
+
+
+def _seconds(run_: Run) -> float:
+    begin = SystemClock.monotonic()
+    run_()
+    return (SystemClock.monotonic() - begin) / 1e9
+
+
+def _peak_memory(query: BenchQuery, streams: Sequence[Stream]) -> float:
+    """Return the peak of a run in a process of its own, in MB above its start."""
+    with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
+        return round(pool.submit(_peak_of_run, query, streams).result(), 1)
+
+
+def _peak_of_run(query: BenchQuery, streams: Sequence[Stream]) -> float:
+    return peak_above_start(engine_run(query, streams, CountingSink()))
+
+
+def _profile(query: BenchQuery, streams: Sequence[Stream]) -> Outcome:
+    engine_run(query, streams, CountingSink())()
+    run_, profile, text = engine_run(query, streams, CountingSink()), cProfile.Profile(), io.StringIO()
+    profile.runcall(run_)
+    pstats.Stats(profile, stream=text).sort_stats("tottime").print_stats(_PROFILE_LINES)
+    return Outcome({"profile": text.getvalue()}, text.getvalue())
+
+
+def _as_text(figures: Mapping[str, Mapping[str, Any]]) -> str:
+    rows = [
+        (
+            name,
+            shown(figure["tuples_per_s"], ","),
+            shown(figure["numpy_tuples_per_s"], ","),
+            shown(figure["ratio"], ".3f"),
+            shown(figure.get("peak_rss_mb_above_start"), ".1f"),
+            "yes" if figure["correct"] else "NO",
+        )
+        for name, figure in figures.items()
+    ]
+    header = ("query", "engine tuples/s", "numpy tuples/s", "ratio", "peak MB above start", "correct")
+    return text_table(header, rows)
+
+
+def _repeat(text: str) -> int:
+    if (value := int(text)) < 1:
+        raise argparse.ArgumentTypeError(f"at least 1 run is needed, {text} came")
+    return value
+
+
+def _scale(text: str) -> float:
+    if (value := float(text)) < _LEAST_SCALE:
+        raise argparse.ArgumentTypeError(f"at least {_LEAST_SCALE} is needed, {text} came")
+    return value

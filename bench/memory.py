@@ -6,6 +6,7 @@ import gc
 import resource
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 _STATUS = Path("/proc/self/status")
@@ -20,10 +21,8 @@ def peak_above_start(work: Callable[[], object]) -> float:
     To be called in a fresh process: memory that earlier work has freed would be used again, unseen.
     """
     gc.collect()
-    try:
+    with suppress(OSError):  # else the peak of the imports counts too, which errs to the high side
         _CLEAR.write_text(_RESET_PEAK)
-    except OSError:
-        pass  # then the peak of the imports counts too, which errs to the high side
     before = _status("VmRSS")
     work()
     return max(_status("VmHWM") - before, 0) / _MB

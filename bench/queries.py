@@ -23,6 +23,8 @@ class BenchQuery:
     """The query by hand; takes a reader per stream."""
     sql: str
     """What the reference is asked; times are microseconds."""
+    floats: frozenset[str] = frozenset()
+    """The columns that are equal when they are close."""
 
     def plan(self) -> Plan:
         """Return the plan."""
@@ -46,6 +48,7 @@ Q1 = BenchQuery(
         SELECT ts, location, temperature * 1.8::DOUBLE + 32 AS fahrenheit
         FROM readings WHERE temperature > 30 AND humidity < 30
     """,
+    floats=frozenset({"fahrenheit"}),
 )
 
 Q2 = BenchQuery(
@@ -67,6 +70,7 @@ Q2 = BenchQuery(
                count(*) AS n, avg(temperature) AS mean, max(humidity) AS top
         FROM readings GROUP BY ALL
     """,
+    floats=frozenset({"mean"}),
 )
 
 Q3 = BenchQuery(

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from mavstream_server.testing import ManualClock, ScriptedStream
 
 MakeStream = Callable[..., ScriptedStream]

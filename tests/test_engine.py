@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from tests.conftest import MakeStream
+
 from mavstream_server.engine.engine import Engine, UnknownObject
 from mavstream_server.engine.states import IllegalMove, OperatorState, QueryState
 from mavstream_server.instantiator import RunOptions
 from mavstream_server.log import LogOptions, Retention
 from mavstream_server.log.layout import FrameKind
 from mavstream_server.testing import ManualClock, ScriptedStream, run_plan
-
-from tests.conftest import MakeStream
 
 MS = 1000
 IN = {"in": {"op": "source", "stream": "readings"}}
@@ -113,7 +113,9 @@ def test_start_and_stop_are_arrival_times(readings: ScriptedStream, clock: Manua
     assert run.query.state is QueryState.FINISHED
 
 
-def test_a_query_whose_time_is_over_ends_without_further_rows(readings: ScriptedStream, clock: ManualClock) -> None:
+def test_a_query_whose_time_is_over_ends_without_further_rows(
+    readings: ScriptedStream, clock: ManualClock
+) -> None:
     stop = clock.now() // 1000 + 1_000_000
     run = run_plan(HOT, "hot", [readings], clock=clock, options=RunOptions(stop_at=stop))
     run.engine.run()
@@ -278,7 +280,9 @@ def test_frames_are_decoded_once_however_many_queries_read_them(readings: Script
 
 
 def test_rows_that_retention_removed_are_told_not_forgotten(stream: MakeStream, clock: ManualClock) -> None:
-    readings = stream("readings", "ts timestamp, temp int", event_time="ts", options=LogOptions(segment_bytes=4096))
+    readings = stream(
+        "readings", "ts timestamp, temp int", event_time="ts", options=LogOptions(segment_bytes=4096)
+    )
     run = run_plan(COUNT, "a", [readings], train=10)
     readings.rows(*at(*range(10)))
     run.engine.run()

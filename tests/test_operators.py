@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from tests.conftest import MakeStream
+
 from mavstream_protocol.queries import OnError
 from mavstream_server.engine.states import QueryState
 from mavstream_server.instantiator import RunOptions
 from mavstream_server.log.layout import FrameKind
 from mavstream_server.testing import ManualClock, ScriptedStream, run_plan
-
-from tests.conftest import MakeStream
 
 MS = 1000
 IN = {"in": {"op": "source", "stream": "readings"}}
@@ -66,7 +66,9 @@ def test_the_else_output_takes_what_nobody_matched(readings: ScriptedStream) -> 
     assert run.query.counters == {}
 
 
-def test_a_tumbling_window_is_half_open_and_answers_when_the_watermark_passes(readings: ScriptedStream) -> None:
+def test_a_tumbling_window_is_half_open_and_answers_when_the_watermark_passes(
+    readings: ScriptedStream,
+) -> None:
     run = run_plan(aggregate(tumbling("10ms")), "a", [readings])
     readings.rows((0, 1, 1), (9_999, 1, 1))
     assert run.rows() == []
@@ -77,14 +79,21 @@ def test_a_tumbling_window_is_half_open_and_answers_when_the_watermark_passes(re
 def test_windows_without_rows_are_not_answered(readings: ScriptedStream) -> None:
     readings.rows((0, 1, 1), (55 * MS, 1, 1))
     readings.complete()
-    assert run_plan(aggregate(tumbling("10ms")), "a", [readings]).rows() == [(1, 0, 10_000), (1, 50_000, 60_000)]
+    assert run_plan(aggregate(tumbling("10ms")), "a", [readings]).rows() == [
+        (1, 0, 10_000),
+        (1, 50_000, 60_000),
+    ]
 
 
 def test_groups_come_in_the_order_of_their_first_rows(readings: ScriptedStream) -> None:
     readings.rows((1, 9, 1), (2, 3, 2), (3, 9, 3), (4, 5, None))
     readings.complete()
     nodes = aggregate(tumbling("10ms"), ("home",), n="count(*)", t="sum(temp)")
-    assert [row[:3] for row in run_plan(nodes, "a", [readings]).rows()] == [(9, 2, 4), (3, 1, 2), (5, 1, None)]
+    assert [row[:3] for row in run_plan(nodes, "a", [readings]).rows()] == [
+        (9, 2, 4),
+        (3, 1, 2),
+        (5, 1, None),
+    ]
 
 
 def test_a_late_row_is_counted_and_not_mixed_in(readings: ScriptedStream) -> None:
@@ -155,14 +164,26 @@ def test_arrival_time_windows_close_with_clock_marks(stream: MakeStream, clock: 
 def test_a_join_pairs_rows_within_its_reach(stream: MakeStream) -> None:
     left = stream("l", "ts timestamp, k int null, a string", event_time="ts")
     right = stream("r", "ts timestamp, k int null, b string", event_time="ts")
-    join = {"op": "join", "left": "l", "right": "r", "on": [["k", "k"]], "within": {"before": "1ms", "after": "2ms"}}
+    join = {
+        "op": "join",
+        "left": "l",
+        "right": "r",
+        "on": [["k", "k"]],
+        "within": {"before": "1ms", "after": "2ms"},
+    }
     nodes = {
         "l": {"op": "source", "stream": "l"},
         "r": {"op": "source", "stream": "r"},
         "j": {**join, "compute": {"a": "l.a", "b": "r.b"}},
     }
     left.rows((10 * MS, 1, "x"), (10 * MS, None, "null"))
-    right.rows((8_999, 1, "early"), (9_000, 1, "first"), (12_000, 1, "last"), (12_001, 1, "late"), (10 * MS, None, "null"))
+    right.rows(
+        (8_999, 1, "early"),
+        (9_000, 1, "first"),
+        (12_000, 1, "last"),
+        (12_001, 1, "late"),
+        (10 * MS, None, "null"),
+    )
     right.rows((10 * MS, 2, "other key"))
     assert sorted(run_plan(nodes, "j", [left, right]).rows()) == [("x", "first"), ("x", "last")]
 

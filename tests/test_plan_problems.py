@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+
 from mavstream_protocol.inference import check_one_time, infer
 from mavstream_protocol.plan import Plan
 from mavstream_protocol.problems import InvalidPlan, ProblemItem
@@ -93,7 +94,13 @@ BAD: dict[str, tuple[dict[str, Any], str, str, str, str]] = {
         "unknown_key",
         "leave it out",
     ),
-    "missing key": ({**IN, "s": {"op": "select", "input": "in"}}, "s", "nodes/s/where", "missing_key", "where"),
+    "missing key": (
+        {**IN, "s": {"op": "select", "input": "in"}},
+        "s",
+        "nodes/s/where",
+        "missing_key",
+        "where",
+    ),
     "predicate of another type": (
         select("temperature + 1"),
         "s",
@@ -382,11 +389,15 @@ def test_a_windowed_query_can_be_one_time() -> None:
 
 def test_types_flow_through_the_whole_plan() -> None:
     nodes = {
-        **aggregate(by=["room"], compute={"n": "count(*)", "mean": "avg(temperature)", "top": "max(humidity)"}),
+        **aggregate(
+            by=["room"], compute={"n": "count(*)", "mean": "avg(temperature)", "top": "max(humidity)"}
+        ),
         "p": {"op": "project", "input": "a", "compute": {"room": "room", "f": "mean * 1.8 + 32", "n": "n"}},
     }
     typed = infer(Plan.parse({"root": "p", "nodes": nodes}), STREAMS)
-    shown = {name: [(f.name, f.type.value, f.nullable) for f in typed.nodes[name].schema] for name in ("a", "p")}
+    shown = {
+        name: [(f.name, f.type.value, f.nullable) for f in typed.nodes[name].schema] for name in ("a", "p")
+    }
     assert shown == {
         "a": [
             ("room", "string", True),

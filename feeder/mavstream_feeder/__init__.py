@@ -1,1 +1,1 @@
-"""."""
+"""The Poisson feeder and the data jobs; both come with the service."""

@@ -1,1 +1,1 @@
-"""."""
+"""The service: logs, operators, engine and scheduling."""

@@ -22,13 +22,59 @@ COLUMNS = tuple(
 )
 FIELDS = {field.name: field for field in COLUMNS}
 
-_INTS = (0, 1, -1, 2, 3, 7, 10, -5, 100, 999, 15, 25, -25, 4611686018427387904, 9223372036854775807, -9223372036854775808)
-_FLOATS = (0.0, -0.0, 1.0, 0.5, -0.5, 1.5, 2.5, -2.5, 3.7, 100.25, 1e-3, 12345.678, -7.25, 1e10, 1e300, -1e308, 2.675)
+_INTS = (
+    0,
+    1,
+    -1,
+    2,
+    3,
+    7,
+    10,
+    -5,
+    100,
+    999,
+    15,
+    25,
+    -25,
+    4611686018427387904,
+    9223372036854775807,
+    -9223372036854775808,
+)
+_FLOATS = (
+    0.0,
+    -0.0,
+    1.0,
+    0.5,
+    -0.5,
+    1.5,
+    2.5,
+    -2.5,
+    3.7,
+    100.25,
+    1e-3,
+    12345.678,
+    -7.25,
+    1e10,
+    1e300,
+    -1e308,
+    2.675,
+)
 _TEXTS = (
-    "", "a", "b", "abc", "ABC", "Abc", "hello world", "a%b", "a_b", "été", "straße", "日本", "🎉x", "12", " 7 ", "-3.5",
-    "1e3", "true", "no", "2024-02-29 12:30:45", "2024-01-01", "2024-02-30", "x'y", "aaab", "9223372036854775808", "0x1f",
+    "", "a", "b", "abc", "ABC", "Abc", "hello world", "a%b", "a_b", "été", "straße", "日本", "🎉x", "12",
+    " 7 ", "-3.5", "1e3", "true", "no", "2024-02-29 12:30:45", "2024-01-01", "2024-02-30", "x'y", "aaab",
+    "9223372036854775808", "0x1f",
 )  # fmt: skip
-_TIMES = (0, 1, -1, 1704067200000000, 1704067200123456, 1709208000500000, -62135596800000000, 951868799999999, 4102444800000000)
+_TIMES = (
+    0,
+    1,
+    -1,
+    1704067200000000,
+    1704067200123456,
+    1709208000500000,
+    -62135596800000000,
+    951868799999999,
+    4102444800000000,
+)
 _PATTERNS = ("a%", "%b", "%a%b%", "_b%", "a_b", "%", "", "__", "%l%o%", "été", "a!%b", "%é%")
 
 
@@ -58,41 +104,44 @@ def _value(generator: random.Random, type_: FieldType) -> Any:
 # A capital X before the hole asks for results that are defined to the last bit.
 _FORMS: dict[FieldType, tuple[str, ...]] = {
     INT: (
-        "({i} + {i})", "({i} - {i})", "({i} * {i})", "({i} // {i})", "({i} % {i})", "(- {i})", "abs({i})", "round({i})",
-        "round({i}, -{k})", "round({i}, {k})", "length({s})", "hour({t})", "minute({t})", "second({t})",
-        "dayofweek({t})", "CAST({Xf} AS INT)", "CAST({b} AS INTEGER)", "CAST({s} AS BIGINT)", "TRY_CAST({s} AS INT)",
-        "TRY_CAST({Xf} AS INT)",
+        "({i} + {i})", "({i} - {i})", "({i} * {i})", "({i} // {i})", "({i} % {i})", "(- {i})",
+        "abs({i})", "round({i})", "round({i}, -{k})", "round({i}, {k})", "length({s})", "hour({t})",
+        "minute({t})", "second({t})", "dayofweek({t})", "CAST({Xf} AS INT)", "CAST({b} AS INTEGER)",
+        "CAST({s} AS BIGINT)", "TRY_CAST({s} AS INT)", "TRY_CAST({Xf} AS INT)",
     ),
     FLOAT: (
-        "({n} / {n})", "({f} + {n})", "({f} - {n})", "({f} * {n})", "({n} * {f})", "({Xf} % {Xf})", "(- {f})",
-        "abs({f})", "floor({Xn})", "ceil({Xn})", "round({Xf})", "round({Xf}, {k})", "round({Xf}, -{k})", "sqrt({n})",
-        "epoch({t})", "CAST({i} AS FLOAT)", "CAST({b} AS DOUBLE)", "CAST({s} AS DOUBLE)", "TRY_CAST({s} AS FLOAT)",
+        "({n} / {n})", "({f} + {n})", "({f} - {n})", "({f} * {n})", "({n} * {f})", "({Xf} % {Xf})",
+        "(- {f})", "abs({f})", "floor({Xn})", "ceil({Xn})", "round({Xf})", "round({Xf}, {k})",
+        "round({Xf}, -{k})", "sqrt({n})", "epoch({t})", "CAST({i} AS FLOAT)", "CAST({b} AS DOUBLE)",
+        "CAST({s} AS DOUBLE)", "TRY_CAST({s} AS FLOAT)",
     ),
     BOOL: (
-        "({b} AND {b})", "({b} OR {b})", "({b} AND {b} AND {b})", "(NOT {b})", "({Xn} < {Xn})", "({Xn} <= {Xn})",
-        "({Xn} = {Xn})", "({Xn} <> {Xn})", "({Xn} > {Xn})", "({Xn} >= {Xn})", "({s} = {s})", "({s} <> {s})",
-        "({s} < {s})", "({s} >= {s})", "({t} < {t})", "({t} = {t})", "({b} = {b})", "({b} < {b})",
-        "({t} >= '2024-01-01')", "({s} IS NULL)", "({Xn} IS NOT NULL)", "({b} IS TRUE)", "({b} IS NOT FALSE)",
-        "({I} BETWEEN {I} AND {I})", "({F} NOT BETWEEN {F} AND {I})", "({S} BETWEEN {S} AND {S})",
-        "({I} IN (1, 2, {I}))", "({I} NOT IN (1, 2, 3, 7, 10, 100))", "({S} IN ('a', 'abc'))", "({S} IN ('a', {S}))",
-        "({S} NOT IN ('a', 'abc', 'b', 'no', '12'))", "({F} IN (0.5, 1.5, NULL))", "({T} IN ('2024-01-01', {T}))",
-        "({s} LIKE {p})", "({s} NOT LIKE {p})", "({s} LIKE {p} ESCAPE '!')", "({s} LIKE {s})", "contains({s}, {s})",
-        "starts_with({s}, {s})", "CAST({i} AS BOOL)", "CAST({Xf} AS BOOLEAN)", "CAST({s} AS BOOL)",
-        "TRY_CAST({s} AS BOOL)",
+        "({b} AND {b})", "({b} OR {b})", "({b} AND {b} AND {b})", "(NOT {b})", "({Xn} < {Xn})",
+        "({Xn} <= {Xn})", "({Xn} = {Xn})", "({Xn} <> {Xn})", "({Xn} > {Xn})", "({Xn} >= {Xn})",
+        "({s} = {s})", "({s} <> {s})", "({s} < {s})", "({s} >= {s})", "({t} < {t})", "({t} = {t})",
+        "({b} = {b})", "({b} < {b})", "({t} >= '2024-01-01')", "({s} IS NULL)", "({Xn} IS NOT NULL)",
+        "({b} IS TRUE)", "({b} IS NOT FALSE)", "({I} BETWEEN {I} AND {I})",
+        "({F} NOT BETWEEN {F} AND {I})", "({S} BETWEEN {S} AND {S})", "({I} IN (1, 2, {I}))",
+        "({I} NOT IN (1, 2, 3, 7, 10, 100))", "({S} IN ('a', 'abc'))", "({S} IN ('a', {S}))",
+        "({S} NOT IN ('a', 'abc', 'b', 'no', '12'))", "({F} IN (0.5, 1.5, NULL))",
+        "({T} IN ('2024-01-01', {T}))", "({s} LIKE {p})", "({s} NOT LIKE {p})",
+        "({s} LIKE {p} ESCAPE '!')", "({s} LIKE {s})", "contains({s}, {s})", "starts_with({s}, {s})",
+        "CAST({i} AS BOOL)", "CAST({Xf} AS BOOLEAN)", "CAST({s} AS BOOL)", "TRY_CAST({s} AS BOOL)",
     ),
     STRING: (
-        "lower({s})", "upper({s})", "({s} || {s})", "({s} || {i})", "concat({s}, {s})", "concat({s}, {i}, {b})",
-        "concat({s}, '-')", "substr({s}, {k})", "substr({s}, {i})", "substr({s}, {k}, {k})", "substr({s}, -{k}, {i})",
-        "CAST({i} AS STRING)", "CAST({Xf} AS VARCHAR)", "CAST({b} AS TEXT)", "CAST({t} AS STRING)",
+        "lower({s})", "upper({s})", "({s} || {s})", "({s} || {i})", "concat({s}, {s})",
+        "concat({s}, {i}, {b})", "concat({s}, '-')", "substr({s}, {k})", "substr({s}, {i})",
+        "substr({s}, {k}, {k})", "substr({s}, -{k}, {i})", "CAST({i} AS STRING)",
+        "CAST({Xf} AS VARCHAR)", "CAST({b} AS TEXT)", "CAST({t} AS STRING)",
     ),
     TIMESTAMP: ("CAST(upper(s) AS TIMESTAMP)", "CAST(s AS TIMESTAMP)", "TRY_CAST({S} AS TIMESTAMP)"),
 }  # fmt: skip
 _INEXACT = ("ln({n})", "exp({n})", "power({n}, {n})", "pow({f}, 2)")
 _ANY_TYPE = (
-    "CASE WHEN {b} THEN {=} END", "CASE WHEN {b} THEN {=} WHEN {b} THEN {=} ELSE {=} END", "if({b}, {=}, {=})",
-    "CASE {i} WHEN 1 THEN {=} WHEN {i} THEN {=} ELSE {=} END", "CASE {s} WHEN 'a' THEN {=} WHEN {s} THEN {=} END",
-    "coalesce({=}, {=})", "coalesce({=}, {=}, {=})", "ifnull({=}, {=})", "nullif({X=}, {X=})", "least({=}, {=})",
-    "greatest({=}, {=}, {=})",
+    "CASE WHEN {b} THEN {=} END", "CASE WHEN {b} THEN {=} WHEN {b} THEN {=} ELSE {=} END",
+    "if({b}, {=}, {=})", "CASE {i} WHEN 1 THEN {=} WHEN {i} THEN {=} ELSE {=} END",
+    "CASE {s} WHEN 'a' THEN {=} WHEN {s} THEN {=} END", "coalesce({=}, {=})", "coalesce({=}, {=}, {=})",
+    "ifnull({=}, {=})", "nullif({X=}, {X=})", "least({=}, {=})", "greatest({=}, {=}, {=})",
 )  # fmt: skip
 _HOLE = re.compile(r"\{(X?)(.)\}")
 _TYPES = {"i": INT, "f": FLOAT, "b": BOOL, "s": STRING, "t": TIMESTAMP}

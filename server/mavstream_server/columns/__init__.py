@@ -1,1 +1,1 @@
-"""."""
+"""Columnar data inside a process: columns, dictionaries, batches, and codes for keys."""

@@ -1,1 +1,1 @@
-"""."""
+"""The live driver: real operators, a clock that is handed in, one core."""

@@ -1,1 +1,1 @@
-"""."""
+"""The operators of running queries, and the queues between them."""

@@ -1,1 +1,1 @@
-"""."""
+"""Scheduling decisions, pure: policies, the view they decide on, statistics."""

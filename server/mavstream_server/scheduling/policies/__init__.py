@@ -1,1 +1,1 @@
-"""."""
+"""Scheduling policies, one file each, named as users name them."""

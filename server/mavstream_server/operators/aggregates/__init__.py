@@ -1,0 +1,1 @@
+"""The state behind aggregates: accumulators, groups, and groups of windows."""

@@ -1,0 +1,12 @@
+"""How much the tests do: little in `make test`, all of it in `make test-long`."""
+
+from __future__ import annotations
+
+import os
+
+FULL = os.environ.get("MAVSTREAM_TEST_SCALE") == "full"
+
+
+def scaled(small: int, full: int) -> int:
+    """Return how many cases, rows or rounds to run."""
+    return full if FULL else small

@@ -1,0 +1,122 @@
+"""The benchmark command on little data: its figures have the right shape and its answers are checked."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+ROOT = Path(__file__).parents[1]
+TIMES = {"tuples_per_s", "numpy_tuples_per_s", "ratio", "correct"}
+
+
+@pytest.fixture
+def bench(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Make the package importable: it is run from the project root and never installed."""
+    monkeypatch.syspath_prepend(str(ROOT))
+
+
+def run_bench(*arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "bench", *arguments]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300, check=False)
+
+
+def test_engine_prints_one_object_with_checked_figures() -> None:
+    done = run_bench("engine", "--json", "--scale", "0.03", "--repeat", "1")
+    assert done.returncode == 0, done.stderr
+    figures: dict[str, dict[str, Any]] = json.loads(done.stdout)
+    assert list(figures) == ["q1", "q2", "q3", "q1_frames_of_16"]
+    for name, figure in figures.items():
+        assert set(figure) == TIMES | ({"peak_rss_mb_above_start"} if name == "q3" else set())
+        assert figure["correct"] is True
+        assert all(figure[key] > 0 for key in TIMES)
+
+
+def test_engine_prints_a_line_per_query() -> None:
+    done = run_bench("engine", "--scale", "0.01", "--repeat", "1")
+    assert done.returncode == 0, done.stderr
+    assert [line.split()[0] for line in done.stdout.splitlines()] == [
+        "query",
+        "q1",
+        "q2",
+        "q3",
+        "q1_frames_of_16",
+    ]
+
+
+def test_profile_lists_what_the_engine_calls() -> None:
+    done = run_bench("engine", "--scale", "0.01", "--profile", "q2")
+    assert done.returncode == 0, done.stderr
+    assert "cumtime" in done.stdout
+    assert "aggregate" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        (["engine", "--repeat", "0"], "at least 1 run is needed, 0 came"),
+        (["engine", "--scale", "0"], "at least 0.001 is needed, 0 came"),
+        (["engine", "--profile", "q9"], "invalid choice: 'q9'"),
+        (["unknown"], "invalid choice: 'unknown'"),
+    ],
+)
+def test_unfit_arguments_are_refused(arguments: list[str], complaint: str) -> None:
+    done = run_bench(*arguments)
+    assert done.returncode == 2
+    assert complaint in done.stderr
+
+
+def test_data_is_the_same_for_the_same_seed(bench: None) -> None:
+    from bench.data import readings
+
+    first, again, other = readings(500, 1), readings(500, 1), readings(500, 2)
+    assert all((first[name].values == again[name].values).all() for name in first)
+    assert (first["ts"].values != other["ts"].values).any()
+    assert (first["ts"].values[1:] >= first["ts"].values[:-1]).all()
+
+
+@pytest.mark.parametrize("wrong", ["missing", "double", "value"])
+def test_a_wrong_answer_is_found(bench: None, tmp_path: Path, wrong: str) -> None:
+    from bench.answers import Reference, loop_answer
+    from bench.data import write_stream
+    from bench.queries import Q1
+
+    stream = write_stream(tmp_path, "readings", 2000, 0, 100)
+    reference = Reference(Q1, [stream])
+    right = loop_answer(Q1, Q1.loop(stream.reader()))
+    assert reference.agrees(right)
+    rest = right.slice(1)
+    changed = right.slice(0, 1).set_column(2, "fahrenheit", pa.array([0.0]))
+    answers = {
+        "missing": rest,
+        "double": pa.concat_tables([rest, rest.slice(0, 1)]),
+        "value": pa.concat_tables([rest, changed]),
+    }
+    assert not reference.agrees(answers[wrong])
+
+
+def test_a_wrong_answer_has_no_times_and_fails_the_command(
+    bench: None, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from bench import engine
+    from bench.__main__ import main
+    from bench.queries import Q1, Q2
+
+    nodes = Q1.nodes | {"hot": {"op": "select", "input": "in", "where": "temperature > 20"}}
+    wrong = replace(Q1, nodes=nodes)
+    monkeypatch.setattr(engine, "CASES", {"q1": engine.Case(wrong), "q2": engine.Case(Q2)})
+    assert main(["engine", "--json", "--scale", "0.01", "--repeat", "1"]) == 1
+    figures = json.loads(capsys.readouterr().out)
+    assert figures["q1"] == {
+        "tuples_per_s": None,
+        "numpy_tuples_per_s": None,
+        "ratio": None,
+        "correct": False,
+    }
+    assert figures["q2"]["correct"] is True
