@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import count
 from random import Random
 
 from mavstream_protocol.inference import infer
@@ -37,6 +39,12 @@ class Case:
             lines.append(f"{script.name} ({fields}) event_time={script.event_time} lateness={script.lateness}us")
             lines += [f"  {step}" for step in script.steps]
         return "\n".join(lines)
+
+
+def candidates(seed: int) -> Iterator[Case]:
+    """Yield cases for a seed until one is taken: some have too many rows to be of use, others none."""
+    for attempt in count():
+        yield random_case(f"{seed}.{attempt}")
 
 
 def random_case(seed: str) -> Case:

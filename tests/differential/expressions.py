@@ -116,28 +116,31 @@ class ExpressionWriter:
 
     def _bool(self, depth: int) -> Typed:
         random = self._random
-        type_ = random.choice([column.type for column in self._columns.values()] or [INT])
-        forms: list[Callable[[], str]] = [
-            lambda: self._comparison(type_, depth),
-            lambda: self._comparison(type_, depth),
-            lambda: f"{self._exact(type_, 0)} IS {random.choice(('', 'NOT '))}NULL",
-            lambda: f"{self._exact(INT, depth - 1)} % 3 {random.choice(('=', '<>'))} {random.choice((0, 1))}",
-            lambda: f"{self._exact(INT, 0)} BETWEEN -1 AND {random.randrange(4)}",
-            lambda: f"{self._exact(STRING, 0)} IN ('a', 'é', '')",
-            lambda: f"{self._exact(STRING, 0)} LIKE '%{random.choice(('', 'a', 'b'))}%'",
-        ]
-        if depth > 0:
-            forms += [
-                lambda: f"({self._bool(depth - 1)[0]}) AND ({self._bool(depth - 1)[0]})",
-                lambda: f"({self._bool(depth - 1)[0]}) OR ({self._bool(depth - 1)[0]})",
-                lambda: f"NOT ({self._bool(depth - 1)[0]})",
-                lambda: f"({self._bool(depth - 1)[0]}) IS NOT TRUE",
-            ]
-        return random.choice(forms)(), True
+        forms = [form for ref, column in self._columns.items() if column.exact for form in _tests(ref, column)]
+        forms += [self._comparison(column.type, depth) for column in self._columns.values()]
+        if depth > 0 and random.random() < 0.5:
+            left, right = self._bool(depth - 1)[0], self._bool(depth - 1)[0]
+            forms = [f"({left}) OR ({right})", f"({left}) OR ({right})", f"({left}) AND ({right})"]
+            forms += [f"NOT ({left})", f"({left}) IS NOT TRUE"]
+        return random.choice(forms), True
 
     def _comparison(self, type_: FieldType, depth: int) -> str:
         sign = self._random.choice(("=", "<>", "<", "<=", ">", ">="))
         return f"{self._exact(type_, depth - 1)} {sign} {self._exact(type_, depth - 1)}"
+
+
+def _tests(ref: str, column: ColumnShape) -> tuple[str, ...]:
+    """Return conditions on a column that some rows are likely to meet."""
+    match column.type:
+        case FieldType.INT:
+            return (f"{ref} % 3 <> 1", f"{ref} BETWEEN -1 AND 2", f"{ref} IN (0, 1, 3, 5, 10)", f"{ref} > 0")
+        case FieldType.FLOAT:
+            return (f"{ref} > -1.5", f"{ref} <= 2.5", f"{ref} IS NOT NULL")
+        case FieldType.BOOL:
+            return (ref, f"NOT {ref}", f"{ref} IS NULL")
+        case FieldType.STRING:
+            return (f"{ref} IN ('a', 'é', '')", f"{ref} LIKE '%a%'", f"{ref} >= 'a'", f"length({ref}) < 2")
+    return (f"{ref} IS NOT NULL", f"second({ref}) < 30")
 
 
 class AggregateWriter:

@@ -127,11 +127,13 @@ class PlanWriter:
 
     def _like(self, model: Made) -> Made:
         """Return an input with the columns of another, perhaps in another order."""
-        alike = [made for made in self._pool if _same_columns(made, model)]
+        alike = [made for made in self._pool if made.ref != model.ref and _same_columns(made, model)]
         chance = self._random.random()
         if alike and chance < 0.4:
             return self._random.choice(alike)
-        if chance < 0.7:
+        if chance < 0.05:
+            return model
+        if chance < 0.65:
             return self._select(model)
         return self._project_to(self._pick(), model.columns)
 
@@ -227,6 +229,9 @@ class PlanWriter:
             for a in left.columns for b in right.columns
             if a.type is b.type and a.exact and b.exact
         ]  # fmt: skip
+        alike = [pair for pair in pairs if pair[1].startswith(pair[0]) and pair[0] != "ts"]
+        if alike and self._random.random() < 0.7:
+            pairs = alike
         wanted = self._random.choice((0, 1, 1, 1, 2))
         node: dict[str, Any] = {"op": "join", "left": left.ref, "right": right.ref, **how}
         node["on"] = self._random.sample(pairs, min(len(pairs), wanted))

@@ -117,13 +117,13 @@ class Times:
 
 def random_times(random: Random) -> Times:
     """Choose where a case plays: near the clock's start, or around 1970, where times turn negative."""
-    return Times(random.choice((ARRIVAL_BASE, ARRIVAL_BASE, 0)), random.choice((1, 500, 1000)))
+    return Times(random.choice((ARRIVAL_BASE, ARRIVAL_BASE, ARRIVAL_BASE, 0)), random.choice((1, 500, 1000)))
 
 
 def random_script(random: Random, name: str, times: Times) -> StreamScript:
     """Write a stream of up to some 300 rows."""
-    domains = random.sample(POOL, random.randint(1, 5))
-    count = random.choice((0, 1, 3, 10, 25, 25, 60, 60, 120, 300))
+    domains = random.sample(POOL, random.randint(1, 6))
+    count = random.choice((0, 1, 3, 10, 25, 25, 25, 60, 60, 60, 60, 120, 120, 300))
     if random.random() < 0.3:
         fields = tuple(domain.field for domain in domains)
         return StreamScript(name, fields, None, 0, _arrival_steps(random, domains, count, times))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import re
-from decimal import ROUND_HALF_UP, Decimal
+from decimal import ROUND_HALF_UP, Decimal, InvalidOperation
 
 INT_MIN = -(1 << 63)
 INT_MAX = (1 << 63) - 1
@@ -40,7 +40,10 @@ def int_of_text(text: str) -> int | None:
     elif _HEXADECIMAL.fullmatch(text) or _BINARY.fullmatch(text):
         value = int(text, 0)
     elif _NUMBER.fullmatch(text) and len(text) <= 400:
-        number = Decimal(text)
+        try:
+            number = Decimal(text)
+        except InvalidOperation:  # an exponent of twenty digits
+            return None
         # Outside these magnitudes the answer is known, and rounding would first write out the exponent.
         if number.adjusted() > 19:
             return None if number else 0

@@ -49,15 +49,20 @@ class IntIndex:
         table = self._cover(values)
         if table is None:
             return self._encode_hashed(values)
-        codes = table.take(values - self._base)
+        places = values - self._base if self._base else values
+        codes = table.take(places)
         if codes.min() < 0:
-            new = values[codes < 0]
-            distinct, first = np.unique(new, return_index=True)
-            distinct = distinct[np.argsort(first)]
-            table[distinct - self._base] = np.arange(self.count, self.count + len(distinct))
-            self._append(distinct)
-            codes = table.take(values - self._base)
+            self._add_places(table, places[codes < 0])
+            codes = table.take(places)
         return codes
+
+    def _add_places(self, table: Ints, places: Ints) -> None:
+        """Give new places the next codes, in the order of their first appearance, without sorting."""
+        numbers = np.arange(len(places))
+        table[places[::-1]] = numbers[::-1]  # of equal places the last one written is the first
+        distinct = places[table.take(places) == numbers]
+        table[distinct] = np.arange(self.count, self.count + len(distinct))
+        self._append(distinct + self._base)
 
     def find(self, values: Ints) -> Ints:
         """Return the codes of keys, -1 for unknown ones."""

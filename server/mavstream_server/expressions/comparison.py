@@ -18,6 +18,7 @@ from mavstream_server.expressions.operands import (
     Operand,
     Slot,
     Vector,
+    always_null,
     binary,
     evaluator,
     null_in,
@@ -39,12 +40,12 @@ _MIRRORED = {"=": "=", "<>": "<>", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
 def comparison(call: Call, operands: Sequence[Operand], _flags: FloatFlags) -> Operand:
     """Compile a comparison of two operands of one type."""
     left, right = operands
+    if null_in(operands):
+        return always_null(call, operands)
     if isinstance(left, Constant):
         # The constant goes right, so that numpy compares array with scalar in one call.
         mirrored = Call(_MIRRORED[call.function], call.arguments, call.type, call.nullable)
         return comparison(mirrored, (right, left), _flags)
-    if null_in(operands):
-        return Constant(None, FieldType.BOOL)
     if left.type is not FieldType.STRING:
         return binary(call, operands, UFUNCS[call.function])
     if isinstance(right, Constant):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 from typing import Any
 
 import numpy as np
@@ -68,6 +69,26 @@ def evaluator(operand: Operand) -> Evaluator:
     return lambda _columns, size, _errors: Column(np.full(size, value, dtype=dtype))
 
 
+def always_null(call: Call, operands: Sequence[Operand]) -> Operand:
+    """Return null for a strict function of a constant null.
+
+    As in DuckDB, what stands before the null is evaluated and can fail, what stands behind it is not.
+    """
+    null = Constant(None, call.type)
+    before = takewhile(lambda operand: not null_in([operand]), operands)
+    parts = [operand.evaluate for operand in before if isinstance(operand, Vector) and operand.fallible]
+    if not parts:
+        return null
+    nothing = evaluator(null)
+
+    def evaluate(columns: Columns, size: int, errors: RowErrors) -> Column:
+        for part in parts:
+            part(columns, size, errors)
+        return nothing(columns, size, errors)
+
+    return Vector(evaluate, call.type, True)
+
+
 def written_out(operand: Operand) -> Vector:
     """Return an operand as a Vector."""
     return operand if isinstance(operand, Vector) else Vector(evaluator(operand), operand.type)
@@ -108,7 +129,7 @@ def binary(call: Call, operands: Sequence[Operand], kernel: Callable[[Any, Any],
     """Apply a function of two arrays that never fails; null gives null, a constant stays a scalar."""
     left, right = operands
     if null_in(operands):
-        return Constant(None, call.type)
+        return always_null(call, operands)
     evaluate: Evaluator
     if isinstance(right, Constant):
         evaluate = _with_scalar(evaluator(left), right.value, kernel)
@@ -140,7 +161,7 @@ def checked(call: Call, operands: Sequence[Operand], kernel: Checked) -> Operand
     """Apply a function of two arrays that can fail; it gets values, validity and the collector."""
     left, right = operands
     if null_in(operands):
-        return Constant(None, call.type)
+        return always_null(call, operands)
     evaluate: Evaluator
     if isinstance(right, Constant):
         inner, scalar = evaluator(left), right.value

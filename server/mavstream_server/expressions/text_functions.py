@@ -19,6 +19,7 @@ from mavstream_server.expressions.operands import (
     Constant,
     Operand,
     Vector,
+    always_null,
     evaluator,
     null_in,
     result,
@@ -36,7 +37,7 @@ def text_function(call: Call, operands: Sequence[Operand], _flags: FloatFlags) -
             _without_null(operand, part) for operand, part in zip(operands, call.arguments, strict=True)
         ]
     if known.strict and null_in(operands):
-        return Constant(None, call.type)
+        return always_null(call, operands)
     vectors = [operand for operand in operands if isinstance(operand, Vector)]
     if known.strict and len(vectors) == 1 and vectors[0].type is FieldType.STRING:
         return _once_per_text(call, operands, known)

@@ -49,22 +49,27 @@ def gather_positions(spans: Sequence[Span]) -> Ints:
     return np.arange(first.first_position + start, last.first_position + stop, dtype=np.int64)
 
 
-def gather_watermarks(spans: Sequence[Span]) -> Ints | None:
-    """Return the watermark just ahead of each row, or None where time is arrival."""
-    if spans and spans[0][0].segment.layout.event_time is None:
-        return None
+def gather_watermarks(spans: Sequence[Span], times: Ints) -> Ints:
+    """Return the watermark just ahead of each row of a log with event time.
+
+    `times` are the event times of the same rows, which the caller has gathered already.
+    """
     parts: list[Ints] = []
+    place = 0
     for run in _runs(spans):
         first, start, _ = run[0]
+        size = sum(stop - start for _, start, stop in run)
         if first.before == run[-1][0].after:
-            size = sum(stop - start for _, start, stop in run)
             parts.append(np.full(size, first.before, dtype=np.int64))
-        elif len(run) == 1:
-            marks = first.row_watermarks()
-            assert marks is not None
-            parts.append(marks[start : run[0][2]])
-        else:
+        elif start:
             parts.append(_run_watermarks(run))
+        else:
+            lateness = first.segment.layout.lateness
+            known = times[place : place + size]
+            parts.append(row_watermarks(known, first.before, first.others, first.own, lateness))
+        place += size
+    if len(parts) == 1:
+        return parts[0]
     return np.concatenate(parts) if parts else _NO_ROWS
 
 
@@ -93,10 +98,10 @@ def _runs(spans: Sequence[Span]) -> Iterator[list[Span]]:
 
 
 def _run_watermarks(run: Sequence[Span]) -> Ints:
+    """Work out the watermarks of rows that begin inside a frame, whose first rows count as well."""
     first, start, _ = run[0]
     layout = first.segment.layout
     assert layout.event_time is not None
-    # Whole frames, since rows ahead of the start count as well.
     times = gather([(frame, 0, frame.rows) for frame, _, _ in run], [layout.event_time])[layout.event_time]
     last, _, stop = run[-1]
     marks = row_watermarks(times.values, first.before, first.others, first.own, layout.lateness)

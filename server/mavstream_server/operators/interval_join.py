@@ -11,7 +11,7 @@ from mavstream_protocol.expressions.typed import Expression
 from mavstream_protocol.plan import Within
 from mavstream_protocol.queries import OnError
 from mavstream_protocol.schema import FieldType
-from mavstream_server.columns.batch import BEGIN_OF_TIME, END_OF_TIME, Batch, concatenate_batches
+from mavstream_server.columns.batch import BEGIN_OF_TIME, Batch
 from mavstream_server.columns.column import Ints
 from mavstream_server.columns.keys import KeyCoder
 from mavstream_server.operators.operator import Operator, State
@@ -19,12 +19,16 @@ from mavstream_server.operators.pair_output import PairOutput
 from mavstream_server.operators.sorted_run import SortedRun, with_keys
 from mavstream_server.operators.time_order import TimeOrder, drop_late
 
+_FEW_RUNS = 4
+_SMALL_RUN = 1024
+
 
 class Side:
     """The rows of one input that may still find partners: a few sorted runs, each larger than the next.
 
-    Runs of like size are merged, so n rows make log n runs and a row is sorted log n times in all. A run
-    goes when its latest row has expired, and is thinned when half of its span has.
+    Runs of like size are merged, unless they are few and large, so n rows make log n runs and a row is
+    sorted log n times in all. A run goes when its latest row has expired, and is thinned when half of its
+    span has.
     """
 
     def __init__(self, keys: Sequence[str], columns: Sequence[str], reach: int) -> None:
@@ -39,16 +43,14 @@ class Side:
         """Bytes held."""
         return sum(run.nbytes for run in self.runs)
 
-    def add(self, rows: Batch, codes: Ints) -> None:
+    def add(self, run: SortedRun) -> None:
         """Keep rows for partners that are still to come."""
-        self._push(SortedRun.build(rows, codes))
-
-    def _push(self, run: SortedRun) -> None:
         self.runs.append(run)
         while len(self.runs) > 1 and self.runs[-2].size <= 2 * self.runs[-1].size:
+            if len(self.runs) <= _FEW_RUNS and self.runs[-1].size >= _SMALL_RUN:
+                break
             newer, older = self.runs.pop(), self.runs.pop()
-            rows = concatenate_batches([older.rows, newer.rows])
-            self.runs.append(SortedRun.build(rows, np.concatenate([older.codes, newer.codes])))
+            self.runs.append(SortedRun.merge(older, newer))
 
     def expire(self, watermark: int) -> None:
         """Drop rows that no row at or behind the other side's watermark can reach."""
@@ -118,21 +120,14 @@ class IntervalJoin(Operator):
         codes = self._keys.encode([batch.columns[key] for key in side.keys], batch.size)
         rows = batch.with_columns({name: batch.columns[name] for name in side.columns}, None)
         rows.row_watermark = None
-        assert rows.time is not None
         earlier, later = (self._before, self._after) if port == 0 else (self._after, self._before)
-        low, high = rows.time - earlier, rows.time + later
+        asking = SortedRun.build(rows, codes)
         for run in other.runs:
-            for asked, found in run.partners(codes, low, high):
-                self._emit_pairs(port, rows, run.rows, asked, found)
-        if self._may_match(side, rows, 1 - port):
-            side.add(rows, codes)
-
-    def _may_match(self, side: Side, rows: Batch, other: int) -> bool:
-        watermark = self.progress.ports[other]
-        if watermark == END_OF_TIME:
-            return False
-        assert rows.time is not None
-        return watermark == BEGIN_OF_TIME or int(rows.time.max()) >= watermark - side.reach
+            for asked, found in run.partners(asking, (earlier, later)):
+                self._emit_pairs(port, asking.rows, run.rows, asked, found)
+        watermark = self.progress.ports[1 - port]
+        if watermark == BEGIN_OF_TIME or asking.latest >= watermark - side.reach:
+            side.add(asking)
 
     def _emit_pairs(self, port: int, rows: Batch, partners: Batch, asked: Ints, found: Ints) -> None:
         if port == 0:

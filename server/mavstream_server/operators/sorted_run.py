@@ -6,40 +6,45 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from mavstream_server.columns.batch import Batch
+from mavstream_server.columns.batch import Batch, concatenate_batches
 from mavstream_server.columns.column import Ints, Mask, both_valid
 
 _PAIRS_AT_ONCE = 1 << 16
-# Up to this many rows per key, comparing the times of all of them is cheaper than a binary search.
-_SCAN = 8
+_PLACE_BITS = 62
 
 
 class SortedRun:
-    """Rows of one side of a join, immutable, with the codes of their keys."""
+    """Rows of one side of a join, immutable, sorted by the codes of their keys and by time."""
 
-    __slots__ = ("_starts", "codes", "earliest", "latest", "rows", "times")
+    __slots__ = ("_bits", "_places", "codes", "earliest", "latest", "rows", "times")
 
     def __init__(self, rows: Batch, codes: Ints) -> None:
-        """Take rows that are sorted by code and time already."""
+        """Take rows that are sorted already."""
         assert rows.time is not None
         self.rows = rows
         self.codes = codes
         self.times = rows.time
         self.earliest = int(self.times.min())
         self.latest = int(self.times.max())
-        self._starts: Ints | None = None  # by code: where its rows begin; one more at the end
+        self._places: Ints | None = None
+        self._bits = 0
 
     @classmethod
     def build(cls, rows: Batch, codes: Ints) -> SortedRun:
         """Sort rows that are there in any order."""
         assert rows.time is not None
         in_order = bool((rows.time[1:] >= rows.time[:-1]).all())
-        if not in_order:
-            order = np.lexsort((rows.time, codes))
-        elif codes.max() < 1 << 16:
-            order = codes.astype(np.uint16).argsort(kind="stable")  # a radix sort: three times as fast
-        else:
-            order = codes.argsort(kind="stable")
+        order = _stable_order(codes) if in_order else np.lexsort((rows.time, codes))
+        return cls(rows.take(order), codes.take(order))
+
+    @classmethod
+    def merge(cls, older: SortedRun, newer: SortedRun) -> SortedRun:
+        """Make one run of two."""
+        rows = concatenate_batches([older.rows, newer.rows])
+        codes = np.concatenate([older.codes, newer.codes])
+        if older.latest > newer.earliest:
+            return cls.build(rows, codes)
+        order = _stable_order(codes)  # times rise from the first run to the second, inside a key too
         return cls(rows.take(order), codes.take(order))
 
     @property
@@ -50,7 +55,8 @@ class SortedRun:
     @property
     def nbytes(self) -> int:
         """Bytes held."""
-        return self.rows.nbytes + self.codes.nbytes
+        places = 0 if self._places is None else self._places.nbytes
+        return self.rows.nbytes + self.codes.nbytes + places
 
     def since(self, time: int) -> SortedRun | None:
         """Return the run without the rows before a time, or None if nothing is left."""
@@ -64,47 +70,58 @@ class SortedRun:
         return SortedRun(self.rows, mapping.take(self.codes))
 
     def partners(
-        self, codes: Ints, low: Ints | None = None, high: Ints | None = None
+        self, asking: SortedRun, reach: tuple[int, int] | None = None
     ) -> Iterator[tuple[Ints, Ints]]:
-        """Yield pairs (row asked for, row of this run) with equal codes and low <= time <= high.
+        """Yield pairs (row of the asking run, row of this one) with equal codes.
 
-        Pairs come in portions of bounded size, however many a key has.
+        With a reach (earlier, later), only rows of this run that are at most so much earlier or later
+        than the asking row. Pairs come in portions of bounded size, however many a key has.
         """
-        begin, end = self._ranges(codes)
-        longest = int((end - begin).max()) if len(codes) else 0
-        if not longest:
-            return
-        searched = low is not None and high is not None and longest > _SCAN
-        if searched:
-            assert low is not None
-            assert high is not None
-            begin, end = self._bisect(begin, end, low, False), self._bisect(begin, end, high, True)
+        if reach is None:
+            begin = np.searchsorted(self.codes, asking.codes, "left")
+            end = np.searchsorted(self.codes, asking.codes, "right")
+        else:
+            earlier, later = reach
+            if self.latest < asking.earliest - earlier or self.earliest > asking.latest + later:
+                return
+            begin, end = self._near(asking, earlier, later)
         counts = end - begin
         for first, last in _portions(counts):
             part = counts[first:last]
             total = int(part.sum())
-            if not total:
-                continue
-            asked = np.repeat(np.arange(first, last), part)
-            offsets = begin[first:last] - (np.cumsum(part) - part)
-            found = np.arange(total) + np.repeat(offsets, part)
-            if low is not None and high is not None and not searched:
-                times = self.times.take(found)
-                near = np.flatnonzero((times >= low.take(asked)) & (times <= high.take(asked)))
-                asked, found = asked.take(near), found.take(near)
-            if len(asked):
-                yield asked, found
+            if total:
+                asked = np.repeat(np.arange(first, last), part)
+                offsets = begin[first:last] - (np.cumsum(part) - part)
+                yield asked, np.arange(total) + np.repeat(offsets, part)
 
-    def _ranges(self, codes: Ints) -> tuple[Ints, Ints]:
-        """Return where the rows of each code begin and end."""
-        top = int(self.codes[-1]) + 1
-        if top > 4 * self.size + 1024:
-            return np.searchsorted(self.codes, codes, "left"), np.searchsorted(self.codes, codes, "right")
-        if self._starts is None:
-            counts = np.bincount(self.codes, minlength=top + 1)
-            self._starts = np.concatenate([[0], np.cumsum(counts)])
-        known = np.minimum(codes, top)  # codes beyond the last one have no rows
-        return self._starts.take(known), self._starts.take(known + 1)
+    def _near(self, asking: SortedRun, earlier: int, later: int) -> tuple[Ints, Ints]:
+        """Return where the partners of each asking row begin and end.
+
+        A row's place is its code and its time in one integer, so that one search finds both; the asking
+        rows are sorted too, which makes the search run along instead of jumping about.
+        """
+        span = self.latest - self.earliest
+        if self._places is None:
+            self._bits = (span + 2).bit_length()
+            if self._bits + int(self.codes[-1]).bit_length() <= _PLACE_BITS:
+                self._places = (self.codes << self._bits) + (self.times - self.earliest)
+        if self._places is None or self._bits + int(asking.codes[-1]).bit_length() > _PLACE_BITS:
+            return self._near_by_bisection(asking, earlier, later)
+        offsets = asking.times - self.earliest
+        codes = asking.codes << self._bits
+        low = np.clip(offsets - earlier, 0, span + 1)
+        high = np.clip(offsets + later, -1, span)
+        places = self._places
+        return np.searchsorted(places, codes + low, "left"), np.searchsorted(places, codes + high, "right")
+
+    def _near_by_bisection(self, asking: SortedRun, earlier: int, later: int) -> tuple[Ints, Ints]:
+        """Search by code and then by time, where the two do not fit into one integer."""
+        begin = np.searchsorted(self.codes, asking.codes, "left")
+        end = np.searchsorted(self.codes, asking.codes, "right")
+        return (
+            self._bisect(begin, end, asking.times - earlier, False),
+            self._bisect(begin, end, asking.times + later, True),
+        )
 
     def _bisect(self, begin: Ints, end: Ints, bounds: Ints, right: bool) -> Ints:
         """Search each range for its bound, all ranges in step."""
@@ -117,6 +134,13 @@ class SortedRun:
             low = np.where(below, middle + 1, low)
             high = np.where(open_ & ~below, middle, high)
         return low
+
+
+def _stable_order(codes: Ints) -> Ints:
+    """Sort codes, equal ones in the order in which they stand."""
+    if codes.max() < 1 << 16:
+        return codes.astype(np.uint16).argsort(kind="stable")  # a radix sort: several times as fast
+    return codes.argsort(kind="stable")
 
 
 def with_keys(rows: Batch, keys: Sequence[str]) -> Batch:

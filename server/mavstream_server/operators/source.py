@@ -112,7 +112,11 @@ class Source(Operator):
         mark = self._mark(spans)
         if not any(stop > start for _, start, stop in spans):
             return mark_only(mark) if mark is not None else Batch({}, 0, _NO_ROWS)
-        columns = gather(spans, self._columns)
+        event_time = last.segment.layout.event_time if needs.time else None
+        names = self._columns
+        if event_time is not None and event_time not in names:
+            names = (*names, event_time)
+        columns = gather(spans, names)
         if len(spans) == 1:
             size = stop - spans[0][1]
             arrival = np.full(size, last.arrival)
@@ -120,13 +124,13 @@ class Source(Operator):
             arrival = gather_arrivals(spans)
             size = len(arrival)
         batch = Batch(columns, size, arrival, mark=mark)
-        if needs.time:
-            event_time = last.segment.layout.event_time
-            if event_time is None:
-                batch.time = arrival // 1000
-            else:
-                batch.time = gather(spans, [event_time])[event_time].values
-                batch.row_watermark = gather_watermarks(spans)
+        if event_time is not None:
+            batch.time = columns[event_time].values
+            batch.row_watermark = gather_watermarks(spans, batch.time)
+            if len(names) > len(self._columns):
+                del columns[event_time]
+        elif needs.time:
+            batch.time = arrival // 1000
         if needs.position:
             batch.position = gather_positions(spans)
         return batch

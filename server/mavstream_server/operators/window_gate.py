@@ -78,7 +78,7 @@ class WindowGate:
         return Admitted(rows, panes.take(rows), None if firsts is None else firsts.take(rows))
 
     def _some_late(self, watermarks: Ints, lowest: int) -> bool:
-        """Watermarks never fall along a batch, so the last one and the lowest pane tell if a row can be late."""
+        """Tell if a row can be late: watermarks never fall along a batch, so the last one decides."""
         return self._windows.first_open(int(watermarks[-1])) > self._windows.first_of_pane(lowest)
 
     def save(self) -> dict[str, int]:

@@ -53,9 +53,9 @@ class WindowJoin(WindowPairs):
         coder = KeyCoder(self._types)
         wanted = coder.encode([left.columns[key] for key in self._left_keys], left.size)
         there = coder.encode([right.columns[key] for key in self._right_keys], right.size)
-        run = SortedRun.build(right, there)
-        for asked, found in run.partners(wanted):
-            joined = self._pairs.rows(left, run.rows, asked, found, self.bounds(number))
+        asking, run = SortedRun.build(left, wanted), SortedRun.build(right, there)
+        for asked, found in run.partners(asking):
+            joined = self._pairs.rows(asking.rows, run.rows, asked, found, self.bounds(number))
             if joined is None:
                 continue
             self._minor = joined[1]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 PUBLISH_EVERY = 200
 """Tuples between two publications: policies see figures that stand still in between."""
@@ -54,13 +54,12 @@ class StatisticsCollector:
             return before + weight * (now - before)
 
         size = self._bytes_out / self._rows_out if self._rows_out else old.tuple_size
-        self.published = replace(
-            old,
-            cost_per_call=smooth(old.cost_per_call, self._elapsed / max(self._calls, 1)),
-            cost_per_tuple=smooth(old.cost_per_tuple, self._elapsed / self._rows_in),
-            selectivity=smooth(old.selectivity, self._rows_out / self._rows_in),
-            tuple_size=smooth(old.tuple_size, size),
-            tuples=old.tuples + self._rows_in,
+        self.published = Statistics(
+            smooth(old.cost_per_call, self._elapsed / max(self._calls, 1)),
+            smooth(old.cost_per_tuple, self._elapsed / self._rows_in),
+            smooth(old.selectivity, self._rows_out / self._rows_in),
+            smooth(old.tuple_size, size),
+            old.tuples + self._rows_in,
         )
         self._clear()
 

@@ -176,6 +176,12 @@ class GroupTable:
         low, high = int(panes.min()), int(panes.max())
         if low == high:
             return self._number(low) << self._bits
+        if high - low < 4 * len(panes):
+            numbers = np.zeros(high - low + 1, dtype=np.int64)
+            offsets = panes - low
+            present = np.flatnonzero(np.bincount(offsets))
+            numbers[present] = [self._number(low + offset) for offset in present.tolist()]
+            return (numbers << self._bits).take(offsets)
         distinct, inverse = np.unique(panes, return_inverse=True)
         numbers = np.array([self._number(pane) for pane in distinct.tolist()], dtype=np.int64)
         return (numbers << self._bits).take(inverse)

@@ -1,0 +1,85 @@
+"""Runs of a case in the engine: the same rows in other frames, with other trains and policies."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from random import Random
+from typing import Any
+
+from mavstream_server.engine.states import QueryState
+from mavstream_server.testing import ManualClock, PlanRun, ScriptedStream, run_plan
+
+from differential.cases import Case
+from differential.scripts import Row
+
+TRAINS = (1, 7, 64, 4096)
+POLICIES: tuple[tuple[str, Mapping[str, Any]], ...] = (("rr", {}), ("rr", {"tuples": 3}), ("wrr", {}))
+
+
+class QueryBroke(Exception):
+    """A query that did not come to its end."""
+
+
+@dataclass(frozen=True, slots=True)
+class Variant:
+    """How a case is run; the answer must not depend on it."""
+
+    cuts: int | None = None
+    """Seed of the frame cuts; None leaves each step of a script in one frame."""
+    train: int = 4096
+    policy: str = "rr"
+    options: tuple[tuple[str, Any], ...] = ()
+
+
+def random_variants(random: Random, count: int) -> list[Variant]:
+    """Return different ways to run a case."""
+    made = []
+    for _ in range(count):
+        policy, options = random.choice(POLICIES)
+        cuts = random.choice((None, random.randrange(1000)))
+        made.append(Variant(cuts, random.choice(TRAINS), policy, tuple(options.items())))
+    return made
+
+
+@contextmanager
+def written(case: Case, cuts: int | None) -> Iterator[list[ScriptedStream]]:
+    """Write a case's streams to logs that live as long as the context."""
+    with tempfile.TemporaryDirectory() as directory:
+        random = None if cuts is None else Random(cuts)
+        streams = [script.write(Path(directory), random) for script in case.scripts]
+        try:
+            yield streams
+        finally:
+            for stream in streams:
+                stream.close()
+
+
+def run_case(case: Case, variant: Variant) -> list[Row]:
+    """Return the engine's answer; raises QueryBroke."""
+    with written(case, variant.cuts) as streams:
+        clock = ManualClock()
+        run = run_plan(
+            case.nodes,
+            case.root,
+            streams,
+            clock=clock,
+            policy=variant.policy,
+            policy_options=dict(variant.options),
+            train=variant.train,
+        )
+        finish(run, clock)
+        return run.answers()
+
+
+def finish(run: PlanRun, clock: ManualClock) -> None:
+    """Run a query to its end, moving the clock on where sources wait for their trains to fill."""
+    run.engine.run()
+    while run.query.active and run.engine.deadline is not None:
+        clock.advance(seconds=1)
+        run.engine.run()
+    if run.query.state is not QueryState.FINISHED:
+        raise QueryBroke(f"the query is {run.query.state}: {run.query.reason}")
