@@ -138,8 +138,8 @@ def test_random_expressions_agree(database: duckdb.DuckDBPyConnection, seed: int
         ours = column.to_list(expression.type)
         try:
             theirs, failed = expected(database, text, expression.type)
-        except duckdb.ConversionException:
-            continue  # a constant that never converts: DuckDB says so before it looks at a row
+        except (duckdb.ConversionException, duckdb.OutOfRangeException):
+            continue  # a constant that always fails: DuckDB says so before it looks at a row
         marked = errors.mask(len(rows)).tolist()
         for number, (row, mine, other) in enumerate(zip(rows, ours, theirs, strict=True)):
             agreed = same(mine, other) or (marked[number] and refused(database, text))

@@ -4,12 +4,13 @@ import inspect
 from importlib import import_module
 from types import ModuleType
 
-import mavstream_protocol
-import mavstream_protocol.tuples
 import pytest
 
+import mavstream_protocol
+import mavstream_protocol.tuples
+
 PACKAGES = [mavstream_protocol, mavstream_protocol.tuples]
-FULLY_PUBLIC = ["classes", "problems", "qos", "queries", "schema", "streams"]
+FULLY_PUBLIC = ["classes", "plan", "problems", "qos", "queries", "schema", "streams"]
 
 
 def public_names(module: ModuleType) -> set[str]:

@@ -1,6 +1,7 @@
 """What both ends of the wire agree on: schemas, plans, queries, targets, problems and tuple encodings."""
 
 from mavstream_protocol.classes import DEFAULT_CLASS, HIGHEST_PRIORITY, LOWEST_PRIORITY, QueryClass
+from mavstream_protocol.inference import check_one_time, infer
 from mavstream_protocol.instants import (
     FIRST_INSTANT,
     LAST_INSTANT,
@@ -10,6 +11,20 @@ from mavstream_protocol.instants import (
     read_instant,
 )
 from mavstream_protocol.names import NAME_PATTERN, Name
+from mavstream_protocol.plan import (
+    AggregateNode,
+    ExceptNode,
+    InputRef,
+    JoinNode,
+    Plan,
+    ProjectNode,
+    SelectNode,
+    SourceNode,
+    SplitNode,
+    TableNode,
+    UnionNode,
+    Within,
+)
 from mavstream_protocol.problems import (
     ExpressionError,
     InvalidObject,
@@ -45,6 +60,8 @@ from mavstream_protocol.quantities import (
 from mavstream_protocol.queries import Mode, OnError, QuerySpec, ReadFrom
 from mavstream_protocol.schema import Field, FieldType, Schema
 from mavstream_protocol.streams import RESERVED_NAMES, FieldSpec, Retention, StreamSpec
+from mavstream_protocol.typed_plan import StreamShape, TypedPlan
+from mavstream_protocol.windows import RowWindow, TimeWindow
 
 __all__ = [
     "DEFAULT_CLASS",
@@ -55,15 +72,19 @@ __all__ = [
     "LOWEST_PRIORITY",
     "NAME_PATTERN",
     "RESERVED_NAMES",
+    "AggregateNode",
     "Duration",
+    "ExceptNode",
     "ExpressionError",
     "Field",
     "FieldSpec",
     "FieldType",
+    "InputRef",
     "Instant",
     "InvalidObject",
     "InvalidPlan",
     "InvalidTuples",
+    "JoinNode",
     "LatencyTarget",
     "MavstreamError",
     "MemoryTarget",
@@ -74,23 +95,37 @@ __all__ = [
     "ObjectiveWeights",
     "OnError",
     "Percent",
+    "Plan",
     "PositiveDuration",
     "PositiveSize",
     "Problem",
     "ProblemItem",
+    "ProjectNode",
     "QosSpec",
     "QueryClass",
     "QuerySpec",
     "ReadFrom",
     "Retention",
+    "RowWindow",
     "Schema",
+    "SelectNode",
     "Size",
+    "SourceNode",
+    "SplitNode",
+    "StreamShape",
     "StreamSpec",
+    "TableNode",
     "ThroughputTarget",
+    "TimeWindow",
+    "TypedPlan",
+    "UnionNode",
+    "Within",
+    "check_one_time",
     "format_duration",
     "format_instant",
     "format_percent",
     "format_size",
+    "infer",
     "parse_duration",
     "parse_instant",
     "parse_percent",

@@ -7,15 +7,12 @@ from typing import Annotated, Any, Literal, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError, model_validator
 
+from mavstream_protocol.names import Name
 from mavstream_protocol.problems import InvalidPlan, ProblemItem
 from mavstream_protocol.quantities import NonNegativeDuration
 from mavstream_protocol.windows import Window
 
 _CONFIG = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
-_NAME = r"^[A-Za-z_][A-Za-z0-9_]{0,63}$"
-
-Name = Annotated[str, StringConstraints(pattern=_NAME)]
-"""The name of a node, a stream or a column."""
 Input = Annotated[
     str, StringConstraints(pattern=r"^[A-Za-z_][A-Za-z0-9_]{0,63}(\.[A-Za-z_][A-Za-z0-9_]{0,63})?$")
 ]

@@ -66,7 +66,7 @@ class PlanWriter:
             make = self._random.choices([k for k, _ in kinds], [weight for _, weight in kinds])[0]
             made = make(below)
             self._pool.append(made)
-        return _reachable(self.nodes, made.ref), made.ref
+        return reachable(self.nodes, made.ref), made.ref
 
     def _add(self, node: dict[str, Any]) -> str:
         name = f"n{len(self.nodes)}"
@@ -265,7 +265,7 @@ def _same_columns(made: Made, model: Made) -> bool:
     return {c.name: c.type for c in made.columns} == {c.name: c.type for c in model.columns}
 
 
-def _reachable(nodes: Nodes, root: str) -> Nodes:
+def reachable(nodes: Nodes, root: str) -> Nodes:
     """Return the nodes that a root needs; a plan has no others."""
     found: set[str] = set()
     waiting = [root]

@@ -28,7 +28,7 @@ class Absence(Enum):
 MISSING: Final = Absence.MISSING
 
 
-class CellRefused(Exception):  # noqa: N818 - a finding on its way to the client, not an error of the program
+class CellRefused(Exception):
     """A value that a field does not accept; `code` and `detail` go into the problem item."""
 
     def __init__(self, code: str, detail: str) -> None:

@@ -34,7 +34,7 @@ class Batch:
     """Rows as columns, in stream order, and the mark behind them. Immutable by convention.
 
     `row_watermark` is the watermark just ahead of each row: a row is late for what ended at or before it.
-    It is None where no row can be late (arrival time, results of windows and joins).
+    It never falls along a batch, and is None for results of windows and joins, which are never late.
     `time` and `position` are None where nobody above asked for them.
     """
 

@@ -226,6 +226,11 @@ class Engine:
             self._service.look(now)
         served = self._service.serve(now, self._idle)
         slice_ = self._policy.next(_CORE, now)
+        if slice_ is None and not served and not self._idle:
+            # There is nothing else to do: rows that wait for a full train are handed on as they are.
+            self._service.look(now)
+            served = self._service.serve(now, idle=True)
+            slice_ = self._policy.next(_CORE, now)
         if slice_ is None:
             self._idle = not (self._end_overdue(now) or served)
             return not self._idle
@@ -240,11 +245,6 @@ class Engine:
             if not self.step():
                 return count
         return most
-
-    @property
-    def deadline(self) -> int | None:
-        """When a source that waits for more rows is due (UTC, ns), or None: how long a host may sleep."""
-        return self._service.deadline
 
     def _run(self, slice_: Slice) -> Report:
         monotonic = self.clock.monotonic

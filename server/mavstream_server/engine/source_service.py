@@ -33,14 +33,11 @@ class SourceTask:
         target = query.request.latency_target
         self.cap = _LONGEST_LINGER if target is None else min(_LONGEST_LINGER, target * 1000 // 4)
 
-    def due(self, now: int, train: int) -> bool:
+    def due(self, now: int, train: int, idle: bool) -> bool:
         """Whether to hand on now rather than to wait for more rows."""
-        return not self.linger or self.source.waiting_rows >= train or now >= self.deadline
-
-    @property
-    def deadline(self) -> int:
-        """When to hand on at the latest."""
-        return self.waiting_since + self.linger
+        if idle or not self.linger or now >= self.waiting_since + self.linger:
+            return True
+        return self.source.waiting_rows >= train
 
     def adapt(self, rows: int, train: int, idle: bool) -> None:
         """Learn from a hand-over of so many rows."""
@@ -121,7 +118,7 @@ class SourceService:
             if not self.has_room(task.query):
                 task.query.blocked = True
                 continue
-            if not task.due(now, self.train):
+            if not task.due(now, self.train, idle):
                 again.append(task)
                 continue
             rows = task.source.read(self.train)
@@ -134,11 +131,6 @@ class SourceService:
             task.active = True
         self._active = again
         return served
-
-    @property
-    def deadline(self) -> int | None:
-        """When the next waiting source is due, or None if none waits."""
-        return min((task.deadline for task in self._active), default=None)
 
     def _activate(self, tasks: Iterable[SourceTask], now: int) -> None:
         for task in tasks:

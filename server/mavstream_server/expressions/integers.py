@@ -28,10 +28,21 @@ def _bounds(values: Any) -> tuple[int, int]:
     return int(values.min()), int(values.max())
 
 
+def _sum_fits(a: Any, b: Any) -> bool:
+    """Whether no sum of the two can overflow; beside a scalar only one bound of the array matters."""
+    if isinstance(a, int):
+        a, b = b, a
+    if not isinstance(b, int):
+        (a_low, a_high), (b_low, b_high) = _bounds(a), _bounds(b)
+        return a_high + b_high <= INT_MAX and a_low + b_low >= INT_MIN
+    if not len(a):
+        return True
+    return int(a.max()) + b <= INT_MAX if b > 0 else int(a.min()) + b >= INT_MIN
+
+
 def _add(a: Any, b: Any, valid: Mask | None, errors: RowErrors) -> Column:
     values = np.add(a, b)
-    (a_low, a_high), (b_low, b_high) = _bounds(a), _bounds(b)
-    if a_high + b_high <= INT_MAX and a_low + b_low >= INT_MIN:
+    if _sum_fits(a, b):
         return Column(values, valid)
     failed = ((a ^ values) & (b ^ values)) < 0
     return failing(values, valid, failed, errors, _OVERFLOW.format("the sum"))
@@ -39,9 +50,13 @@ def _add(a: Any, b: Any, valid: Mask | None, errors: RowErrors) -> Column:
 
 def _subtract(a: Any, b: Any, valid: Mask | None, errors: RowErrors) -> Column:
     values = np.subtract(a, b)
-    (a_low, a_high), (b_low, b_high) = _bounds(a), _bounds(b)
-    if a_high - b_low <= INT_MAX and a_low - b_high >= INT_MIN:
-        return Column(values, valid)
+    if isinstance(b, int):
+        if _sum_fits(a, -b):
+            return Column(values, valid)
+    else:
+        (a_low, a_high), (b_low, b_high) = _bounds(a), _bounds(b)
+        if a_high - b_low <= INT_MAX and a_low - b_high >= INT_MIN:
+            return Column(values, valid)
     failed = ((a ^ b) & (a ^ values)) < 0
     return failing(values, valid, failed, errors, _OVERFLOW.format("the difference"))
 
@@ -63,6 +78,9 @@ def _divider(remainder: bool) -> Callable[[Any, Any, Mask | None, RowErrors], Co
     """Truncating division, or its remainder; a zero divisor gives null."""
 
     def kernel(a: Any, b: Any, valid: Mask | None, errors: RowErrors) -> Column:
+        if isinstance(b, int) and b not in (0, -1):
+            rest = np.fmod(a, b)
+            return Column(rest if remainder else np.floor_divide(a - rest, b), valid)
         zero = np.equal(b, 0)
         if zero.any():
             divisor: Any = np.where(zero, 1, b)

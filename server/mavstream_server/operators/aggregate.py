@@ -26,7 +26,7 @@ from mavstream_server.operators.aggregates.windows import (
 )
 from mavstream_server.operators.operator import ErrorPolicy, State
 from mavstream_server.operators.window_gate import Admitted
-from mavstream_server.operators.windowed import WindowedOperator, effective_times
+from mavstream_server.operators.windowed import WindowedOperator, effective_times, possible_since
 
 
 class Aggregate(WindowedOperator):
@@ -143,7 +143,7 @@ class Aggregate(WindowedOperator):
         columns["window_start"], columns["window_end"] = Column(self.windows.starts(numbers)), Column(ends)
         if self.windows.by_time:
             assert mark is not None
-            times, arrival = ends - 1, np.full(size, mark.arrival)
+            times, arrival = ends - 1, possible_since(ends, batch, mark)
         else:
             times = groups.accumulators[-1].result().values
             closing = ends - 1 - (self.gates[0].count - batch.size)  # the row that filled the window

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterator
 
-from mavstream_server.columns.batch import Batch
+from mavstream_server.columns.batch import Batch, mark_only
 
 
 class QueueAccount:
@@ -55,7 +55,7 @@ class Queue:
         """Append a batch; a mark that stands behind a mark takes its place."""
         batches = self._batches
         if batches and not batch.size and _supersedes(batch, batches[-1]):
-            batches[-1] = batch
+            batches[-1] = _with_arrival_of(batches[-1], batch)
             return
         batches.append(batch)
         self._count(batch.size, batch.nbytes)
@@ -81,6 +81,13 @@ class Queue:
         self.nbytes += nbytes
         self._account.rows += rows
         self._account.nbytes += nbytes
+
+
+def _with_arrival_of(older: Batch, newer: Batch) -> Batch:
+    """Return the newer mark with the older one's arrival, so that no latency is hidden."""
+    if newer.mark is None or older.mark is None:
+        return newer
+    return mark_only(newer.mark._replace(arrival=older.mark.arrival))
 
 
 def _supersedes(batch: Batch, tail: Batch) -> bool:

@@ -130,7 +130,8 @@ class Source(Operator):
             if len(names) > len(self._columns):
                 del columns[event_time]
         elif needs.time:
-            batch.time = arrival // 1000
+            # Time is arrival: when a row came, the clock had come as far.
+            batch.time = batch.row_watermark = arrival // 1000
         if needs.position:
             batch.position = gather_positions(spans)
         return batch

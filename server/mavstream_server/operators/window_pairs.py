@@ -64,7 +64,9 @@ class WindowPairs(WindowedOperator):
                 self.hand_on(result)
                 answered = True
             if answered and once:
-                break
+                return True
+        self._next = max(self._next, opened)  # what only closed windows need goes, left rows or not
+        self._next_window()
         return answered
 
     def _possible_since(self, left: Batch, right: Batch | None, mark: Mark | None) -> int:

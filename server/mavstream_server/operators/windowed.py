@@ -107,3 +107,17 @@ def effective_times(batch: Batch) -> Ints:
     if batch.row_watermark is None:
         return batch.time
     return np.maximum(batch.time, batch.row_watermark)
+
+
+def possible_since(ends: Ints, batch: Batch, mark: Mark) -> Ints:
+    """Return when answers of windows with these ends became possible, closed by a batch and its mark.
+
+    That is the arrival of the first row that stands behind the window's end; a batch may be a train of
+    frames that arrived one after the other.
+    """
+    arrivals = np.full(len(ends), mark.arrival)
+    if batch.size and batch.row_watermark is not None:
+        rows = np.searchsorted(batch.row_watermark, ends)
+        inside = np.flatnonzero(rows < batch.size)
+        arrivals[inside] = batch.arrival.take(rows.take(inside))
+    return arrivals

@@ -172,6 +172,8 @@ class OverlappingWindows(WindowGroups):
             self._next = number + 1
             if total is not None and len(total):
                 yield np.full(len(total), number), total
+        self._next = max(self._next, opened)
+        self._next_window(code_count)
 
     def _next_window(self, code_count: int) -> int | None:
         """Return the first window that has rows and was not answered yet."""

@@ -1,0 +1,146 @@
+"""Codes for keys: equal keys equal codes, in the order of first appearance, whatever their values."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from mavstream_protocol.schema import FieldType
+from mavstream_server.columns.column import Column
+from mavstream_server.columns.dictionary import Dictionary
+from mavstream_server.columns.index import IntIndex
+from mavstream_server.columns.keys import KeyCoder
+
+INTS = st.one_of(st.integers(-5, 5), st.integers(-(2**63), 2**63 - 1), st.integers(0, 100_000))
+VALUES: dict[FieldType, st.SearchStrategy[Any]] = {
+    FieldType.INT: INTS,
+    FieldType.TIMESTAMP: INTS,
+    FieldType.BOOL: st.booleans(),
+    FieldType.FLOAT: st.one_of(
+        st.sampled_from([0.0, -0.0, 1.5]), st.floats(allow_nan=False, allow_infinity=False)
+    ),
+    FieldType.STRING: st.text(max_size=3),
+}
+
+
+class Reference:
+    """A dict gives the codes that are expected."""
+
+    def __init__(self) -> None:
+        self.codes: dict[Any, int] = {}
+
+    def encode(self, keys: list[Any]) -> list[int]:
+        return [self.codes.setdefault(key, len(self.codes)) for key in keys]
+
+
+@settings(max_examples=150, deadline=None, derandomize=True)
+@given(st.lists(st.lists(INTS, max_size=40), max_size=6))
+def test_an_index_numbers_keys_as_they_come(batches: list[list[int]]) -> None:
+    index, reference = IntIndex(), Reference()
+    for keys in batches:
+        assert index.encode(np.array(keys, dtype=np.int64)).tolist() == reference.encode(keys)
+    assert index.keys.tolist() == list(reference.codes)
+    known = np.array([*reference.codes, 7_654_321], dtype=np.int64)
+    found = index.find(known).tolist()
+    assert found == [reference.codes.get(key, -1) for key in known.tolist()]
+    again = IntIndex(index.keys)
+    assert again.encode(index.keys).tolist() == list(range(index.count))
+
+
+def test_an_index_falls_back_to_hashing_when_keys_are_scattered() -> None:
+    index = IntIndex()
+    assert index.encode(np.array([5, 6, 5])).tolist() == [0, 1, 0]
+    assert index.encode(np.array([2**62, -(2**62), 6])).tolist() == [2, 3, 1]
+    assert index.encode(np.array([5, 9, 9])).tolist() == [0, 4, 4]
+
+
+@st.composite
+def keyed_batches(draw: st.DrawFn) -> tuple[list[FieldType], list[list[list[Any]]]]:
+    types = draw(st.lists(st.sampled_from(list(FieldType)), min_size=0, max_size=3))
+    batches = []
+    for _ in range(draw(st.integers(1, 4))):
+        size = draw(st.integers(0, 15))
+        batches.append(
+            [draw(st.lists(st.none() | VALUES[t], min_size=size, max_size=size)) for t in types]
+            or [[None] * size]
+        )
+    return types, batches
+
+
+def columns_of(types: list[FieldType], batch: list[list[Any]]) -> list[Column]:
+    return [Column.from_list(type_, values) for type_, values in zip(types, batch, strict=False)]
+
+
+def rows_of(types: list[FieldType], columns: list[Column]) -> list[tuple[Any, ...]]:
+    lists = [column.to_list(type_) for type_, column in zip(types, columns, strict=True)]
+    return list(zip(*lists, strict=True))
+
+
+@settings(max_examples=200, deadline=None, derandomize=True)
+@given(keyed_batches())
+def test_equal_keys_have_equal_codes_and_codes_give_the_keys_back(case: Any) -> None:
+    types, batches = case
+    coder, seen = KeyCoder(types), {}
+    for batch in batches:
+        size = len(batch[0])
+        codes = coder.encode(columns_of(types, batch), size).tolist()
+        rows = list(zip(*batch, strict=True)) if types else [()] * size
+        for code, row in zip(codes, rows, strict=True):
+            assert seen.setdefault(row, code) == code
+    assert len(set(seen.values())) == len(seen)
+    assert all(code < coder.count for code in seen.values())
+    if types:
+        assert rows_of(types, coder.columns(np.array(list(seen.values()), dtype=np.int64))) == list(seen)
+
+
+@settings(max_examples=100, deadline=None, derandomize=True)
+@given(keyed_batches(), st.randoms(use_true_random=False))
+def test_compaction_keeps_live_keys_and_their_order(case: Any, random: Any) -> None:
+    types, batches = case
+    coder = KeyCoder(types)
+    codes = [coder.encode(columns_of(types, batch), len(batch[0])) for batch in batches]
+    every = np.unique(np.concatenate(codes))
+    live = np.array(sorted(random.sample(every.tolist(), len(every) // 2)), dtype=np.int64)
+    before = rows_of(types, coder.columns(live)) if types else []
+    mapping = coder.compact(live)
+    moved = mapping.take(live)
+    assert (np.diff(moved) > 0).all()
+    if types:
+        assert rows_of(types, coder.columns(moved)) == before
+
+
+@settings(max_examples=60, deadline=None, derandomize=True)
+@given(keyed_batches())
+def test_a_saved_coder_gives_the_same_codes(case: Any) -> None:
+    types, batches = case
+    coder, again = KeyCoder(types), KeyCoder(types)
+    codes = [coder.encode(columns_of(types, batch), len(batch[0])).tolist() for batch in batches]
+    again.load(coder.save())
+    for batch, expected in zip(batches, codes, strict=True):
+        assert again.encode(columns_of(types, batch), len(batch[0])).tolist() == expected
+
+
+def test_a_column_that_was_handed_on_does_not_change_when_the_coder_goes_on() -> None:
+    coder = KeyCoder([FieldType.STRING])
+    codes = coder.encode([Column.from_list(FieldType.STRING, ["a", None, "b"])], 3)
+    column = coder.columns(codes)[0]
+    coder.encode([Column.from_list(FieldType.STRING, ["c", "a"])], 2)
+    coder.compact(codes[2:])
+    coder.encode([Column.from_list(FieldType.STRING, ["z"])], 1)
+    assert column.to_list(FieldType.STRING) == ["a", None, "b"]
+
+
+@pytest.mark.parametrize("grow", [False, True])
+def test_string_keys_follow_a_dictionary_that_grows(grow: bool) -> None:
+    texts = Dictionary(["a", "b"])
+    coder = KeyCoder([FieldType.STRING])
+    first = coder.encode([Column(np.array([0, 1], dtype=np.int32), None, texts)], 2).tolist()
+    if grow:
+        texts.extend(f"t{number}" for number in range(50))
+    second = coder.encode([Column(np.array([1, len(texts) - 1], dtype=np.int32), None, texts)], 2).tolist()
+    assert second[0] == first[1]
+    assert (second[1] in first) is not grow
