@@ -1,7 +1,9 @@
-"""What both ends of the wire agree on: schemas, plans, queries, targets, problems and tuple encodings."""
+"""What both ends of the wire agree on: schemas, plans, queries, targets, problems and tuple encodings.
+
+Inference, which needs the SQL parser, is imported from `mavstream_protocol.inference` by those who check plans.
+"""
 
 from mavstream_protocol.classes import DEFAULT_CLASS, HIGHEST_PRIORITY, LOWEST_PRIORITY, QueryClass
-from mavstream_protocol.inference import check_one_time, infer
 from mavstream_protocol.instants import (
     FIRST_INSTANT,
     LAST_INSTANT,
@@ -120,12 +122,10 @@ __all__ = [
     "TypedPlan",
     "UnionNode",
     "Within",
-    "check_one_time",
     "format_duration",
     "format_instant",
     "format_percent",
     "format_size",
-    "infer",
     "parse_duration",
     "parse_instant",
     "parse_percent",

@@ -49,12 +49,16 @@ _TEXTS = ("", "a", "b", "B", "é", "日本", "🎉", "it's", "a b", "zz")
 # Multiples of an eighth: their sums are exact in any order.
 _FLOATS = (0.0, -0.0, 0.125, -0.5, 1.0, 2.5, -7.25, 100.0, 4096.125, -65536.5)
 
+# Sums of these depend on the order in their last bits.
+ROUGH = Field("z", FLOAT)
+
 POOL: tuple[Domain, ...] = (
     Domain(Field("k", INT), lambda r, _: r.randrange(4)),
     Domain(Field("n", INT, True), lambda r, _: r.randrange(-3, 4)),
     Domain(Field("big", INT), lambda r, _: r.choice(_LARGE)),
     Domain(Field("x", FLOAT, True), lambda r, _: r.choice(_FLOATS)),
     Domain(Field("y", FLOAT), lambda r, _: r.randrange(-80, 80) / 8),
+    Domain(ROUGH, lambda r, _: r.uniform(-100, 100)),
     Domain(Field("flag", BOOL, True), lambda r, _: r.random() < 0.5),
     Domain(Field("on_", BOOL), lambda r, _: r.random() < 0.5),
     Domain(Field("room", STRING, True), lambda r, _: r.choice(_TEXTS)),
@@ -66,4 +70,4 @@ EVENT_TIME = Field("ts", TIMESTAMP)
 
 def shapes(fields: tuple[Field, ...]) -> tuple[ColumnShape, ...]:
     """Return fields as columns of a plan."""
-    return tuple(ColumnShape(field.name, field.type) for field in fields)
+    return tuple(ColumnShape(field.name, field.type, field != ROUGH) for field in fields)

@@ -8,7 +8,7 @@ from random import Random
 from mavstream_protocol.instants import format_instant
 from mavstream_protocol.schema import FieldType
 
-from differential.columns import BOOL, FLOAT, INT, STRING, TIMESTAMP, ColumnShape
+from differential.columns import BOOL, FLOAT, INT, ROUGH, STRING, TIMESTAMP, ColumnShape
 
 Typed = tuple[str, bool]
 """An expression's text, and whether its value is exact."""
@@ -146,12 +146,14 @@ def _tests(ref: str, column: ColumnShape) -> tuple[str, ...]:
 class AggregateWriter:
     """Writes the computed columns of an aggregate."""
 
-    def __init__(self, random: Random, columns: Sequence[ColumnShape], base: int, ordered: bool) -> None:
+    def __init__(
+        self, random: Random, columns: Sequence[ColumnShape], base: int, ordered: bool, tells_order: bool
+    ) -> None:
         self._random = random
         self._columns = columns
         self._functions = ["count(*)", "count", "distinct", "sum", "avg", "min", "max", "stddev", "median"]
         if ordered:
-            self._functions += ORDER_SENSITIVE
+            self._functions += ORDER_SENSITIVE * (4 if tells_order else 1)
         self._scalars = ExpressionWriter(random, {c.name: c for c in columns}, base)
 
     def column(self, name: str, by: Sequence[ColumnShape]) -> tuple[str, ColumnShape]:
@@ -175,7 +177,7 @@ class AggregateWriter:
         if function == "count(*)":
             return function, ColumnShape(name, INT)
         if function in ("sum", "avg", "stddev", "median"):
-            argument, type_, exact = self._argument((INT, FLOAT), function == "stddev")
+            argument, type_, exact = self._argument((INT, FLOAT), function == "stddev", ROUGH.name)
             result = type_ if function == "sum" else FLOAT
             return f"{function}({argument})", ColumnShape(name, result, exact and function == "sum")
         argument, type_, exact = self._argument(tuple(FieldType), function == "distinct")
@@ -185,8 +187,10 @@ class AggregateWriter:
             return f"count(DISTINCT {argument})", ColumnShape(name, INT)
         return f"{function}({argument})", ColumnShape(name, type_, exact)
 
-    def _argument(self, types: Sequence[FieldType], exact: bool) -> tuple[str, FieldType, bool]:
-        fitting = [c for c in self._columns if c.type in types and (c.exact or not exact)]
+    def _argument(
+        self, types: Sequence[FieldType], exact: bool, also: str | None = None
+    ) -> tuple[str, FieldType, bool]:
+        fitting = [c for c in self._columns if c.type in types and (c.exact or not exact or c.name == also)]
         if fitting and self._random.random() < 0.8:
             column = self._random.choice(fitting)
             return column.name, column.type, column.exact
