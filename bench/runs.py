@@ -25,10 +25,7 @@ def engine_run(query: BenchQuery, streams: Sequence[Stream], sink: Sink) -> Run:
     running = engine.start(QueryRequest("bench", plan, earliest=True), sink)
 
     def run() -> None:
-        # A source may wait for more rows than there are, until it is due; everything else is an error.
-        while engine.run() or engine.deadline is not None:
-            if not running.active:
-                break
+        engine.run()
         if running.state is not QueryState.FINISHED:
             raise RuntimeError(f"the query is {running.state.value} instead of finished: {running.reason}")
 

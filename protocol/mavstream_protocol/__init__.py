@@ -1,6 +1,6 @@
 """What both ends of the wire agree on: schemas, plans, queries, targets, problems and tuple encodings.
 
-Inference, which needs the SQL parser, is imported from `mavstream_protocol.inference` by those who check plans.
+Inference needs the SQL parser: those who check plans import it from `mavstream_protocol.inference`.
 """
 
 from mavstream_protocol.classes import DEFAULT_CLASS, HIGHEST_PRIORITY, LOWEST_PRIORITY, QueryClass
