@@ -17,7 +17,7 @@ from mavstream_server.expressions import RowErrors, compile_expression
 from mavstream_server.operators.aggregates.accumulator import Accumulator
 from mavstream_server.operators.aggregates.calls import CallState
 from mavstream_server.operators.aggregates.groups import Groups
-from mavstream_server.operators.aggregates.picks import IntMaximum
+from mavstream_server.operators.aggregates.picks import IntMaximum, IntMinimum
 from mavstream_server.operators.aggregates.windows import (
     OverlappingWindows,
     Rows,
@@ -52,7 +52,7 @@ class Aggregate(WindowedOperator):
         self._errors = ErrorPolicy(on_error, self)
         calls = list(dict.fromkeys(call for _, expression in compute for call in expression.calls))
         self._calls = [CallState(call) for call in calls]
-        self._numbered = any(call.ordered for call in self._calls)
+        self._numbered = self.windows.overlapping or any(call.ordered for call in self._calls)
         # An expression numbers its own calls; here they are places among the calls of all of them.
         self._results = [
             (
@@ -64,7 +64,6 @@ class Aggregate(WindowedOperator):
         ]
         self._groups: WindowGroups
         self.clear()
-        self._rows_seen = 0
         self._answered = 0
 
     def clear(self) -> None:
@@ -75,25 +74,33 @@ class Aggregate(WindowedOperator):
             self._groups = SeparateWindows(self._make)
 
     def _make(self) -> list[Accumulator]:
+        """Return accumulators for the calls, and behind them for what answers need besides."""
         accumulators = [call.make() for call in self._calls]
-        # Results of windows by rows have the time of their latest row.
-        return accumulators if self.windows.by_time else [*accumulators, IntMaximum()]
+        if self.windows.overlapping:
+            accumulators.append(IntMinimum())  # first row: panes are merged by time, not in stream order
+        if not self.windows.by_time:
+            accumulators.append(IntMaximum())  # latest time: the time of the answer
+        return accumulators
 
     def process(self, port: int, batch: Batch) -> None:
         """Fold the rows in, then answer the windows that are complete."""
         super().process(port, batch)
-        self._rows_seen += batch.size
         if batch.mark is not None:
             self._compact()
 
     def fold(self, port: int, batch: Batch, admitted: Admitted) -> None:
         """Add rows to the groups of their panes."""
-        ordinals = np.arange(self._rows_seen, self._rows_seen + batch.size) if self._numbered else None
+        ordinals = (
+            np.arange(self.gates[0].count - batch.size, self.gates[0].count) if self._numbered else None
+        )
         if admitted.rows is not None:
             batch = batch.take(admitted.rows)
             ordinals = None if ordinals is None else ordinals.take(admitted.rows)
         errors = RowErrors()
         columns = [call.column(batch.columns, batch.size, errors) for call in self._calls]
+        if self.windows.overlapping:
+            assert ordinals is not None
+            columns.append(Column(ordinals))
         if not self.windows.by_time:
             columns.append(Column(effective_times(batch)))
         codes = self._keys.encode([batch.columns[column] for column in self._by], batch.size)
@@ -129,6 +136,8 @@ class Aggregate(WindowedOperator):
     def _answer(self, numbers: Ints, groups: Groups, batch: Batch, mark: Mark | None) -> None:
         """Emit one row per group; `numbers` are their windows."""
         size = len(groups)
+        if self.windows.overlapping:
+            groups = groups.take(groups.accumulators[len(self._calls)].result().values.argsort())
         keys = dict(zip(self._by, self._keys.columns(groups.codes), strict=True))
         calls = [
             call.result(accumulator)
@@ -187,7 +196,6 @@ class Aggregate(WindowedOperator):
             "keys": self._keys.save(),
             "values": [None if call.coder is None else call.coder.save() for call in self._calls],
             "groups": self._groups.save(),
-            "rows_seen": self._rows_seen,
             "answered": self._answered,
         }
 
@@ -199,4 +207,4 @@ class Aggregate(WindowedOperator):
             if call.coder is not None:
                 call.coder.load(saved)
         self._groups.load(state["groups"])
-        self._rows_seen, self._answered = state["rows_seen"], state["answered"]
+        self._answered = state["answered"]

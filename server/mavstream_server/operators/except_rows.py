@@ -44,6 +44,9 @@ class Except(WindowPairs):
             left = left.take(np.flatnonzero(absent.take(wanted)))
         if not left.size:
             return
+        if self.windows.overlapping:
+            assert left.position is not None
+            left = left.take(left.position.argsort())  # panes are in order of time, not of the stream
         bounds = self.bounds(number)
         columns = dict(left.columns)
         columns |= {name: Column(np.full(left.size, value)) for name, value in bounds.items()}

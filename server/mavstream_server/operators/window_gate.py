@@ -34,17 +34,18 @@ class WindowGate:
     def __init__(self, windows: WindowIndex, counters: Counter[str]) -> None:
         self._windows = windows
         self.counters = counters
-        self.count = 0  # rows seen, which is the coordinate of the next one in windows by rows
+        self.count = 0
+        """Rows seen, which is the coordinate of the next one in windows by rows."""
         self.first_window = BEGIN_OF_TIME if windows.first is None else windows.first
         """Windows before this one are not answered: they began before the query did, or in a pause."""
 
     def coordinates(self, batch: Batch) -> Ints:
         """Return where the rows stand: their times, or their numbers."""
-        if self._windows.by_time:
-            assert batch.time is not None
-            return batch.time
         first, self.count = self.count, self.count + batch.size
-        return np.arange(first, self.count)
+        if not self._windows.by_time:
+            return np.arange(first, self.count)
+        assert batch.time is not None
+        return batch.time
 
     def admit(self, batch: Batch) -> Admitted:
         """Return which rows count, and count those that are late."""

@@ -49,6 +49,10 @@ class WindowPairs(WindowedOperator):
         if not self.windows.by_time:
             kept.time = effective_times(rows)
         kept.row_watermark = None
+        if kept.position is None:
+            gate = self.gates[port]
+            first = gate.count - batch.size
+            kept.position = np.arange(first, gate.count) if admitted.rows is None else first + admitted.rows
         self._sides[port].add(kept, admitted)
 
     def close(self, opened: int, batch: Batch, mark: Mark | None, once: bool) -> bool:
