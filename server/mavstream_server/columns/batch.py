@@ -34,7 +34,8 @@ class Batch:
     """Rows as columns, in stream order, and the mark behind them. Immutable by convention.
 
     `row_watermark` is the watermark just ahead of each row: a row is late for what ended at or before it.
-    It never falls along a batch, and is None for results of windows and joins, which are never late.
+    It never falls along a batch, is `time` itself where rows are known to be in order, and None for
+    results of windows and joins: none of these are late.
     `time` and `position` are None where nobody above asked for them.
     """
 
@@ -79,14 +80,17 @@ class Batch:
 
     def take(self, rows: Ints, names: Sequence[str] | None = None) -> Batch:
         """Return the given rows, with only the named columns if names are given; the mark stays."""
-        columns = self.columns
+        columns, time, watermark = self.columns, self.time, self.row_watermark
+        taken = None if time is None else time.take(rows)
+        if watermark is not None:
+            watermark = taken if watermark is time else watermark.take(rows)
         return Batch(
             {name: columns[name].take(rows) for name in (columns if names is None else names)},
             len(rows),
             self.arrival.take(rows),
-            time=None if self.time is None else self.time.take(rows),
+            time=taken,
             position=None if self.position is None else self.position.take(rows),
-            row_watermark=None if self.row_watermark is None else self.row_watermark.take(rows),
+            row_watermark=watermark,
             mark=self.mark,
         )
 

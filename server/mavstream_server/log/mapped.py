@@ -163,7 +163,10 @@ class MappedSegment:
 
     def find_position(self, position: int) -> int:
         """Return the place of the frame with that row, or of the first mark just ahead; or the limit."""
-        self._walk(self.refresh())
+        limit = self.refresh()
+        if position <= self.info.position:
+            return self.first
+        self._walk(limit)
         place = self._before(bisect_left(self._positions, position))
         while place < self.limit:
             header = FRAME.unpack_from(self.view, place)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from math import log2
+
 import numpy as np
 
 from mavstream_server.columns.column import Ints
@@ -24,23 +26,17 @@ class LatencyHistogram:
     def record(self, arrivals: Ints, now: int) -> None:
         """Count results that became possible at `arrivals` and were there at `now`."""
         size = len(arrivals)
-        first = int(arrivals[0])
-        if first == int(arrivals[-1]) and (size == 1 or (arrivals == first).all()):
-            latency = max(now - first, 1)
-            self._add_one(latency, size)
-            return
-        latencies = np.maximum(now - arrivals, 1)
+        latencies = now - arrivals
+        shortest, longest = max(int(latencies.min()), 1), max(int(latencies.max()), 1)
         self.count += size
         self.total += int(latencies.sum())
-        self.maximum = max(self.maximum, int(latencies.max()))
-        places = (np.log2(latencies) * _PER_OCTAVE).astype(np.int64)
-        np.add.at(self.buckets, np.minimum(places, _BUCKETS - 1), 1)
-
-    def _add_one(self, latency: int, size: int) -> None:
-        self.count += size
-        self.total += latency * size
-        self.maximum = max(self.maximum, latency)
-        self.buckets[min(int(np.log2(latency) * _PER_OCTAVE), _BUCKETS - 1)] += size
+        self.maximum = max(self.maximum, longest)
+        low, high = int(log2(shortest) * _PER_OCTAVE), int(log2(longest) * _PER_OCTAVE)
+        if low == high:  # rows of a batch mostly came together
+            self.buckets[low] += size
+        else:
+            places = (np.log2(np.maximum(latencies, 1)) * _PER_OCTAVE).astype(np.int64)
+            np.add.at(self.buckets, places, 1)
 
     @property
     def mean(self) -> float | None:

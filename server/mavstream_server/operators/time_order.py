@@ -13,7 +13,7 @@ from mavstream_server.columns.column import Ints
 
 def drop_late(batch: Batch, counters: Counter[str]) -> Batch:
     """Return the rows that are not before the watermark just ahead of them, and count the others."""
-    if batch.row_watermark is None:
+    if batch.row_watermark is None or batch.row_watermark is batch.time:
         return batch
     assert batch.time is not None
     late = batch.time < batch.row_watermark

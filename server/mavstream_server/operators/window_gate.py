@@ -60,11 +60,8 @@ class WindowGate:
                 early = panes < first_pane
                 drop = early if drop is None else drop | early
         firsts: Ints | None = None
-        if (
-            windows.by_time
-            and batch.row_watermark is not None
-            and self._some_late(batch.row_watermark, lowest)
-        ):
+        if windows.by_time and self._some_late(batch, lowest):
+            assert batch.row_watermark is not None
             opens = windows.first_opens(batch.row_watermark)
             late = windows.lasts_of_panes(panes) < opens
             if late.any():
@@ -78,8 +75,11 @@ class WindowGate:
         rows = np.flatnonzero(~drop)
         return Admitted(rows, panes.take(rows), None if firsts is None else firsts.take(rows))
 
-    def _some_late(self, watermarks: Ints, lowest: int) -> bool:
+    def _some_late(self, batch: Batch, lowest: int) -> bool:
         """Tell if a row can be late: watermarks never fall along a batch, so the last one decides."""
+        watermarks = batch.row_watermark
+        if watermarks is None or watermarks is batch.time:
+            return False
         return self._windows.first_open(int(watermarks[-1])) > self._windows.first_of_pane(lowest)
 
     def save(self) -> dict[str, int]:

@@ -164,10 +164,12 @@ class GroupTable:
 
     def _unpacked(self) -> tuple[Ints, Ints]:
         keys = self._cells.keys
-        numbers, inverse = np.unique(keys >> self._bits, return_inverse=True)
-        panes: Ints = np.array([self._panes[number] for number in numbers.tolist()], dtype=np.int64)
         codes: Ints = keys & ((1 << self._bits) - 1)
-        return panes[inverse], codes
+        if not len(keys):
+            return codes, codes
+        first = min(self._panes)
+        panes = np.array([self._panes.get(number, 0) for number in range(first, self._next)], dtype=np.int64)
+        return panes.take((keys >> self._bits) - first), codes
 
     def _shifted(self, panes: Ints) -> Ints | int:
         """Return the pane's part of each row's cell."""
