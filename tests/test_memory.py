@@ -8,14 +8,14 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.conftest import MakeStream
+from tests.scale import scaled
+
 from mavstream_server.columns.column import Column
 from mavstream_server.columns.dictionary import Dictionary
 from mavstream_server.engine.sinks import CountingSink
 from mavstream_server.log import LogOptions, Retention
 from mavstream_server.testing import ManualClock, PlanRun, ScriptedStream, run_plan
-
-from tests.conftest import MakeStream
-from tests.scale import scaled
 
 IN = {"in": {"op": "source", "stream": "words"}}
 SELECT = {**IN, "out": {"op": "select", "input": "in", "where": "word LIKE '%7'"}}
@@ -23,7 +23,10 @@ SELECT = {**IN, "out": {"op": "select", "input": "in", "where": "word LIKE '%7'"
 
 def counted(compute: str, by: list[str]) -> dict[str, Any]:
     window = {"kind": "tumbling", "size": "10ms"}
-    return {**IN, "out": {"op": "aggregate", "input": "in", "by": by, "window": window, "compute": {"n": compute}}}
+    return {
+        **IN,
+        "out": {"op": "aggregate", "input": "in", "by": by, "window": window, "compute": {"n": compute}},
+    }
 
 
 def resident() -> int:
@@ -45,7 +48,7 @@ def live_texts() -> int:
 def test_ever_new_strings_do_not_grow_memory(
     stream: MakeStream, clock: ManualClock, nodes: dict[str, Any]
 ) -> None:
-    """Each round brings 20,000 strings never seen before, two windows' worth, and retention drops old ones."""
+    """Each round brings 20,000 strings never seen before; retention drops the old ones."""
     rounds, size = scaled(25, 500), 20_000
     words = stream(
         "words", "ts timestamp, word string", event_time="ts", options=LogOptions(segment_texts=20_000)

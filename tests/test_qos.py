@@ -1,8 +1,9 @@
 from __future__ import annotations
 
 import pytest
-from mavstream_protocol import EQUAL_WEIGHTS, LatencyTarget, QosSpec, QueryClass
 from pydantic import ValidationError
+
+from mavstream_protocol import EQUAL_WEIGHTS, LatencyTarget, QosSpec, QueryClass
 
 HOW = 'give exactly one of {"mean": "10ms"}, {"p95": "50ms"} or {"percentile": 95, "at_most": "50ms"}'
 

@@ -6,6 +6,8 @@ from datetime import timedelta
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from pydantic import BaseModel, TypeAdapter, ValidationError
+
 from mavstream_protocol import (
     Duration,
     Percent,
@@ -19,7 +21,6 @@ from mavstream_protocol import (
     parse_percent,
     parse_size,
 )
-from pydantic import BaseModel, TypeAdapter, ValidationError
 
 derandomized = settings(derandomize=True, deadline=None, max_examples=200)
 

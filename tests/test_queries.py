@@ -7,6 +7,8 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from pydantic import ValidationError
+
 from mavstream_protocol import (
     FIRST_INSTANT,
     LAST_INSTANT,
@@ -18,7 +20,6 @@ from mavstream_protocol import (
     parse_instant,
     read_instant,
 )
-from pydantic import ValidationError
 
 PLAN = {"version": 1, "root": "in", "nodes": {"in": {"op": "source", "stream": "readings"}}}
 NOON = 1_767_268_800_000_000

@@ -3,8 +3,9 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from mavstream_protocol import Field, FieldType, Schema, StreamSpec
 from pydantic import ValidationError
+
+from mavstream_protocol import Field, FieldType, Schema, StreamSpec
 
 READINGS: dict[str, Any] = {
     "name": "readings",

@@ -6,6 +6,7 @@ import orjson
 import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
 from mavstream_protocol import (
     FIRST_INSTANT,
     LAST_INSTANT,

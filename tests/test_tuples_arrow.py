@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 import pytest
+
 from mavstream_protocol import Field, FieldType, InvalidTuples, Schema
 from mavstream_protocol.tuples import (
     arrow_schema,

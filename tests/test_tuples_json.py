@@ -5,6 +5,7 @@ from datetime import UTC, datetime
 import orjson
 import pyarrow as pa
 import pytest
+
 from mavstream_protocol import Field, FieldType, InvalidTuples, Schema, parse_instant
 from mavstream_protocol.tuples import (
     arrow_schema,

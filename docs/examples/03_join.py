@@ -24,7 +24,9 @@ with TemporaryDirectory() as folder:
     readings = ScriptedStream(
         Path(folder), "readings", "ts timestamp, home int, temperature int", clock, event_time="ts"
     )
-    doors = ScriptedStream(Path(folder), "doors", "ts timestamp, home int, door string", clock, event_time="ts")
+    doors = ScriptedStream(
+        Path(folder), "doors", "ts timestamp, home int, door string", clock, event_time="ts"
+    )
     query = run_plan(PLAN, "pairs", [readings, doors])
 
     readings.rows((1_000_000, 1, 35), (1_100_000, 2, 36), (1_200_000, 1, 20))
