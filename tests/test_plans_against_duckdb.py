@@ -8,6 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 from differential.coverage import KINDS, kinds_of
+from differential.ever_new import PLANS, ROWS, ever_new_case
 from differential.oracle import Oracle, answered_case
 from differential.verdicts import disagreement
 
@@ -44,3 +45,11 @@ def test_the_engine_answers_as_duckdb_does(chunk: int, oracle: Oracle, exercised
         exercised.update(kinds_of(case))
         found = disagreement(oracle, case, expected, VARIANTS)
         assert found is None, found
+
+
+@pytest.mark.parametrize("name", PLANS)
+def test_keys_that_never_come_back_are_forgotten_without_harm(name: str) -> None:
+    oracle = Oracle(most_rows=10 * ROWS)
+    case = ever_new_case(name)
+    found = disagreement(oracle, case, oracle.answer(case), 2)
+    assert found is None, found

@@ -11,6 +11,7 @@ from random import Random
 from typing import Any
 
 from mavstream_server.engine.states import QueryState
+from mavstream_server.log.options import LogOptions
 from mavstream_server.testing import ManualClock, PlanRun, ScriptedStream, run_plan
 
 from differential.cases import Case
@@ -18,6 +19,10 @@ from differential.scripts import Row
 
 TRAINS = (1, 7, 64, 4096)
 POLICIES: tuple[tuple[str, Mapping[str, Any]], ...] = (("rr", {}), ("rr", {"tuples": 3}), ("wrr", {}))
+
+
+# A new segment, with new dictionaries of strings, every few frames.
+SMALL_SEGMENTS = LogOptions(segment_bytes=4096, segment_texts=5)
 
 
 class QueryBroke(Exception):
@@ -33,6 +38,7 @@ class Variant:
     train: int = 4096
     policy: str = "rr"
     options: tuple[tuple[str, Any], ...] = ()
+    small_segments: bool = False
 
 
 def random_variants(random: Random, count: int) -> list[Variant]:
@@ -41,16 +47,20 @@ def random_variants(random: Random, count: int) -> list[Variant]:
     for _ in range(count):
         policy, options = random.choice(POLICIES)
         cuts = random.choice((None, random.randrange(1000)))
-        made.append(Variant(cuts, random.choice(TRAINS), policy, tuple(options.items())))
+        train, small = random.choice(TRAINS), random.random() < 0.3
+        made.append(Variant(cuts, train, policy, tuple(options.items()), small))
     return made
 
 
 @contextmanager
-def written(case: Case, cuts: int | None) -> Iterator[list[ScriptedStream]]:
+def written(
+    case: Case, cuts: int | None, small_segments: bool = False
+) -> Iterator[list[ScriptedStream]]:
     """Write a case's streams to logs that live as long as the context."""
     with tempfile.TemporaryDirectory() as directory:
         random = None if cuts is None else Random(cuts)
-        streams = [script.write(Path(directory), random) for script in case.scripts]
+        options = SMALL_SEGMENTS if small_segments else None
+        streams = [script.write(Path(directory), random, options) for script in case.scripts]
         try:
             yield streams
         finally:
@@ -60,7 +70,7 @@ def written(case: Case, cuts: int | None) -> Iterator[list[ScriptedStream]]:
 
 def run_case(case: Case, variant: Variant) -> list[Row]:
     """Return the engine's answer; raises QueryBroke."""
-    with written(case, variant.cuts) as streams:
+    with written(case, variant.cuts, variant.small_segments) as streams:
         clock = ManualClock()
         run = run_plan(
             case.nodes,

@@ -10,7 +10,7 @@ from typing import Any
 from mavstream_server.testing import ManualClock, PlanRun, ScriptedStream, run_plan
 
 from differential.cases import Case
-from differential.engine_runs import POLICIES, TRAINS, QueryBroke, finish, written
+from differential.engine_runs import POLICIES, SMALL_SEGMENTS, TRAINS, QueryBroke, finish, written
 from differential.scripts import Row
 
 _MOST_ROWS = 2000
@@ -46,7 +46,7 @@ def run_bounded(case: Case) -> tuple[list[Row], int]:
 def run_live(case: Case, random: Random) -> list[Row]:
     """Write the streams frame by frame while the query runs and policies take turns; return the answer."""
     with tempfile.TemporaryDirectory() as directory:
-        writers = [script.open(Path(directory)) for script in case.scripts]
+        writers = [script.open(Path(directory), random.choice((None, SMALL_SEGMENTS))) for script in case.scripts]
         clock = ManualClock()
         run = started(case, [writer.stream for writer in writers], clock, random)
         waiting = [writer.steps(random) for writer in writers]
@@ -67,7 +67,7 @@ def run_live(case: Case, random: Random) -> list[Row]:
 
 def run_restored(case: Case, random: Random, steps: int) -> list[Row]:
     """Take a snapshot after some steps and go on from it in a fresh engine; return both parts of the answer."""
-    with written(case, random.randrange(1000)) as streams:
+    with written(case, random.randrange(1000), random.random() < 0.3) as streams:
         clock = ManualClock()
         run = started(case, streams, clock, random)
         run.engine.run(random.randrange(max(steps, 1)))

@@ -50,7 +50,8 @@ class Unanswerable(Exception):
 class Oracle:
     """Answers plans in a database of its own."""
 
-    def __init__(self) -> None:
+    def __init__(self, most_rows: int = MOST_ROWS) -> None:
+        self._most_rows = most_rows
         self._database = connect()
         self._database.execute(FLOOR_DIVISION)
 
@@ -58,7 +59,7 @@ class Oracle:
         """Return the rows of a case's root; raises Unanswerable."""
         self._database.execute("BEGIN")
         try:
-            return _Translation(self._database, case).answer()
+            return _Translation(self._database, case, self._most_rows).answer()
         except (duckdb.OutOfRangeException, duckdb.ConversionException) as error:
             raise Unanswerable(str(error)) from error
         finally:
@@ -80,8 +81,9 @@ def answered_case(oracle: Oracle, seed: int) -> tuple[Case, list[Row]]:
 class _Translation:
     """The tables of one case."""
 
-    def __init__(self, database: duckdb.DuckDBPyConnection, case: Case) -> None:
+    def __init__(self, database: duckdb.DuckDBPyConnection, case: Case, most_rows: int) -> None:
         self._database = database
+        self._most_rows = most_rows
         self._case = case
         self._plan = Plan.parse({"root": case.root, "nodes": case.nodes})
         self._schemas = {name: node.schema for name, node in case.typed().nodes.items()}
@@ -103,7 +105,7 @@ class _Translation:
             if isinstance(node, kinds.SplitNode):
                 self._split(name, node)
             else:
-                self._create(name, self._writers[type(node)](node, name))
+                self._create(_table(name), self._writers[type(node)](node, name))
         schema = self._schemas[self._plan.root.partition(".")[0]]
         columns = ", ".join(
             f'epoch_us("{f.name}")' if f.type is FieldType.TIMESTAMP else f'"{f.name}"' for f in schema
@@ -113,7 +115,7 @@ class _Translation:
     def _create(self, table: str, query: str) -> None:
         self._database.execute(f"CREATE TEMP TABLE {table} AS {query}")
         ((count,),) = self._database.execute(f"SELECT count(*) FROM {table}").fetchall()
-        if count > MOST_ROWS:
+        if count > self._most_rows:
             raise Unanswerable(f"{table} has too many rows")
 
     def _stream(self, script: StreamScript) -> None:
@@ -142,7 +144,7 @@ class _Translation:
         for output, where in [*node.outputs.items(), (kinds.ELSE, "TRUE")]:
             matches = f"coalesce({_sql(where)}, FALSE)"
             condition = " AND ".join([*(f"NOT {other}" for other in taken), matches])
-            self._create(f"{name}__{output}", f"SELECT * FROM {_table(node.input)} WHERE {condition}")
+            self._create(_table(f"{name}.{output}"), f"SELECT * FROM {_table(node.input)} WHERE {condition}")
             taken.append(matches)
 
     def _union(self, node: kinds.UnionNode, name: str) -> str:
@@ -219,7 +221,7 @@ _NO_WATERMARK = "CAST(NULL AS BIGINT) AS _wm"
 
 
 def _table(reference: str) -> str:
-    return reference.replace(".", "__")
+    return f"node_{reference.replace('.', '_output_')}"
 
 
 def _names(schema: Schema) -> str:

@@ -8,8 +8,6 @@ from random import Random
 from typing import Any
 
 from mavstream_protocol.quantities import format_duration
-from mavstream_protocol.windows import Window
-from pydantic import TypeAdapter
 
 from differential.columns import INT, TIMESTAMP, ColumnShape, shapes
 from differential.expressions import AggregateWriter, ExpressionWriter
@@ -18,10 +16,6 @@ from differential.windows import random_window
 
 Nodes = dict[str, dict[str, Any]]
 WINDOW_COLUMNS = ("window_start", "window_end")
-
-OVERLAP_ORDER = "the order of rows in overlapping windows"
-UNTESTED: frozenset[str] = frozenset({OVERLAP_ORDER})
-"""Features left out because of a known fault; empty when there is none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,7 +155,7 @@ class PlanWriter:
         right = self._exact(self._like(left))
         window, by_rows = self._window(left.ordered and right.ordered)
         node = {"op": "except", "left": left.ref, "right": right.ref, "window": window}
-        return Made(self._add(node), (*left.columns, *_window_columns(by_rows)), left.ordered and not _order_untested(window))
+        return Made(self._add(node), (*left.columns, *_window_columns(by_rows)), left.ordered)
 
     def _exact(self, made: Made) -> Made:
         """Return an input whose rows may be compared whole."""
@@ -207,8 +201,7 @@ class PlanWriter:
             node["by"] = [column.name for column in by]
         node["compute"] = {column.name: text for text, column in computed}
         columns = (*by, *(column for _, column in computed), *_window_columns(by_rows))
-        ordered = (below.ordered and not _order_untested(window)) or not by
-        return Made(self._add(node), columns, ordered)
+        return Made(self._add(node), columns, below.ordered or not by)
 
     def _interval_join(self, below: Made) -> Made:
         ticks = [self._random.choice((0, 0, 1, 3, 10, 30)) for _ in range(2)]
@@ -264,11 +257,6 @@ class PlanWriter:
             return ref, replace(column, name=name)
         text, exact = writer.scalar(column.type)
         return text, ColumnShape(name, column.type, exact)
-
-
-def _order_untested(window: dict[str, Any]) -> bool:
-    parsed = TypeAdapter(Window).validate_python(window)
-    return OVERLAP_ORDER in UNTESTED and parsed.step < parsed.size
 
 
 def _window_columns(by_rows: bool) -> tuple[ColumnShape, ...]:

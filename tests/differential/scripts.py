@@ -10,6 +10,7 @@ from typing import Any
 
 from mavstream_protocol.schema import Field
 from mavstream_server.log.layout import FrameKind
+from mavstream_server.log.options import LogOptions
 from mavstream_server.testing import ManualClock, ScriptedStream
 
 from differential.columns import ARRIVAL_BASE, EVENT_TIME, POOL, Domain
@@ -59,13 +60,13 @@ class StreamScript:
         """All rows, in stream order."""
         return [row for step in self.steps if isinstance(step, Rows) for row in step.rows]
 
-    def open(self, path: Path) -> ScriptedStreamWriter:
+    def open(self, path: Path, options: LogOptions | None = None) -> ScriptedStreamWriter:
         """Create the stream's log in a directory, without rows."""
-        return ScriptedStreamWriter(self, path)
+        return ScriptedStreamWriter(self, path, options)
 
-    def write(self, path: Path, cuts: Random | None) -> ScriptedStream:
+    def write(self, path: Path, cuts: Random | None, options: LogOptions | None = None) -> ScriptedStream:
         """Write the whole log, each step's rows in one frame or cut at random."""
-        writer = self.open(path)
+        writer = self.open(path, options)
         for _ in writer.steps(cuts):
             pass
         return writer.stream
@@ -74,12 +75,18 @@ class StreamScript:
 class ScriptedStreamWriter:
     """Writes a script to a log."""
 
-    def __init__(self, script: StreamScript, path: Path) -> None:
+    def __init__(self, script: StreamScript, path: Path, options: LogOptions | None) -> None:
         fields = ", ".join(f"{f.name} {f.type}{' null' if f.nullable else ''}" for f in script.fields)
         self._script = script
         self._clock = ManualClock(ARRIVAL_BASE * 1000)
         self.stream = ScriptedStream(
-            path, script.name, fields, self._clock, event_time=script.event_time, lateness=script.lateness
+            path,
+            script.name,
+            fields,
+            self._clock,
+            event_time=script.event_time,
+            lateness=script.lateness,
+            options=options,
         )
 
     def steps(self, cuts: Random | None) -> Iterator[None]:

@@ -1,0 +1,148 @@
+"""Feeding: the messages of `WS /v1/feed`.
+
+A producer says `hello` and is welcomed; then it sends `data`, each frame with the next sequence number of
+its stream (1, 2, 3, ...), and is told by cumulative acks how far its rows are in the log. A frame that is
+rejected was not taken: the same number is expected again. A number that was taken already is acked again and
+ignored.
+
+Data frames in JSON are text messages of the model `Data`; Arrow frames are binary messages (see `envelope`)
+whose header is `DataHeader` and whose payload is one record batch message, with the stream's schema known.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum, StrEnum
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
+
+from mavstream_protocol.names import Name
+from mavstream_protocol.problems import Problem
+
+_CONFIG = ConfigDict(frozen=True, extra="forbid")
+
+
+class Format(StrEnum):
+    """How tuples are encoded."""
+
+    ROWS = "rows"
+    """JSON, a list of objects."""
+    COLUMNS = "columns"
+    """JSON, a list per column."""
+    ARROW = "arrow"
+
+
+class CloseCode(IntEnum):
+    """Why the server closed a websocket, beyond the standard codes."""
+
+    GOING_AWAY = 1001
+    """The server stops; connect again later."""
+    TOO_BIG = 1009
+    NOT_UNDERSTOOD = 4400
+    """A message that is none of the protocol's, or not expected now."""
+    NOT_AUTHORISED = 4401
+    FORBIDDEN = 4403
+    UNKNOWN = 4404
+    """The query is not known."""
+    TAKEN = 4409
+    """Another connection of the same producer has taken over."""
+    LAGGING = 4410
+    """The subscriber fell behind the log and asked to be disconnected then."""
+    TOO_MANY = 4429
+    """More connections than the server allows."""
+
+
+class Hello(BaseModel):
+    """First message of a producer."""
+
+    model_config = _CONFIG
+    type: Literal["hello"] = "hello"
+    producer: Name
+    streams: tuple[Name, ...] = ()
+    """The streams that it is going to feed; others can follow."""
+
+
+class Data(BaseModel):
+    """Rows for a stream, as JSON: exactly one of `rows` and `columns`."""
+
+    model_config = _CONFIG
+    type: Literal["data"] = "data"
+    stream: Name
+    sequence: Annotated[int, Field(ge=1)]
+    rows: list[dict[str, Any]] | None = None
+    columns: dict[str, list[Any]] | None = None
+
+
+class DataHeader(BaseModel):
+    """What stands ahead of an Arrow record batch."""
+
+    model_config = _CONFIG
+    stream: Name
+    sequence: Annotated[int, Field(ge=1)]
+
+
+class End(BaseModel):
+    """This producer will send no more rows for a stream."""
+
+    model_config = _CONFIG
+    type: Literal["end"] = "end"
+    stream: Name
+
+
+class StreamCredit(BaseModel):
+    """Where a producer stands with a stream."""
+
+    model_config = _CONFIG
+    last_sequence: int
+    """The last sequence that is in the log; 0 if there is none."""
+    credit: int
+    """Bytes of data messages that may be under way without an ack."""
+
+
+class Welcome(BaseModel):
+    """Answer to `hello`."""
+
+    model_config = _CONFIG
+    type: Literal["welcome"] = "welcome"
+    producer: Name
+    delivery: Literal["process", "sync"]
+    """What an ack survives: the death of any process, or power loss too."""
+    streams: dict[str, StreamCredit]
+    max_frame_bytes: int
+
+
+class Ack(BaseModel):
+    """All frames of a stream up to a sequence are in the log."""
+
+    model_config = _CONFIG
+    type: Literal["ack"] = "ack"
+    stream: str
+    sequence: int
+    credit: int
+
+
+class Reject(BaseModel):
+    """A frame was not taken; those before it stand."""
+
+    model_config = _CONFIG
+    type: Literal["reject"] = "reject"
+    stream: str
+    sequence: int
+    expected: int
+    """The sequence that the server waits for."""
+    problem: Problem
+
+
+class Ended(BaseModel):
+    """The end of a producer's rows for a stream is in the log."""
+
+    model_config = _CONFIG
+    type: Literal["ended"] = "ended"
+    stream: str
+
+
+FromProducer = Annotated[Hello | Data | End, Field(discriminator="type")]
+ToProducer = Annotated[Welcome | Ack | Reject | Ended, Field(discriminator="type")]
+
+from_producer: TypeAdapter[Hello | Data | End] = TypeAdapter(FromProducer)
+to_producer: TypeAdapter[Welcome | Ack | Reject | Ended] = TypeAdapter(ToProducer)

@@ -1,0 +1,173 @@
+"""Resources: what REST answers with, beyond the specifications that clients send."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Any, Generic, TypeVar
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from mavstream_protocol.problems import ProblemItem
+from mavstream_protocol.queries import QuerySpec
+from mavstream_protocol.streams import FieldSpec, StreamSpec
+
+_CONFIG = ConfigDict(frozen=True, use_attribute_docstrings=True)
+Item = TypeVar("Item")
+
+
+class Page(BaseModel, Generic[Item]):
+    """A part of a list; `next` is given to `?after=` for the following part, null at the end."""
+
+    model_config = _CONFIG
+    items: list[Item]
+    next: str | None = None
+
+
+class DesiredState(StrEnum):
+    """What a client wants of a query."""
+
+    RUNNING = "running"
+    PAUSED = "paused"
+    STOPPED = "stopped"
+
+
+class ActualState(StrEnum):
+    """What a query is."""
+
+    STARTING = "starting"
+    RUNNING = "running"
+    PAUSED = "paused"
+    FINISHED = "finished"
+    STOPPED = "stopped"
+    FAILED = "failed"
+
+
+class StreamInfo(BaseModel):
+    """A stream as it stands."""
+
+    model_config = _CONFIG
+    name: str
+    spec: StreamSpec
+    position: int
+    """Of the next row."""
+    begin: int
+    """Of the oldest row that is kept."""
+    bytes: int
+    """On disk."""
+    watermark: str | None
+    """How far event time (or arrival time) is settled."""
+    producers: dict[str, int]
+    """Last sequence by producer."""
+    over_quota: bool
+    held_by: str | None
+    """The query whose cursor keeps the oldest segment from being removed."""
+
+
+class LatencySummary(BaseModel):
+    """Milliseconds from arrival to output."""
+
+    model_config = _CONFIG
+    count: int
+    mean: float | None
+    p50: float | None
+    p95: float | None
+    p99: float | None
+    max: float | None
+
+
+class OperatorInfo(BaseModel):
+    """An operator of a running query."""
+
+    model_config = _CONFIG
+    name: str
+    operator: str
+    state: str
+    queued: int
+    cost_per_tuple_us: float
+    selectivity: float
+    tuples: int
+    counters: dict[str, int]
+
+
+class QueryInfo(BaseModel):
+    """A query as it stands."""
+
+    model_config = _CONFIG
+    id: str
+    spec: QuerySpec
+    fields: tuple[FieldSpec, ...]
+    desired: DesiredState
+    state: ActualState
+    reason: str | None = None
+    """Why it failed."""
+    epoch: int
+    created: str
+    results: int
+    """Answers so far: the offset of the next one."""
+    latency_ms: LatencySummary | None = None
+    memory_bytes: dict[str, int] = {}
+    """queued, state, backlog."""
+    counters: dict[str, dict[str, int]] = {}
+    """Rows that were not mixed in, by operator and reason."""
+
+
+class QueryChange(BaseModel):
+    """What `PATCH /v1/queries/{id}` can change."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
+    state: DesiredState | None = None
+    class_: str | None = Field(default=None, alias="class")
+
+
+class Validation(BaseModel):
+    """What `POST /v1/queries/validate` found."""
+
+    model_config = _CONFIG
+    valid: bool
+    schemas: dict[str, tuple[FieldSpec, ...]] = {}
+    """By node."""
+    paths: tuple[tuple[str, ...], ...] = ()
+    """Operator paths, leaf to root."""
+    errors: tuple[ProblemItem, ...] = ()
+
+
+class PulledResults(BaseModel):
+    """A part of a query's answers."""
+
+    model_config = _CONFIG
+    rows: list[dict[str, Any]]
+    next: int
+    """Give it as `after` for the following part: the offset of the last row so far, -1 if there is none."""
+    epoch: int
+    gap: tuple[int, int] | None = None
+    """Offsets (from, up to but not with) that were asked for and are no longer there."""
+
+
+class PolicyInfo(BaseModel):
+    """A scheduling policy that can be chosen."""
+
+    model_config = _CONFIG
+    name: str
+    description: str
+    optimises: str
+    options: dict[str, Any]
+    """JSON schema of its options."""
+
+
+class SchedulerSettings(BaseModel):
+    """The policy that decides, and its options."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+    policy: str
+    options: dict[str, Any] = {}
+
+
+class ServerInfo(BaseModel):
+    """Which server this is."""
+
+    model_config = _CONFIG
+    name: str
+    version: str
+    delivery: str
+    limits: dict[str, int]
+    engines: int
