@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -307,3 +308,27 @@ def test_end_and_idle_marks_move_the_watermark(readings: ScriptedStream) -> None
     readings.mark(FrameKind.END, producer=2)
     readings.rows(*at(40), producer=1)
     assert run.rows() == [(1, 0, 10_000), (1, 20_000, 30_000)]
+
+
+def test_a_query_whose_source_cannot_read_fails_alone(
+    tmp_path: Path, stream: MakeStream, readings: ScriptedStream
+) -> None:
+    other = stream("other", "room string")
+    nodes = {
+        "in": {"op": "source", "stream": "other"},
+        "hot": {"op": "select", "input": "in", "where": "room = 'hall'"},
+    }
+    good = run_plan(HOT, "hot", [readings, other], id_="good")
+    bad = run_plan(nodes, "hot", [readings, other], engine=good.engine, id_="bad")
+    readings.rows(*at(1))
+    other.rows(("damaged",))
+    for path in (tmp_path / "other").iterdir():
+        data = path.read_bytes()
+        place = data.find(b"damaged")
+        if place >= 0:
+            with path.open("r+b") as file:
+                file.seek(place)
+                file.write(b"\xff" * 7)
+    assert len(good.rows()) == 1
+    assert bad.query.state is QueryState.FAILED
+    assert "operator 'in' broke: UnicodeDecodeError" in (bad.query.reason or "")

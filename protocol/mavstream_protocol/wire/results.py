@@ -1,9 +1,9 @@
 """Results: the messages of `WS /v1/queries/{id}/results`, all from the server.
 
-Offsets count a query's answers from 0. The address may carry `after` (an offset: the next row is the one behind
-it; `latest` for rows from now on; without it, all rows that are kept), `format` (`rows` or `arrow`) and `on_lag`
-(`gap` or `disconnect`). The first message is `opened`. Rows come as text messages (`Rows`), or as binary ones
-(see `envelope`) with `RowsHeader` ahead of one Arrow record batch message.
+Offsets count a query's answers from 0. The address may carry `after` (an offset: the next row is the one
+behind it; `latest` for rows from now on; without it, all rows that are kept), `format` (`rows` or `arrow`)
+and `on_lag` (`gap` or `disconnect`). The first message is `opened`. Rows come as text messages (`Rows`), or
+as binary ones (see `envelope`) with `RowsHeader` ahead of one Arrow record batch message.
 """
 
 from __future__ import annotations

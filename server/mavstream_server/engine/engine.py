@@ -61,7 +61,7 @@ class Engine:
         self.random = Random(seed)
         self.queries: dict[str, RunningQuery] = {}
         self.priorities: dict[str, int] = {DEFAULT_CLASS: 1}
-        self._service = SourceService(train, queue_limit or 4 * train)
+        self._service = SourceService(train, queue_limit or 4 * train, self._fail)
         self._timed: set[RunningQuery] = set()  # those with a time to stop at
         self._numbers = 0
         self._slices = 0
@@ -315,9 +315,9 @@ class Engine:
                 f"query {query.id!r} holds {resident} bytes, more than its limit of {limit}; "
                 "use a smaller window, fewer groups or a higher limit"
             )
-            self._fail(query, None, QueryFailed(reason))
+            self._fail(query, "", QueryFailed(reason))
 
-    def _fail(self, query: RunningQuery, operator: str | None, error: Exception) -> None:
+    def _fail(self, query: RunningQuery, operator: str, error: Exception) -> None:
         if isinstance(error, MavstreamError):
             query.reason = str(error)
         else:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from mavstream_server.engine.query import RunningQuery
@@ -68,7 +68,11 @@ class StreamFeed:
 class SourceService:
     """Serves sources between two slices: those that have news, and whose queries have room for it."""
 
-    def __init__(self, train: int, queue_limit: int) -> None:
+    def __init__(
+        self, train: int, queue_limit: int, failed: Callable[[RunningQuery, str, Exception], None]
+    ) -> None:
+        """`failed` is told of a query whose source could not read on, by the source's name."""
+        self._failed = failed
         self.train = train
         self.queue_limit = queue_limit
         self.feeds: dict[str, StreamFeed] = {}
@@ -113,7 +117,7 @@ class SourceService:
         served, again = False, []
         for task in self._active:
             task.active = False
-            if task.source.ended:
+            if task.source.ended or not task.query.active:
                 continue
             if not self.has_room(task.query):
                 task.query.blocked = True
@@ -121,15 +125,19 @@ class SourceService:
             if not task.due(now, self.train, idle):
                 again.append(task)
                 continue
-            rows = task.source.read(self.train)
             served = True
+            try:
+                rows = task.source.read(self.train)
+            except Exception as error:
+                self._failed(task.query, task.source.name, error)
+                continue
             task.adapt(rows, self.train, idle)
             task.waiting_since = now
             if task.source.behind:
                 again.append(task)
-        for task in again:
+        self._active = [task for task in again if task.query.active]
+        for task in self._active:
             task.active = True
-        self._active = again
         return served
 
     def _activate(self, tasks: Iterable[SourceTask], now: int) -> None:
