@@ -15,6 +15,7 @@ from mavstream_server.log import (
     FrameKind,
     LogBusyError,
     LogClosedError,
+    LogCompleteError,
     LogDescription,
     LogMismatchError,
     LogMissingError,
@@ -236,3 +237,14 @@ def test_marks_alone_can_fill_segments(tmp_path: Path) -> None:
     while (step := cursor.next()) is not None:
         seen.append(step[0].arrival)
     assert seen == [n * 1000 for n in range(201)]
+
+
+def test_nothing_follows_completion(tmp_path: Path) -> None:
+    schema = Schema((Field("n", FieldType.INT),))
+    with LogWriter(tmp_path, LogDescription(schema)) as writer:
+        writer.append({"n": Column(np.arange(2))}, 2, 0)
+        writer.mark(FrameKind.COMPLETE, 1)
+        with pytest.raises(LogCompleteError, match="the log was completed"):
+            writer.append({"n": Column(np.arange(2))}, 2, 2)
+    with LogWriter(tmp_path) as again, pytest.raises(LogCompleteError):
+        again.append({"n": Column(np.arange(2))}, 2, 3)

@@ -285,3 +285,36 @@ def test_a_sum_beyond_64_bits_fails_the_query_by_name(stream: MakeStream) -> Non
     run.engine.run()
     assert run.query.state is QueryState.FAILED
     assert "does not fit into 64 bits" in (run.query.reason or "")
+
+
+@pytest.mark.parametrize("train", [1, 4096])
+def test_no_mark_makes_rows_late_where_time_is_arrival(
+    stream: MakeStream, clock: ManualClock, train: int
+) -> None:
+    plain = stream("readings", "home int")
+    plain.rows((1,))
+    plain.mark(FrameKind.WATERMARK, watermark=clock.now() // 1000 + 100 * MS)
+    plain.rows((2,))
+    clock.advance(seconds=0.001)
+    plain.rows((3,))
+    plain.complete()
+    run = run_plan(aggregate(tumbling("10ms")), "a", [plain], train=train)
+    assert [row[0] for row in run.rows()] == [3]
+
+
+def test_windows_with_a_small_common_divisor_cost_no_walk_over_empty_panes(stream: MakeStream) -> None:
+    left = stream("l", "ts timestamp, k int", event_time="ts")
+    left.rows(*[(second * 1_000_000, second) for second in range(50)])
+    left.complete()
+    nodes = {
+        "l": {"op": "source", "stream": "l"},
+        "none": {"op": "select", "input": "l", "where": "k < 0"},
+        "e": {
+            "op": "except",
+            "left": "l",
+            "right": "none",
+            "window": {"kind": "hopping", "size": "100s", "hop": "33333333us"},
+        },
+    }
+    # A hundred million panes to a window: this would not end if they were walked one by one.
+    assert len(run_plan(nodes, "e", [left]).rows()) == 50 * 3

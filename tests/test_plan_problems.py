@@ -227,6 +227,27 @@ BAD: dict[str, tuple[dict[str, Any], str, str, str, str]] = {
         "invalid_window",
         "greater than 0",
     ),
+    "endless window": (
+        aggregate(window={"kind": "tumbling", "size": "40000d"}),
+        "a",
+        "nodes/a/window/size",
+        "invalid_window",
+        "at most 36525d",
+    ),
+    "too many windows at once": (
+        aggregate(window={"kind": "hopping", "size": "1d", "hop": "1us"}),
+        "a",
+        "nodes/a/window",
+        "invalid_window",
+        "each row would be in 86400000000 windows",
+    ),
+    "endless reach": (
+        join(within="99999d"),
+        "j",
+        "nodes/j/within/before",
+        "invalid_value",
+        "at most 36525d",
+    ),
     "hop without hopping": (
         aggregate(window={"kind": "tumbling", "size": "1s", "hop": "1s"}),
         "a",

@@ -9,8 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints, Validation
 
 from mavstream_protocol.names import Name
 from mavstream_protocol.problems import InvalidPlan, ProblemItem
-from mavstream_protocol.quantities import NonNegativeDuration
-from mavstream_protocol.windows import Window
+from mavstream_protocol.windows import NonNegativeSpan, Window
 
 _CONFIG = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
 Input = Annotated[
@@ -102,9 +101,9 @@ class Within(BaseModel):
     """How far the right row's time may lie from the left row's."""
 
     model_config = _CONFIG
-    before: NonNegativeDuration
+    before: NonNegativeSpan
     """The right row is at most this much earlier."""
-    after: NonNegativeDuration
+    after: NonNegativeSpan
     """The right row is at most this much later."""
 
 

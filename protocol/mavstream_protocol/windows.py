@@ -4,10 +4,34 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Discriminator, Field, StrictInt, Tag, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Discriminator,
+    Field,
+    StrictInt,
+    Tag,
+    model_validator,
+)
 
 from mavstream_protocol.instants import Instant
-from mavstream_protocol.quantities import PositiveDuration
+from mavstream_protocol.quantities import NonNegativeDuration, PositiveDuration, format_duration
+
+LONGEST_SPAN = 36_525 * 86_400 * 1_000_000
+"""Microseconds in a hundred years: windows and joins reach no further, so that times never overflow."""
+MOST_WINDOWS = 100_000
+"""Windows that one row may be in: each of them is answered."""
+
+
+def _at_most_a_century(span: int) -> int:
+    if span > LONGEST_SPAN:
+        raise ValueError(f"{format_duration(span)} is too long: at most {format_duration(LONGEST_SPAN)}")
+    return span
+
+
+PositiveSpan = Annotated[PositiveDuration, AfterValidator(_at_most_a_century)]
+NonNegativeSpan = Annotated[NonNegativeDuration, AfterValidator(_at_most_a_century)]
 
 _CONFIG = ConfigDict(frozen=True, extra="forbid")
 
@@ -18,9 +42,9 @@ class TimeWindow(BaseModel):
     model_config = _CONFIG
 
     kind: Literal["tumbling", "hopping"]
-    size: PositiveDuration
+    size: PositiveSpan
     """How long a window is."""
-    hop: PositiveDuration | None = None
+    hop: PositiveSpan | None = None
     """How far apart the beginnings of two windows are; a tumbling window's hop is its size."""
     begin: Instant | None = None
     """The first window begins here; rows before it belong to none."""
@@ -31,7 +55,7 @@ class TimeWindow(BaseModel):
 
     @model_validator(mode="after")
     def _hop_fits_kind(self) -> TimeWindow:
-        _check(self.kind, self.hop, self.begin, self.until)
+        _check(self.kind, self.size, self.hop, self.begin, self.until)
         return self
 
     @property
@@ -54,7 +78,7 @@ class RowWindow(BaseModel):
 
     @model_validator(mode="after")
     def _hop_fits_kind(self) -> RowWindow:
-        _check(self.kind, self.hop, self.begin, self.until)
+        _check(self.kind, self.size, self.hop, self.begin, self.until)
         return self
 
     @property
@@ -63,11 +87,16 @@ class RowWindow(BaseModel):
         return self.size if self.hop is None else self.hop
 
 
-def _check(kind: str, hop: int | None, begin: int | None, until: int | None) -> None:
+def _check(kind: str, size: int, hop: int | None, begin: int | None, until: int | None) -> None:
     if kind == "tumbling" and hop is not None:
         raise ValueError('a tumbling window has no hop; leave `hop` out or write `"kind": "hopping"`')
     if kind == "hopping" and hop is None:
         raise ValueError("a hopping window needs a `hop`: how far apart two windows begin")
+    if hop is not None and size > hop * MOST_WINDOWS:
+        raise ValueError(
+            f"each row would be in {size // hop} windows, at most {MOST_WINDOWS} are possible; "
+            "make `hop` larger or `size` smaller"
+        )
     if begin is not None and until is not None and until <= begin:
         raise ValueError("`until` must be after `begin`")
 

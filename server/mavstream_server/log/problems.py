@@ -59,6 +59,12 @@ class LogClosedError(LogError):
     code = "log_closed"
 
 
+class LogCompleteError(LogError):
+    """The log was completed: no rows can follow."""
+
+    code = "log_complete"
+
+
 class UnfitRowsError(LogError):
     """Rows that do not fit the schema of the log; nothing of them was written."""
 

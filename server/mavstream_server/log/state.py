@@ -55,6 +55,8 @@ class LogState:
     def mark(self, kind: FrameKind, producer: int, arrival: int, watermark: int) -> Stamp:
         """Take a mark."""
         time = arrival // 1000 if kind is FrameKind.CLOCK else watermark
+        if isinstance(self.watermarks, ArrivalWatermarks):
+            time = min(time, arrival // 1000)  # rows that are to come arrive later: none may be late
         stamp = self.watermarks.mark(kind, producer, time)
         self._see(producer, 0)
         self.arrival = arrival

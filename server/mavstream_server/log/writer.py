@@ -9,6 +9,7 @@ from types import TracebackType
 
 import numpy as np
 
+from mavstream_server.columns.batch import END_OF_TIME
 from mavstream_server.columns.column import Column
 from mavstream_server.log.coding import SegmentCoder
 from mavstream_server.log.description import LogDescription, agree_description
@@ -16,7 +17,7 @@ from mavstream_server.log.encoding import EMPTY_BODY, Body, NewFrame, check_rows
 from mavstream_server.log.layout import FrameKind, Layout
 from mavstream_server.log.lock import lock_log
 from mavstream_server.log.options import LogOptions, Sync
-from mavstream_server.log.problems import LogClosedError, UnfitRowsError
+from mavstream_server.log.problems import LogClosedError, LogCompleteError, UnfitRowsError
 from mavstream_server.log.recovery import drop_unborn, recover
 from mavstream_server.log.segment import (
     HEADER_BYTES,
@@ -132,6 +133,10 @@ class LogWriter:
     def append_many(self, frames: Sequence[NewFrame], arrival_ns: int) -> int:
         """Append frames that arrived together; readers see all of them or none. Return the first position."""
         self._open_tail()
+        if self.watermark == END_OF_TIME:
+            raise LogCompleteError(
+                self.path, "the log was completed, and queries have ended with it; start a new log"
+            )
         for frame in frames:
             check_rows(self.path, self._layout, frame)
         first = self._state.position

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import heapq
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -65,12 +66,11 @@ class PaneBuffer:
     def rows(self, window: int) -> Batch | None:
         """Return the rows of a window in the order in which they came, or None."""
         first = self._windows.first_pane(window)
-        parts = [
-            batch
-            for pane in range(first, first + self._windows.panes_per_window)
-            for since, batch in self._panes.get(pane, ())
-            if since <= window
-        ]
+        within = range(first, first + self._windows.panes_per_window)
+        panes: Iterable[int] = within
+        if len(within) > len(self._panes):  # short panes, most of them empty
+            panes = sorted(pane for pane in self._panes if pane in within)
+        parts = [batch for pane in panes for since, batch in self._panes.get(pane, ()) if since <= window]
         return concatenate_batches(parts) if parts else None
 
     def drop_before(self, pane: int) -> None:
