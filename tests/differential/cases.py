@@ -8,13 +8,12 @@ from dataclasses import dataclass
 from itertools import count
 from random import Random
 
+from differential.plans import Nodes, PlanWriter
+from differential.scripts import StreamScript, random_script, random_times
 from mavstream_protocol.inference import infer
 from mavstream_protocol.plan import Plan
 from mavstream_protocol.schema import Schema
 from mavstream_protocol.typed_plan import StreamShape, TypedPlan
-
-from differential.plans import Nodes, PlanWriter
-from differential.scripts import StreamScript, random_script, random_times
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,10 +32,15 @@ class Case:
 
     def story(self) -> str:
         """Return the case for people: seed, plan and what the streams hold."""
-        lines = [f"seed {self.seed}", json.dumps({"root": self.root, "nodes": self.nodes}, ensure_ascii=False)]
+        lines = [
+            f"seed {self.seed}",
+            json.dumps({"root": self.root, "nodes": self.nodes}, ensure_ascii=False),
+        ]
         for script in self.scripts:
             fields = ", ".join(f"{f.name} {f.type}{' null' if f.nullable else ''}" for f in script.fields)
-            lines.append(f"{script.name} ({fields}) event_time={script.event_time} lateness={script.lateness}us")
+            lines.append(
+                f"{script.name} ({fields}) event_time={script.event_time} lateness={script.lateness}us"
+            )
             lines += [f"  {step}" for step in script.steps]
         return "\n".join(lines)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
+from differential.cases import Case
 from mavstream_protocol.expressions.typed import AggregateCall
 from mavstream_protocol.schema import FieldType
 from mavstream_protocol.typed_plan import (
@@ -20,8 +21,6 @@ from mavstream_protocol.typed_plan import (
     TypedUnion,
 )
 from mavstream_protocol.windows import RowWindow, TimeWindow
-
-from differential.cases import Case
 
 _WINDOWS = tuple(
     f"{axis} {kind}"

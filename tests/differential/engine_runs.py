@@ -10,12 +10,11 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from mavstream_server.engine.states import QueryState
-from mavstream_server.log.options import LogOptions
-from mavstream_server.testing import ManualClock, PlanRun, ScriptedStream, run_plan
-
 from differential.cases import Case
 from differential.scripts import Row
+from mavstream_server.engine.states import QueryState
+from mavstream_server.log.options import LogOptions
+from mavstream_server.testing import PlanRun, ScriptedStream, run_plan
 
 TRAINS = (1, 7, 64, 4096)
 POLICIES: tuple[tuple[str, Mapping[str, Any]], ...] = (("rr", {}), ("rr", {"tuples": 3}), ("wrr", {}))
@@ -53,9 +52,7 @@ def random_variants(random: Random, count: int) -> list[Variant]:
 
 
 @contextmanager
-def written(
-    case: Case, cuts: int | None, small_segments: bool = False
-) -> Iterator[list[ScriptedStream]]:
+def written(case: Case, cuts: int | None, small_segments: bool = False) -> Iterator[list[ScriptedStream]]:
     """Write a case's streams to logs that live as long as the context."""
     with tempfile.TemporaryDirectory() as directory:
         random = None if cuts is None else Random(cuts)
@@ -71,25 +68,20 @@ def written(
 def run_case(case: Case, variant: Variant) -> list[Row]:
     """Return the engine's answer; raises QueryBroke."""
     with written(case, variant.cuts, variant.small_segments) as streams:
-        clock = ManualClock()
         run = run_plan(
             case.nodes,
             case.root,
             streams,
-            clock=clock,
             policy=variant.policy,
             policy_options=dict(variant.options),
             train=variant.train,
         )
-        finish(run, clock)
+        finish(run)
         return run.answers()
 
 
-def finish(run: PlanRun, clock: ManualClock) -> None:
-    """Run a query to its end, moving the clock on where sources wait for their trains to fill."""
+def finish(run: PlanRun) -> None:
+    """Run a query to its end; raises QueryBroke if it stops short of that."""
     run.engine.run()
-    while run.query.active and run.engine.deadline is not None:
-        clock.advance(seconds=1)
-        run.engine.run()
     if run.query.state is not QueryState.FINISHED:
         raise QueryBroke(f"the query is {run.query.state}: {run.query.reason}")

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from random import Random
 
+from differential.columns import BOOL, FLOAT, INT, ROUGH, STRING, TIMESTAMP, ColumnShape
 from mavstream_protocol.instants import format_instant
 from mavstream_protocol.schema import FieldType
-
-from differential.columns import BOOL, FLOAT, INT, ROUGH, STRING, TIMESTAMP, ColumnShape
 
 Typed = tuple[str, bool]
 """An expression's text, and whether its value is exact."""
@@ -116,7 +115,9 @@ class ExpressionWriter:
 
     def _bool(self, depth: int) -> Typed:
         random = self._random
-        forms = [form for ref, column in self._columns.items() if column.exact for form in _tests(ref, column)]
+        forms = [
+            form for ref, column in self._columns.items() if column.exact for form in _tests(ref, column)
+        ]
         forms += [self._comparison(column.type, depth) for column in self._columns.values()]
         if depth > 0 and random.random() < 0.5:
             left, right = self._bool(depth - 1)[0], self._bool(depth - 1)[0]
@@ -168,7 +169,11 @@ class AggregateWriter:
             return f"{self._random.choice(keys)} % 10 + count(*)", ColumnShape(name, INT)
         argument, exact = self._scalars.scalar(INT, 1)
         text = self._random.choice(
-            (f"max({argument}) - min({argument})", f"sum({argument} % 10) % 7", f"count(*) * 2 - count({argument})")
+            (
+                f"max({argument}) - min({argument})",
+                f"sum({argument} % 10) % 7",
+                f"count(*) * 2 - count({argument})",
+            )
         )
         return text, ColumnShape(name, INT, exact)
 

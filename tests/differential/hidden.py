@@ -1,4 +1,4 @@
-"""Hidden columns of a stream's rows: position, time and the watermark just ahead, worked out from the definition.
+"""Hidden columns of rows: position, time and the watermark just ahead, worked out from the definition.
 
 Deliberately plain and slow: nothing here is shared with the engine.
 """
@@ -7,10 +7,9 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from mavstream_server.log.layout import FrameKind
-
 from differential.columns import ARRIVAL_BASE
 from differential.scripts import Advance, MarkStep, Rows, StreamScript
+from mavstream_server.log.layout import FrameKind
 
 
 class Hidden(NamedTuple):
@@ -27,7 +26,8 @@ def hidden_columns(script: StreamScript) -> list[Hidden]:
 
 
 def _by_arrival(script: StreamScript) -> list[Hidden]:
-    now, out = ARRIVAL_BASE * 1000, []
+    now = ARRIVAL_BASE * 1000
+    out: list[Hidden] = []
     for step in script.steps:
         if isinstance(step, Advance):
             now += step.nanoseconds

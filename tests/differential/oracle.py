@@ -11,10 +11,6 @@ from typing import Any
 
 import duckdb
 import pyarrow as pa
-from mavstream_protocol import plan as kinds
-from mavstream_protocol.plan import Plan
-from mavstream_protocol.schema import FieldType, Schema
-from mavstream_protocol.windows import RowWindow, TimeWindow
 from oracle.duckdb_sql import connect, to_duckdb
 from sqlglot import exp, parse_one
 
@@ -22,6 +18,10 @@ from differential.cases import Case, candidates
 from differential.hidden import hidden_columns
 from differential.scripts import Row, StreamScript
 from differential.window_sql import FLOOR_DIVISION, HIDDEN, bounds, windowed
+from mavstream_protocol import plan as kinds
+from mavstream_protocol.plan import Plan
+from mavstream_protocol.schema import FieldType, Schema
+from mavstream_protocol.windows import RowWindow, TimeWindow
 
 MOST_ROWS = 3000
 """Larger intermediate results say nothing new and take long."""
@@ -121,7 +121,8 @@ class _Translation:
     def _stream(self, script: StreamScript) -> None:
         rows, hidden = script.rows, hidden_columns(script)
         columns = {
-            f.name: pa.array([row[i] for row in rows], _ARROW_TYPES[f.type]) for i, f in enumerate(script.fields)
+            f.name: pa.array([row[i] for row in rows], _ARROW_TYPES[f.type])
+            for i, f in enumerate(script.fields)
         }
         for name, values in zip(("_pos", "_time", "_wm"), zip(*hidden, strict=True), strict=False):
             columns[name] = pa.array(values, pa.int64())

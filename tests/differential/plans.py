@@ -7,12 +7,11 @@ from dataclasses import dataclass, replace
 from random import Random
 from typing import Any
 
-from mavstream_protocol.quantities import format_duration
-
 from differential.columns import INT, TIMESTAMP, ColumnShape, shapes
 from differential.expressions import AggregateWriter, ExpressionWriter
 from differential.scripts import StreamScript, Times
 from differential.windows import random_window
+from mavstream_protocol.quantities import format_duration
 
 Nodes = dict[str, dict[str, Any]]
 WINDOW_COLUMNS = ("window_start", "window_end")
@@ -110,9 +109,7 @@ class PlanWriter:
         return made[0]
 
     def _union(self, below: Made) -> Made:
-        inputs = [below]
-        for _ in range(self._random.choice((1, 1, 2))):
-            inputs.append(self._like(below))
+        inputs = [below, *(self._like(below) for _ in range(self._random.choice((1, 1, 2))))]
         self._random.shuffle(inputs)
         columns = tuple(
             replace(c, exact=all(o.exact for i in inputs for o in i.columns if o.name == c.name))
@@ -142,7 +139,9 @@ class PlanWriter:
         made = []
         for column in wanted:
             same = [c for c in below.columns if c.name == column.name and c.type is column.type]
-            text, exact = (column.name, same[0].exact) if same else writer.scalar(column.type, 1, column.exact)
+            text, exact = (
+                (column.name, same[0].exact) if same else writer.scalar(column.type, 1, column.exact)
+            )
             made.append((text, replace(column, exact=exact)))
         return self._projected(below, made)
 
@@ -217,9 +216,7 @@ class PlanWriter:
     def _partner(self, below: Made) -> Made:
         return below if self._random.random() < 0.1 else self._pick()
 
-    def _join(
-        self, left: Made, right: Made, how: dict[str, Any], added: tuple[ColumnShape, ...]
-    ) -> Made:
+    def _join(self, left: Made, right: Made, how: dict[str, Any], added: tuple[ColumnShape, ...]) -> Made:
         computes = self._random.random() < 0.7
         if not computes:
             left = self._without_window(left) if added else left

@@ -8,12 +8,11 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+from differential.columns import ARRIVAL_BASE, EVENT_TIME, POOL, Domain
 from mavstream_protocol.schema import Field
 from mavstream_server.log.layout import FrameKind
 from mavstream_server.log.options import LogOptions
 from mavstream_server.testing import ManualClock, ScriptedStream
-
-from differential.columns import ARRIVAL_BASE, EVENT_TIME, POOL, Domain
 
 Row = tuple[Any, ...]
 
@@ -135,24 +134,34 @@ def random_script(random: Random, name: str, times: Times) -> StreamScript:
         fields = tuple(domain.field for domain in domains)
         return StreamScript(name, fields, None, 0, _arrival_steps(random, domains, count, times))
     place = random.randint(0, len(domains))
-    fields = tuple(d.field for d in domains[:place]) + (EVENT_TIME,) + tuple(d.field for d in domains[place:])
+    others = [domain.field for domain in domains]
+    fields = (*others[:place], EVENT_TIME, *others[place:])
     lateness = random.choice((0, 0, 3, 10, 40))
     steps = _event_steps(random, domains, place, count, lateness, times)
     return StreamScript(name, fields, EVENT_TIME.name, lateness * times.tick, steps)
 
 
 def _arrival_steps(random: Random, domains: list[Domain], count: int, times: Times) -> tuple[Step, ...]:
-    steps: list[Step] = []
+    steps: list[Step] = [Advance(random.randrange(1500))] if random.random() < 0.3 else []
     while count > 0:
         size = min(count, random.choice((1, 1, 2, 5, 20)))
         count -= size
         rows = tuple(tuple(d.value(random, times.base) for d in domains) for _ in range(size))
         steps.append(Rows(rows, random.randrange(2)))
         if random.random() < 0.8:
-            steps.append(Advance(times.tick * 1000 * random.choice((0, 1, 2, 5, 30)) + random.randrange(1500)))
+            steps.append(
+                Advance(times.tick * 1000 * random.choice((0, 1, 2, 5, 30)) + random.randrange(1500))
+            )
         if random.random() < 0.1:
-            steps.append(MarkStep(random.choice((FrameKind.CLOCK, FrameKind.CLOCK, FrameKind.IDLE))))
+            steps.append(_arrival_mark(random, times.tick))
     return tuple(steps)
+
+
+def _arrival_mark(random: Random, tick: int) -> MarkStep:
+    """Return a mark of a stream where nothing can be late: even a watermark from the future says nothing."""
+    kind = random.choice((FrameKind.CLOCK, FrameKind.CLOCK, FrameKind.IDLE, FrameKind.WATERMARK))
+    future = ARRIVAL_BASE + tick * random.randrange(300)
+    return MarkStep(kind, 0, future if kind is FrameKind.WATERMARK else None)
 
 
 def _event_steps(
@@ -164,28 +173,30 @@ def _event_steps(
     spread = jitter[shape]
     now = [random.choice((0, 0, -20)) for _ in range(producers)]
     steps: list[Step] = []
+    if random.random() < 0.2:
+        steps.append(_event_mark(random, producers, times.base, times.tick))
     while count > 0:
         producer = random.randrange(producers)
         size = min(count, random.choice((1, 2, 5, 20)))
         count -= size
         rows = []
         for _ in range(size):
-            now[producer] += random.choice((0, 0, 1, 1, 2, 4)) if random.random() < 0.97 else 40
+            now[producer] += random.choices((0, 1, 2, 4, 40, 10_000), (330, 330, 150, 150, 30, 2))[0]
             back = random.randint(0, spread) if random.random() < 0.5 else 0
             values = [domain.value(random, times.base) for domain in domains]
             rows.append((*values[:place], times.base + (now[producer] - back) * times.tick, *values[place:]))
         steps.append(Rows(tuple(rows), producer))
         if random.random() < 0.12:
-            steps.append(_event_mark(random, producers, times.base + max(now) * times.tick))
+            steps.append(_event_mark(random, producers, times.base + max(now) * times.tick, times.tick))
         if random.random() < 0.2:
             steps.append(Advance(random.randrange(5_000_000)))
     return tuple(steps)
 
 
-def _event_mark(random: Random, producers: int, latest: int) -> MarkStep:
+def _event_mark(random: Random, producers: int, latest: int, tick: int) -> MarkStep:
     kind = random.choice(
         (FrameKind.JOIN, FrameKind.IDLE, FrameKind.IDLE, FrameKind.END, FrameKind.WATERMARK, FrameKind.CLOCK)
     )
     if kind is FrameKind.WATERMARK:
-        return MarkStep(kind, 0, latest - random.randrange(20))
+        return MarkStep(kind, 0, latest + random.randrange(-20, 10) * tick)
     return MarkStep(kind, random.randrange(producers))

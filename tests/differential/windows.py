@@ -5,10 +5,9 @@ from __future__ import annotations
 from random import Random
 from typing import Any
 
+from differential.scripts import Times
 from mavstream_protocol.instants import format_instant
 from mavstream_protocol.quantities import format_duration
-
-from differential.scripts import Times
 
 _MOST_OVERLAP = 8
 
