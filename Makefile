@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: install test test-long lint bench clean
+.PHONY: install demo test test-long lint bench clean
 
 install: $(STAMP)
 
@@ -12,6 +12,9 @@ $(STAMP): pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
 	touch $@
+
+demo: install
+	$(BIN)/mavstream demo $(DEMO_ARGS)
 
 test: install
 	$(BIN)/python -m pytest -n auto -m "not long" $(PYTEST_ARGS)
@@ -27,6 +30,7 @@ lint: install
 
 bench: install
 	$(BIN)/python -m bench engine
+	$(BIN)/python -m bench service
 
 clean:
 	rm -rf $(VENV) build *.egg-info .pytest_cache .mypy_cache .ruff_cache

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from bench import engine
+from bench import engine, service
 from bench.outcome import Outcome
 
 
@@ -22,6 +22,7 @@ class Benchmark(NamedTuple):
 
 BENCHMARKS: dict[str, Benchmark] = {
     "engine": Benchmark("the engine on one core, from log to output", engine.add_options, engine.run),
+    "service": Benchmark("the service over websockets", service.add_options, service.run),
 }
 
 

@@ -34,6 +34,22 @@ ALLOWED = {
         "mavstream_server.operators",
         "mavstream_server.scheduling",
     ],
+    SERVER / "service": [
+        "mavstream_protocol",
+        "mavstream_server.columns",
+        "mavstream_server.engine",
+        "mavstream_server.instantiator",
+        "mavstream_server.log",
+        "mavstream_server.scheduling",
+    ],
+    SERVER / "api": [
+        "mavstream_protocol",
+        "mavstream_server.columns",
+        "mavstream_server.engine",
+        "mavstream_server.log",
+        "mavstream_server.scheduling",
+        "mavstream_server.service",
+    ],
 }
 
 

@@ -86,7 +86,7 @@ def test_a_wrong_name_is_explained(name: object, message: str) -> None:
     [
         (
             {"fields": [field("at", "timestamp"), field("Window_End")]},
-            ("fields", 1, "name"),
+            ("fields",),
             "reserved_name",
             "field 'Window_End' has a name that windowed operators add: use another name",
         ),

@@ -1,1 +1,68 @@
 """The Python SDK and the `mavstream` command; both come with the service."""
+
+from mavstream._async_client import AsyncClient, AsyncQuery
+from mavstream._async_streaming import AsyncFeed, AsyncResults
+from mavstream._builder import Flow, Split, Windowed, join, stream
+from mavstream._client import Client, Query
+from mavstream._errors import (
+    CannotStart,
+    Conflict,
+    ConnectFailed,
+    ConnectionLost,
+    Forbidden,
+    GapFound,
+    GapWarning,
+    Invalid,
+    NotAuthorised,
+    NotFound,
+    ProblemError,
+    QueryFailed,
+    Rejected,
+    ServerProblem,
+    Timeout,
+    TooMany,
+    TransportError,
+)
+from mavstream._retry import Retry
+from mavstream._streaming import Feed, Results
+from mavstream_protocol import InvalidObject, InvalidPlan, InvalidTuples, MavstreamError, Plan, Problem
+
+__all__ = [
+    "AsyncClient",
+    "AsyncFeed",
+    "AsyncQuery",
+    "AsyncResults",
+    "CannotStart",
+    "Client",
+    "Conflict",
+    "ConnectFailed",
+    "ConnectionLost",
+    "Feed",
+    "Flow",
+    "Forbidden",
+    "GapFound",
+    "GapWarning",
+    "Invalid",
+    "InvalidObject",
+    "InvalidPlan",
+    "InvalidTuples",
+    "MavstreamError",
+    "NotAuthorised",
+    "NotFound",
+    "Plan",
+    "Problem",
+    "ProblemError",
+    "Query",
+    "QueryFailed",
+    "Rejected",
+    "Results",
+    "Retry",
+    "ServerProblem",
+    "Split",
+    "Timeout",
+    "TooMany",
+    "TransportError",
+    "Windowed",
+    "join",
+    "stream",
+]

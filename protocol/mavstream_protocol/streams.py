@@ -19,25 +19,16 @@ _CONFIG = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
 
 class FieldSpec(BaseModel):
-    """One field of a stream."""
+    """One field of a stream, or of a query's answers."""
 
     model_config = _CONFIG
 
     name: Name
-    """Identifier of at most 64 characters; not `window_start` or `window_end`."""
+    """Identifier of at most 64 characters; in a stream not `window_start` or `window_end`."""
     type: FieldType
     """What the field holds: int, float, bool, string or timestamp."""
     nullable: bool = False
     """Whether a row may leave the field out or give null."""
-
-    @field_validator("name")
-    @classmethod
-    def _not_reserved(cls, name: str) -> str:
-        if name.lower() in RESERVED_NAMES:
-            raise refusal(
-                "reserved_name", f"field '{name}' has a name that windowed operators add: use another name"
-            )
-        return name
 
 
 class Retention(BaseModel):
@@ -111,6 +102,11 @@ class StreamSpec(BaseModel):
     def _distinct(cls, fields: tuple[FieldSpec, ...]) -> tuple[FieldSpec, ...]:
         seen: dict[str, int] = {}
         for index, field in enumerate(fields):
+            if field.name.lower() in RESERVED_NAMES:
+                raise refusal(
+                    "reserved_name",
+                    f"field '{field.name}' has a name that windowed operators add: use another name",
+                )
             # Names in expressions are found regardless of case, as in SQL.
             first = seen.setdefault(field.name.lower(), index)
             if first != index:

@@ -6,7 +6,7 @@ It can be stepped by hand with a hand-advanced clock; a process of its own is a 
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from random import Random
 from typing import Any
 
@@ -16,7 +16,7 @@ from mavstream_server.engine import snapshot
 from mavstream_server.engine.clock import Clock, SystemClock
 from mavstream_server.engine.query import QueryRequest, RunningQuery
 from mavstream_server.engine.source_service import DEFAULT_TRAIN, SourceService, SourceTask
-from mavstream_server.engine.states import OperatorState, QueryState
+from mavstream_server.engine.states import IllegalMove, OperatorState, QueryState
 from mavstream_server.engine.task import Task
 from mavstream_server.instantiator import instantiate
 from mavstream_server.log.cursor import Cursor
@@ -39,6 +39,12 @@ class UnknownObject(MavstreamError):
     """A query or stream that this engine does not have."""
 
     code = "unknown_object"
+
+
+class ObjectInUse(MavstreamError):
+    """A query that runs already, or a stream that queries read."""
+
+    code = "object_in_use"
 
 
 class Engine:
@@ -64,7 +70,12 @@ class Engine:
         self._service = SourceService(train, queue_limit or 4 * train, self._fail)
         self._timed: set[RunningQuery] = set()  # those with a time to stop at
         self._numbers = 0
-        self._slices = 0
+        self.slices = 0
+        """Run so far,"""
+        self.busy = 0
+        """and the nanoseconds that they took."""
+        self.ended: Callable[[RunningQuery], None] = _nobody_asks
+        """Called once for each query when it has ended, in whatever way."""
         self._idle = True
         self._policy: Policy[Any] = make_policy(policy, self, options)
 
@@ -73,6 +84,37 @@ class Engine:
     def attach(self, stream: str, reader: LogReader) -> None:
         """Make a stream's log readable for queries."""
         self._service.attach(stream, reader)
+
+    def detach(self, stream: str) -> None:
+        """Let a stream's log go; raises ObjectInUse while a query reads it or is to go on reading it."""
+        if stream not in self._service.feeds:
+            raise UnknownObject(f"stream {stream!r} is not attached to this engine")
+        users = [
+            query.id
+            for query in self.queries.values()
+            if query.active and any(node.stream == stream for node in query.request.plan.sources)
+        ]
+        if users:
+            raise ObjectInUse(f"stream {stream!r} is read by {', '.join(sorted(users))}; stop these first")
+        self._service.detach(stream)
+
+    @property
+    def readers(self) -> dict[str, LogReader]:
+        """The logs of the attached streams."""
+        return {stream: feed.reader for stream, feed in self._service.feeds.items()}
+
+    def needed(self) -> dict[str, tuple[int, str]]:
+        """Return the lowest position that each stream must keep, and the query that reads there."""
+        return {
+            stream: min((task.source.cursor.position, task.query.id) for task in reading)
+            for stream, feed in self._service.feeds.items()
+            if (reading := [task for task in feed.sources if not task.source.ended])
+        }
+
+    @property
+    def timed(self) -> bool:
+        """Whether a query is to end by the clock, so that `step` must be called now and then."""
+        return bool(self._timed)
 
     def set_priority(self, class_name: str, priority: int) -> None:
         """Set the priority of a class; policies see it from their next decision on."""
@@ -83,13 +125,22 @@ class Engine:
     def start(self, request: QueryRequest, sink: Sink, saved: bytes | None = None) -> RunningQuery:
         """Instantiate a query and begin to run it, from a snapshot if one is given."""
         if request.id in self.queries and self.queries[request.id].active:
-            raise UnknownObject(
-                f"query {request.id!r} is running already; stop it first or choose another id"
-            )
+            raise ObjectInUse(f"query {request.id!r} is running already; stop it first or choose another id")
         query = self._instantiate(request, sink)
         if saved is not None:
             self._load(query, saved)
         self.queries[request.id] = query
+        try:
+            self._admit(query)
+        except BaseException:
+            del self.queries[request.id]
+            self._service.remove(query)
+            self._timed.discard(query)
+            raise
+        return query
+
+    def _admit(self, query: RunningQuery) -> None:
+        request = query.request
         if request.options.stop_at is not None:
             self._timed.add(query)
         self._policy.admit(query)
@@ -99,14 +150,16 @@ class Engine:
             if task.ready:
                 task.become(OperatorState.READY)
                 self._woken(task)
-        return query
 
     def _instantiate(self, request: QueryRequest, sink: Sink) -> RunningQuery:
         def cursor(stream: str) -> Cursor:
             feed = self._service.feeds.get(stream)
             if feed is None:
                 raise UnknownObject(f"stream {stream!r} is not attached to this engine; attach it first")
-            return feed.reader.cursor(feed.reader.begin if request.earliest else None)
+            position = (request.positions or {}).get(stream)
+            if position is None and request.earliest:
+                position = feed.reader.begin
+            return feed.reader.cursor(position)
 
         network = instantiate(request.plan, request.options, cursor, sink, self.clock.now)
         query = RunningQuery(request, network)
@@ -158,6 +211,8 @@ class Engine:
     def reclass(self, id_: str, class_name: str) -> None:
         """Move a query to another class, at once."""
         query = self.query(id_)
+        if not query.active:
+            raise IllegalMove(f"query {id_!r} is {query.state.value} and cannot change its class any more")
         self._policy.retire(query)
         query.class_name = class_name
         self._policy.admit(query)
@@ -222,7 +277,7 @@ class Engine:
     def step(self) -> bool:
         """Serve the sources, then run one slice; returns whether anything was done."""
         now = self.clock.now()
-        if self._idle or self._slices % _LOOK_EVERY == 0:
+        if self._idle or self.slices % _LOOK_EVERY == 0:
             self._service.look(now)
         served = self._service.serve(now, self._idle)
         slice_ = self._policy.next(_CORE, now)
@@ -235,8 +290,10 @@ class Engine:
             self._idle = not (self._end_overdue(now) or served)
             return not self._idle
         self._idle = False
-        self._slices += 1
-        self._policy.finished(slice_, self._run(slice_))
+        self.slices += 1
+        report = self._run(slice_)
+        self.busy += report.elapsed
+        self._policy.finished(slice_, report)
         return True
 
     def run(self, most: int = 1_000_000_000) -> int:
@@ -255,7 +312,11 @@ class Engine:
             assert isinstance(task, Task)
             if task.state is not OperatorState.READY:
                 continue
-            rows_in, rows_out = self._run_task(task, slice_.tuples, stop)
+            try:
+                rows_in, rows_out = self._run_task(task, slice_.tuples, stop)
+            except Exception as error:  # behind the operator's own work, whose errors are caught there
+                self._fail(task.query, task.work.name, error)
+                continue
             consumed += rows_in
             produced += rows_out
         return Report(consumed, produced, monotonic() - begin)
@@ -318,6 +379,8 @@ class Engine:
             self._fail(query, "", QueryFailed(reason))
 
     def _fail(self, query: RunningQuery, operator: str, error: Exception) -> None:
+        if not query.active:
+            return
         if isinstance(error, MavstreamError):
             query.reason = str(error)
         else:
@@ -331,10 +394,15 @@ class Engine:
         self._service.remove(query)
         self._timed.discard(query)
         query.release()
+        self.ended(query)
 
 
 def _fingerprint(query: RunningQuery) -> str:
     return repr(query.request.plan)
+
+
+def _nobody_asks(query: RunningQuery) -> None:
+    """Stand in until someone wants to know of ended queries."""
 
 
 def _nobody() -> None:

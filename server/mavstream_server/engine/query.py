@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -46,6 +47,8 @@ class QueryRequest:
     """Rows that may wait in all queues before the sources stop reading; None for the engine's."""
     memory_limit: int | None = None
     """Resident bytes beyond which the query fails."""
+    positions: Mapping[str, int] | None = None
+    """Where to start instead, by stream; streams that are not named start as `earliest` says."""
 
 
 class RunningQuery:
@@ -64,6 +67,7 @@ class RunningQuery:
         self.operators: list[Task] = []
         self.paths: list[list[Task]] = []
         self._counters: dict[str, dict[str, int]] = {}
+        self._rows_read = 0
         self.blocked = False
         """Its sources wait until its queues have drained."""
 
@@ -86,6 +90,11 @@ class RunningQuery:
         return Memory(self.network.account.nbytes, state, backlog)
 
     @property
+    def rows_in(self) -> int:
+        """Rows read from its streams, once per source; stays when the query has ended."""
+        return self._rows_read + sum(source.rows_out for source in self.network.sources)
+
+    @property
     def counters(self) -> dict[str, dict[str, int]]:
         """Rows that were not mixed in, by operator and reason; they stay when the query has ended."""
         for name, operator in self.network.operators.items():
@@ -101,5 +110,6 @@ class RunningQuery:
             for queue in operator.inputs:
                 queue.clear()
         self._counters = self.counters
+        self._rows_read = self.rows_in
         self.network.operators.clear()
         self.tasks, self.operators, self.paths = {}, [], []

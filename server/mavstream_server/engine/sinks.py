@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from mavstream_server.columns.batch import Batch
 from mavstream_server.engine.snapshot import SnapshotMismatch
@@ -49,11 +49,22 @@ class MemorySink:
 
 
 class ResultLogSink:
-    """Appends answers to a result log, whose positions are the offsets that subscribers resume from."""
+    """Appends answers to a result log, whose positions are the offsets that subscribers resume from.
 
-    def __init__(self, writer: LogWriter, columns: Sequence[str]) -> None:
+    Each frame carries the epoch as its producer; `appended` is called behind each append.
+    """
+
+    def __init__(
+        self,
+        writer: LogWriter,
+        columns: Sequence[str],
+        epoch: int = 0,
+        appended: Callable[[], None] | None = None,
+    ) -> None:
         self._writer = writer
         self._columns = tuple(columns)
+        self._epoch = epoch
+        self._appended = appended
 
     @property
     def offset(self) -> int:
@@ -63,7 +74,9 @@ class ResultLogSink:
     def append(self, batch: Batch, now: int) -> None:
         """Append the rows."""
         columns = {name: batch.columns[name] for name in self._columns}
-        self._writer.append(columns, batch.size, now)
+        self._writer.append(columns, batch.size, now, producer=self._epoch)
+        if self._appended is not None:
+            self._appended()
 
     def restart(self, offset: int) -> None:
         """Go on at an offset, which must be the log's end: what subscribers have read cannot be unsaid."""

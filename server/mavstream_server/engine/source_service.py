@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
@@ -13,6 +14,9 @@ DEFAULT_TRAIN = 4096
 """Rows that a source hands on at once: cost per tuple falls steeply up to here and hardly beyond."""
 _LONGEST_LINGER = 50_000_000  # ns, where no query on the stream has a latency target
 _SHORTEST_LINGER = 50_000
+_AT_ONCE = 2
+"""Sources served between two slices. A batch that one hands on takes two slices or more, so that with many
+sources the operators would fall behind, and rows grow old in queues, if all were served each time."""
 
 
 class SourceTask:
@@ -77,11 +81,15 @@ class SourceService:
         self.queue_limit = queue_limit
         self.feeds: dict[str, StreamFeed] = {}
         self._of_query: dict[str, list[tuple[str, SourceTask]]] = {}
-        self._active: list[SourceTask] = []
+        self._active: deque[SourceTask] = deque()
 
     def attach(self, stream: str, reader: LogReader) -> None:
         """Make a stream's log known."""
         self.feeds[stream] = StreamFeed(reader)
+
+    def detach(self, stream: str) -> None:
+        """Let a stream's log go; nobody may read it any more."""
+        del self.feeds[stream]
 
     def add(self, stream: str, task: SourceTask) -> None:
         """Begin to serve a source."""
@@ -93,12 +101,20 @@ class SourceService:
         """Stop serving the sources of a query."""
         for stream, task in self._of_query.pop(query.id, ()):
             self.feeds[stream].sources.remove(task)
-        self._active = [task for task in self._active if task.query is not query]
+        self._active = deque(task for task in self._active if task.query is not query)
 
     def look(self, now: int) -> None:
         """Look at all logs for news; costs about a microsecond per stream."""
         for feed in self.feeds.values():
-            if feed.sources and feed.news():
+            if not feed.sources:
+                continue
+            try:
+                news = feed.news()
+            except Exception as error:
+                for task in tuple(feed.sources):
+                    self._failed(task.query, task.source.name, error)
+                continue
+            if news:
                 self._activate(feed.sources, now)
 
     def unblock(self, query: RunningQuery, now: int) -> None:
@@ -110,34 +126,40 @@ class SourceService:
         """Whether a query's sources may read on."""
         return query.network.account.rows < (query.request.queue_limit or self.queue_limit)
 
-    def serve(self, now: int, idle: bool) -> bool:
-        """Let each active source hand on one train; returns whether any did."""
-        if not self._active:
+    def _may_read(self, task: SourceTask) -> bool:
+        """Whether a source may hand on: what it handed on before is taken, or a whole train waits.
+
+        So under load rows gather in the log, and each turn of a query is spent on as many as there are.
+        """
+        if not self.has_room(task.query):
             return False
-        served, again = False, []
-        for task in self._active:
+        return not task.source.untaken or task.source.waiting_rows >= self.train
+
+    def serve(self, now: int, idle: bool) -> bool:
+        """Let those few active sources that wait longest hand on a train each; returns whether any did."""
+        served = False
+        for _ in range(min(len(self._active), _AT_ONCE)):
+            if not self._active:  # went with a query that failed
+                break
+            task = self._active.popleft()
             task.active = False
             if task.source.ended or not task.query.active:
                 continue
-            if not self.has_room(task.query):
-                task.query.blocked = True
-                continue
-            if not task.due(now, self.train, idle):
-                again.append(task)
-                continue
-            served = True
             try:
-                rows = task.source.read(self.train)
+                if not self._may_read(task):
+                    task.query.blocked = True
+                    continue
+                due = task.due(now, self.train, idle)
+                if due:
+                    served = True
+                    task.adapt(task.source.read(self.train), self.train, idle)
+                    task.waiting_since = now
+                task.active = not due or task.source.behind
             except Exception as error:
                 self._failed(task.query, task.source.name, error)
                 continue
-            task.adapt(rows, self.train, idle)
-            task.waiting_since = now
-            if task.source.behind:
-                again.append(task)
-        self._active = [task for task in again if task.query.active]
-        for task in self._active:
-            task.active = True
+            if task.active:
+                self._active.append(task)
         return served
 
     def _activate(self, tasks: Iterable[SourceTask], now: int) -> None:

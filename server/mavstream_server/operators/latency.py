@@ -8,8 +8,8 @@ import numpy as np
 
 from mavstream_server.columns.column import Ints
 
-_PER_OCTAVE = 8  # buckets per factor of two: a percentile is right within 9 %
-_BUCKETS = 64 * _PER_OCTAVE
+PER_OCTAVE = 8  # buckets per factor of two: a percentile is right within 9 %
+_BUCKETS = 64 * PER_OCTAVE
 
 
 class LatencyHistogram:
@@ -31,11 +31,11 @@ class LatencyHistogram:
         self.count += size
         self.total += int(latencies.sum())
         self.maximum = max(self.maximum, longest)
-        low, high = int(log2(shortest) * _PER_OCTAVE), int(log2(longest) * _PER_OCTAVE)
+        low, high = int(log2(shortest) * PER_OCTAVE), int(log2(longest) * PER_OCTAVE)
         if low == high:  # rows of a batch mostly came together
             self.buckets[low] += size
         else:
-            places = (np.log2(np.maximum(latencies, 1)) * _PER_OCTAVE).astype(np.int64)
+            places = (np.log2(np.maximum(latencies, 1)) * PER_OCTAVE).astype(np.int64)
             np.add.at(self.buckets, places, 1)
 
     @property
@@ -49,4 +49,4 @@ class LatencyHistogram:
             return None
         rank = max(1, int(np.ceil(self.count * percent / 100)))
         place = int(np.searchsorted(np.cumsum(self.buckets), rank))
-        return min(float(2.0 ** ((place + 1) / _PER_OCTAVE)), float(self.maximum))
+        return min(float(2.0 ** ((place + 1) / PER_OCTAVE)), float(self.maximum))

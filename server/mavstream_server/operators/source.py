@@ -60,6 +60,11 @@ class Source(Operator):
         return self.cursor.backlog.rows
 
     @property
+    def untaken(self) -> bool:
+        """Whether a batch that it emitted still waits to be worked on."""
+        return any(len(queue) for queue in self.outputs)
+
+    @property
     def behind(self) -> bool:
         """Whether anything could be read now, be it a mark."""
         return self.cursor.backlog.nbytes > 0

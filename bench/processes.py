@@ -1,0 +1,102 @@
+"""A server process under measurement: how long it takes to start, what it uses."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import httpx
+
+_PATIENCE = 60.0
+_TICKS = os.sysconf("SC_CLK_TCK")
+
+
+class ServerProcess:
+    """A real server on a free port of the loopback address, with its engine as a child process."""
+
+    def __init__(self, data: Path) -> None:
+        begin = time.perf_counter()
+        self._log = data / "server.log"  # a pipe that nobody reads would stop the server one day
+        with self._log.open("w") as log:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "mavstream_server.commands", "--data", str(data), "--port", "0"],
+                stdout=subprocess.DEVNULL,
+                stderr=log,
+            )
+        self.url = self._find_url()
+        self.http = httpx.Client(base_url=self.url, timeout=_PATIENCE)
+        while self.http.get("/readyz").status_code != 200:
+            if time.perf_counter() - begin > _PATIENCE:
+                raise RuntimeError("the server did not get ready")
+        self.ready_s = time.perf_counter() - begin
+
+    @property
+    def websocket_url(self) -> str:
+        """The address for websockets."""
+        return "ws" + self.url.removeprefix("http")
+
+    @property
+    def pids(self) -> list[int]:
+        """The API process and its engine."""
+        pid = self._process.pid
+        children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+        return [pid, *map(int, children)]
+
+    def rss_mb(self) -> float:
+        """Return the resident memory of both processes together."""
+        pages = sum(int(Path(f"/proc/{pid}/statm").read_text().split()[1]) for pid in self.pids)
+        return pages * os.sysconf("SC_PAGE_SIZE") / 1e6
+
+    def cpu_s(self) -> float:
+        """Return the processor time that both processes have used."""
+        total = 0
+        for pid in self.pids:
+            fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+            total += int(fields[11]) + int(fields[12])
+        return total / _TICKS
+
+    def post(self, path: str, body: object) -> dict[str, object]:
+        """Create something; a refusal is an error."""
+        answer = self.http.post(path, json=body)
+        if answer.status_code >= 300:
+            raise RuntimeError(f"{path}: {answer.text}")
+        found: dict[str, object] = answer.json()
+        return found
+
+    def close(self) -> None:
+        """Stop the server."""
+        self.http.close()
+        self._process.terminate()
+        self._process.wait(_PATIENCE)
+
+    def trouble(self) -> list[str]:
+        """Return what the server logged as a warning or an error."""
+        lines = self._log.read_text().splitlines()
+        return [line for line in lines if '"level": "info"' not in line]
+
+    def _find_url(self) -> str:
+        while self._process.poll() is None:
+            for line in self._log.read_text().splitlines():
+                event = json.loads(line) if line.startswith("{") and line.endswith("}") else {}
+                if event.get("event") == "listening":
+                    return str(event["url"])
+            time.sleep(0.01)
+        raise RuntimeError("the server ended before it listened:\n" + self._log.read_text())
+
+
+@contextmanager
+def server() -> Iterator[ServerProcess]:
+    """Run a server in a directory of its own."""
+    with tempfile.TemporaryDirectory() as folder:
+        process = ServerProcess(Path(folder))
+        try:
+            yield process
+        finally:
+            process.close()

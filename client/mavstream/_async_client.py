@@ -1,0 +1,265 @@
+"""The client that awaits."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from types import TracebackType
+from typing import Any
+
+import httpx
+
+from mavstream._address import Address
+from mavstream._async_streaming import AsyncFeed, AsyncResults
+from mavstream._awaiting import AwaitingLine
+from mavstream._calls import Calls
+from mavstream._documents import QueryLike, StreamLike
+from mavstream._producer import OnReject, Producer
+from mavstream._retry import DEFAULT_RETRY, Retry
+from mavstream._subscription import After, OnGap, Subscription
+from mavstream._tuples import Tuples
+from mavstream_protocol import QueryClass
+from mavstream_protocol.wire.resources import (
+    PolicyInfo,
+    PulledResults,
+    QueryInfo,
+    SchedulerSettings,
+    ServerInfo,
+    StreamInfo,
+    Validation,
+)
+from mavstream_protocol.wire.results import OnLag
+
+
+class AsyncClient:
+    """A server, seen from a program: `async with AsyncClient("http://127.0.0.1:8000") as client: ...`.
+
+    `timeout` is in seconds, for every answer. Safe to share between tasks.
+    """
+
+    def __init__(
+        self,
+        url: str = "http://127.0.0.1:8000",
+        *,
+        token: str | None = None,
+        timeout: float = 10.0,
+        retry: Retry = DEFAULT_RETRY,
+    ) -> None:
+        self._address = Address.parse(url, token, timeout)
+        self._http = httpx.AsyncClient(
+            base_url=self._address.url, headers=self._address.headers, timeout=self._address.timeout
+        )
+        self._line = AwaitingLine(self._http, self._address)
+        self._calls = Calls(retry)
+
+    @property
+    def url(self) -> str:
+        """The address of the server."""
+        return self._address.url
+
+    async def __aenter__(self) -> AsyncClient:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Close the connections; feeds and results are closed by themselves."""
+        await self._http.aclose()
+
+    async def info(self) -> ServerInfo:
+        """Return which server this is, and its limits."""
+        return await self._line.run(self._calls.info())
+
+    async def ready(self) -> bool:
+        """Return whether the server takes work now; raises TransportError if it is not there."""
+        return await self._line.run(self._calls.ready())
+
+    async def stats(self) -> dict[str, Any]:
+        """Return figures per class and of the engine."""
+        return await self._line.run(self._calls.stats())
+
+    async def plan(self) -> dict[str, Any]:
+        """Return the global plan: the operators of all running queries."""
+        return await self._line.run(self._calls.plan())
+
+    async def create_stream(self, spec: StreamLike | None = None, **given: Any) -> StreamInfo:
+        """Register a stream, given as a specification, a dict, a file, or by name: `fields=...`."""
+        return await self._line.run(self._calls.create_stream(spec, given))
+
+    async def streams(self) -> list[StreamInfo]:
+        """Return all streams."""
+        return await self._line.run(self._calls.streams())
+
+    async def stream_info(self, name: str) -> StreamInfo:
+        """Return how a stream stands."""
+        return await self._line.run(self._calls.stream_info(name))
+
+    async def delete_stream(self, name: str) -> None:
+        """Remove a stream and its rows; refused while queries read it."""
+        await self._line.run(self._calls.delete_stream(name))
+
+    async def append(self, stream: str, tuples: Tuples) -> int:
+        """Append rows, columns, Arrow or a data frame; returns how many rows. For more, use `feed`."""
+        return await self._line.run(self._calls.append(stream, tuples))
+
+    async def complete(self, stream: str) -> StreamInfo:
+        """Say that no more rows will come: windows close, and queries over complete streams finish."""
+        return await self._line.run(self._calls.complete(stream))
+
+    def feed(
+        self,
+        producer: str,
+        streams: Sequence[str] = (),
+        *,
+        timeout: float = 30.0,
+        on_reject: OnReject | None = None,
+    ) -> AsyncFeed:
+        """Return a feed: rows sent over one websocket, acked, and sent again after a lost connection."""
+        calls = self._calls
+        return AsyncFeed(
+            Producer(producer, calls.schema, on_reject, timeout, calls.retry), streams, self._line
+        )
+
+    async def put_class(self, name: str, priority: int, description: str = "") -> QueryClass:
+        """Set how much a class of queries matters, 1 to 1000."""
+        return await self._line.run(self._calls.put_class(name, priority, description))
+
+    async def classes(self) -> list[QueryClass]:
+        """Return all classes."""
+        return await self._line.run(self._calls.classes())
+
+    async def submit(
+        self,
+        query: QueryLike,
+        *,
+        name: str | None = None,
+        class_: str | None = None,
+        qos: Any = None,
+        mode: str | None = None,
+        start_at: Any = None,
+        stop_at: Any = None,
+        from_: str | None = None,
+        on_error: str | None = None,
+    ) -> AsyncQuery:
+        """Register a query: a flow, a plan, a specification, a dict, or a JSON or YAML file.
+
+        What is given by name counts more than the specification. A query without a name is called like its
+        file or the root of its plan.
+        """
+        given = {
+            "name": name,
+            "class_": class_,
+            "qos": qos,
+            "mode": mode,
+            "start_at": start_at,
+            "stop_at": stop_at,
+            "from_": from_,
+            "on_error": on_error,
+        }
+        return AsyncQuery(self, (await self._line.run(self._calls.submit(query, given))).id)
+
+    async def validate(self, query: QueryLike, *, mode: str | None = None) -> Validation:
+        """Return the schemas and paths of a query, or its errors, without starting it."""
+        return await self._line.run(self._calls.validate(query, {"mode": mode}))
+
+    async def queries(self, state: str | None = None) -> list[QueryInfo]:
+        """Return all queries, or those in a state."""
+        return await self._line.run(self._calls.queries(state))
+
+    def query(self, query: str) -> AsyncQuery:
+        """Return a handle for the query with this id; whether it exists shows with its first use."""
+        return AsyncQuery(self, query)
+
+    async def policies(self) -> list[PolicyInfo]:
+        """Return the scheduling policies that can be chosen."""
+        return await self._line.run(self._calls.policies())
+
+    async def scheduler(self) -> SchedulerSettings:
+        """Return the policy that decides, and its options."""
+        return await self._line.run(self._calls.scheduler())
+
+    async def set_scheduler(self, policy: str, **options: Any) -> SchedulerSettings:
+        """Let another policy decide."""
+        return await self._line.run(self._calls.set_scheduler(policy, options))
+
+    def results(
+        self,
+        query: AsyncQuery | str,
+        after: After = None,
+        *,
+        timeout: float | None = None,
+        on_gap: OnGap = "warn",
+        on_lag: OnLag | str = OnLag.GAP,
+    ) -> AsyncResults:
+        """Return the answers of a query, from the oldest, behind an offset, or from now on (`"latest"`).
+
+        They go on until the query has ended. `timeout` is how long to wait for the next row, in seconds.
+        """
+        id_ = query if isinstance(query, str) else query.id
+        subscription = Subscription(
+            id_, after, on_gap, OnLag(on_lag), self._address.timeout, self._calls.retry
+        )
+        return AsyncResults(subscription, self._line, timeout)
+
+
+class AsyncQuery:
+    """A query on the server, known by its id."""
+
+    def __init__(self, client: AsyncClient, id_: str) -> None:
+        self._client = client
+        self.id = id_
+
+    def __repr__(self) -> str:
+        return f"AsyncQuery({self.id!r})"
+
+    async def info(self) -> QueryInfo:
+        """Return how it stands."""
+        return await self._client._line.run(self._client._calls.query_info(self.id))
+
+    async def pause(self) -> QueryInfo:
+        """Let it see no rows until it is resumed."""
+        return await self._change(state="paused")
+
+    async def resume(self) -> QueryInfo:
+        """Let it go on."""
+        return await self._change(state="running")
+
+    async def stop(self) -> QueryInfo:
+        """End it; its answers are kept."""
+        return await self._change(state="stopped")
+
+    async def set_class(self, name: str) -> QueryInfo:
+        """Put it into another class."""
+        return await self._change(**{"class": name})
+
+    async def delete(self) -> None:
+        """End it and remove its answers."""
+        await self._client._line.run(self._client._calls.delete_query(self.id))
+
+    async def plan(self) -> dict[str, Any]:
+        """Return its plan as it runs."""
+        return await self._client._line.run(self._client._calls.query_plan(self.id))
+
+    async def qos(self) -> dict[str, Any]:
+        """Return its targets and what is measured."""
+        return await self._client._line.run(self._client._calls.qos(self.id))
+
+    async def pull(self, after: int | None = None, limit: int | None = None) -> PulledResults:
+        """Return a part of its answers, at once."""
+        return await self._client._line.run(self._client._calls.pull(self.id, after, limit))
+
+    def results(
+        self,
+        after: After = None,
+        *,
+        timeout: float | None = None,
+        on_gap: OnGap = "warn",
+        on_lag: OnLag | str = OnLag.GAP,
+    ) -> AsyncResults:
+        """Return its answers; see `AsyncClient.results`."""
+        return self._client.results(self, after, timeout=timeout, on_gap=on_gap, on_lag=on_lag)
+
+    async def _change(self, **changes: str) -> QueryInfo:
+        return await self._client._line.run(self._client._calls.change(self.id, changes))

@@ -1,0 +1,263 @@
+"""The client that blocks."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from types import TracebackType
+from typing import Any
+
+import httpx
+
+from mavstream._address import Address
+from mavstream._blocking import BlockingLine
+from mavstream._calls import Calls
+from mavstream._documents import QueryLike, StreamLike
+from mavstream._producer import OnReject, Producer
+from mavstream._retry import DEFAULT_RETRY, Retry
+from mavstream._streaming import Feed, Results
+from mavstream._subscription import After, OnGap, Subscription
+from mavstream._tuples import Tuples
+from mavstream_protocol import QueryClass
+from mavstream_protocol.wire.resources import (
+    PolicyInfo,
+    PulledResults,
+    QueryInfo,
+    SchedulerSettings,
+    ServerInfo,
+    StreamInfo,
+    Validation,
+)
+from mavstream_protocol.wire.results import OnLag
+
+
+class Client:
+    """A server, seen from a program: `with Client("http://127.0.0.1:8000") as client: ...`.
+
+    `timeout` is in seconds, for every answer. Safe to share between threads.
+    """
+
+    def __init__(
+        self,
+        url: str = "http://127.0.0.1:8000",
+        *,
+        token: str | None = None,
+        timeout: float = 10.0,
+        retry: Retry = DEFAULT_RETRY,
+    ) -> None:
+        self._address = Address.parse(url, token, timeout)
+        self._http = httpx.Client(
+            base_url=self._address.url, headers=self._address.headers, timeout=self._address.timeout
+        )
+        self._line = BlockingLine(self._http, self._address)
+        self._calls = Calls(retry)
+
+    @property
+    def url(self) -> str:
+        """The address of the server."""
+        return self._address.url
+
+    def __enter__(self) -> Client:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the connections; feeds and results are closed by themselves."""
+        self._http.close()
+
+    def info(self) -> ServerInfo:
+        """Return which server this is, and its limits."""
+        return self._line.run(self._calls.info())
+
+    def ready(self) -> bool:
+        """Return whether the server takes work now; raises TransportError if it is not there."""
+        return self._line.run(self._calls.ready())
+
+    def stats(self) -> dict[str, Any]:
+        """Return figures per class and of the engine."""
+        return self._line.run(self._calls.stats())
+
+    def plan(self) -> dict[str, Any]:
+        """Return the global plan: the operators of all running queries."""
+        return self._line.run(self._calls.plan())
+
+    def create_stream(self, spec: StreamLike | None = None, **given: Any) -> StreamInfo:
+        """Register a stream, given as a specification, a dict, a file, or by name: `fields=...`."""
+        return self._line.run(self._calls.create_stream(spec, given))
+
+    def streams(self) -> list[StreamInfo]:
+        """Return all streams."""
+        return self._line.run(self._calls.streams())
+
+    def stream_info(self, name: str) -> StreamInfo:
+        """Return how a stream stands."""
+        return self._line.run(self._calls.stream_info(name))
+
+    def delete_stream(self, name: str) -> None:
+        """Remove a stream and its rows; refused while queries read it."""
+        self._line.run(self._calls.delete_stream(name))
+
+    def append(self, stream: str, tuples: Tuples) -> int:
+        """Append rows, columns, Arrow or a data frame; returns how many rows. For more, use `feed`."""
+        return self._line.run(self._calls.append(stream, tuples))
+
+    def complete(self, stream: str) -> StreamInfo:
+        """Say that no more rows will come: windows close, and queries over complete streams finish."""
+        return self._line.run(self._calls.complete(stream))
+
+    def feed(
+        self,
+        producer: str,
+        streams: Sequence[str] = (),
+        *,
+        timeout: float = 30.0,
+        on_reject: OnReject | None = None,
+    ) -> Feed:
+        """Return a feed: rows sent over one websocket, acked, and sent again after a lost connection."""
+        calls = self._calls
+        return Feed(Producer(producer, calls.schema, on_reject, timeout, calls.retry), streams, self._line)
+
+    def put_class(self, name: str, priority: int, description: str = "") -> QueryClass:
+        """Set how much a class of queries matters, 1 to 1000."""
+        return self._line.run(self._calls.put_class(name, priority, description))
+
+    def classes(self) -> list[QueryClass]:
+        """Return all classes."""
+        return self._line.run(self._calls.classes())
+
+    def submit(
+        self,
+        query: QueryLike,
+        *,
+        name: str | None = None,
+        class_: str | None = None,
+        qos: Any = None,
+        mode: str | None = None,
+        start_at: Any = None,
+        stop_at: Any = None,
+        from_: str | None = None,
+        on_error: str | None = None,
+    ) -> Query:
+        """Register a query: a flow, a plan, a specification, a dict, or a JSON or YAML file.
+
+        What is given by name counts more than the specification. A query without a name is called like its
+        file or the root of its plan.
+        """
+        given = {
+            "name": name,
+            "class_": class_,
+            "qos": qos,
+            "mode": mode,
+            "start_at": start_at,
+            "stop_at": stop_at,
+            "from_": from_,
+            "on_error": on_error,
+        }
+        return Query(self, self._line.run(self._calls.submit(query, given)).id)
+
+    def validate(self, query: QueryLike, *, mode: str | None = None) -> Validation:
+        """Return the schemas and paths of a query, or its errors, without starting it."""
+        return self._line.run(self._calls.validate(query, {"mode": mode}))
+
+    def queries(self, state: str | None = None) -> list[QueryInfo]:
+        """Return all queries, or those in a state."""
+        return self._line.run(self._calls.queries(state))
+
+    def query(self, query: str) -> Query:
+        """Return a handle for the query with this id; whether it exists shows with its first use."""
+        return Query(self, query)
+
+    def policies(self) -> list[PolicyInfo]:
+        """Return the scheduling policies that can be chosen."""
+        return self._line.run(self._calls.policies())
+
+    def scheduler(self) -> SchedulerSettings:
+        """Return the policy that decides, and its options."""
+        return self._line.run(self._calls.scheduler())
+
+    def set_scheduler(self, policy: str, **options: Any) -> SchedulerSettings:
+        """Let another policy decide."""
+        return self._line.run(self._calls.set_scheduler(policy, options))
+
+    def results(
+        self,
+        query: Query | str,
+        after: After = None,
+        *,
+        timeout: float | None = None,
+        on_gap: OnGap = "warn",
+        on_lag: OnLag | str = OnLag.GAP,
+    ) -> Results:
+        """Return the answers of a query, from the oldest, behind an offset, or from now on (`"latest"`).
+
+        They go on until the query has ended. `timeout` is how long to wait for the next row, in seconds.
+        """
+        id_ = query if isinstance(query, str) else query.id
+        subscription = Subscription(
+            id_, after, on_gap, OnLag(on_lag), self._address.timeout, self._calls.retry
+        )
+        return Results(subscription, self._line, timeout)
+
+
+class Query:
+    """A query on the server, known by its id."""
+
+    def __init__(self, client: Client, id_: str) -> None:
+        self._client = client
+        self.id = id_
+
+    def __repr__(self) -> str:
+        return f"Query({self.id!r})"
+
+    def info(self) -> QueryInfo:
+        """Return how it stands."""
+        return self._client._line.run(self._client._calls.query_info(self.id))
+
+    def pause(self) -> QueryInfo:
+        """Let it see no rows until it is resumed."""
+        return self._change(state="paused")
+
+    def resume(self) -> QueryInfo:
+        """Let it go on."""
+        return self._change(state="running")
+
+    def stop(self) -> QueryInfo:
+        """End it; its answers are kept."""
+        return self._change(state="stopped")
+
+    def set_class(self, name: str) -> QueryInfo:
+        """Put it into another class."""
+        return self._change(**{"class": name})
+
+    def delete(self) -> None:
+        """End it and remove its answers."""
+        self._client._line.run(self._client._calls.delete_query(self.id))
+
+    def plan(self) -> dict[str, Any]:
+        """Return its plan as it runs."""
+        return self._client._line.run(self._client._calls.query_plan(self.id))
+
+    def qos(self) -> dict[str, Any]:
+        """Return its targets and what is measured."""
+        return self._client._line.run(self._client._calls.qos(self.id))
+
+    def pull(self, after: int | None = None, limit: int | None = None) -> PulledResults:
+        """Return a part of its answers, at once."""
+        return self._client._line.run(self._client._calls.pull(self.id, after, limit))
+
+    def results(
+        self,
+        after: After = None,
+        *,
+        timeout: float | None = None,
+        on_gap: OnGap = "warn",
+        on_lag: OnLag | str = OnLag.GAP,
+    ) -> Results:
+        """Return its answers; see `Client.results`."""
+        return self._client.results(self, after, timeout=timeout, on_gap=on_gap, on_lag=on_lag)
+
+    def _change(self, **changes: str) -> QueryInfo:
+        return self._client._line.run(self._client._calls.change(self.id, changes))

@@ -1,0 +1,71 @@
+"""What callers hand in as tuples: rows, columns, Arrow or data frames; all become canonical batches."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import pyarrow as pa
+
+from mavstream_protocol import Schema
+from mavstream_protocol.tuples import decode_batch, decode_columns, decode_rows, encode_message
+
+Tuples: TypeAlias = (
+    Iterable[Mapping[str, Any]] | Mapping[str, Sequence[Any]] | pa.RecordBatch | pa.Table | Any
+)
+"""A list of rows, a mapping of columns, a record batch, or a table (Arrow, pandas, Polars, ...)."""
+
+
+def canonical(schema: Schema, tuples: Tuples) -> pa.RecordBatch:
+    """Return the batch of a stream's schema; raises InvalidTuples that says which row and field is wrong."""
+    if isinstance(tuples, pa.RecordBatch):
+        return decode_batch(schema, tuples)
+    if isinstance(tuples, Mapping):
+        return decode_columns(schema, {name: _listed(values) for name, values in tuples.items()})
+    if hasattr(tuples, "__arrow_c_stream__"):
+        table = _without_index(tuples).combine_chunks()
+        batches = table.to_batches()
+        return decode_batch(schema, batches[0] if batches else _no_rows(table.schema))
+    return decode_rows(schema, [dict(row) if isinstance(row, Mapping) else row for row in tuples])
+
+
+@dataclass(frozen=True, slots=True)
+class Portion:
+    """Rows as one record batch message."""
+
+    rows: int
+    payload: bytes
+
+
+def portions(batch: pa.RecordBatch, most: int) -> Iterator[Portion]:
+    """Return the batch as messages of at most so many bytes, or of one row."""
+    if batch.num_rows == 0:
+        return
+    payload = encode_message(batch)
+    if len(payload) <= most or batch.num_rows == 1:
+        yield Portion(batch.num_rows, payload)
+        return
+    # Rows may differ in size, so parts are looked at again; mostly the first cut is enough.
+    step = max(1, min(batch.num_rows - 1, batch.num_rows * most // (len(payload) + 1)))
+    for start in range(0, batch.num_rows, step):
+        yield from portions(batch.slice(start, step), most)
+
+
+def _listed(values: Any) -> Any:
+    # Arrays of numpy, pandas and Arrow hold numbers that are not Python's.
+    if isinstance(values, list | tuple):
+        return values
+    return values.tolist() if hasattr(values, "tolist") else list(values)
+
+
+def _without_index(frame: Any) -> pa.Table:
+    if isinstance(frame, pa.Table):
+        return frame
+    if type(frame).__module__.partition(".")[0] == "pandas":
+        return pa.Table.from_pandas(frame, preserve_index=False)
+    return pa.table(frame)
+
+
+def _no_rows(schema: pa.Schema) -> pa.RecordBatch:
+    return pa.RecordBatch.from_arrays([pa.nulls(0, field.type) for field in schema], schema=schema)

@@ -1,0 +1,82 @@
+"""Sub-commands that other packages bring: found by entry points, loaded when they are used."""
+
+from __future__ import annotations
+
+from importlib.metadata import EntryPoint, entry_points
+from typing import Any
+
+import typer
+from typer.core import TyperGroup
+
+from mavstream.cli.output import complain
+
+GROUP = "mavstream.commands"
+KNOWN = {
+    "serve": ("server", "Run a server."),
+    "feed": ("feeder", "Feed streams from files."),
+    "demo": ("server", "Show a server at work: 21 queries in three classes."),
+}
+"""What comes with an extra of this distribution: the extra to install, and what to say in the list."""
+
+
+class AssembledGroup(TyperGroup):
+    """Own sub-commands, and those of the packages that are installed."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        """Return all names; packages are not loaded for that."""
+        return sorted({*super().list_commands(ctx), *KNOWN, *_found()})
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        """Return a sub-command; for one of another package, a stand-in that can be listed."""
+        own = super().get_command(ctx, cmd_name)
+        if own is not None or not (cmd_name in KNOWN or cmd_name in _found()):
+            return own
+        return _stand_in(cmd_name, lambda: None)
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """Load the sub-command that is to run; the list of all need not wait for every package."""
+        if args and super().get_command(ctx, args[0]) is None and self.get_command(ctx, args[0]) is not None:
+            self.add_command(_loaded(args[0]), args[0])
+        return super().resolve_command(ctx, args)
+
+
+def _loaded(name: str) -> Any:
+    found = _found().get(name)
+    if found is None:
+        return _missing(name, "its package is not there")
+    try:
+        return _command_of(found)
+    except (ImportError, AttributeError) as error:
+        return _missing(name, str(error))
+
+
+def _found() -> dict[str, EntryPoint]:
+    return {point.name: point for point in entry_points(group=GROUP)}
+
+
+def _command_of(point: EntryPoint) -> Any:
+    """Return the command of a package's typer app: the one of that name, or the only one it has."""
+    command = typer.main.get_command(point.load())
+    commands = getattr(command, "commands", {})
+    command = commands.get(point.name, command)
+    command.name = point.name
+    return command
+
+
+def _missing(name: str, reason: str) -> Any:
+    def tell() -> None:
+        extra = KNOWN.get(name, (name, ""))[0]
+        complain(
+            f"'mavstream {name}' needs more than is installed ({reason}): pip install 'mavstream[{extra}]'"
+        )
+        raise typer.Exit(2)
+
+    return _stand_in(name, tell)
+
+
+def _stand_in(name: str, action: Any) -> Any:
+    app = typer.Typer(add_completion=False)
+    # Whatever options follow, the answer is the same.
+    settings = {"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []}
+    app.command(name, help=KNOWN.get(name, ("", ""))[1], context_settings=settings)(action)
+    return typer.main.get_command(app)

@@ -1,0 +1,47 @@
+"""`mavstream class`."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from mavstream.cli.output import show_json, show_table
+from mavstream.cli.session import Output, OutputOption, client_of
+from mavstream_protocol import QueryClass
+
+app = typer.Typer(no_args_is_help=True, help="Classes of queries and how much they matter.")
+
+
+@app.command("set")
+def set_class(
+    context: typer.Context,
+    name: Annotated[str, typer.Argument(help="The name of the class.")],
+    priority: Annotated[int, typer.Argument(help="1 to 1000; shares of the processor are in this ratio.")],
+    description: Annotated[str, typer.Option(help="For people.")] = "",
+    output: OutputOption = Output.TABLE,
+) -> None:
+    """Make a class, or change how much it matters."""
+    with client_of(context) as client:
+        found = client.put_class(name, priority, description)
+    if output is Output.JSON:
+        show_json(found)
+    else:
+        _show([found])
+
+
+@app.command("list")
+def list_classes(context: typer.Context, output: OutputOption = Output.TABLE) -> None:
+    """List the classes."""
+    with client_of(context) as client:
+        found = client.classes()
+    if output is Output.JSON:
+        show_json(found)
+    else:
+        _show(sorted(found, key=lambda one: -one.priority))
+
+
+def _show(classes: list[QueryClass]) -> None:
+    show_table(
+        ["class", "priority", "description"], [(one.name, one.priority, one.description) for one in classes]
+    )

@@ -1,0 +1,90 @@
+"""The command and its exit codes.
+
+0 done, 1 the server said no, 2 the command line is wrong or something is not installed,
+3 the server cannot be reached, 130 interrupted.
+"""
+
+from __future__ import annotations
+
+import sys
+from importlib.metadata import version
+from typing import Annotated
+
+import typer
+
+from mavstream._errors import ProblemError, TransportError
+from mavstream.cli import classes, queries, scheduling, server, streams
+from mavstream.cli.assembly import AssembledGroup
+from mavstream.cli.output import complain
+from mavstream.cli.session import Session
+from mavstream_protocol import InvalidObject, MavstreamError
+
+app = typer.Typer(
+    name="mavstream",
+    cls=AssembledGroup,
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    help="A data stream management service where the queries that matter stay fast.",
+)
+app.add_typer(streams.app, name="stream")
+app.add_typer(classes.app, name="class")
+app.add_typer(queries.app, name="query")
+app.add_typer(scheduling.scheduler, name="scheduler")
+app.command("policies")(scheduling.list_policies)
+app.command("info")(server.show_info)
+
+
+def _tell_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(version("mavstream"))
+        raise typer.Exit
+
+
+@app.callback()
+def main(
+    context: typer.Context,
+    url: Annotated[
+        str, typer.Option(envvar="MAVSTREAM_URL", help="The address of the server.")
+    ] = "http://127.0.0.1:8000",
+    token: Annotated[
+        str | None,
+        typer.Option(envvar="MAVSTREAM_TOKEN", show_envvar=True, help="The token for the server."),
+    ] = None,
+    timeout: Annotated[float, typer.Option(min=0.1, help="Seconds to wait for an answer.")] = 10.0,
+    _version: Annotated[
+        bool, typer.Option("--version", callback=_tell_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    """Take the options that all sub-commands share."""
+    context.obj = Session(url, token, timeout)
+
+
+def run() -> None:
+    """Run the command and leave with its exit code."""
+    try:
+        app()
+    except MavstreamError as error:
+        sys.exit(_report(error))
+    except KeyboardInterrupt:
+        sys.exit(130)
+    except BrokenPipeError:
+        # Whoever read the output has enough of it. Closing here keeps the interpreter from complaining.
+        sys.stderr.close()
+        sys.exit(0)
+
+
+def _report(error: MavstreamError) -> int:
+    match error:
+        case TransportError():
+            complain(str(error))
+            return 3
+        case ProblemError():
+            items = error.problem.errors
+            complain(f"{error.problem.title} ({error.code})" if items else str(error), items)
+        case InvalidObject():
+            complain(error.title, error.items)
+            return 2 if any(item.code in ("unreadable_file", "invalid_url") for item in error.items) else 1
+        case _:
+            complain(str(error))
+    return 1

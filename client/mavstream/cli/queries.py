@@ -1,0 +1,162 @@
+"""`mavstream query`."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from mavstream.cli.output import complain, show_fields, show_json, show_table
+from mavstream.cli.session import FileArgument, Output, OutputOption, QueryArgument, client_of
+from mavstream.cli.watching import watch_rows
+from mavstream_protocol import ReadFrom
+from mavstream_protocol.wire.resources import QueryInfo, Validation
+
+app = typer.Typer(no_args_is_help=True, help="Continuous queries and their answers.")
+
+NameOption = Annotated[str | None, typer.Option(help="Its name; else that in the file, or the file's.")]
+ClassOption = Annotated[str | None, typer.Option("--class", help="The class that it belongs to.")]
+FromOption = Annotated[ReadFrom | None, typer.Option("--from", help="Where in its streams it begins.")]
+
+
+@app.command("submit")
+def submit(
+    context: typer.Context,
+    file: FileArgument,
+    name: NameOption = None,
+    class_: ClassOption = None,
+    from_: FromOption = None,
+    output: OutputOption = Output.TABLE,
+) -> None:
+    """Register a query from a file with its specification, or with a plan alone."""
+    with client_of(context) as client:
+        query = client.submit(file, name=name, class_=class_, from_=from_)
+        _show(query.info(), output)
+
+
+@app.command("validate")
+def validate(context: typer.Context, file: FileArgument, output: OutputOption = Output.TABLE) -> None:
+    """Tell what the server would say of a query; exit code 1 if it is not valid."""
+    with client_of(context) as client:
+        found = client.validate(file)
+    if output is Output.JSON:
+        show_json(found)
+    else:
+        _show_validation(found)
+    raise typer.Exit(0 if found.valid else 1)
+
+
+@app.command("list")
+def list_queries(
+    context: typer.Context,
+    state: Annotated[str | None, typer.Option(help="Only those in this state.")] = None,
+    output: OutputOption = Output.TABLE,
+) -> None:
+    """List the queries."""
+    with client_of(context) as client:
+        found = client.queries(state)
+    if output is Output.JSON:
+        show_json(found)
+        return
+    rows = [
+        (
+            one.id,
+            one.spec.name,
+            one.spec.class_,
+            one.state,
+            one.results,
+            one.latency_ms and one.latency_ms.p95,
+        )
+        for one in found
+    ]
+    show_table(["query", "name", "class", "state", "results", "p95 ms"], rows)
+
+
+@app.command("show")
+def show(context: typer.Context, query: QueryArgument, output: OutputOption = Output.TABLE) -> None:
+    """Show how a query stands."""
+    with client_of(context) as client:
+        _show(client.query(query).info(), output)
+
+
+@app.command("pause")
+def pause(context: typer.Context, query: QueryArgument, output: OutputOption = Output.TABLE) -> None:
+    """Let a query see no rows until it is resumed."""
+    with client_of(context) as client:
+        _show(client.query(query).pause(), output)
+
+
+@app.command("resume")
+def resume(context: typer.Context, query: QueryArgument, output: OutputOption = Output.TABLE) -> None:
+    """Let a paused query go on."""
+    with client_of(context) as client:
+        _show(client.query(query).resume(), output)
+
+
+@app.command("stop")
+def stop(context: typer.Context, query: QueryArgument, output: OutputOption = Output.TABLE) -> None:
+    """End a query; its answers are kept."""
+    with client_of(context) as client:
+        _show(client.query(query).stop(), output)
+
+
+@app.command("delete")
+def delete(context: typer.Context, query: QueryArgument, output: OutputOption = Output.TABLE) -> None:
+    """End a query and remove its answers."""
+    with client_of(context) as client:
+        client.query(query).delete()
+    if output is Output.JSON:
+        show_json({"deleted": query})
+
+
+@app.command("watch")
+def watch(
+    context: typer.Context,
+    query: QueryArgument,
+    after: Annotated[
+        str | None, typer.Option(help="Begin behind this offset; `latest` for rows from now on.")
+    ] = None,
+    limit: Annotated[int | None, typer.Option(min=1, help="End after so many rows.")] = None,
+    idle: Annotated[
+        float | None, typer.Option(min=0, help="End when no row came for so many seconds.")
+    ] = None,
+    output: OutputOption = Output.TABLE,
+) -> None:
+    """Show a query's answers as they come, until it ends: a live table, or a line of JSON for each."""
+    with client_of(context) as client:
+        watch_rows(client, query, after, limit, idle, output)
+
+
+def _show(info: QueryInfo, output: Output) -> None:
+    if output is Output.JSON:
+        show_json(info)
+        return
+    latency = info.latency_ms
+    show_fields(
+        [
+            ("query", info.id),
+            ("name", info.spec.name),
+            ("class", info.spec.class_),
+            ("state", info.state if info.reason is None else f"{info.state}: {info.reason}"),
+            ("wanted", info.desired),
+            ("columns", ", ".join(f"{one.name} {one.type}" for one in info.fields)),
+            ("results", info.results),
+            ("epoch", info.epoch),
+            ("created", info.created),
+            ("latency ms", latency and latency.model_dump(exclude_none=True)),
+            ("memory bytes", info.memory_bytes),
+            ("counters", info.counters),
+        ]
+    )
+
+
+def _show_validation(found: Validation) -> None:
+    if not found.valid:
+        complain("the query is not valid", found.errors)
+        return
+    rows = [
+        (name, ", ".join(f"{one.name} {one.type}" for one in fields))
+        for name, fields in found.schemas.items()
+    ]
+    show_table(["operator", "columns"], rows)
+    show_table(["paths"], [(" > ".join(path),) for path in found.paths])

@@ -1,0 +1,64 @@
+"""`mavstream policies` and `mavstream scheduler`."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import orjson
+import typer
+
+from mavstream.cli.output import show_fields, show_json, show_table
+from mavstream.cli.session import Output, OutputOption, client_of
+from mavstream_protocol.wire.resources import SchedulerSettings
+
+scheduler = typer.Typer(no_args_is_help=True, help="The policy that decides which operators run next.")
+
+
+def list_policies(context: typer.Context, output: OutputOption = Output.TABLE) -> None:
+    """List the scheduling policies that can be chosen."""
+    with client_of(context) as client:
+        found = client.policies()
+    if output is Output.JSON:
+        show_json(found)
+        return
+    rows = [(one.name, one.optimises, ", ".join(one.options.get("properties", {}))) for one in found]
+    show_table(["policy", "good for", "options"], rows)
+
+
+@scheduler.command("show")
+def show(context: typer.Context, output: OutputOption = Output.TABLE) -> None:
+    """Show the policy that decides."""
+    with client_of(context) as client:
+        _show(client.scheduler(), output)
+
+
+@scheduler.command("set")
+def set_policy(
+    context: typer.Context,
+    policy: Annotated[str, typer.Argument(help="The name of a policy; see `mavstream policies`.")],
+    option: Annotated[
+        list[str] | None, typer.Option("--option", metavar="NAME=VALUE", help="An option of the policy.")
+    ] = None,
+    output: OutputOption = Output.TABLE,
+) -> None:
+    """Let another policy decide; running queries go on."""
+    options = dict(map(_read_option, option or []))
+    with client_of(context) as client:
+        _show(client.set_scheduler(policy, **options), output)
+
+
+def _read_option(text: str) -> tuple[str, Any]:
+    name, equals, value = text.partition("=")
+    if not equals or not name:
+        raise typer.BadParameter(f"'{text}' is not NAME=VALUE", param_hint="--option")
+    try:
+        return name, orjson.loads(value)
+    except orjson.JSONDecodeError:
+        return name, value
+
+
+def _show(settings: SchedulerSettings, output: Output) -> None:
+    if output is Output.JSON:
+        show_json(settings)
+    else:
+        show_fields([("policy", settings.policy), *settings.options.items()])

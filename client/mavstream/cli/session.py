@@ -1,0 +1,46 @@
+"""What the sub-commands share: which server they speak to, and how they were asked to answer."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from mavstream._client import Client
+
+
+class Output(StrEnum):
+    """How answers are printed."""
+
+    TABLE = "table"
+    JSON = "json"
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    """The server that a command was told to speak to."""
+
+    url: str
+    token: str | None
+    timeout: float
+
+    def connect(self) -> Client:
+        """Return a client, to be closed by the caller."""
+        return Client(self.url, token=self.token, timeout=self.timeout)
+
+
+def client_of(context: typer.Context) -> Client:
+    """Return a client for the server that the command line names."""
+    session: Session = context.obj
+    return session.connect()
+
+
+OutputOption = Annotated[
+    Output, typer.Option("--output", "-o", help="A table for people, or JSON for programs.")
+]
+FileArgument = Annotated[Path, typer.Argument(metavar="FILE", help="A JSON or YAML file.", dir_okay=False)]
+QueryArgument = Annotated[str, typer.Argument(metavar="QUERY", help="The id of a query.")]
+StreamArgument = Annotated[str, typer.Argument(metavar="STREAM", help="The name of a stream.")]

@@ -1,0 +1,148 @@
+"""`mavstream stream`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from mavstream.cli.output import show_fields, show_json, show_table
+from mavstream.cli.session import Output, OutputOption, StreamArgument, client_of
+from mavstream.cli.tuples import TupleFormat, read_tuples
+from mavstream_protocol import format_size
+from mavstream_protocol.wire.resources import StreamInfo
+
+app = typer.Typer(no_args_is_help=True, help="Streams: where rows come in.")
+
+
+@app.command("create")
+def create(
+    context: typer.Context,
+    name: Annotated[str | None, typer.Argument(help="The name of the stream.")] = None,
+    field: Annotated[
+        list[str] | None,
+        typer.Option("--field", metavar="NAME:TYPE", help="A field, in order; `NAME:TYPE?` may be null."),
+    ] = None,
+    event_time: Annotated[str | None, typer.Option(help="The field that says when a row happened.")] = None,
+    lateness: Annotated[str | None, typer.Option(help="How far rows may lag, such as 2s.")] = None,
+    max_ahead: Annotated[str | None, typer.Option(help="How far rows may be ahead, such as 1h.")] = None,
+    idle_timeout: Annotated[str | None, typer.Option(help="When a silent producer counts no more.")] = None,
+    retention: Annotated[str | None, typer.Option(help="How long rows are kept, such as 1h.")] = None,
+    quota: Annotated[str | None, typer.Option(help="The most that it takes on disk, such as 1GB.")] = None,
+    file: Annotated[
+        Path | None, typer.Option("--file", "-f", help="A JSON or YAML file with it all.")
+    ] = None,
+    output: OutputOption = Output.TABLE,
+) -> None:
+    """Register a stream, from options, a file, or a file and what the options change of it."""
+    given = {
+        "name": name,
+        "fields": [_read_field(text) for text in field] if field else None,
+        "event_time": event_time,
+        "lateness": lateness,
+        "max_ahead": max_ahead,
+        "idle_timeout": idle_timeout,
+        "retention": retention,
+        "quota": quota,
+    }
+    if file is None and not (name and field):
+        raise typer.BadParameter("give a NAME and at least one --field NAME:TYPE, or a --file")
+    with client_of(context) as client:
+        info = client.create_stream(file, **{key: value for key, value in given.items() if value is not None})
+    _show(info, output)
+
+
+@app.command("list")
+def list_streams(context: typer.Context, output: OutputOption = Output.TABLE) -> None:
+    """List the streams."""
+    with client_of(context) as client:
+        found = client.streams()
+    if output is Output.JSON:
+        show_json(found)
+        return
+    rows = [
+        (
+            one.name,
+            one.position,
+            one.position - one.begin,
+            format_size(one.bytes),
+            one.watermark,
+            len(one.producers),
+        )
+        for one in found
+    ]
+    show_table(["stream", "rows", "kept", "on disk", "watermark", "producers"], rows)
+
+
+@app.command("show")
+def show(context: typer.Context, stream: StreamArgument, output: OutputOption = Output.TABLE) -> None:
+    """Show how a stream stands."""
+    with client_of(context) as client:
+        _show(client.stream_info(stream), output)
+
+
+@app.command("delete")
+def delete(context: typer.Context, stream: StreamArgument, output: OutputOption = Output.TABLE) -> None:
+    """Remove a stream and its rows."""
+    with client_of(context) as client:
+        client.delete_stream(stream)
+    if output is Output.JSON:
+        show_json({"deleted": stream})
+
+
+@app.command("append")
+def append(
+    context: typer.Context,
+    stream: StreamArgument,
+    file: Annotated[
+        Path,
+        typer.Argument(help="JSON, JSON lines, CSV or Parquet; - reads from the input.", allow_dash=True),
+    ] = Path("-"),
+    format_: Annotated[
+        TupleFormat | None, typer.Option("--format", help="How it is written; else its ending says so.")
+    ] = None,
+    output: OutputOption = Output.TABLE,
+) -> None:
+    """Append rows from a file or the input."""
+    with client_of(context) as client:
+        tuples = read_tuples(file, format_, client.stream_info(stream).spec.schema())
+        rows = client.append(stream, tuples)
+    if output is Output.JSON:
+        show_json({"stream": stream, "rows": rows})
+    else:
+        typer.echo(f"{rows} rows appended to {stream}")
+
+
+@app.command("complete")
+def complete(context: typer.Context, stream: StreamArgument, output: OutputOption = Output.TABLE) -> None:
+    """Say that no more rows will come: windows close, and queries over complete streams finish."""
+    with client_of(context) as client:
+        _show(client.complete(stream), output)
+
+
+def _read_field(text: str) -> dict[str, Any]:
+    name, colon, kind = text.partition(":")
+    if not colon:
+        raise typer.BadParameter(f"'{text}' is not NAME:TYPE", param_hint="--field")
+    return {"name": name, "type": kind.removesuffix("?"), "nullable": kind.endswith("?")}
+
+
+def _show(info: StreamInfo, output: Output) -> None:
+    if output is Output.JSON:
+        show_json(info)
+        return
+    fields = ", ".join(f"{one.name} {one.type}{'?' if one.nullable else ''}" for one in info.spec.fields)
+    show_fields(
+        [
+            ("stream", info.name),
+            ("fields", fields),
+            ("event time", info.spec.event_time),
+            ("rows", f"{info.position}, kept from {info.begin}"),
+            ("on disk", format_size(info.bytes)),
+            ("watermark", info.watermark),
+            ("producers", info.producers),
+            ("over quota", info.over_quota),
+            ("held by", info.held_by),
+        ]
+    )

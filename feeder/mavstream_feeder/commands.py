@@ -1,0 +1,158 @@
+"""The commands `mavstream feed` and `mavstream demo`."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from typing import Annotated
+
+import orjson
+import typer
+
+from mavstream_feeder.feeds import FRAME_ROWS, Options
+from mavstream_feeder.link import Address
+from mavstream_feeder.names import read_feeds
+from mavstream_feeder.problems import InvalidRate, UnreadableFile
+from mavstream_feeder.session import Session, run_feed
+from mavstream_protocol import parse_duration
+from mavstream_protocol.wire.feed import Format
+
+app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
+
+_HERE = "http://127.0.0.1:8000"
+
+UrlOption = Annotated[
+    str | None, typer.Option("--url", envvar="MAVSTREAM_URL", help=f"The server; {_HERE} if none is given.")
+]
+TokenOption = Annotated[
+    str | None, typer.Option("--token", envvar="MAVSTREAM_TOKEN", help="The token for the server.")
+]
+RateOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--rate",
+        metavar="[STREAM=]RATE",
+        help="Tuples a second, for all streams or one: 500, readings=500, 40@150s,80@50s, max.",
+    ),
+]
+SeedOption = Annotated[int, typer.Option(min=0, help="The same seed gives the same arrival times.")]
+
+
+@app.command("feed")
+def feed(
+    context: typer.Context,
+    files: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[STREAM=]FILE...", help="CSV, JSON lines or Parquet files, one a stream."),
+    ] = None,
+    sample: Annotated[bool, typer.Option("--sample", help="Feed the sample smart-home streams.")] = False,
+    rate: RateOption = None,
+    create: Annotated[bool, typer.Option("--create", help="Create the streams that are missing.")] = False,
+    event_time: Annotated[
+        str | None, typer.Option(help="With --create: the field that tells when a row happened.")
+    ] = None,
+    stamp: Annotated[
+        str, typer.Option(help="Event times: 'file' keeps those of the file, 'now' puts the due times.")
+    ] = "file",
+    loop: Annotated[bool, typer.Option("--loop", help="Begin files again at their end.")] = False,
+    limit: Annotated[int | None, typer.Option(min=1, help="Rows of each stream at most.")] = None,
+    seconds: Annotated[float | None, typer.Option(min=0.0, help="Stop after this time.")] = None,
+    seed: SeedOption = 0,
+    producer: Annotated[
+        str | None, typer.Option(help="The name that the server counts frames by; a fresh one if none.")
+    ] = None,
+    format_: Annotated[Format, typer.Option("--format", help="How tuples travel.")] = Format.ARROW,
+    frame_rows: Annotated[int, typer.Option(min=1, help="Rows of a frame at most.")] = FRAME_ROWS,
+    linger: Annotated[str, typer.Option(help="How long tuples may wait for company.")] = "1ms",
+    output: Annotated[str, typer.Option("--output", "-o", help="'table' or 'json'.")] = "table",
+    url: UrlOption = None,
+    token: TokenOption = None,
+) -> None:
+    """Feed streams from files, with the random gaps of live sources."""
+    _one_of("--stamp", stamp, ("file", "now"))
+    _one_of("--output", output, ("table", "json"))
+    try:
+        options = Options(producer, format_, seed, parse_duration(linger) / 1e6, frame_rows)
+        feeds = read_feeds(files or [], rate or ["max"], sample=sample)
+        session = Session(
+            address=_address(context, url, token),
+            options=options,
+            feeds=feeds,
+            create=create or sample,
+            event_time=event_time,
+            stamp=stamp == "now",
+            loop=loop,
+            limit=limit,
+            seconds=seconds,
+        )
+        report = asyncio.run(run_feed(session, show=output == "table"))
+    except (InvalidRate, UnreadableFile, ValueError) as error:
+        raise typer.BadParameter(str(error)) from None
+    if output == "json":
+        _print_json(report.as_json())
+
+
+@app.command("demo")
+def demo(
+    context: typer.Context,
+    seconds: Annotated[float, typer.Option(min=1.0, help="How long to feed.")] = 30.0,
+    rate: RateOption = None,
+    json: Annotated[
+        bool, typer.Option("--json", help="Print one JSON object at the end, else nothing.")
+    ] = False,
+    policy: Annotated[str | None, typer.Option(help="Scheduling policy, such as rr or wrr.")] = None,
+    no_feed: Annotated[
+        bool, typer.Option("--no-feed", help="Only ask and watch: another feeder feeds the server of --url.")
+    ] = False,
+    seed: SeedOption = 0,
+    url: Annotated[str | None, typer.Option("--url", help="Use this server instead of an own one.")] = None,
+    token: TokenOption = None,
+) -> None:
+    """Show a server at work: 21 queries in three classes over the streams of twenty smart homes."""
+    from mavstream_feeder.demo.run import DemoOptions, run_demo
+
+    address = None
+    if url is not None or _given(context, "url"):
+        address = _address(context, url, token)
+    if no_feed and address is None:
+        raise typer.BadParameter("--no-feed needs a server that is fed: give --url")
+    try:
+        options = DemoOptions(seconds, tuple(rate or ["100"]), seed, policy, feed=not no_feed, live=not json)
+        outcome = run_demo(options, address)
+    except InvalidRate as error:
+        raise typer.BadParameter(str(error)) from None
+    if json:
+        _print_json(outcome.as_json())
+    for complaint in outcome.complaints:
+        typer.echo(f"demo: {complaint}", err=True)
+    if outcome.complaints:
+        raise typer.Exit(1)
+
+
+def _given(context: typer.Context, name: str) -> bool:
+    """Whether an option of the whole command stands on the command line."""
+    parent = context.parent
+    source = None if parent is None else parent.get_parameter_source(name)
+    return source is not None and source.name == "COMMANDLINE"
+
+
+def _address(context: typer.Context, url: str | None, token: str | None) -> Address:
+    """Return where the server is: by this command's options, else by those of the whole command."""
+    shared = context.obj
+    return Address(
+        url or getattr(shared, "url", None) or _HERE,
+        token if token is not None else getattr(shared, "token", None),
+    )
+
+
+def _one_of(option: str, value: str, known: tuple[str, ...]) -> None:
+    if value not in known:
+        raise typer.BadParameter(f"'{value}' is not one of {', '.join(known)}", param_hint=option)
+
+
+def _print_json(value: object) -> None:
+    sys.stdout.write(orjson.dumps(value, option=orjson.OPT_APPEND_NEWLINE).decode())
+
+
+if __name__ == "__main__":
+    app()

@@ -1,0 +1,95 @@
+"""What stream a file would make: field names and types for `mavstream feed --create`."""
+
+from __future__ import annotations
+
+from itertools import islice
+from pathlib import Path
+
+import orjson
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.parquet
+from pydantic import ValidationError
+
+from mavstream_feeder.files import kind_of
+from mavstream_feeder.problems import UnreadableFile
+from mavstream_protocol import FieldSpec, FieldType, StreamSpec
+
+_SAMPLE_BYTES = 4 << 20
+_SAMPLE_LINES = 10_000
+
+
+def infer_stream(name: str, path: Path, event_time: str | None = None) -> StreamSpec:
+    """Return the stream that fits a file; raises UnreadableFile.
+
+    CSV and JSON lines are judged by their first rows. Without `event_time`, the only timestamp column that is
+    never null tells the time of rows; where there are several or none, their arrival does.
+    """
+    try:
+        sample = _sample(path)
+    except (OSError, pa.ArrowException, ValueError) as error:
+        raise UnreadableFile(f"file '{path}' cannot be read: {str(error)[:300]}") from None
+    fields = [
+        FieldSpec(name=column, type=_type_of(path, column, values.type), nullable=values.null_count > 0)
+        for column, values in zip(sample.column_names, sample.columns, strict=True)
+    ]
+    if event_time is None:
+        times = [each.name for each in fields if each.type is FieldType.TIMESTAMP and not each.nullable]
+        event_time = times[0] if len(times) == 1 else None
+    try:
+        return StreamSpec(name=name, fields=tuple(fields), event_time=event_time)
+    except ValidationError as error:
+        reasons = "; ".join(item["msg"] for item in error.errors())
+        raise UnreadableFile(f"file '{path}' does not make a stream '{name}': {reasons}") from None
+
+
+def _sample(path: Path) -> pa.Table:
+    match kind_of(path):
+        case "csv":
+            # Whole lines only: the last one of a sample may be cut.
+            with path.open("rb") as file:
+                text = file.read(_SAMPLE_BYTES)
+                rest = file.readline()
+            return pyarrow.csv.read_csv(
+                pa.BufferReader(text + rest),
+                convert_options=pyarrow.csv.ConvertOptions(strings_can_be_null=True),
+            )
+        case "jsonl":
+            with path.open("rb") as file:
+                rows = [orjson.loads(line) for line in islice(file, _SAMPLE_LINES) if line.strip()]
+            names = dict.fromkeys(name for row in rows for name in row)
+            columns = {name: [row.get(name) for row in rows] for name in names}
+            return _with_timestamps(pa.table(columns))
+        case _:
+            return pyarrow.parquet.read_table(path)
+
+
+def _with_timestamps(table: pa.Table) -> pa.Table:
+    for index, name in enumerate(table.column_names):
+        if pa.types.is_string(table.column(index).type):
+            for zone in ("UTC", None):
+                try:
+                    times = table.column(index).cast(pa.timestamp("us", zone))
+                except pa.ArrowInvalid:
+                    continue
+                table = table.set_column(index, name, times)
+                break
+    return table
+
+
+def _type_of(path: Path, column: str, kind: pa.DataType) -> FieldType:
+    value = kind.value_type if pa.types.is_dictionary(kind) else kind
+    if pa.types.is_integer(value):
+        return FieldType.INT
+    if pa.types.is_floating(value):
+        return FieldType.FLOAT
+    if pa.types.is_boolean(value):
+        return FieldType.BOOL
+    if pa.types.is_timestamp(value):
+        return FieldType.TIMESTAMP
+    if pa.types.is_string(value) or pa.types.is_large_string(value) or pa.types.is_null(value):
+        return FieldType.STRING
+    raise UnreadableFile(
+        f"column '{column}' of file '{path}' is of type {kind}, which no field can hold: "
+        "write integers, floats, booleans, texts or timestamps"
+    )

@@ -1,0 +1,129 @@
+"""A lane: the frames of one stream between being made and being acked. No I/O.
+
+Frames are numbered 1, 2, 3, ... and kept until an ack covers them. After a reconnect the server says how far
+it has come; frames up to there are done, the later ones are sent again under their old numbers, so that
+nothing is lost and nothing counts twice.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+
+from mavstream_feeder.frames import Frame
+from mavstream_feeder.problems import FeedLost
+
+
+class Lane:
+    """Numbers, credit and unacked frames of a stream."""
+
+    def __init__(self, stream: str, most_frames: int) -> None:
+        self.stream = stream
+        self._most_frames = most_frames
+        self.rows_sent = 0
+        self.rows_acked = 0
+        self.credit = 0
+        """Bytes that may be under way."""
+        self.under_way = 0
+        """Bytes sent on this connection and not acked."""
+        self.ended = False
+        """Whether the server has confirmed the end of the stream's rows."""
+        self._begun = False
+        self._made = 0
+        self._acked = 0
+        # Frames in order of their numbers: first the ones under way, then the ones to send (again).
+        self._sent: deque[Frame] = deque()
+        self._waiting: deque[Frame] = deque()
+
+    @property
+    def next_sequence(self) -> int:
+        """The number of the next frame that is made."""
+        return self._made + 1
+
+    @property
+    def open(self) -> bool:
+        """Whether a new frame may be made: none waits, credit is left, and not too many are under way.
+
+        When a server is slow to ack, rows that fall due meanwhile travel in one larger frame.
+        """
+        return not self._waiting and self.under_way < self.credit and len(self._sent) < self._most_frames
+
+    @property
+    def waiting(self) -> bool:
+        """Whether frames that were made are yet to be sent."""
+        return bool(self._waiting)
+
+    @property
+    def settled(self) -> bool:
+        """Whether every frame is acked."""
+        return not self._sent and not self._waiting
+
+    def welcomed(self, last_sequence: int, credit: int) -> None:
+        """Start a connection: the server has frames up to `last_sequence`. Raises FeedLost."""
+        self._waiting.extendleft(reversed(self._sent))
+        self._sent.clear()
+        self.under_way = 0
+        self.credit = credit
+        if not self._begun:
+            self._begun = True
+            self._made = self._acked = last_sequence
+            return
+        if last_sequence < self._acked:
+            raise FeedLost(
+                f"stream '{self.stream}': the server acked frame {self._acked} and now has only "
+                f"{last_sequence}: its data directory was changed, start the feed anew under another name"
+            )
+        if last_sequence > self._made:
+            raise FeedLost(
+                f"stream '{self.stream}': the server has frame {last_sequence} of this producer, which made "
+                f"only {self._made}: another feeder uses the same name, give --producer"
+            )
+        while self._waiting and self._waiting[0].sequence <= last_sequence:
+            self._done(self._waiting.popleft())
+
+    def made(self, frame: Frame) -> None:
+        """Queue a new frame."""
+        assert frame.sequence == self.next_sequence
+        self._made = frame.sequence
+        self._waiting.append(frame)
+        self.rows_sent += frame.rows
+
+    def next_frame(self) -> Frame | None:
+        """Return the frame to send now and count it as under way; None without frame or credit."""
+        if not self._waiting:
+            return None
+        frame = self._waiting[0]
+        # A frame that is larger than all credit may travel alone, or it never would.
+        fits = self.under_way + frame.size <= self.credit or (self.under_way == 0 and self.credit > 0)
+        if not fits:
+            return None
+        self._waiting.popleft()
+        self._sent.append(frame)
+        self.under_way += frame.size
+        return frame
+
+    def acked(self, sequence: int, credit: int) -> None:
+        """Note that frames up to `sequence` are in the log."""
+        self.credit = credit
+        while self._sent and self._sent[0].sequence <= sequence:
+            frame = self._sent.popleft()
+            self.under_way -= frame.size
+            self._done(frame)
+
+    def again_from(self, sequence: int) -> None:
+        """Send frames from this number on again, after `try_again`: they were refused for now."""
+        self.credit = 0
+        while self._sent and self._sent[-1].sequence >= sequence:
+            frame = self._sent.pop()
+            self.under_way -= frame.size
+            self._waiting.appendleft(frame)
+
+    def try_again(self) -> bool:
+        """Let one frame go where the server gave no credit, to see whether it takes it now."""
+        if self.credit > 0:
+            return False
+        self.credit = 1
+        return True
+
+    def _done(self, frame: Frame) -> None:
+        self._acked = frame.sequence
+        self.rows_acked += frame.rows

@@ -1,0 +1,1 @@
+"""The outside of the service: REST, websockets, metrics; thin, it decides nothing."""

@@ -1,0 +1,114 @@
+"""Who may do what: bearer tokens with roles.
+
+| role | may |
+|---|---|
+| `admin` | everything, alone: remove streams, change classes and the scheduler |
+| `client` | register streams and queries, read results |
+| `feeder` | register streams and feed them |
+
+Every role may read how things stand. Without tokens everything is allowed; such a server binds to
+loopback only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+
+from starlette.requests import HTTPConnection
+from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.websockets import WebSocket
+
+from mavstream_protocol.problems import MavstreamError
+from mavstream_protocol.wire.feed import CloseCode
+from mavstream_server.api.problems import ProblemResponse
+from mavstream_server.api.services import services_of
+from mavstream_server.service.settings import Role, Settings
+
+ANY_ROLE = (Role.CLIENT, Role.FEEDER)
+
+
+class NotAuthorised(MavstreamError):
+    """No token came, or one that is not known."""
+
+    code = "not_authorised"
+    title = "Who are you?"
+    status = 401
+
+
+class Forbidden(MavstreamError):
+    """The token is known and does not allow this."""
+
+    code = "forbidden"
+    title = "The token does not allow this"
+    status = 403
+
+
+class Auth:
+    """Decides by the tokens of the settings."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+
+    def check(self, token: str | None, roles: tuple[Role, ...]) -> Role:
+        """Return the role if it is one of `roles` or admin; raises NotAuthorised, Forbidden."""
+        if not self._settings.tokens:
+            return Role.ADMIN
+        if token is None:
+            raise NotAuthorised("no token came: send the header 'Authorization: Bearer TOKEN'")
+        role = self._settings.role_of(token)
+        if role is None:
+            raise NotAuthorised("the token is not known to this server: ask its operator for one")
+        if role is not Role.ADMIN and role not in roles:
+            needed = " or ".join(dict.fromkeys((*roles, Role.ADMIN)))
+            raise Forbidden(f"this needs a token of role {needed}, and one of role {role} came")
+        return role
+
+
+def token_of(connection: HTTPConnection) -> str | None:
+    """Return the token of a request; websockets, which browsers cannot give headers, may use `?token=`."""
+    kind, _, token = connection.headers.get("authorization", "").partition(" ")
+    if kind.lower() == "bearer" and token.strip():
+        return token.strip()
+    return connection.query_params.get("token") if connection.scope["type"] == "websocket" else None
+
+
+def require(*roles: Role | str) -> Callable[[HTTPConnection], Awaitable[Role]]:
+    """Return a dependency that lets through the given roles and admins, any role if none is given."""
+    allowed = tuple(map(Role, roles)) or ANY_ROLE
+
+    async def authorised(connection: HTTPConnection) -> Role:
+        return services_of(connection).auth.check(token_of(connection), allowed)
+
+    return authorised
+
+
+class KnownTokens:
+    """Refuses requests without a known token before their bodies are read; roles are looked at later."""
+
+    def __init__(self, app: ASGIApp, settings: Settings) -> None:
+        self.app = app
+        self._auth = Auth(settings)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass on what has a token, or needs none."""
+        if scope["type"] == "http" and scope["path"].startswith("/v1/"):
+            try:
+                self._auth.check(token_of(HTTPConnection(scope)), ANY_ROLE)
+            except MavstreamError as error:
+                await ProblemResponse.of(error)(scope, receive, send)
+                return
+        await self.app(scope, receive, send)
+
+
+async def admitted(websocket: WebSocket, *roles: Role | str) -> bool:
+    """Accept a websocket whose token allows one of the roles; close others with 4401 or 4403."""
+    await websocket.accept()
+    try:
+        services_of(websocket).auth.check(token_of(websocket), tuple(map(Role, roles)) or ANY_ROLE)
+    except NotAuthorised as error:
+        await websocket.close(CloseCode.NOT_AUTHORISED, str(error))
+    except Forbidden as error:
+        await websocket.close(CloseCode.FORBIDDEN, str(error))
+    else:
+        return True
+    return False

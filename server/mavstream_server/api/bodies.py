@@ -1,0 +1,100 @@
+"""Bodies of requests: their types, and tuples in all the encodings that a stream takes."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import orjson
+import pyarrow as pa
+from fastapi import Request
+from starlette.requests import HTTPConnection
+
+from mavstream_protocol.schema import Schema
+from mavstream_protocol.tuples import decode_columns, decode_lines, decode_rows, decode_stream
+from mavstream_protocol.tuples.json_text import parse_json
+from mavstream_server.service.problems import Refused, ServiceError
+
+JSON = "application/json"
+NDJSON = "application/x-ndjson"
+ARROW = "application/vnd.apache.arrow.stream"
+
+_TUPLES = re.compile(r"/v1/streams/[^/]+/tuples")
+_ROW: dict[str, Any] = {"type": "object"}
+TUPLE_TYPES: dict[str, Any] = {
+    JSON: {
+        "schema": {
+            "description": "A list of rows or an object of columns; or one of them under `rows` or `columns`",
+            "anyOf": [
+                {"type": "array", "items": _ROW},
+                {"type": "object", "additionalProperties": {"type": "array"}},
+                {"type": "object", "properties": {"rows": {"type": "array", "items": _ROW}}},
+                {"type": "object", "properties": {"columns": {"type": "object"}}},
+            ],
+        },
+        "examples": {
+            "rows": {"value": [{"at": "2026-01-01T00:00:00Z", "home": "h1", "temperature": 21.5}]},
+            "columns": {"value": {"at": [1767225600000000], "home": ["h1"], "temperature": [21.5]}},
+        },
+    },
+    NDJSON: {"schema": {"type": "string", "description": "One JSON object per line"}},
+    ARROW: {"schema": {"type": "string", "format": "binary", "description": "An Arrow IPC stream"}},
+}
+
+
+class UnsupportedType(ServiceError):
+    """A body of a type that is not read here."""
+
+    status = 415
+    code = "unsupported_media_type"
+    title = "The body's type is not read here"
+
+
+async def check_body(request: HTTPConnection) -> None:
+    """Refuse bodies that are not strictly JSON, where JSON is what a route reads.
+
+    Python's own parser, which the framework uses, lets NaN and halves of characters through.
+    """
+    if not isinstance(request, Request) or _TUPLES.fullmatch(request.url.path):
+        return
+    body = await request.body() if request.method in ("POST", "PUT", "PATCH") else b""
+    if not body:
+        return
+    kind = media_type(request.headers.get("content-type", ""))
+    if kind != JSON and not (kind.startswith("application/") and kind.endswith("+json")):
+        shown = f"'{kind[:60]}' came" if kind else "none came"
+        raise UnsupportedType(f"the body must be of type {JSON}, and {shown}: set the header Content-Type")
+    try:
+        orjson.loads(body)
+    except orjson.JSONDecodeError as error:
+        raise Refused(f"the body is not JSON: {error}", code="invalid_json") from None
+
+
+def decode_body(schema: Schema, content_type: str, body: bytes) -> pa.RecordBatch:
+    """Return the rows of a body as the canonical batch; raises InvalidTuples, UnsupportedType."""
+    kind = media_type(content_type)
+    if kind == JSON:
+        return _decode_json(schema, parse_json(body))
+    if kind == NDJSON:
+        return decode_lines(schema, body)
+    if kind == ARROW:
+        return decode_stream(schema, body)
+    shown = f"'{kind[:60]}' came" if kind else "none came"
+    raise UnsupportedType(f"tuples are of type {JSON}, {NDJSON} or {ARROW}, and {shown}")
+
+
+def media_type(content_type: str) -> str:
+    """Return the type without its parameters."""
+    return content_type.partition(";")[0].strip().lower()
+
+
+def _decode_json(schema: Schema, parsed: Any) -> pa.RecordBatch:
+    if isinstance(parsed, dict):
+        keys = set(parsed)
+        # A stream may have a field of that name; then the object is its columns.
+        if keys == {"rows"} and "rows" not in schema:
+            return decode_rows(schema, parsed["rows"])
+        if keys == {"columns"} and "columns" not in schema:
+            return decode_columns(schema, parsed["columns"])
+        return decode_columns(schema, parsed)
+    return decode_rows(schema, parsed)

@@ -1,0 +1,122 @@
+"""Limits of requests, kept before anything is read or computed: body size, body time, open connections."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from mavstream_protocol.problems import MavstreamError
+from mavstream_protocol.quantities import format_size
+from mavstream_protocol.wire.feed import CloseCode
+from mavstream_server.api.problems import ProblemResponse, problem_of
+
+BODY_SECONDS = 30.0
+"""The longest silence inside a body before the request is given up."""
+
+
+class BodyTooLarge(MavstreamError):
+    """More bytes than a body may have."""
+
+    code = "body_too_large"
+    title = "The body is too large"
+    status = 413
+
+
+class BodyTooSlow(MavstreamError):
+    """A body that does not go on."""
+
+    code = "body_too_slow"
+    title = "The body did not come to its end"
+    status = 408
+
+
+class TooManyConnections(MavstreamError):
+    """More requests and websockets at once than the server takes."""
+
+    code = "too_many_connections"
+    title = "The server has all the connections that it takes"
+    status = 503
+
+
+@dataclass(slots=True)
+class Connections:
+    """How many requests and websockets are open."""
+
+    most: int
+    open: int = 0
+
+
+class Limits:
+    """The outermost layer: refuses what is too large, too slow or too many."""
+
+    def __init__(self, app: ASGIApp, max_body_bytes: int, connections: Connections) -> None:
+        self.app = app
+        self.max_body_bytes = max_body_bytes
+        self.connections = connections
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass on what keeps the limits."""
+        if scope["type"] not in ("http", "websocket"):
+            await self.app(scope, receive, send)
+            return
+        if self.connections.open >= self.connections.most:
+            await self._refuse(scope, receive, send)
+            return
+        self.connections.open += 1
+        try:
+            if scope["type"] == "http":
+                await self._request(scope, receive, send)
+            else:
+                await self.app(scope, receive, send)
+        finally:
+            self.connections.open -= 1
+
+    async def _request(self, scope: Scope, receive: Receive, send: Send) -> None:
+        declared = next((value for name, value in scope["headers"] if name == b"content-length"), b"0")
+        if declared.isdigit() and int(declared) > self.max_body_bytes:
+            # Before reading: the client may have gigabytes to send.
+            problem = problem_of(self._too_large(int(declared)))
+            await ProblemResponse(problem, {"connection": "close"})(scope, receive, send)
+            return
+        await self.app(scope, self._counted(receive), send)
+
+    def _counted(self, receive: Receive) -> Receive:
+        came, more = 0, True
+
+        async def counted() -> Message:
+            nonlocal came, more
+            if not more:
+                return await receive()
+            try:
+                message = await asyncio.wait_for(receive(), BODY_SECONDS)
+            except TimeoutError:
+                raise BodyTooSlow(
+                    f"{came} bytes of the body came, then nothing for {BODY_SECONDS:g} s: send it in one go"
+                ) from None
+            came += len(message.get("body", b""))
+            more = message.get("more_body", False)
+            if came > self.max_body_bytes:
+                raise self._too_large(came)
+            return message
+
+        return counted
+
+    def _too_large(self, came: int) -> BodyTooLarge:
+        return BodyTooLarge(
+            f"the body has {came} bytes or more and this server takes {self.max_body_bytes} "
+            f"({format_size(self.max_body_bytes)}): send it in parts"
+        )
+
+    async def _refuse(self, scope: Scope, receive: Receive, send: Send) -> None:
+        detail = (
+            f"{self.connections.most} requests and websockets are open, which is the limit: try again soon"
+        )
+        if scope["type"] == "http":
+            problem = problem_of(TooManyConnections(detail))
+            await ProblemResponse(problem, {"retry-after": "1"})(scope, receive, send)
+            return
+        await receive()
+        await send({"type": "websocket.accept"})
+        await send({"type": "websocket.close", "code": CloseCode.TOO_MANY, "reason": detail[:120]})

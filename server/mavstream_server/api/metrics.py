@@ -1,0 +1,177 @@
+"""Metrics for Prometheus: what the API process counts and what the engine measures, when asked."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.metrics_core import (
+    CounterMetricFamily,
+    GaugeMetricFamily,
+    HistogramMetricFamily,
+    Metric,
+)
+from prometheus_client.registry import Collector
+
+from mavstream_server.api.traffic import Traffic
+from mavstream_server.engine.figures import EngineStats, Latency, QueryStats
+
+LATENCY_BOUNDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
+"""Seconds."""
+
+_QUERY = ("query", "class")
+_OPERATOR = ("query", "class", "operator")
+
+
+@dataclass(frozen=True, slots=True)
+class Figures:
+    """All that is shown, taken at one time."""
+
+    traffic: Traffic
+    stream_bytes: dict[str, int]
+    stream_positions: dict[str, int]
+    states: dict[str, int]
+    """Queries by actual state."""
+    connections: int
+    producers: int
+    subscribers: int
+    engine_up: bool
+    engine_restarts: int
+    engine: EngineStats | None
+    """None while there is no engine."""
+
+
+def render(figures: Figures) -> bytes:
+    """Return the text that Prometheus reads."""
+    registry = CollectorRegistry()
+    registry.register(_Shown(figures))
+    return generate_latest(registry)
+
+
+class _Shown(Collector):
+    def __init__(self, figures: Figures) -> None:
+        self._figures = figures
+
+    def collect(self) -> Iterator[Metric]:
+        yield from _server(self._figures)
+        if self._figures.engine is not None:
+            yield from _engine(self._figures.engine)
+            queries = list(self._figures.engine.queries.values())
+            yield from _queries(queries)
+            yield from _operators(queries)
+            yield from _latencies(queries)
+
+
+def _server(figures: Figures) -> Iterator[Metric]:
+    traffic = figures.traffic
+    for name, counts, text in (
+        ("tuples_in", traffic.received, "Rows that producers sent"),
+        ("tuples_acked", traffic.acked, "Rows that are in the log and were acked"),
+        ("tuples_rejected", traffic.rejected, "Rows of frames that were refused"),
+        ("tuples_repeated", traffic.repeated, "Frames that were in the log already"),
+    ):
+        yield _counter(name, text, ("stream",), (((stream,), count) for stream, count in counts.items()))
+    yield _gauge("stream_bytes", "Bytes of a stream on disk", ("stream",), _keyed(figures.stream_bytes))
+    yield _gauge("stream_position", "Next position", ("stream",), _keyed(figures.stream_positions))
+    yield _gauge("queries", "Queries by state", ("state",), _keyed(figures.states))
+    yield _gauge("connections", "Open requests and websockets", (), [((), figures.connections)])
+    yield _gauge("producers", "Producers that are connected", (), [((), figures.producers)])
+    yield _gauge("subscribers", "Subscribers of results", (), [((), figures.subscribers)])
+    yield _gauge("engine_up", "1 while the engine takes work", (), [((), int(figures.engine_up))])
+    yield _counter("engine_restarts", "Engines started after one died", (), [((), figures.engine_restarts)])
+
+
+def _engine(stats: EngineStats) -> Iterator[Metric]:
+    engine = stats.engine
+    yield _counter("engine_busy_seconds", "Spent in slices", (), [((), engine.busy_ns / 1e9)])
+    yield _counter("engine_cpu_seconds", "Processor time", (), [((), engine.cpu_ns / 1e9)])
+    yield _counter("engine_slices", "Slices that were run", ("policy",), [((engine.policy,), engine.slices)])
+    yield _gauge("engine_resident_bytes", "Memory of the process", (), [((), engine.resident_bytes)])
+
+
+def _queries(queries: list[QueryStats]) -> Iterator[Metric]:
+    def each(name: str) -> Iterator[tuple[tuple[str, ...], float]]:
+        return (((query.id, query.class_name), getattr(query, name)) for query in queries)
+
+    yield _counter("rows_read", "Rows that a query read from its streams", _QUERY, each("rows_in"))
+    yield _counter("results", "Answers", _QUERY, each("rows_out"))
+    yield _gauge("queued_bytes", "Waiting between operators", _QUERY, each("queued_bytes"))
+    yield _gauge("state_bytes", "Held by operators", _QUERY, each("state_bytes"))
+    yield _gauge("backlog_bytes", "Unread in the logs", _QUERY, each("backlog_bytes"))
+
+
+def _operators(queries: list[QueryStats]) -> Iterator[Metric]:
+    each = [
+        ((query.id, query.class_name, operator.name), operator)
+        for query in queries
+        for operator in query.operators
+    ]
+    yield _gauge("operator_queued_rows", "Rows at its inputs", _OPERATOR, ((k, o.queued) for k, o in each))
+    yield _gauge(
+        "operator_queued_bytes", "Bytes at its inputs", _OPERATOR, ((k, o.queued_bytes) for k, o in each)
+    )
+    yield _counter("operator_rows_out", "Rows it gave", _OPERATOR, ((k, o.rows_out) for k, o in each))
+    yield _gauge(
+        "operator_cost_seconds",
+        "Measured cost per row",
+        _OPERATOR,
+        ((k, o.cost_per_tuple_ns / 1e9) for k, o in each),
+    )
+    yield _gauge(
+        "operator_selectivity", "Rows out per row in", _OPERATOR, ((k, o.selectivity) for k, o in each)
+    )
+    yield _counter(
+        "rows_left_out",
+        "Rows that were late, failed or were dropped, by reason",
+        (*_OPERATOR, "reason"),
+        (
+            ((query.id, query.class_name, operator, reason), count)
+            for query in queries
+            for operator, reasons in query.counters.items()
+            for reason, count in reasons.items()
+        ),
+    )
+
+
+def _latencies(queries: list[QueryStats]) -> Iterator[Metric]:
+    classes: dict[str, list[Latency]] = defaultdict(list)
+    by_query = HistogramMetricFamily("mavstream_latency_seconds", "Arrival to answer", labels=_QUERY)
+    for query in queries:
+        _add_histogram(by_query, (query.id, query.class_name), query.latency)
+        classes[query.class_name].append(query.latency)
+    yield by_query
+    by_class = HistogramMetricFamily(
+        "mavstream_class_latency_seconds", "Arrival to answer, all queries of a class", labels=("class",)
+    )
+    for name, parts in classes.items():
+        _add_histogram(by_class, (name,), Latency.merged(parts))
+    yield by_class
+
+
+def _add_histogram(family: HistogramMetricFamily, labels: tuple[str, ...], latency: Latency) -> None:
+    buckets = list(zip(map(str, LATENCY_BOUNDS), latency.at_most(LATENCY_BOUNDS), strict=True))
+    family.add_metric(labels, [*buckets, ("+Inf", latency.count)], sum_value=latency.total / 1e9)
+
+
+def _keyed(values: dict[str, int]) -> Iterator[tuple[tuple[str, ...], float]]:
+    return (((key,), value) for key, value in values.items())
+
+
+def _counter(
+    name: str, text: str, labels: tuple[str, ...], samples: Iterable[tuple[tuple[str, ...], float]]
+) -> Metric:
+    family = CounterMetricFamily(f"mavstream_{name}", text, labels=labels)
+    for values, count in samples:
+        family.add_metric(values, count)
+    return family
+
+
+def _gauge(
+    name: str, text: str, labels: tuple[str, ...], samples: Iterable[tuple[tuple[str, ...], float]]
+) -> Metric:
+    family = GaugeMetricFamily(f"mavstream_{name}", text, labels=labels)
+    for values, value in samples:
+        family.add_metric(values, value)
+    return family

@@ -1,0 +1,207 @@
+"""What goes wrong, as `application/problem+json`: every error has its status, its code and its own words."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Mapping, Sequence
+from http import HTTPStatus
+from typing import Any
+
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+
+from mavstream_protocol.plan import Plan
+from mavstream_protocol.problems import InvalidObject, InvalidPlan, MavstreamError, Problem, ProblemItem
+
+_LOG = logging.getLogger("mavstream.api")
+MEDIA_TYPE = "application/problem+json"
+
+_DESCRIPTIONS = {
+    400: "The request cannot be read",
+    401: "No token, or one that is not known",
+    403: "The token's role does not allow this",
+    404: "There is nothing of that name",
+    406: "None of the types in `Accept` is offered",
+    408: "The body did not come to its end",
+    409: "It does not fit what is there",
+    412: "It has changed since: `If-Match` names another version",
+    413: "The body is larger than the server takes",
+    415: "The body is of a type that the server does not read here",
+    422: "The request is well formed and not valid; `errors` points at each fault",
+    426: "This is a websocket: ask for the upgrade",
+    429: "A limit of the server is reached",
+    503: "Not now: the engine is starting, or all connections are taken",
+    507: "The disk is full, or as full as it may be",
+}
+
+
+def documented(*statuses: int) -> dict[int | str, dict[str, Any]]:
+    """Return the problem responses of a route, for its `responses=`."""
+    return {
+        status: {
+            "description": _DESCRIPTIONS[status],
+            "content": {MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}},
+        }
+        for status in sorted({400, 401, 403, 422, 503, *statuses})
+    }
+
+
+class ProblemResponse(Response):
+    """A problem on its way to the client."""
+
+    media_type = MEDIA_TYPE
+
+    def __init__(self, problem: Problem, headers: Mapping[str, str] | None = None) -> None:
+        # Details quote what the client sent, which may hold what UTF-8 cannot: only ASCII goes out.
+        text = json.dumps(problem.model_dump(exclude_defaults=True) | {"status": problem.status})
+        super().__init__(text, problem.status, headers)
+
+    @classmethod
+    def of(cls, error: MavstreamError) -> ProblemResponse:
+        """Return the answer to an error that was raised on purpose."""
+        problem = problem_of(error)
+        return cls(problem, {**_HEADERS.get(problem.status, {}), **getattr(error, "headers", {})})
+
+
+def problem_of(error: MavstreamError) -> Problem:
+    """Return the problem details of an error that was raised on purpose."""
+    status = getattr(error, "status", None)
+    if isinstance(error, InvalidObject):
+        return error.problem(422 if status is None else status)
+    detail = getattr(error, "detail", None) or str(error)
+    code = status or 422
+    title = getattr(error, "title", None) or HTTPStatus(code).phrase
+    items = tuple(getattr(error, "errors", ()) or ())
+    return Problem(title=title, status=code, code=error.code, detail=detail, errors=items)
+
+
+async def on_mavstream_error(request: Request, error: Exception) -> Response:
+    """Answer an error that was raised on purpose."""
+    assert isinstance(error, MavstreamError)
+    return ProblemResponse.of(error)
+
+
+async def on_http_error(request: Request, error: Exception) -> Response:
+    """Answer what the framework refuses: unknown routes, wrong methods, unreadable bodies."""
+    assert isinstance(error, HTTPException)
+    if isinstance(error.__cause__, MavstreamError):
+        return await on_mavstream_error(request, error.__cause__)
+    status, path = error.status_code, request.url.path
+    headers = {name.lower(): value for name, value in (error.headers or {}).items()}
+    if status == 404:
+        code, detail = "unknown_route", f"there is nothing at {path}: GET /openapi.json lists what there is"
+    elif status == 405:
+        allowed = ", ".join(allowed_methods(request))
+        headers["allow"] = allowed
+        code, detail = "wrong_method", f"{path} does not take {request.method}: it takes {allowed}"
+    elif status == 400:
+        code, detail = "unreadable_body", f"the body cannot be read: {error.__cause__ or error.detail}"
+    else:
+        code, detail = HTTPStatus(status).phrase.lower().replace(" ", "_"), str(error.detail)
+    return ProblemResponse(_problem(status, code, detail), headers)
+
+
+async def on_invalid_request(request: Request, error: Exception) -> Response:
+    """Answer a request that does not fit its models: 400 if it cannot be read, 415, or 422 with pointers."""
+    assert isinstance(error, RequestValidationError)
+    found = error.errors()
+    in_body = [item for item in found if item["loc"][:1] == ("body",)]
+    broken = next((item for item in in_body if item["type"] == "json_invalid"), None)
+    if broken is not None:
+        return ProblemResponse(_problem(400, "invalid_json", _position(broken, error.body)))
+    if in_body and isinstance(error.body, bytes):
+        came = request.headers.get("content-type")
+        shown = f"{came!r} came" if came else "none came"
+        return ProblemResponse(
+            _problem(415, "unsupported_media_type", f"the body must be application/json, and {shown}")
+        )
+    items = invalid_items(found, error.body)
+    detail = "; ".join(f"{item.pointer}: {item.detail}" for item in items)
+    return ProblemResponse(_problem(422, "invalid_request", detail, items))
+
+
+async def on_unexpected(request: Request, error: Exception) -> Response:
+    """Answer a fault of ours; it is logged with its trace by the server."""
+    _LOG.error("unexpected error", extra={"method": request.method, "path": request.url.path})
+    return ProblemResponse(
+        _problem(
+            500, "internal_error", "the server failed at this request; its log says why, please report it"
+        )
+    )
+
+
+HANDLERS: dict[int | type[Exception], Any] = {
+    MavstreamError: on_mavstream_error,
+    HTTPException: on_http_error,
+    RequestValidationError: on_invalid_request,
+    Exception: on_unexpected,
+}
+
+_HEADERS: dict[int, dict[str, str]] = {
+    401: {"www-authenticate": 'Bearer realm="mavstream"'},
+    429: {"retry-after": "1"},
+    503: {"retry-after": "1"},
+}
+
+
+def invalid_items(errors: Sequence[Mapping[str, Any]], body: object) -> tuple[ProblemItem, ...]:
+    """Return what pydantic found in our words, each with a pointer into the request."""
+    items: list[ProblemItem] = []
+    in_plan = [error for error in errors if error["loc"][:2] == ("body", "plan") and len(error["loc"]) > 2]
+    if in_plan and isinstance(body, Mapping):
+        try:
+            Plan.parse(body.get("plan"))
+        except InvalidPlan as invalid:
+            items += (item.model_copy(update={"pointer": f"plan/{item.pointer}"}) for item in invalid.items)
+    rest = errors if not items else [error for error in errors if error not in in_plan]
+    return (*items, *map(_item, rest[:20]))
+
+
+def allowed_methods(request: Request) -> list[str]:
+    """Return the methods of all routes at the path of a request."""
+    from starlette.routing import compile_path
+
+    found: set[str] = set()
+    for template, operations in request.app.openapi()["paths"].items():
+        if compile_path(template)[0].match(request.url.path):
+            found |= {method.upper() for method in operations}
+    return sorted(found)
+
+
+def _problem(status: int, code: str, detail: str, errors: tuple[ProblemItem, ...] = ()) -> Problem:
+    return Problem(title=HTTPStatus(status).phrase, status=status, code=code, detail=detail, errors=errors)
+
+
+def _position(error: Mapping[str, Any], body: object) -> str:
+    offset, reason = int(error["loc"][1]), error["ctx"]["error"]
+    text = body.decode(errors="replace") if isinstance(body, bytes) else str(body)
+    ahead = text[:offset]
+    line, column = ahead.count("\n") + 1, offset - (ahead.rfind("\n") + 1) + 1
+    return f"the body is not JSON at line {line}, column {column} (offset {offset}): {reason}"
+
+
+def _item(error: Mapping[str, Any]) -> ProblemItem:
+    where, *path = error["loc"]
+    pointer = "/".join(map(str, path)) or str(where)
+    name = f"'{path[-1]}'" if path else f"the {where}"
+    if where in ("query", "header"):
+        pointer = f"{where}/{pointer}"
+    kind, code = error["type"], error["type"]
+    if kind == "missing":
+        detail = f"{name} is required"
+    elif kind == "extra_forbidden":
+        code, detail = "unknown_key", f"{name} is not known here: leave it out"
+    elif "reason" in error.get("ctx", {}):
+        detail = error["msg"]
+    else:
+        message = error["msg"].removeprefix("Value error, ").replace("Input should be", "must be")
+        detail = f"{name}: {message}, and {_shown(error.get('input'))} came"
+    return ProblemItem(pointer=pointer, code=code, detail=detail)
+
+
+def _shown(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= 60 else text[:57] + "..."

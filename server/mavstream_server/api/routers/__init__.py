@@ -1,0 +1,1 @@
+"""REST resources, one router per noun."""

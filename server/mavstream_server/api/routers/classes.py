@@ -1,0 +1,53 @@
+"""Query classes: how much queries matter against each other."""
+
+from __future__ import annotations
+
+from fastapi import APIRouter, Depends, Response
+
+from mavstream_protocol.classes import QueryClass
+from mavstream_protocol.names import Name
+from mavstream_protocol.problems import ProblemItem
+from mavstream_protocol.wire.resources import Page
+from mavstream_server.api.auth import require
+from mavstream_server.api.paging import PageQuery, page_of
+from mavstream_server.api.problems import documented
+from mavstream_server.api.services import Parts
+from mavstream_server.api.versions import IfMatch, etag
+from mavstream_server.service.engine_link import EngineUnavailable
+from mavstream_server.service.problems import Refused
+from mavstream_server.service.settings import Role
+
+router = APIRouter(prefix="/v1/classes", tags=["classes"])
+
+
+@router.get("", dependencies=[Depends(require())], responses=documented())
+async def list_classes(parts: Parts, page: PageQuery) -> Page[QueryClass]:
+    """List the classes by name; `default` is always among them."""
+    return page_of([record.spec for record in parts.catalog.classes()], page, key=lambda one: one.name)
+
+
+@router.get("/{name}", dependencies=[Depends(require())], responses=documented(404))
+async def show_class(name: Name, parts: Parts, response: Response) -> QueryClass:
+    """Show a class; `ETag` is its version."""
+    record = parts.catalog.class_(name)
+    response.headers["etag"] = etag(record.version)
+    return record.spec
+
+
+@router.put("/{name}", dependencies=[Depends(require(Role.ADMIN))], responses=documented(409, 412))
+async def put_class(
+    name: Name, spec: QueryClass, parts: Parts, response: Response, expected: IfMatch
+) -> QueryClass:
+    """Create or change a class; a new priority counts from the engine's next decision on."""
+    if spec.name != name:
+        detail = f"the address names class '{name}' and the body '{spec.name}': give the same name in both"
+        item = ProblemItem(pointer="name", code="name_mismatch", detail=detail)
+        raise Refused(detail, code="name_mismatch", errors=(item,))
+    version = parts.catalog.put_class(spec, expected)
+    response.headers["etag"] = etag(version)
+    try:
+        await parts.link.set_priority(name, spec.priority)
+    except EngineUnavailable:
+        # It is in the catalog, from which an engine that comes back is told; see `tell_priorities`.
+        parts.untold.add(name)
+    return spec

@@ -1,0 +1,19 @@
+"""The global plan: all running queries' operators together."""
+
+from __future__ import annotations
+
+from fastapi import APIRouter, Depends
+
+from mavstream_server.api.auth import require
+from mavstream_server.api.paging import PageQuery
+from mavstream_server.api.problems import documented
+from mavstream_server.api.services import Parts
+from mavstream_server.service.plan_views import GlobalPlan
+
+router = APIRouter(prefix="/v1/plan", tags=["queries"], dependencies=[Depends(require())])
+
+
+@router.get("", responses=documented())
+async def show_global_plan(parts: Parts, page: PageQuery) -> GlobalPlan:
+    """Show the operators of all running and paused queries, what flows between them, and how they do."""
+    return await parts.queries.global_plan(page.after, page.limit)

@@ -1,0 +1,192 @@
+"""Queries: registered, listed, changed, removed; their plans, results and targets."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Depends, Header, Path, Query, Request, Response
+from pydantic import WrapValidator
+
+from mavstream_protocol.plan import Plan
+from mavstream_protocol.queries import QuerySpec
+from mavstream_protocol.wire.resources import (
+    ActualState,
+    Page,
+    PulledResults,
+    QueryChange,
+    QueryInfo,
+    Validation,
+)
+from mavstream_server.api.auth import require
+from mavstream_server.api.paging import PageQuery
+from mavstream_server.api.problems import documented
+from mavstream_server.api.services import Parts, Services
+from mavstream_server.api.versions import IfMatch, etag
+from mavstream_server.service.plan_views import QueryPlan
+from mavstream_server.service.problems import ServiceError
+from mavstream_server.service.qos import QosReport
+from mavstream_server.service.results import DEFAULT_PULL, MOST_PULLED
+
+router = APIRouter(prefix="/v1/queries", tags=["queries"])
+
+ARROW = "application/vnd.apache.arrow.stream"
+JSON = "application/json"
+_LAST_OFFSET = (1 << 63) - 1
+
+_READ = [Depends(require())]
+_CLIENT = [Depends(require("client"))]
+
+QueryId = Annotated[str, Path(max_length=128, description="As it was answered at registration")]
+
+
+def _as_it_came(value: Any, _: object) -> Any:
+    """Leave a body to the service, which reports every fault of it at once; the model documents it."""
+    return value
+
+
+SpecBody = Annotated[QuerySpec, WrapValidator(_as_it_came)]
+SpecOrPlanBody = Annotated[QuerySpec | Plan, WrapValidator(_as_it_came)]
+IdempotencyKey = Annotated[
+    str | None,
+    Header(
+        alias="Idempotency-Key",
+        min_length=1,
+        max_length=200,
+        description="Repeating the request with the same key gives the same query instead of another one",
+    ),
+]
+
+
+class NotAcceptable(ServiceError):
+    """No encoding that the client takes is offered."""
+
+    status = 406
+    code = "not_acceptable"
+    title = "There is no such encoding"
+
+
+@router.post("", status_code=201, dependencies=_CLIENT, responses=documented(409, 429))
+async def register_query(
+    spec: SpecBody, parts: Parts, response: Response, key: IdempotencyKey = None
+) -> QueryInfo:
+    """Register a query and start it; `Location` is its address."""
+    info = await parts.queries.register(spec, key)
+    response.headers["location"] = f"{router.prefix}/{info.id}"
+    _tag(parts, info, response)
+    return info
+
+
+@router.post("/validate", dependencies=_READ, responses=documented())
+async def validate_query(body: SpecOrPlanBody, parts: Parts) -> Validation:
+    """Check a query, or a plan alone, without starting anything: schemas by node, paths, or every fault."""
+    return parts.queries.validate(body)
+
+
+@router.get("", dependencies=_READ, responses=documented())
+async def list_queries(
+    parts: Parts,
+    page: PageQuery,
+    class_: Annotated[str | None, Query(alias="class", description="Only queries of this class")] = None,
+    state: Annotated[ActualState | None, Query(description="Only queries in this state")] = None,
+) -> Page[QueryInfo]:
+    """List the queries by id, ended ones included."""
+    return await parts.queries.page(page.after, page.limit, class_, state)
+
+
+@router.get("/{id}", dependencies=_READ, responses=documented(404))
+async def show_query(id: QueryId, parts: Parts, response: Response) -> QueryInfo:  # noqa: A002
+    """Show a query: what is wanted of it, what it is, and what was measured."""
+    info = await parts.queries.info(id)
+    _tag(parts, info, response)
+    return info
+
+
+@router.patch("/{id}", dependencies=_CLIENT, responses=documented(404, 409, 412))
+async def change_query(
+    id: QueryId,  # noqa: A002
+    change: QueryChange,
+    parts: Parts,
+    response: Response,
+    version: IfMatch,
+) -> QueryInfo:
+    """Pause, resume or stop a query, or move it to another class."""
+    info = await parts.queries.change(id, change, version)
+    _tag(parts, info, response)
+    return info
+
+
+@router.delete("/{id}", status_code=204, dependencies=_CLIENT, responses=documented(404, 412))
+async def remove_query(id: QueryId, parts: Parts, version: IfMatch) -> None:  # noqa: A002
+    """Stop a query and remove it with its results."""
+    await parts.queries.remove(id, version)
+
+
+@router.get("/{id}/plan", dependencies=_READ, responses=documented(404))
+async def show_plan(id: QueryId, parts: Parts) -> QueryPlan:  # noqa: A002
+    """Show a query's plan, the schemas and paths worked out of it, and its operators as they run."""
+    return await parts.queries.plan(id)
+
+
+@router.get("/{id}/qos", dependencies=_READ, responses=documented(404))
+async def show_qos(id: QueryId, parts: Parts) -> QosReport:  # noqa: A002
+    """Show a query's targets, what is measured, and whether they are kept."""
+    return await parts.queries.qos(id)
+
+
+_PULLED: dict[int | str, dict[str, Any]] = {
+    200: {
+        "description": "Rows of one epoch. As Arrow the rows are an IPC stream, and the headers "
+        "`Mavstream-Next`, `Mavstream-Epoch` and `Mavstream-Gap` (`START-STOP`) carry the rest",
+        "content": {ARROW: {"schema": {"type": "string", "format": "binary"}}},
+    },
+    406: {**documented()[422], "description": "None of the types in `Accept` is offered"},
+}
+
+
+@router.get(
+    "/{id}/results",
+    dependencies=_CLIENT,
+    responses={**documented(404), **_PULLED},
+    response_model=PulledResults,
+)
+async def pull_results(
+    id: QueryId,  # noqa: A002
+    request: Request,
+    parts: Parts,
+    after: Annotated[
+        int | None,
+        Query(
+            ge=-1, le=_LAST_OFFSET, description="The offset of the last row that you have; without it, all"
+        ),
+    ] = None,
+    limit: Annotated[int, Query(ge=1, le=MOST_PULLED, description="How many rows at most")] = DEFAULT_PULL,
+) -> Response:
+    """Pull results; a websocket at the same address gets them pushed (`?after=&format=&on_lag=`).
+
+    The type of the answer is chosen by `Accept`: JSON, or an Arrow IPC stream.
+    """
+    as_arrow = _wants_arrow(request.headers.get("accept", "*/*"))
+    pulled = parts.results.pull(parts.queries.get(id), after, limit)
+    if not as_arrow:
+        return Response(pulled.json(), media_type=JSON)
+    headers = {"mavstream-next": str(pulled.next), "mavstream-epoch": str(pulled.epoch)}
+    if pulled.gap is not None:
+        headers["mavstream-gap"] = f"{pulled.gap[0]}-{pulled.gap[1]}"
+    return Response(pulled.arrow(), media_type=ARROW, headers=headers)
+
+
+def _tag(parts: Services, info: QueryInfo, response: Response) -> None:
+    response.headers["etag"] = etag(parts.queries.get(info.id).record.version)
+
+
+def _wants_arrow(accept: str) -> bool:
+    """Return whether Arrow is asked for before JSON; raises NotAcceptable."""
+    for part in accept.split(","):
+        kind, _, rest = part.strip().lower().partition(";")
+        if rest.replace(" ", "") in ("q=0", "q=0.0"):
+            continue
+        if kind.strip() == ARROW:
+            return True
+        if kind.strip() in (JSON, "*/*", "application/*", ""):
+            return False
+    raise NotAcceptable(f"'Accept: {accept[:100]}' was asked for, and there are {JSON} and {ARROW}")

@@ -1,0 +1,160 @@
+"""Streams: registered, listed, fed by request, completed, removed."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from typing import Annotated
+
+from fastapi import APIRouter, Depends, Header, Path, Request, Response
+from pydantic import BaseModel, ConfigDict
+
+from mavstream_protocol.names import Name
+from mavstream_protocol.streams import StreamSpec
+from mavstream_protocol.wire.resources import Page, StreamInfo
+from mavstream_server.api.auth import require
+from mavstream_server.api.bodies import TUPLE_TYPES, decode_body
+from mavstream_server.api.paging import PageQuery, cut
+from mavstream_server.api.problems import documented
+from mavstream_server.api.services import Parts, Services
+from mavstream_server.service.engine_link import EngineRefused
+from mavstream_server.service.problems import Conflict, Refused
+from mavstream_server.service.settings import Role
+from mavstream_server.service.streams import Accepted, Ticket
+
+router = APIRouter(prefix="/v1/streams", tags=["streams"])
+
+_SCOPE = "/v1/streams"
+_READ = [Depends(require())]
+_MAKE = [Depends(require(Role.CLIENT, Role.FEEDER))]
+_FEED = [Depends(require(Role.FEEDER))]
+_REMOVE = [Depends(require(Role.ADMIN))]
+
+StreamName = Annotated[Name, Path(description="The stream")]
+IdempotencyKey = Annotated[
+    str | None,
+    Header(
+        alias="Idempotency-Key",
+        min_length=1,
+        max_length=200,
+        description="Repeating the request with the same key gives the same answer instead of a conflict",
+    ),
+]
+ProducerName = Annotated[
+    Name | None, Header(alias="Producer", description="With `Sequence`: frames are taken once and in order")
+]
+Sequence = Annotated[
+    int | None, Header(alias="Sequence", ge=1, le=(1 << 63) - 1, description="1, 2, 3, ... per producer")
+]
+
+
+class TuplesTaken(BaseModel):
+    """What became of the rows of a request."""
+
+    model_config = ConfigDict(frozen=True, use_attribute_docstrings=True)
+    accepted: int
+    """Rows that are in the log now; 0 if this sequence was there before."""
+    position: int | None
+    """Of the first of them."""
+    sequence: int | None
+    """The last of the producer that is in the log."""
+
+
+@router.post("", status_code=201, dependencies=_MAKE, responses=documented(409, 429, 507))
+async def create_stream(
+    spec: StreamSpec, parts: Parts, response: Response, key: IdempotencyKey = None
+) -> StreamInfo:
+    """Register a stream; `Location` is its address."""
+    response.headers["location"] = f"{_SCOPE}/{spec.name}"
+    if key is None:
+        return parts.streams.create(spec)
+    fingerprint = hashlib.sha256(spec.model_dump_json().encode()).hexdigest()
+    known = parts.catalog.idempotent(key, _SCOPE, fingerprint)
+    if known is None:
+        info = parts.streams.create(spec)
+        parts.catalog.remember(key, _SCOPE, fingerprint, spec.name)
+        return info
+    if known not in parts.streams:
+        raise Conflict(
+            f"idempotency key '{key}' registered stream '{known}', which was removed since: use a new key",
+            code="idempotency_key_reused",
+        )
+    return parts.streams.info(known)
+
+
+@router.get("", dependencies=_READ, responses=documented())
+async def list_streams(parts: Parts, page: PageQuery) -> Page[StreamInfo]:
+    """List the streams by name."""
+    names = [name for name in parts.streams.names if page.after is None or name > page.after]
+    return cut([parts.streams.info(name) for name in names[: page.limit + 1]], page, key=lambda one: one.name)
+
+
+@router.get("/{name}", dependencies=_READ, responses=documented(404))
+async def show_stream(name: StreamName, parts: Parts) -> StreamInfo:
+    """Show a stream: its specification, how far it is, and its producers."""
+    return parts.streams.info(name)
+
+
+@router.delete("/{name}", status_code=204, dependencies=_REMOVE, responses=documented(404, 409))
+async def remove_stream(name: StreamName, parts: Parts) -> None:
+    """Remove a stream with its rows; refused while queries read it."""
+    users = parts.queries.users(name)
+    if not users and name in parts.streams:
+        await _detach(name, parts)
+        users = parts.queries.users(name)  # one may have come meanwhile
+    parts.streams.remove(name, users)
+
+
+async def _detach(name: str, parts: Services) -> None:
+    # While the engine is away this is refused (503): the next one would look for the stream's files.
+    try:
+        await parts.link.detach_stream(name)
+    except EngineRefused as error:
+        if error.code == "unknown_object":  # no query ever read it
+            return
+        raise Conflict(f"stream '{name}' is still read: {error.detail}", code="stream_in_use") from error
+
+
+@router.post(
+    "/{name}/tuples",
+    dependencies=_FEED,
+    responses=documented(404, 408, 409, 413, 415, 429, 507),
+    openapi_extra={"requestBody": {"required": True, "content": TUPLE_TYPES}},
+)
+async def append_tuples(
+    name: StreamName, request: Request, parts: Parts, producer: ProducerName = None, sequence: Sequence = None
+) -> TuplesTaken:
+    """Append rows, all or none; they are in the log when this answers. For speed use the websocket."""
+    if (producer is None) != (sequence is None):
+        raise Refused(
+            "the headers Producer and Sequence go together: give both, or none", code="producer_and_sequence"
+        )
+    spec = parts.streams.spec(name)
+    body = await request.body()
+    batch = decode_body(spec.schema(), request.headers.get("content-type", ""), body)
+    rows, traffic = batch.num_rows, parts.traffic
+    traffic.received[name] += rows
+    try:
+        outcome = await parts.streams.ingest(producer, name, sequence or 0, batch, len(body))
+    except BaseException:
+        traffic.rejected[name] += rows
+        raise
+    if isinstance(outcome, Accepted):
+        traffic.acked[name] += rows
+        return TuplesTaken(accepted=rows, position=outcome.position, sequence=sequence)
+    traffic.repeated[name] += 1
+    return TuplesTaken(accepted=0, position=None, sequence=outcome.last)
+
+
+@router.post("/{name}/complete", dependencies=_FEED, responses=documented(404, 409))
+async def complete_stream(name: StreamName, parts: Parts) -> StreamInfo:
+    """Say that no more rows will come: windows close, and queries over complete streams finish."""
+    settled: asyncio.Future[Ticket] = asyncio.get_running_loop().create_future()
+
+    def told(ticket: Ticket) -> None:
+        if not settled.done():
+            settled.set_result(ticket)
+
+    parts.streams.complete(name, told)
+    (await settled).result()
+    return parts.streams.info(name)

@@ -1,0 +1,58 @@
+"""What a running server is made of, as routes and websockets find it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Annotated, Protocol
+
+from fastapi import Depends
+from starlette.requests import HTTPConnection
+
+from mavstream_server.api.feeds import Feeds
+from mavstream_server.api.traffic import Traffic
+
+if TYPE_CHECKING:
+    from mavstream_server.api.auth import Auth
+    from mavstream_server.api.limits import Connections
+    from mavstream_server.service.catalog import Catalog
+    from mavstream_server.service.engine_link import EngineLink
+    from mavstream_server.service.queries import QueryService
+    from mavstream_server.service.results import ResultFeed
+    from mavstream_server.service.settings import Settings
+    from mavstream_server.service.streams import StreamStore
+
+
+class Leaving(Protocol):
+    """A websocket that can be told that the server stops."""
+
+    async def leave(self) -> None:
+        """Close it as going away."""
+
+
+@dataclass(slots=True)
+class Services:
+    """The parts of one server, made at its start and closed in reverse order."""
+
+    settings: Settings
+    catalog: Catalog
+    streams: StreamStore
+    link: EngineLink
+    queries: QueryService
+    results: ResultFeed
+    auth: Auth
+    connections: Connections
+    feeds: Feeds = field(default_factory=Feeds)
+    traffic: Traffic = field(default_factory=Traffic)
+    untold: set[str] = field(default_factory=set)
+    """Classes whose priority the engine has yet to be told."""
+    sockets: set[Leaving] = field(default_factory=set)
+    """Open websockets, feeding and subscribed."""
+
+
+def services_of(connection: HTTPConnection) -> Services:
+    """Return the parts of the server that a request or websocket came to."""
+    services: Services = connection.app.state.services
+    return services
+
+
+Parts = Annotated[Services, Depends(services_of)]

@@ -1,0 +1,16 @@
+"""Counts of rows that came in, per stream, since the server started."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+
+
+@dataclass(slots=True)
+class Traffic:
+    """Rows by stream; `repeated` counts frames. A frame that cannot be decoded is rejected as one row."""
+
+    received: Counter[str] = field(default_factory=Counter)
+    acked: Counter[str] = field(default_factory=Counter)
+    rejected: Counter[str] = field(default_factory=Counter)
+    repeated: Counter[str] = field(default_factory=Counter)

@@ -1,0 +1,229 @@
+"""Messages between the API process and an engine process, pickled over their private channel.
+
+Commands carry a number and are answered once, by Done or Failed with that number; events carry none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from mavstream_protocol.typed_plan import TypedPlan
+from mavstream_server.engine.figures import EngineTotals, QueryStats
+from mavstream_server.instantiator import RunOptions
+
+# Commands
+
+
+@dataclass(frozen=True, slots=True)
+class Hello:
+    """How the engine is to work; the first command, answered by Done()."""
+
+    data: Path
+    """The data directory; result logs are written below `results`."""
+    policy: str = "rr"
+    policy_options: Mapping[str, Any] = field(default_factory=dict)
+    train: int | None = None
+    """Rows that a source hands on at once; None for the engine's default."""
+    result_bytes: int = 16 << 20
+    """Kept of each result log,"""
+    result_time_ns: int = 3_600_000_000_000
+    """and for how long at most."""
+
+
+@dataclass(frozen=True, slots=True)
+class AttachStream:
+    """Read a stream's log; does nothing if it is attached. Done()."""
+
+    name: str
+    path: Path
+
+
+@dataclass(frozen=True, slots=True)
+class DetachStream:
+    """Let a stream's log go; refused while a running or paused query reads it. Done()."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class StartQuery:
+    """Run a query; its streams must be attached. Done(Started)."""
+
+    id: str
+    plan: TypedPlan
+    class_name: str = "default"
+    options: RunOptions = field(default_factory=RunOptions)
+    earliest: bool = False
+    """Start at the first row that the streams still have instead of at the next to come."""
+    latency_target_us: int | None = None
+    epoch: int = 0
+    """Written as `producer` into each frame of the result log."""
+    memory_limit: int | None = None
+    """Resident bytes beyond which the query fails."""
+    positions: Mapping[str, int] | None = None
+    """Where to start instead, by stream; others as `earliest` says. Rows no longer there count as missed."""
+    paused: bool = False
+    """Start it detached from its streams."""
+
+
+@dataclass(frozen=True, slots=True)
+class StopQuery:
+    """End a query and close its result log; refused when it has ended. Done()."""
+
+    id: str
+
+
+@dataclass(frozen=True, slots=True)
+class ForgetQuery:
+    """Drop a query from the books, ended or not, known or not. The files of its log stay. Done()."""
+
+    id: str
+
+
+@dataclass(frozen=True, slots=True)
+class PauseQuery:
+    """Detach a query from its streams. Done()."""
+
+    id: str
+
+
+@dataclass(frozen=True, slots=True)
+class ResumeQuery:
+    """Let a paused query go on with the next rows to come. Done()."""
+
+    id: str
+
+
+@dataclass(frozen=True, slots=True)
+class Reclass:
+    """Move a query to another class. Done()."""
+
+    id: str
+    class_name: str
+
+
+@dataclass(frozen=True, slots=True)
+class SetPriority:
+    """Set the priority of a class. Done()."""
+
+    class_name: str
+    priority: int
+
+
+@dataclass(frozen=True, slots=True)
+class SwitchPolicy:
+    """Let another policy decide. Done()."""
+
+    policy: str
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class GetTotals:
+    """Ask for the engine's own figures. Done(EngineTotals)."""
+
+
+@dataclass(frozen=True, slots=True)
+class GetStats:
+    """Ask for the figures of some queries; unknown ones are left out. Done(dict of QueryStats by id)."""
+
+    ids: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Shutdown:
+    """Close everything and exit. Done()."""
+
+
+Command = (
+    Hello
+    | AttachStream
+    | DetachStream
+    | StartQuery
+    | StopQuery
+    | ForgetQuery
+    | PauseQuery
+    | ResumeQuery
+    | Reclass
+    | SetPriority
+    | SwitchPolicy
+    | GetTotals
+    | GetStats
+    | Shutdown
+)
+
+# Replies
+
+
+@dataclass(frozen=True, slots=True)
+class Started:
+    """Where a query begins."""
+
+    offset: int
+    """Of its first answer in the result log."""
+    positions: dict[str, int]
+    """The lowest position it needs, by stream."""
+
+
+Value = Started | EngineTotals | dict[str, QueryStats] | None
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """The command was carried out."""
+
+    value: Value = None
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """The command was refused or broke; nothing has changed."""
+
+    code: str
+    detail: str
+
+
+Reply = Done | Failed
+
+# Events
+
+
+@dataclass(frozen=True, slots=True)
+class Ready:
+    """The process has started and expects Hello."""
+
+    pid: int
+
+
+@dataclass(frozen=True, slots=True)
+class QueryEnded:
+    """A query has finished or failed by itself; told once, when all its answers are in the log."""
+
+    id: str
+    state: str
+    """`finished` or `failed`."""
+    reason: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Need:
+    """What a stream's log must keep."""
+
+    position: int
+    """The lowest that a query still needs,"""
+    query: str
+    """and which query that is."""
+
+
+@dataclass(frozen=True, slots=True)
+class Positions:
+    """What the logs must keep, by stream; told when it has changed. Streams without readers are left out."""
+
+    needs: dict[str, Need]
+
+
+Event = Ready | QueryEnded | Positions
+Message = Command | Reply | Event

@@ -1,0 +1,144 @@
+"""Plans as they run: a query's operators with what they measured, and all queries' operators together."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from mavstream_protocol.plan import Plan
+from mavstream_protocol.streams import FieldSpec
+from mavstream_protocol.typed_plan import TypedPlan
+from mavstream_protocol.wire.resources import ActualState, OperatorInfo
+from mavstream_server.engine.figures import QueryStats
+from mavstream_server.instantiator import OUTPUT
+from mavstream_server.service.measurements import operator_info
+from mavstream_server.service.query import Query
+from mavstream_server.service.specs import field_specs
+
+_CONFIG = ConfigDict(frozen=True, use_attribute_docstrings=True, serialize_by_alias=True)
+
+
+class Edge(BaseModel):
+    """Rows flow from one operator, or from a stream, to another."""
+
+    model_config = _CONFIG
+    from_: str = Field(serialization_alias="from")
+    """An operator, or `stream:NAME`."""
+    to: str
+    output: str | None = None
+    """Which output of a split is read."""
+
+
+class QueryPlan(BaseModel):
+    """A query's plan, what was worked out of it, and how its operators do."""
+
+    model_config = ConfigDict(
+        **_CONFIG,
+        json_schema_extra={
+            "examples": [
+                {
+                    "query": "hot_homes-k3xv7q",
+                    "state": "running",
+                    "plan": {
+                        "version": 1,
+                        "root": "hot",
+                        "nodes": {
+                            "in": {"op": "source", "stream": "readings"},
+                            "hot": {"op": "select", "input": "in", "where": "temperature > 30"},
+                        },
+                    },
+                    "schemas": {"in": [{"name": "temperature", "type": "float", "nullable": False}]},
+                    "paths": [["in", "hot"]],
+                    "edges": [{"from": "stream:readings", "to": "in"}, {"from": "in", "to": "hot"}],
+                    "operators": [],
+                }
+            ]
+        },
+    )
+    query: str
+    state: ActualState
+    plan: Plan
+    schemas: dict[str, tuple[FieldSpec, ...]]
+    """By node; empty if the streams of an ended query are gone."""
+    paths: tuple[tuple[str, ...], ...]
+    """Operator paths, leaf to root."""
+    edges: tuple[Edge, ...]
+    operators: tuple[OperatorInfo, ...]
+    """As they run; empty when the query has ended or is starting."""
+
+
+class PlacedQuery(BaseModel):
+    """A running query's part of the global plan."""
+
+    model_config = _CONFIG
+    query: str
+    class_: str = Field(serialization_alias="class")
+    state: ActualState
+    operators: tuple[OperatorInfo, ...]
+    edges: tuple[Edge, ...]
+
+
+class GlobalPlan(BaseModel):
+    """All running queries' operators and what flows between them; in parts, by query."""
+
+    model_config = ConfigDict(
+        **_CONFIG,
+        json_schema_extra={
+            "examples": [{"streams": {"readings": ["hot_homes-k3xv7q"]}, "queries": [], "next": None}]
+        },
+    )
+    streams: dict[str, tuple[str, ...]]
+    """The queries of this part that read a stream."""
+    queries: tuple[PlacedQuery, ...]
+    next: str | None
+    """Give it to `?after=` for the following part; null at the end."""
+
+
+def query_plan(query: Query, plan: TypedPlan | None, stats: QueryStats | None) -> QueryPlan:
+    """Return a query's plan; `plan` is None where it cannot be typed any more."""
+    return QueryPlan(
+        query=query.id,
+        state=query.state,
+        plan=query.record.spec.plan,
+        schemas={} if plan is None else {name: field_specs(node.schema) for name, node in plan.nodes.items()},
+        paths=() if plan is None else plan.paths(),
+        edges=() if plan is None else edges_of(plan),
+        operators=_operators(query, stats),
+    )
+
+
+def global_plan(queries: Iterable[Query], stats: dict[str, QueryStats], following: str | None) -> GlobalPlan:
+    """Return the operators of queries that the engine has, and what they read."""
+    placed = []
+    readers: dict[str, list[str]] = {}
+    for query in queries:
+        if query.plan is None:
+            continue
+        for stream in sorted(query.streams):
+            readers.setdefault(stream, []).append(query.id)
+        placed.append(
+            PlacedQuery(
+                query=query.id,
+                class_=query.class_name,
+                state=query.state,
+                operators=_operators(query, stats.get(query.id)),
+                edges=edges_of(query.plan),
+            )
+        )
+    streams = {name: tuple(ids) for name, ids in sorted(readers.items())}
+    return GlobalPlan(streams=streams, queries=tuple(placed), next=following)
+
+
+def edges_of(plan: TypedPlan) -> tuple[Edge, ...]:
+    """Return what flows where, bottom-up, the output operator included."""
+    found = [Edge(from_=f"stream:{source.stream}", to=source.name) for source in plan.sources]
+    for node in plan.nodes.values():
+        found += [Edge(from_=ref.node, to=node.name, output=ref.output) for ref in node.inputs]
+    return (*found, Edge(from_=plan.root.node, to=OUTPUT, output=plan.root.output))
+
+
+def _operators(query: Query, stats: QueryStats | None) -> tuple[OperatorInfo, ...]:
+    if stats is None or stats.epoch != query.epoch:
+        return ()
+    return tuple(map(operator_info, stats.operators))

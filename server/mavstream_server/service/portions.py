@@ -1,0 +1,135 @@
+"""Portions: consecutive rows of a result log, cut so that subscribers share them, and their encodings."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from functools import lru_cache
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from mavstream_protocol.schema import FieldType, Schema
+from mavstream_protocol.tuples import arrow_schema, encode_message, encode_rows
+from mavstream_protocol.wire.envelope import seal
+from mavstream_protocol.wire.results import RowsHeader
+from mavstream_server.columns.arrow import arrow_from_columns
+from mavstream_server.columns.column import Column, Ints
+from mavstream_server.columns.dictionary import Dictionary
+from mavstream_server.log import Cursor, GapError, gather
+
+MOST_ROWS = 5_000
+MOST_BYTES = 1 << 20
+
+# What a value takes in JSON beside the text of strings: quotes, colon, comma, digits.
+_VALUE_BYTES = 24
+
+
+class ResultFormat(StrEnum):
+    """How a subscriber wants its rows."""
+
+    ROWS = "rows"
+    """JSON, a list of objects."""
+    ARROW = "arrow"
+
+
+class Portion(NamedTuple):
+    """Rows of one epoch from offset `start` up to, not including, `stop`; never none."""
+
+    start: int
+    stop: int
+    epoch: int
+    batch: pa.RecordBatch
+
+
+def read_portion(
+    cursor: Cursor, schema: Schema, most_rows: int = MOST_ROWS, most_bytes: int = MOST_BYTES
+) -> Portion | None:
+    """Take the next rows at a cursor, or None when all is read; raises GapError.
+
+    The portion ends where the epoch changes, and where it would have more than `most_bytes` as JSON,
+    roughly; but it has at least one row.
+    """
+    while spans := cursor.take(most_rows):
+        rows = [span for span in spans if span[2] > span[1]]
+        if rows:
+            break
+    else:
+        return None
+    whole, epoch = len(rows), rows[0][0].producer
+    rows = rows[: next((i for i, span in enumerate(rows) if span[0].producer != epoch), whole)]
+    start = rows[0][0].first_position + rows[0][1]
+    columns = gather(rows, schema.names)
+    count = sum(stop - first for _, first, stop in rows)
+    fitting = _fitting(columns, schema, count, most_bytes)
+    if fitting < count:
+        columns = {name: column.slice(0, fitting) for name, column in columns.items()}
+    if start + fitting < cursor.position:
+        cursor.seek(start + fitting)
+    return Portion(start, start + fitting, epoch, _batch(columns, schema))
+
+
+def encode_portion(portion: Portion, format_: ResultFormat) -> str | bytes:
+    """Return the message that carries a portion: text for JSON, binary for Arrow."""
+    start, stop, epoch, batch = portion
+    if format_ is ResultFormat.ARROW:
+        header = RowsHeader(offset=start, epoch=epoch, count=stop - start)
+        return seal(header.model_dump_json().encode(), encode_message(batch))
+    # A model would look at every row again.
+    head = b'{"type":"rows","offset":%d,"epoch":%d,"rows":' % (start, epoch)
+    return b"".join((head, encode_rows(batch), b"}")).decode()
+
+
+def epoch_of_row(cursor: Cursor) -> int | None:
+    """Return the epoch of the row at a cursor, or None if it is not there (any more, or yet)."""
+    try:
+        return next((frame.producer for frame, start, stop in cursor.take(1) if stop > start), None)
+    except GapError:
+        return None
+
+
+@lru_cache(maxsize=1024)
+def _fixed_width(schema: Schema) -> Schema:
+    return Schema(tuple(field for field in schema if field.type is not FieldType.STRING))
+
+
+@lru_cache(maxsize=1024)
+def _row_bytes(schema: Schema) -> int:
+    """Return what a row takes in JSON without the text of its strings."""
+    return sum(len(field.name) + _VALUE_BYTES for field in schema)
+
+
+def _fitting(columns: dict[str, Column], schema: Schema, count: int, most_bytes: int) -> int:
+    """Return how many of the rows stay within the bytes, at least one."""
+    fixed = _row_bytes(schema)
+    texts = [
+        column for column in columns.values() if column.dictionary is not None and len(column.dictionary)
+    ]
+    if not texts:
+        return min(count, max(most_bytes // fixed, 1))
+    sizes = np.full(count, fixed, dtype=np.int64)
+    for column in texts:
+        assert column.dictionary is not None
+        sizes += _text_bytes(column.dictionary).take(column.values)
+    return max(int(np.searchsorted(np.cumsum(sizes), most_bytes, "right")), 1)
+
+
+def _text_bytes(dictionary: Dictionary) -> Ints:
+    """Return the bytes of every text, worked out once."""
+    sizes = dictionary.memo(
+        "utf8_bytes", lambda texts: np.array([len(text.encode()) for text in texts], dtype=np.int64)
+    )
+    return sizes.astype(np.int64, copy=False)
+
+
+def _batch(columns: dict[str, Column], schema: Schema) -> pa.RecordBatch:
+    """Return columns as a canonical batch: strings as text, since single messages carry no dictionaries."""
+    fixed = arrow_from_columns(columns, _fixed_width(schema))
+    arrays = [
+        # Only texts that occur are touched: a segment's dictionary may have many more.
+        pa.array(columns[field.name].to_list(FieldType.STRING), pa.string())
+        if field.type is FieldType.STRING
+        else fixed.column(field.name)
+        for field in schema
+    ]
+    return pa.RecordBatch.from_arrays(arrays, schema=arrow_schema(schema))

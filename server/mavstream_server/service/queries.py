@@ -1,0 +1,349 @@
+"""Queries: registered, instantiated in the engine, changed, removed, and instantiated again when it died."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import time
+from bisect import bisect_right, insort
+from collections import Counter
+from collections.abc import Callable
+
+from mavstream_protocol.problems import InvalidObject
+from mavstream_protocol.queries import QuerySpec, ReadFrom
+from mavstream_protocol.schema import Schema
+from mavstream_protocol.typed_plan import TypedPlan
+from mavstream_protocol.wire.resources import (
+    ActualState,
+    Page,
+    QueryChange,
+    QueryInfo,
+    Validation,
+)
+from mavstream_server.log import LogError, load_description
+from mavstream_server.service import specs
+from mavstream_server.service.catalog import Catalog, QueryRecord
+from mavstream_server.service.engine_link import EngineLink
+from mavstream_server.service.measurements import Measurements, describe
+from mavstream_server.service.placement import Placement
+from mavstream_server.service.plan_views import GlobalPlan, QueryPlan, global_plan, query_plan
+from mavstream_server.service.problems import Conflict, NotFound, TooMany
+from mavstream_server.service.qos import QosReport, QosWatch
+from mavstream_server.service.query import Query, new_id
+from mavstream_server.service.results import ResultFeed
+from mavstream_server.service.settings import Settings
+from mavstream_server.service.streams import StreamStore
+
+_log = logging.getLogger("mavstream.queries")
+_SCOPE = "/v1/queries"
+_NO_COLUMNS = Schema(())
+
+
+class QueryService:
+    """All registered queries. Lives in one event loop; what it answers for is in the catalog first.
+
+    Made before the link is started and started after it: `link.start()`, then `start()`.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        catalog: Catalog,
+        streams: StreamStore,
+        link: EngineLink,
+        results: ResultFeed | None = None,
+        now_us: Callable[[], int] = lambda: time.time_ns() // 1000,
+    ) -> None:
+        self._settings = settings
+        self._catalog = catalog
+        self._streams = streams
+        self._link = link
+        self._now_us = now_us
+        self._queries: dict[str, Query] = {}
+        self._order: list[str] = []  # the ids, sorted: lists are paged by them
+        self.results = results or ResultFeed(settings.results_directory, settings.max_subscribers)
+        self.measurements = Measurements(link)
+        self.qos_watch = QosWatch(now_us)
+        self.placement = Placement(
+            settings.streams_directory,
+            catalog,
+            link,
+            self._finish,
+            self.results.changed,
+            self._clocked,
+        )
+        link.on_query_ended = self._ended
+        link.on_death = self._engine_died
+        link.on_restart = self._engine_back
+        link.on_results = self.results.doorbell
+
+    async def start(self) -> None:
+        """Take the queries from the catalog and begin to instantiate those that are to run."""
+        for record in self._catalog.queries():
+            self._enter(record, None if record.final_state is not None else self._typed(record))
+        self._place_all()
+
+    async def stop(self) -> None:
+        """Stop instantiating; the queries themselves end with the engine and come back with the next one."""
+        await self.placement.stop()
+
+    # Registering
+
+    def validate(self, data: object) -> Validation:
+        """Check a specification or a plan without starting anything; raises nothing for a bad one."""
+        return specs.validate(data, self._streams.shapes(), self._has_class)
+
+    async def register(self, data: object, key: str | None = None) -> QueryInfo:
+        """Register a query from its JSON form and start it; raises InvalidQuery, TooMany, Conflict.
+
+        With an idempotency key the same request gives the same query. Where there is no engine at the moment
+        the query is `starting`, and started as soon as there is one; it misses no row from here on.
+        """
+        specs.check_text(data)
+        fingerprint = _fingerprint(data) if key is not None else ""
+        if key is not None:
+            known = self._catalog.idempotent(key, _SCOPE, fingerprint)
+            if known is not None:
+                return await self._registered_before(known, key)
+        spec = specs.parse_spec(data)
+        plan = specs.check(spec, self._streams.shapes(), self._has_class)
+        if len(self._queries) >= self._settings.max_queries:
+            raise TooMany(
+                f"{len(self._queries)} queries are registered, ended ones included, which is the limit: "
+                "remove some with DELETE /v1/queries/{id}",
+                code="too_many_queries",
+            )
+        query = self._enter(self._record(spec, key, fingerprint), plan)
+        if spec.from_ is ReadFrom.NOW:
+            self.placement.hold(query, {name: self._streams.info(name).position for name in query.streams})
+        await self.placement.place(query)
+        return describe(query, None, 0)
+
+    def _record(self, spec: QuerySpec, key: str | None, fingerprint: str) -> QueryRecord:
+        """Keep a new query, and under which key it came, together."""
+        id_ = new_id(spec.name)
+        while id_ in self._queries:
+            id_ = new_id(spec.name)
+        with self._catalog.transaction():
+            record = self._catalog.add_query(id_, spec, self._now_us())
+            if key is not None:
+                self._catalog.remember(key, _SCOPE, fingerprint, id_)
+        return record
+
+    async def _registered_before(self, id_: str, key: str) -> QueryInfo:
+        if id_ not in self._queries:
+            raise Conflict(
+                f"idempotency key '{key}' registered query '{id_}', which was removed since: use a new key",
+                code="idempotency_key_reused",
+            )
+        return await self.info(id_)
+
+    def _has_class(self, name: str) -> bool:
+        try:
+            self._catalog.class_(name)
+        except (NotFound, UnicodeEncodeError):
+            return False
+        return True
+
+    # Looking
+
+    def get(self, id_: str) -> Query:
+        """Return a query; raises NotFound."""
+        query = self._queries.get(id_)
+        if query is None:
+            raise NotFound.query(id_)
+        return query
+
+    async def info(self, id_: str) -> QueryInfo:
+        """Return a query as it stands; raises NotFound."""
+        query = self.get(id_)
+        return describe(query, (await self.measurements.of((id_,))).get(id_), self._answered(query))
+
+    async def page(
+        self,
+        after: str | None = None,
+        limit: int = 100,
+        class_: str | None = None,
+        state: ActualState | None = None,
+    ) -> Page[QueryInfo]:
+        """Return queries by id, those behind `after` that are of the class and in the state."""
+        found = self.select(after, limit + 1, class_, state)
+        part = found[:limit]
+        stats = await self.measurements.of(query.id for query in part)
+        items = [describe(query, stats.get(query.id), self._answered(query)) for query in part]
+        return Page[QueryInfo](items=items, next=part[-1].id if len(found) > limit else None)
+
+    def select(
+        self,
+        after: str | None,
+        limit: int,
+        class_: str | None = None,
+        state: ActualState | None = None,
+        *,
+        placed: bool = False,
+    ) -> list[Query]:
+        """Return up to so many queries behind an id, in the order of ids; `placed`: in the engine only."""
+        found: list[Query] = []
+        for place in range(0 if after is None else bisect_right(self._order, after), len(self._order)):
+            query = self._queries[self._order[place]]
+            if placed and not query.placed:
+                continue
+            if class_ in (None, query.class_name) and state in (None, query.state):
+                found.append(query)
+                if len(found) == limit:
+                    break
+        return found
+
+    async def qos(self, id_: str) -> QosReport:
+        """Return a query's targets and what is measured; raises NotFound."""
+        query = self.get(id_)
+        return self.qos_watch.report(query, (await self.measurements.of((id_,))).get(id_))
+
+    async def plan(self, id_: str) -> QueryPlan:
+        """Return a query's plan and its operators as they run; raises NotFound."""
+        query = self.get(id_)
+        plan = query.plan or self._typed(query.record)
+        return query_plan(query, plan, (await self.measurements.of((id_,))).get(id_))
+
+    async def global_plan(self, after: str | None = None, limit: int = 100) -> GlobalPlan:
+        """Return the operators of all queries that the engine has, in parts by query."""
+        found = self.select(after, limit + 1, placed=True)
+        part = found[:limit]
+        stats = await self.measurements.of(query.id for query in part)
+        return global_plan(part, stats, part[-1].id if len(found) > limit else None)
+
+    def states(self) -> dict[str, int]:
+        """Return how many queries are in each state."""
+        return dict(Counter(query.state.value for query in self._queries.values()))
+
+    def users(self, stream: str) -> list[str]:
+        """Return the queries that read a stream and have not ended."""
+        return self.placement.users(stream)
+
+    def needed_position(self, stream: str) -> int | None:
+        """Return the lowest position that a query still needs of a stream, for retention."""
+        return self.placement.needed(stream)[0]
+
+    def held_by(self, stream: str) -> str | None:
+        """Return the query whose cursor stands at that position."""
+        return self.placement.needed(stream)[1]
+
+    def _clocked(self, stream: str, waiting: bool) -> None:
+        if stream in self._streams:
+            self._streams.set_readers(stream, waiting)
+
+    def _answered(self, query: Query) -> int:
+        return self.results.feed(query).end
+
+    # Changing
+
+    async def change(self, id_: str, change: QueryChange, version: int | None = None) -> QueryInfo:
+        """Change what is wanted of a query, or its class; raises NotFound, WrongVersion, Conflict."""
+        query = self.get(id_)
+        async with query.lock:
+            if change.state is not None:
+                query.check_move(change.state)
+            if change.class_ is not None and change.class_ != query.class_name:
+                self._check_class(query, change.class_)
+            self._keep(query, change, version)
+            await self.placement.enact(query)
+        self.measurements.forget(id_)
+        return await self.info(id_)
+
+    def _check_class(self, query: Query, class_: str) -> None:
+        if query.final is not None:
+            raise Conflict(
+                f"query '{query.id}' has ended ({query.final}) and stays in class '{query.class_name}'",
+                code="wrong_state",
+            )
+        if not self._has_class(class_):
+            raise specs.unknown_class(class_)
+
+    def _keep(self, query: Query, change: QueryChange, version: int | None) -> None:
+        """Write a change into the catalog, all of it or nothing."""
+        with self._catalog.transaction():
+            record = self._catalog.query(query.id)
+            if change.class_ is not None and change.class_ != query.class_name:
+                record = self._catalog.set_class(query.id, change.class_, version)
+                version = None
+            if (change.state is not None and change.state is not record.desired) or version is not None:
+                record = self._catalog.set_desired(query.id, change.state or record.desired, version)
+        query.record = record
+
+    async def remove(self, id_: str, version: int | None = None) -> None:
+        """Stop a query and forget it with its results; raises NotFound, WrongVersion."""
+        query = self.get(id_)
+        async with query.lock:
+            self.get(id_)  # somebody else may have removed it while this waited
+            if version is not None and version != query.record.version:
+                self._catalog.set_desired(id_, query.record.desired, version)
+            await self.placement.forget(query)
+            self._catalog.remove_query(id_)
+            del self._queries[id_]
+            del self._order[bisect_right(self._order, id_) - 1]
+            self.measurements.forget(id_)
+            self.qos_watch.forget(id_)
+            self.results.remove(id_)
+
+    # What the engine tells
+
+    def _ended(self, id_: str, state: str, reason: str | None) -> None:
+        query = self._queries.get(id_)
+        if query is not None and query.final is None:
+            self._finish(query, ActualState(state), reason)
+
+    def _finish(self, query: Query, state: ActualState, reason: str | None = None) -> None:
+        """Keep how a query ended, and tell its subscribers."""
+        query.record = self._catalog.set_final(query.id, state.value, reason)
+        self.placement.leave(query)
+        self.measurements.forget(query.id)
+        self.results.changed(query.id)
+        level = logging.WARNING if state is ActualState.FAILED else logging.INFO
+        _log.log(level, "query %s", state.value, extra={"query": query.id, "reason": reason})
+
+    def _engine_died(self) -> None:
+        for query in self._queries.values():
+            query.placed = query.paused = False
+
+    def _engine_back(self) -> None:
+        # What the one before needed is not needed any more: all begin anew at the end of the logs.
+        self._link.needs = {}
+        self._place_all()
+
+    def _place_all(self) -> None:
+        """Instantiate all queries that are to run, those of the highest classes first."""
+        priorities = {record.spec.name: record.spec.priority for record in self._catalog.classes()}
+        waiting = [query for query in self._queries.values() if query.final is None and not query.placed]
+        waiting.sort(key=lambda query: (-priorities.get(query.class_name, 0), query.record.created_us))
+        self.placement.place_all(waiting)
+
+    # Keeping the books
+
+    def _enter(self, record: QueryRecord, plan: TypedPlan | None) -> Query:
+        query = Query(record, plan, lambda: self._schema_of(record))
+        self._queries[record.id] = query
+        insort(self._order, record.id)
+        if query.final is None:
+            self.placement.enter(query)
+        return query
+
+    def _typed(self, record: QueryRecord) -> TypedPlan | None:
+        """Return the typed plan, or None if it fits the streams no more: those of ended queries go."""
+        try:
+            return specs.type_plan(record.spec, self._streams.shapes())
+        except InvalidObject:
+            return None
+
+    def _schema_of(self, record: QueryRecord) -> Schema:
+        """Return the columns of a query that ended before this server started: its log knows them."""
+        try:
+            return load_description(self._settings.results_directory / record.id).schema
+        except LogError:
+            plan = self._typed(record)
+            return _NO_COLUMNS if plan is None else plan.schema
+
+
+def _fingerprint(data: object) -> str:
+    # Not orjson: it refuses integers beyond 64 bits and halves of surrogate pairs, which clients may send.
+    return hashlib.sha256(json.dumps(data, sort_keys=True).encode()).hexdigest()

@@ -1,0 +1,210 @@
+"""Real servers for tests: a process on a free port, with a data directory of the test's own."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any, TypeVar
+
+import httpx
+import pyarrow as pa
+from websockets.exceptions import ConnectionClosed
+from websockets.sync.client import ClientConnection, connect
+
+from mavstream_protocol.tuples import encode_message
+from mavstream_protocol.wire.envelope import seal
+
+PATIENCE = 30.0
+"""Seconds after which a test stops waiting for anything."""
+
+T = TypeVar("T")
+
+
+def eventually(ask: Callable[[], T | None], what: str, timeout: float = PATIENCE) -> T:
+    """Ask the real thing again and again until it answers something true."""
+    end = time.monotonic() + timeout
+    pause = threading.Event()
+    while True:
+        answer = ask()
+        if answer:
+            return answer
+        assert time.monotonic() < end, f"waited {timeout} s in vain for: {what}"
+        pause.wait(0.01)
+
+
+class RunningServer:
+    """A server process, its address and what it logged."""
+
+    def __init__(self, data: Path, *flags: str, env: dict[str, str] | None = None) -> None:
+        self.data = data
+        self.started = time.monotonic()
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "mavstream_server.commands", "--data", str(data), "--port", "0", *flags],
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+            env={**_clean_environment(), **(env or {})},
+        )
+        self.log: list[str] = []
+        self._reader = threading.Thread(target=self._read_log, daemon=True)
+        self._reader.start()
+        self.url = ""
+        self.token: str | None = None
+
+    def wait_ready(self) -> RunningServer:
+        """Return when it takes work; `ready_s` says how long that took."""
+        self.url = eventually(self._find_url, "the address of the server in its log")
+        self.http = httpx.Client(base_url=self.url, timeout=PATIENCE)
+        if self.token:
+            self.http.headers["authorization"] = f"Bearer {self.token}"
+        eventually(lambda: self.ready, "the server to be ready")
+        self.ready_s = time.monotonic() - self.started
+        return self
+
+    @property
+    def pid(self) -> int:
+        return self.process.pid
+
+    @property
+    def ready(self) -> bool:
+        return self.http.get("/readyz").status_code == 200
+
+    @property
+    def engine_pid(self) -> int | None:
+        """The process of its engine, found as its child."""
+        children = Path(f"/proc/{self.pid}/task/{self.pid}/children")
+        for child in children.read_text().split():
+            if "engine" in Path(f"/proc/{child}/cmdline").read_text():
+                return int(child)
+        return None
+
+    def websocket_url(self, path: str) -> str:
+        return "ws" + self.url.removeprefix("http") + path
+
+    def websocket(self, path: str, **options: Any) -> ClientConnection:
+        headers = {"Authorization": f"Bearer {self.token}"} if self.token else {}
+        given = {
+            "additional_headers": headers,
+            "compression": None,
+            "open_timeout": PATIENCE,
+            "max_size": None,
+        }
+        opened: ClientConnection = connect(self.websocket_url(path), **{**given, **options})
+        return opened
+
+    def events(self) -> list[dict[str, Any]]:
+        """What it logged so far."""
+        return [json.loads(line) for line in list(self.log) if line.startswith("{")]
+
+    def stop(self) -> int:
+        """Ask it to stop; return its exit code."""
+        self.process.send_signal(signal.SIGTERM)
+        return self.process.wait(PATIENCE)
+
+    def kill(self) -> None:
+        """End it as a crash would."""
+        self.process.kill()
+        self.process.wait(PATIENCE)
+
+    def close(self) -> None:
+        if self.process.poll() is None:
+            self.process.terminate()
+            try:
+                self.process.wait(PATIENCE)
+            except subprocess.TimeoutExpired:
+                self.process.kill()
+                self.process.wait()
+        self._reader.join(PATIENCE)
+        assert self.process.stderr is not None
+        self.process.stderr.close()
+        print("".join(self.log))  # shown with a test that fails
+        if self.url:
+            self.http.close()
+
+    def _find_url(self) -> str | None:
+        if self.process.poll() is not None:
+            raise AssertionError(f"the server ended with {self.process.returncode}:\n" + "".join(self.log))
+        return next((event["url"] for event in self.events() if event["event"] == "listening"), None)
+
+    def _read_log(self) -> None:
+        assert self.process.stderr is not None
+        self.log.extend(iter(self.process.stderr.readline, ""))
+
+
+class RawProducer:
+    """A producer that speaks the protocol by hand."""
+
+    def __init__(self, server: RunningServer, name: str, *streams: str, **options: Any) -> None:
+        self._opened = ExitStack()
+        self.socket = self._opened.enter_context(server.websocket("/v1/feed", **options))
+        self.say(type="hello", producer=name, streams=streams)
+        self.welcome = self.hear()
+        assert self.welcome["type"] == "welcome", self.welcome
+
+    def say(self, **message: Any) -> None:
+        self.socket.send(json.dumps(message))
+
+    def hear(self) -> dict[str, Any]:
+        heard: dict[str, Any] = json.loads(self.socket.recv(timeout=PATIENCE))
+        return heard
+
+    def rows(self, stream: str, sequence: int, rows: list[dict[str, Any]]) -> None:
+        self.say(type="data", stream=stream, sequence=sequence, rows=rows)
+
+    def columns(self, stream: str, sequence: int, columns: dict[str, list[Any]]) -> None:
+        self.say(type="data", stream=stream, sequence=sequence, columns=columns)
+
+    def arrow(self, stream: str, sequence: int, batch: pa.RecordBatch) -> None:
+        header = json.dumps({"stream": stream, "sequence": sequence}).encode()
+        self.socket.send(seal(header, encode_message(batch)))
+
+    def acked(self, stream: str, sequence: int) -> dict[str, Any]:
+        """Wait until everything up to a sequence is acked; anything but acks fails the test."""
+        while True:
+            heard = self.hear()
+            assert heard["type"] == "ack", heard
+            if heard["stream"] == stream and heard["sequence"] >= sequence:
+                return heard
+
+    def close(self) -> None:
+        self._opened.close()
+
+    def __enter__(self) -> RawProducer:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def closed_with(socket: ClientConnection) -> tuple[int, str]:
+    """Read to the end and return the close code and the reason."""
+    try:
+        while True:
+            socket.recv(timeout=PATIENCE)
+    except ConnectionClosed as closed:
+        return (closed.rcvd.code, closed.rcvd.reason) if closed.rcvd is not None else (1006, "")
+
+
+@contextmanager
+def running_server(
+    data: Path, *flags: str, token: str | None = None, env: dict[str, str] | None = None
+) -> Iterator[RunningServer]:
+    """Run a server that is ready, and stop it at the end."""
+    server = RunningServer(data, *flags, env=env)
+    server.token = token
+    try:
+        yield server.wait_ready()
+    finally:
+        server.close()
+
+
+def _clean_environment() -> dict[str, str]:
+    return {name: value for name, value in os.environ.items() if not name.startswith("MAVSTREAM_")}

@@ -1,0 +1,180 @@
+"""Plans built step by step are the plans one would write."""
+
+from __future__ import annotations
+
+import pytest
+
+from mavstream import Flow, InvalidPlan, Plan, join, stream
+
+HOT = stream("readings").where("temperature > 30")
+
+
+def nodes_of(flow: Flow) -> dict[str, object]:
+    return flow.build().model_dump(mode="json", exclude_none=True, exclude_defaults=True)["nodes"]  # type: ignore[no-any-return]
+
+
+def test_the_chain_of_the_readme() -> None:
+    flow = HOT.window("1s").by("location").agg(mean="avg(temperature)")
+    assert flow.build() == Plan.parse(
+        {
+            "root": "aggregate",
+            "nodes": {
+                "readings": {"op": "source", "stream": "readings"},
+                "select": {"op": "select", "input": "readings", "where": "temperature > 30"},
+                "aggregate": {
+                    "op": "aggregate",
+                    "input": "select",
+                    "by": ["location"],
+                    "window": {"kind": "tumbling", "size": "1s"},
+                    "compute": {"mean": "avg(temperature)"},
+                },
+            },
+        }
+    )
+
+
+def test_inputs_stand_ahead_of_what_reads_them() -> None:
+    assert list(HOT.window("1s").agg(n="count(*)").build().nodes) == ["readings", "select", "aggregate"]
+
+
+def test_a_flow_is_not_changed_by_what_is_built_on_it() -> None:
+    before = HOT.build()
+    HOT.project(t="temperature")
+    HOT.window("1s").by("home").agg(n="count(*)")
+    assert HOT.build() == before
+
+
+def test_what_was_handed_in_can_be_changed_afterwards() -> None:
+    columns = {"t": "temperature"}
+    flow = HOT.project(columns)
+    columns["u"] = "humidity"
+    assert flow.build().nodes["project"].compute == {"t": "temperature"}  # type: ignore[union-attr]
+
+
+def test_the_same_calls_give_the_same_plan() -> None:
+    def build() -> Plan:
+        left = stream("readings").where("a > 1").where("b > 2")
+        return left.join(stream("doors").where("open"), on=["home"], within="1s").build()
+
+    assert build() == build()
+    assert list(build().nodes) == ["readings", "select", "select_2", "doors", "select_3", "join"]
+
+
+def test_names_can_be_chosen() -> None:
+    flow = HOT.named("hot").project(f="temperature * 1.8 + 32").named("fahrenheit")
+    assert flow.build().root == "fahrenheit"
+    assert list(flow.build().nodes) == ["readings", "hot", "fahrenheit"]
+
+
+def test_a_chosen_name_is_not_given_to_others() -> None:
+    flow = stream("select").where("a").named("join").where("b")
+    assert list(flow.build().nodes) == ["select", "join", "select_2"]
+
+
+def test_one_name_for_two_operators_is_refused() -> None:
+    flow = stream("a").where("x").named("hot").where("y").named("hot")
+    with pytest.raises(InvalidPlan, match="two different operators are named 'hot'"):
+        flow.build()
+
+
+@pytest.mark.parametrize(
+    ("flow", "window"),
+    [
+        (HOT.window("10s", hop="1s"), {"kind": "hopping", "size": "10s", "hop": "1s"}),
+        (HOT.window("10s").hop("1s"), {"kind": "hopping", "size": "10s", "hop": "1s"}),
+        (HOT.rows_window(100), {"kind": "tumbling", "size": 100}),
+        (HOT.rows_window(100, hop=10), {"kind": "hopping", "size": 100, "hop": 10}),
+        (HOT.window({"kind": "tumbling", "size": "1m"}), {"kind": "tumbling", "size": "1m"}),
+        (
+            HOT.window("1s", begin="2026-01-01T00:00:00Z", until="2026-01-02T00:00:00Z", partial=True),
+            {
+                "kind": "tumbling",
+                "size": "1s",
+                "begin": "2026-01-01T00:00:00.000000Z",
+                "until": "2026-01-02T00:00:00.000000Z",
+                "partial": True,
+            },
+        ),
+    ],
+)
+def test_windows(flow: object, window: dict[str, object]) -> None:
+    node = nodes_of(flow.agg(n="count(*)"))["aggregate"]  # type: ignore[attr-defined]
+    assert node["window"] == window  # type: ignore[index]
+
+
+def test_a_join_with_all_its_parts() -> None:
+    flow = join(
+        HOT,
+        stream("doors"),
+        on=["home", ("room", "place")],
+        within=("1s", "2s"),
+        where="l.temperature > r.threshold",
+        compute={"home": "l.home"},
+        order="time",
+    )
+    assert nodes_of(flow)["join"] == {
+        "op": "join",
+        "left": "select",
+        "right": "doors",
+        "on": [["home", "home"], ["room", "place"]],
+        "within": {"before": "1s", "after": "2s"},
+        "where": "l.temperature > r.threshold",
+        "compute": {"home": "l.home"},
+        "order": "time",
+    }
+
+
+def test_one_key_and_one_distance_are_enough() -> None:
+    node = nodes_of(HOT.join(stream("doors"), "home", within="500ms"))["join"]
+    assert node["on"] == [["home", "home"]]  # type: ignore[index]
+    assert node["within"] == {"before": "500ms", "after": "500ms"}  # type: ignore[index]
+
+
+def test_a_join_in_a_window() -> None:
+    node = nodes_of(HOT.join(stream("doors"), "home", window="1s"))["join"]
+    assert node["window"] == {"kind": "tumbling", "size": "1s"}  # type: ignore[index]
+
+
+def test_outputs_of_a_split_are_read_by_name() -> None:
+    parts = stream("readings").split(hot="temperature > 30", cold="temperature < 0")
+    flow = parts["hot"].union(parts["cold"], parts.otherwise, order="time")
+    assert list(parts) == ["hot", "cold"]
+    assert flow.build().nodes["union"].inputs == ("split.hot", "split.cold", "split.else")  # type: ignore[union-attr]
+    assert parts["cold"].build().root == "split.cold"
+    with pytest.raises(KeyError, match="it has hot, cold, else"):
+        parts["warm"]
+
+
+def test_except_has_two_sides_and_a_window() -> None:
+    node = nodes_of(HOT.except_(stream("known"), "1m"))["except"]
+    assert node == {
+        "op": "except",
+        "left": "select",
+        "right": "known",
+        "window": {"kind": "tumbling", "size": "1m"},
+    }
+
+
+def test_equal_parts_become_one_operator() -> None:
+    flow = stream("a").where("x > 1").join(stream("a").where("x > 1"), "k", within="1s")
+    assert list(flow.build().nodes) == ["a", "select", "join"]
+
+
+def test_a_part_that_is_used_over_and_over_is_built_once() -> None:
+    flow = stream("a")
+    for _ in range(40):
+        flow = flow.union(flow)
+    assert len(flow.build().nodes) == 41
+
+
+def test_columns_may_have_names_that_python_reserves() -> None:
+    assert nodes_of(HOT.compute({"from": "home", "class": "room"}))["project"]["compute"] == {  # type: ignore[index]
+        "from": "home",
+        "class": "room",
+    }
+
+
+def test_what_is_wrong_is_pointed_at() -> None:
+    with pytest.raises(InvalidPlan) as caught:
+        HOT.window("soon").agg(n="count(*)").build()
+    assert [item.pointer for item in caught.value.items] == ["nodes/aggregate/window/size"]

@@ -1,0 +1,262 @@
+"""The catalog keeps what it returned for, through death and restart."""
+
+from __future__ import annotations
+
+import signal
+import sqlite3
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from mavstream_protocol.classes import QueryClass
+from mavstream_protocol.queries import QuerySpec
+from mavstream_protocol.streams import StreamSpec
+from mavstream_protocol.wire.resources import DesiredState, SchedulerSettings
+from mavstream_server.service.catalog import Catalog
+from mavstream_server.service.problems import Conflict, NotFound, Refused, TooMany, WrongVersion
+
+PLAN = {"root": "in", "nodes": {"in": {"op": "source", "stream": "readings"}}}
+
+
+def stream(name: str) -> StreamSpec:
+    return StreamSpec.model_validate(
+        {
+            "name": name,
+            "fields": [{"name": "at", "type": "timestamp"}, {"name": "n", "type": "int"}],
+            "event_time": "at",
+            "lateness": "2s",
+            "retention": {"time": "1h", "bytes": "1GB"},
+            "quota": "2GB",
+        }
+    )
+
+
+def query(name: str, class_: str = "default") -> QuerySpec:
+    return QuerySpec.model_validate(
+        {"name": name, "plan": PLAN, "class": class_, "from": "earliest", "qos": {"latency": {"p95": "50ms"}}}
+    )
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "catalog.sqlite"
+
+
+@pytest.fixture
+def catalog(path: Path) -> Iterator[Catalog]:
+    catalog = Catalog(path)
+    yield catalog
+    catalog.close()
+
+
+def test_streams_come_back_as_they_were_given(path: Path) -> None:
+    for name in ("b", "a", "c"):
+        first = Catalog(path)
+        first.add_stream(stream(name))
+        first.close()
+    catalog = Catalog(path)
+    assert catalog.stream("b") == stream("b")
+    assert [spec.name for spec in catalog.streams()] == ["a", "b", "c"]
+    assert [spec.name for spec in catalog.streams(after="a", limit=1)] == ["b"]
+    with pytest.raises(Conflict, match="there is a stream 'a' already") as caught:
+        catalog.add_stream(stream("a"))
+    assert caught.value.code == "stream_exists"
+    catalog.remove_stream("a")
+    with pytest.raises(NotFound, match="no stream 'a'"):
+        catalog.stream("a")
+    with pytest.raises(NotFound, match="no stream 'a'"):
+        catalog.remove_stream("a")
+    catalog.close()
+
+
+def test_a_class_has_a_version_that_a_change_can_insist_on(catalog: Catalog) -> None:
+    assert [record.spec.name for record in catalog.classes()] == ["default"]
+    assert catalog.put_class(QueryClass(name="alarms", priority=6)) == 1
+    assert catalog.put_class(QueryClass(name="alarms", priority=7), expected_version=1) == 2
+    with pytest.raises(WrongVersion, match=r"class 'alarms' is at version 2, .* meant for version 1"):
+        catalog.put_class(QueryClass(name="alarms", priority=8), expected_version=1)
+    assert catalog.class_("alarms") == (QueryClass(name="alarms", priority=7), 2)
+    with pytest.raises(NotFound, match=r"no class 'alarm': .* did you mean 'alarms'"):
+        catalog.class_("alarm")
+
+
+def test_a_query_is_kept_with_its_states_and_versions(path: Path) -> None:
+    catalog = Catalog(path)
+    record = catalog.add_query("q1", query("hot"), 17)
+    assert catalog.query("q1") == record
+    assert (record.desired, record.final_state, record.epoch, record.version) == ("running", None, 0, 1)
+    assert [catalog.next_epoch("q1"), catalog.next_epoch("q1")] == [1, 2]
+    assert catalog.query("q1").version == 1  # a new epoch is no change of a client
+    assert catalog.set_desired("q1", DesiredState.PAUSED, 1).version == 2
+    with pytest.raises(WrongVersion):
+        catalog.set_desired("q1", DesiredState.RUNNING, 1)
+    assert catalog.set_class("q1", "alarms").spec.class_ == "alarms"
+    catalog.set_final("q1", "failed", "it overflowed")
+    expected = catalog.query("q1")
+    catalog.close()
+    catalog = Catalog(path)
+    assert catalog.query("q1") == expected
+    assert expected.spec == query("hot", "alarms")
+    assert expected[2:] == (DesiredState.PAUSED, "failed", "it overflowed", 2, 4, 17)
+    catalog.remove_query("q1")
+    for call in (catalog.query, catalog.remove_query, catalog.next_epoch):
+        with pytest.raises(NotFound, match="no query 'q1'"):
+            call("q1")
+    catalog.close()
+
+
+def test_queries_are_listed_in_parts_and_by_state(catalog: Catalog) -> None:
+    for n in range(5):
+        catalog.add_query(f"q{n}", query(f"n{n}"), n)
+    with pytest.raises(Conflict, match="there is a query 'q0' already"):
+        catalog.add_query("q0", query("again"), 0)
+    catalog.set_desired("q1", DesiredState.PAUSED)
+    catalog.set_final("q2", "finished")
+    assert [record.id for record in catalog.queries(limit=2)] == ["q0", "q1"]
+    assert [record.id for record in catalog.queries(after="q1", limit=2)] == ["q2", "q3"]
+    assert [record.id for record in catalog.queries(state="running")] == ["q0", "q3", "q4"]
+    assert [record.id for record in catalog.queries(state="paused")] == ["q1"]
+    assert [record.id for record in catalog.queries(state="finished")] == ["q2"]
+    assert catalog.count_queries() == 5
+
+
+def test_producers_keep_their_numbers_and_sequences_never_fall(path: Path) -> None:
+    catalog = Catalog(path, max_producers=2)
+    catalog.add_stream(stream("s"))
+    assert [catalog.producer_id(name) for name in ("a", "b", "a")] == [1, 2, 1]
+    with pytest.raises(TooMany, match="producer 'c' is new and 2 are known"):
+        catalog.producer_id("c")
+    catalog.keep_sequences("s", {1: 5, 2: 0})
+    catalog.keep_sequences("s", {1: 3, 2: 1})
+    catalog.close()
+    catalog = Catalog(path)
+    assert catalog.sequences("s") == {1: 5, 2: 1}
+    assert (catalog.producer_id("b"), catalog.producer_name(2), catalog.known_producer("x")) == (2, "b", None)
+    catalog.remove_stream("s")
+    assert catalog.sequences("s") == {}
+    catalog.close()
+
+
+def test_the_scheduler_is_as_it_was_last_chosen(path: Path) -> None:
+    catalog = Catalog(path)
+    assert catalog.scheduler() is None
+    catalog.set_scheduler("rr", {"quantum": 3})
+    catalog.set_scheduler("wrr", {"quantum": 4})
+    catalog.close()
+    catalog = Catalog(path)
+    assert catalog.scheduler() == SchedulerSettings(policy="wrr", options={"quantum": 4})
+    catalog.close()
+
+
+def test_an_idempotency_key_stands_for_one_request(catalog: Catalog) -> None:
+    assert catalog.idempotent("k", "POST /v1/queries") is None
+    catalog.remember("k", "POST /v1/queries", "f1", '{"id": "q1"}')
+    assert catalog.idempotent("k", "POST /v1/queries", "f1") == '{"id": "q1"}'
+    assert catalog.idempotent("k", "POST /v1/streams", "f1") is None
+    with pytest.raises(Conflict, match="key 'k' was used for another request to POST /v1/queries"):
+        catalog.idempotent("k", "POST /v1/queries", "f2")
+
+
+def test_what_fails_in_a_transaction_leaves_nothing(catalog: Catalog) -> None:
+    catalog.add_query("q1", query("a"), 1)
+
+    def fail() -> None:
+        with catalog.transaction():
+            catalog.set_class("q1", "other")
+            catalog.add_query("q2", query("b"), 1)
+            catalog.remember("k", "queries", "f", "{}")
+            catalog.add_query("q2", query("b"), 1)
+
+    with pytest.raises(Conflict):
+        fail()
+    assert [record.id for record in catalog.queries()] == ["q1"]
+    assert catalog.query("q1").spec.class_ == "default"
+    assert catalog.idempotent("k", "queries") is None
+    catalog.add_query("q2", query("b"), 1)  # and the next one is made
+
+
+def test_a_file_of_a_later_release_is_left_alone(path: Path) -> None:
+    Catalog(path).close()
+    with sqlite3.connect(path) as connection:
+        connection.execute("PRAGMA user_version = 99")
+    connection.close()
+    before = path.read_bytes()
+    with pytest.raises(Refused, match="has version 99, this release knows versions up to 1") as caught:
+        Catalog(path)
+    assert caught.value.code == "newer_catalog"
+    assert path.read_bytes() == before
+
+
+def test_files_of_others_are_left_alone(path: Path) -> None:
+    path.write_bytes(b"something else entirely" * 100)
+    with pytest.raises(Refused, match="is not an SQLite file"):
+        Catalog(path)
+    path.unlink()
+    connection = sqlite3.connect(path)
+    connection.execute("CREATE TABLE theirs (x)")
+    connection.close()
+    with pytest.raises(Refused, match="belongs to another program"):
+        Catalog(path)
+
+
+def test_registering_three_thousand_queries_is_quick(catalog: Catalog) -> None:
+    spec = query("q")
+
+    def add(numbers: range) -> float:
+        start = time.perf_counter()
+        for n in numbers:
+            catalog.add_query(f"q{n:05d}", spec, n)
+            catalog.next_epoch(f"q{n:05d}")
+        return time.perf_counter() - start
+
+    first, last = add(range(100)), [add(range(n, n + 100)) for n in range(100, 3000, 100)][-3:]
+    assert min(last) < 3 * first + 0.05
+    assert len(catalog.queries()) == 3000
+
+
+def test_every_commit_can_wait_for_the_disk(path: Path) -> None:
+    catalog = Catalog(path, sync="FULL")
+    catalog.add_query("q1", query("a"), 1)
+    catalog.close()
+
+
+KILLED = """
+import sys
+from pathlib import Path
+from mavstream_protocol.queries import QuerySpec
+from mavstream_server.service.catalog import Catalog
+
+catalog = Catalog(Path(sys.argv[1]))
+spec = QuerySpec.model_validate_json(sys.argv[2])
+n = catalog.count_queries()
+while True:
+    with catalog.transaction():
+        catalog.add_query(f"q{n:06d}", spec, n)
+        catalog.remember(f"k{n}", "queries", "f", str(n))
+    n += 1
+    sys.stdout.write(f"{n}\\n")
+    sys.stdout.flush()
+"""
+
+
+def test_a_killed_server_loses_nothing_that_it_reported(path: Path) -> None:
+    for _ in range(3):
+        arguments = [sys.executable, "-c", KILLED, str(path), query("q").model_dump_json(by_alias=True)]
+        with subprocess.Popen(arguments, stdout=subprocess.PIPE, text=True) as process:
+            assert process.stdout is not None
+            for _ in range(50):
+                reported = int(process.stdout.readline())
+            process.send_signal(signal.SIGKILL)
+            rest = process.stdout.read().split("\n")
+        reported = max([reported, *(int(line) for line in rest[:-1])])
+        catalog = Catalog(path)
+        count = catalog.count_queries()
+        assert count >= reported
+        assert [record.id for record in catalog.queries()] == [f"q{n:06d}" for n in range(count)]
+        assert catalog.idempotent(f"k{count - 1}", "queries") == str(count - 1)
+        assert catalog.idempotent(f"k{count}", "queries") is None
+        catalog.close()

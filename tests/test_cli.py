@@ -1,0 +1,273 @@
+"""The command as scripts and people use it: a process, its output and its exit code."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyarrow import parquet
+from servers import eventually
+
+from mavstream import Client
+from mavstream.testing import start_server
+
+PLAN = """
+root: hot
+nodes:
+  in: {op: source, stream: STREAM}
+  hot: {op: select, input: in, where: "id >= 0"}
+"""
+
+
+@pytest.fixture(scope="module")
+def url() -> Iterator[str]:
+    with start_server() as found:
+        yield found
+
+
+@pytest.fixture
+def name(url: str, request: pytest.FixtureRequest) -> str:
+    """A stream of the test's own."""
+    name = "c_" + request.node.name.partition("[")[0][-55:]
+    with Client(url) as client:
+        client.create_stream(
+            name=name, fields=[{"name": "id", "type": "int"}, {"name": "word", "type": "string"}]
+        )
+    return name
+
+
+def command(url: str | None, *args: str, stdin: str | bytes = "") -> subprocess.CompletedProcess[str]:
+    env = {key: value for key, value in os.environ.items() if not key.startswith("MAVSTREAM_")}
+    return subprocess.run(
+        [sys.executable, "-m", "mavstream", *args],
+        input=stdin if isinstance(stdin, str) else stdin.decode(),
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+        env={**env, **({} if url is None else {"MAVSTREAM_URL": url}), "PYTHONWARNINGS": "error"},
+    )
+
+
+def answer(url: str, *args: str, stdin: str = "") -> Any:
+    done = command(url, *args, "-o", "json", stdin=stdin)
+    assert done.returncode == 0, done.stderr
+    assert done.stderr == ""
+    return json.loads(done.stdout)
+
+
+def plan_file(folder: Path, stream: str) -> str:
+    file = folder / "hot.yaml"
+    file.write_text(PLAN.replace("STREAM", stream))
+    return str(file)
+
+
+def test_streams_are_made_from_options_and_files(url: str, tmp_path: Path) -> None:
+    made = answer(
+        url, "stream", "create", "c_options", "--field", "at:timestamp", "--field", "t:float?",
+        "--event-time", "at", "--lateness", "2s", "--retention", "1h",
+    )  # fmt: skip
+    assert made["spec"]["fields"][1] == {"name": "t", "type": "float", "nullable": True}
+    assert (made["spec"]["lateness"], made["spec"]["retention"]["time"]) == ("2s", "1h")
+    file = tmp_path / "stream.yaml"
+    file.write_text("name: c_file\nfields: [{name: a, type: int}]\n")
+    assert answer(url, "stream", "create", "-f", str(file))["name"] == "c_file"
+    assert answer(url, "stream", "create", "c_renamed", "-f", str(file))["name"] == "c_renamed"
+    assert {"c_options", "c_file", "c_renamed"} <= {one["name"] for one in answer(url, "stream", "list")}
+    assert answer(url, "stream", "show", "c_file")["position"] == 0
+    assert answer(url, "stream", "delete", "c_file") == {"deleted": "c_file"}
+
+
+def test_people_get_tables(url: str, name: str) -> None:
+    listed = command(url, "stream", "list").stdout
+    assert "watermark" in listed
+    assert name in listed
+    assert "id int, word string" in command(url, "stream", "show", name).stdout
+    assert "default" in command(url, "class", "list").stdout
+    assert "delivery" in command(url, "info").stdout
+    assert "rr" in command(url, "policies").stdout
+    assert "policy" in command(url, "scheduler", "show").stdout
+    assert "p95 ms" in command(url, "query", "list").stdout
+
+
+def test_rows_are_appended_from_files_and_the_input(url: str, name: str, tmp_path: Path) -> None:
+    lines = '{"id": 1, "word": "a"}\n{"id": 2, "word": "b"}\n'
+    assert answer(url, "stream", "append", name, stdin=lines) == {"stream": name, "rows": 2}
+    contents = {
+        "rows.json": '[{"id": 3, "word": "c"}]',
+        "columns.json": '{"id": [4, 5], "word": ["d", "e"]}',
+        "rows.ndjson": lines,
+        "rows.csv": 'id,word\n6,7\n7,"x, y"\n8,',
+    }
+    for file, content in contents.items():
+        (tmp_path / file).write_text(content)
+    for file, rows in {"rows.json": 1, "columns.json": 2, "rows.ndjson": 2}.items():
+        assert answer(url, "stream", "append", name, str(tmp_path / file))["rows"] == rows
+    refused = command(url, "stream", "append", name, str(tmp_path / "rows.csv"))
+    assert (refused.returncode, "rows/2/word" in refused.stderr) == (1, True)
+    (tmp_path / "rows.csv").write_text('id,word\n6,7\n7,"x, y"')
+    assert answer(url, "stream", "append", name, str(tmp_path / "rows.csv"))["rows"] == 2
+    parquet.write_table(pa.table({"id": [9], "word": ["z"]}), tmp_path / "rows.parquet")
+    assert answer(url, "stream", "append", name, str(tmp_path / "rows.parquet"))["rows"] == 1
+    assert answer(url, "stream", "show", name)["position"] == 10
+
+
+def test_a_query_from_its_file_to_its_end(url: str, name: str, tmp_path: Path) -> None:
+    made = answer(url, "query", "submit", plan_file(tmp_path, name), "--name", "cli_hot")
+    query = made["id"]
+    assert made["spec"]["name"] == "cli_hot"
+    assert answer(url, "query", "pause", query)["desired"] == "paused"
+    assert answer(url, "query", "resume", query)["desired"] == "running"
+    answer(url, "stream", "append", name, stdin='{"id": 1, "word": "a"}\n{"id": 2, "word": "b"}\n')
+    watched = command(url, "query", "watch", query, "--limit", "2", "-o", "json")
+    assert [json.loads(line) for line in watched.stdout.splitlines()] == [
+        {"id": 1, "word": "a"},
+        {"id": 2, "word": "b"},
+    ]
+    assert command(url, "query", "watch", query, "--limit", "1", "--after", "0").stdout == "id\tword\n2\tb\n"
+    idle = command(url, "query", "watch", query, "--after", "latest", "--idle", "0.1")
+    assert (idle.returncode, idle.stdout) == (0, "")
+    assert query in command(url, "query", "list").stdout
+    assert "cli_hot" in command(url, "query", "show", query).stdout
+    assert answer(url, "query", "stop", query)["desired"] == "stopped"
+    assert len(command(url, "query", "watch", query, "-o", "json").stdout.splitlines()) == 2
+    assert answer(url, "query", "delete", query) == {"deleted": query}
+
+
+def test_watching_can_be_interrupted(url: str, name: str, tmp_path: Path) -> None:
+    query = answer(url, "query", "submit", plan_file(tmp_path, name))["id"]
+    answer(url, "stream", "append", name, stdin='{"id": 1, "word": "a"}\n')
+    with subprocess.Popen(
+        [sys.executable, "-m", "mavstream", "--url", url, "query", "watch", query, "-o", "json"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        assert json.loads(process.stdout.readline()) == {"id": 1, "word": "a"}
+        process.send_signal(signal.SIGINT)
+        assert process.wait(30) == 130
+        assert process.stderr.read() == ""
+
+
+def test_a_check_says_what_is_wrong_and_where(url: str, name: str, tmp_path: Path) -> None:
+    good = plan_file(tmp_path, name)
+    assert answer(url, "query", "validate", good)["valid"]
+    assert "in > hot" in command(url, "query", "validate", good).stdout
+    bad = tmp_path / "bad.yaml"
+    bad.write_text(PLAN.replace("STREAM", name).replace("id >=", "number >="))
+    done = command(url, "query", "validate", str(bad))
+    assert done.returncode == 1
+    assert "nodes/hot/where (unknown_" in done.stderr
+    done = command(url, "query", "validate", str(bad), "-o", "json")
+    assert (done.returncode, json.loads(done.stdout)["valid"]) == (1, False)
+
+
+def test_classes_and_the_scheduler_are_set(url: str) -> None:
+    assert answer(url, "class", "set", "cli_alarms", "7")["priority"] == 7
+    assert ("cli_alarms", 7) in [(one["name"], one["priority"]) for one in answer(url, "class", "list")]
+    assert answer(url, "scheduler", "set", "wrr")["policy"] == "wrr"
+    assert answer(url, "scheduler", "show")["policy"] == "wrr"
+    assert answer(url, "scheduler", "set", "rr")["policy"] == "rr"
+    assert {"rr", "wrr"} <= {one["name"] for one in answer(url, "policies")}
+    assert answer(url, "info")["ready"] is True
+
+
+@pytest.mark.parametrize(
+    ("args", "code", "said"),
+    [
+        (["query", "show", "nothing"], 1, "there is no query 'nothing'"),
+        (["stream", "create", "x", "--field", "a:integer"], 1, "fields/0/type"),
+        (["stream", "create", "x"], 2, "--field NAME:TYPE"),
+        (["stream", "create", "x", "--field", "a"], 2, "'a' is not NAME:TYPE"),
+        (["query", "submit", "none.yaml"], 2, "none.yaml"),
+        (["query", "watch", "q", "--after", "soon"], 2, "neither an offset nor"),
+        (["scheduler", "set", "rr", "--option", "a"], 2, "'a' is not NAME=VALUE"),
+        (["scheduler", "set", "guess"], 1, "guess"),
+        (["nonsense"], 2, "nonsense"),
+        (["query", "list", "-o", "xml"], 2, "xml"),
+    ],
+)
+def test_what_is_refused_goes_to_the_error_output(url: str, args: list[str], code: int, said: str) -> None:
+    done = command(url, *args)
+    assert (done.returncode, done.stdout) == (code, "")
+    assert said in done.stderr
+
+
+def test_a_server_that_is_not_there_is_exit_code_3() -> None:
+    done = command("http://127.0.0.1:1", "stream", "list")
+    assert done.returncode == 3
+    assert "cannot reach http://127.0.0.1:1" in done.stderr
+    assert command("nonsense", "stream", "list").returncode == 2
+
+
+def test_tokens_come_from_the_environment(tmp_path: Path) -> None:
+    with start_server(tokens="admin:secret") as url:
+        refused = command(url, "stream", "list")
+        assert (refused.returncode, "no token came" in refused.stderr) == (1, True)
+        assert command(url, "--token", "secret", "stream", "list").returncode == 0
+        env = {**os.environ, "MAVSTREAM_URL": url, "MAVSTREAM_TOKEN": "secret"}
+        run = [sys.executable, "-m", "mavstream", "info"]
+        assert subprocess.run(run, env=env, capture_output=True, check=False).returncode == 0
+        # A token on the command line can be seen by others; help must at least not print it.
+        shown = subprocess.run([*run[:3], "--help"], env=env, capture_output=True, text=True, check=False)
+        assert "secret" not in shown.stdout
+
+
+def test_help_names_everything() -> None:
+    shown = command(None, "--help").stdout
+    for name in ("serve", "stream", "class", "query", "feed", "demo", "policies", "scheduler", "info"):
+        assert f" {name} " in shown
+    assert command(None, "--version").stdout.strip()[0].isdigit()
+
+
+def test_a_package_that_is_not_installed_is_named(tmp_path: Path) -> None:
+    # A package of the same name ahead of the real one stands for an extra that is missing.
+    (tmp_path / "mavstream_server").mkdir()
+    (tmp_path / "mavstream_server" / "__init__.py").write_text("import a_module_that_is_missing")
+    done = subprocess.run(
+        [sys.executable, "-m", "mavstream", "serve", "--port", "0", "--data", str(tmp_path / "data")],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+        env={**os.environ, "PYTHONPATH": str(tmp_path)},
+    )
+    assert done.returncode == 2
+    assert "No module named 'a_module_that_is_missing'" in done.stderr
+    assert "pip install 'mavstream[server]'" in done.stderr
+
+
+def test_the_live_table_is_for_terminals(url: str, name: str, tmp_path: Path) -> None:
+    import pty
+
+    query = answer(url, "query", "submit", plan_file(tmp_path, name))["id"]
+    answer(url, "stream", "append", name, stdin='{"id": 1, "word": "hello"}\n')
+    main, side = pty.openpty()
+    run = [sys.executable, "-m", "mavstream", "--url", url, "query", "watch", query, "--limit", "1"]
+    process = subprocess.Popen(run, stdout=side, stderr=side, env={**os.environ, "TERM": "xterm"})
+    os.close(side)
+    shown = b""
+
+    def read() -> bool:
+        nonlocal shown
+        try:
+            shown += os.read(main, 65536)
+        except OSError:
+            return True
+        return False
+
+    eventually(read, "the end of the table")
+    os.close(main)
+    assert process.wait(30) == 0
+    assert b"hello" in shown
+    assert b"1 rows" in shown

@@ -1,0 +1,147 @@
+"""Settings come from flags, then variables; an open server is refused, and tokens are never shown."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from mavstream_protocol.problems import MavstreamError
+from mavstream_server.service.problems import NotFound, Refused, SequenceGap, StorageFull, WrongVersion
+from mavstream_server.service.settings import Role, Settings
+
+
+def settings(env: dict[str, str] | None = None, **flags: object) -> Settings:
+    return Settings.from_environment(env or {}, **flags)
+
+
+def test_without_anything_a_server_is_for_this_machine_only() -> None:
+    made = settings()
+    assert (made.host, made.port, made.delivery, made.policy) == ("127.0.0.1", 8000, "process", "rr")
+    assert made.tokens == {}
+    assert made.limits["max_queries"] == 5000
+    assert "max_disk_bytes" not in made.limits
+
+
+def test_flags_win_over_variables_which_win_over_defaults() -> None:
+    env = {"MAVSTREAM_PORT": "9000", "MAVSTREAM_DATA": "/srv/a", "MAVSTREAM_DELIVERY": "sync"}
+    made = settings(env, port=9001, data=None)
+    assert (made.port, made.data, made.delivery) == (9001, Path("/srv/a"), "sync")
+    assert made.catalog_file == Path("/srv/a/catalog.sqlite")
+    assert settings({"MAVSTREAM_PORT": ""}).port == 8000
+
+
+def test_sizes_and_durations_are_written_with_units() -> None:
+    made = settings(
+        {
+            "MAVSTREAM_MAX_DISK_BYTES": "10GB",
+            "MAVSTREAM_CREDIT_BYTES": "4194304",
+            "MAVSTREAM_RESULT_TIME": "5m",
+            "MAVSTREAM_POLICY_OPTIONS": "{}",
+        }
+    )
+    assert (made.max_disk_bytes, made.credit_bytes, made.result_time) == (10**10, 4 << 20, 300_000_000)
+
+
+@pytest.mark.parametrize(
+    ("env", "words"),
+    [
+        ({"MAVSTREAM_PORT": "http"}, "MAVSTREAM_PORT: "),
+        ({"MAVSTREAM_PORT": "70000"}, "MAVSTREAM_PORT: "),
+        ({"MAVSTREAM_DELIVERY": "maybe"}, "MAVSTREAM_DELIVERY: .*'process' or 'sync'"),
+        ({"MAVSTREAM_POLICY": "best"}, "there is no policy 'best': there are .*rr"),
+        ({"MAVSTREAM_POLICY_OPTIONS": "{"}, "policy options are not JSON"),
+        ({"MAVSTREAM_MAX_BODY_BYTES": "16XB"}, "MAVSTREAM_MAX_BODY_BYTES: size '16XB'"),
+        ({"MAVSTREAM_RESULT_TIME": "soon"}, "MAVSTREAM_RESULT_TIME: duration 'soon'"),
+        ({"MAVSTREAM_MAX_QUERIES": "0"}, "MAVSTREAM_MAX_QUERIES: "),
+    ],
+)
+def test_a_wrong_setting_is_named(env: dict[str, str], words: str) -> None:
+    with pytest.raises(Refused, match=words) as caught:
+        settings(env)
+    assert caught.value.code == "invalid_settings"
+
+
+def test_a_wrong_flag_is_named_as_a_flag() -> None:
+    with pytest.raises(Refused, match="--max-queries: "):
+        settings(max_queries=-1)
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.168.1.4", "example.org", ""])
+def test_other_machines_are_not_let_in_without_a_token(host: str) -> None:
+    with pytest.raises(Refused, match="no token is configured") as caught:
+        settings(host=host)
+    assert caught.value.code == "open_to_all"
+    assert settings({"MAVSTREAM_TOKENS": "admin:x1"}, host=host).host == host
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "127.8.9.10", "::1", "localhost", "[::1]"])
+def test_loopback_needs_no_token(host: str) -> None:
+    assert settings(host=host).host == host
+
+
+def test_tokens_have_roles() -> None:
+    made = settings({"MAVSTREAM_TOKENS": "admin:abc, client:d:e ,feeder:ghi"})
+    assert [made.role_of(token) for token in ("abc", "d:e", "ghi", "ab", "", "abcd", "\udcff")] == [
+        *(Role.ADMIN, Role.CLIENT, Role.FEEDER),
+        *(None, None, None, None),
+    ]
+    assert made.token_roles() == {"abc": "admin", "d:e": "client", "ghi": "feeder"}
+
+
+def test_tokens_are_read_from_a_file(tmp_path: Path) -> None:
+    file = tmp_path / "tokens"
+    file.write_text("# ours\nadmin:abc\n\nfeeder:ghi\n")
+    assert settings({"MAVSTREAM_TOKENS_FILE": str(file)}).role_of("ghi") is Role.FEEDER
+    assert settings({"MAVSTREAM_TOKENS": "client:abc"}, tokens_file=file).role_of("abc") is Role.ADMIN
+    with pytest.raises(Refused, match="given twice"):
+        settings({"MAVSTREAM_TOKENS_FILE": str(file), "MAVSTREAM_TOKENS": "admin:abc"})
+    with pytest.raises(Refused, match="cannot be read: No such file"):
+        settings(tokens_file=tmp_path / "none")
+    file.write_text("# nothing\n")
+    with pytest.raises(Refused, match="has no token"):
+        settings(tokens_file=file)
+
+
+SECRET = "s3cr3t-t0k3n"
+
+
+@pytest.mark.parametrize(
+    ("tokens", "words"),
+    [
+        (f"boss:{SECRET}", "token 1 does not start with a role"),
+        (SECRET, "token 1 does not start with a role"),
+        (f"admin:{SECRET},client:{SECRET}", "token 2 .client. was given before"),
+        (f"admin:{SECRET}\u00e4", "printable ASCII"),
+        (f"admin:{SECRET} {SECRET}", "no spaces"),
+        ("admin:", "one or more"),
+        ({SECRET: "boss"}, "tokens: "),
+    ],
+)
+def test_errors_never_quote_a_token(tokens: object, words: str) -> None:
+    with pytest.raises(Refused, match=words) as caught:
+        settings(tokens=tokens)
+    assert SECRET not in str(caught.value)
+    with pytest.raises(ValueError, match="tokens") as raw:
+        Settings(tokens=tokens)  # type: ignore[arg-type]
+    assert SECRET not in str(raw.value)
+
+
+def test_settings_never_show_a_token() -> None:
+    made = settings(tokens={SECRET: "admin"})
+    assert made.role_of(SECRET) is Role.ADMIN
+    for shown in (repr(made), str(made), made.model_dump_json(), str(made.model_dump()), str(made.limits)):
+        assert SECRET not in shown
+
+
+def test_problems_say_status_code_and_what_to_do() -> None:
+    gap = SequenceGap("p", "s", 3, 5)
+    assert (gap.status, gap.code, gap.expected, gap.came) == (409, "sequence_gap", 3, 5)
+    assert gap.problem().detail == (
+        "producer 'p' sent frame 5 of stream 's', expected is frame 3: send again from 3"
+    )
+    missing = NotFound.stream("reading", ["readings"])
+    assert (missing.problem().status, missing.code) == (404, "unknown_stream")
+    assert "did you mean 'readings'" in missing.detail
+    assert WrongVersion("class 'a'", 1, 2).problem().status == 412
+    assert isinstance(StorageFull("x"), MavstreamError)
