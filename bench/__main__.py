@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from bench import engine, service
+from bench import classes, decisions, engine, isolation, service
 from bench.outcome import Outcome
 
 
@@ -22,6 +22,9 @@ class Benchmark(NamedTuple):
 
 BENCHMARKS: dict[str, Benchmark] = {
     "engine": Benchmark("the engine on one core, from log to output", engine.add_options, engine.run),
+    "classes": Benchmark("three classes under four policies", classes.add_options, classes.run),
+    "decisions": Benchmark("what a scheduling decision costs", decisions.add_options, decisions.run),
+    "isolation": Benchmark("an important class beside an overload", isolation.add_options, isolation.run),
     "service": Benchmark("the service over websockets", service.add_options, service.run),
 }
 

@@ -32,12 +32,15 @@ class Producer:
 
     async def send(self, stream: str, sequence: int, message: bytes | str) -> None:
         """Send a data message as soon as the stream's credit allows it."""
-        waiting = self._under_way.setdefault(stream, [])
-        while waiting and sum(size for _, size in waiting) + len(message) > self._credit.get(stream, 1 << 20):
+        while self._must_wait(stream, len(message)):
             self._news.clear()
             await self._news.wait()
-        waiting.append((sequence, len(message)))
+        self._under_way.setdefault(stream, []).append((sequence, len(message)))
         await self._socket.send(message)
+
+    def _must_wait(self, stream: str, size: int) -> bool:
+        under_way = sum(size for _, size in self._under_way.get(stream, ()))
+        return under_way > 0 and under_way + size > self._credit.get(stream, 1 << 20)
 
     async def all_acked(self, stream: str, sequence: int) -> None:
         """Return when all frames up to a sequence are acked."""

@@ -64,7 +64,14 @@ class ServerProcess:
 
     def post(self, path: str, body: object) -> dict[str, object]:
         """Create something; a refusal is an error."""
-        answer = self.http.post(path, json=body)
+        return self._send("POST", path, body)
+
+    def put(self, path: str, body: object) -> dict[str, object]:
+        """Set something; a refusal is an error."""
+        return self._send("PUT", path, body)
+
+    def _send(self, method: str, path: str, body: object) -> dict[str, object]:
+        answer = self.http.request(method, path, json=body)
         if answer.status_code >= 300:
             raise RuntimeError(f"{path}: {answer.text}")
         found: dict[str, object] = answer.json()

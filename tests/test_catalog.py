@@ -14,8 +14,9 @@ import pytest
 
 from mavstream_protocol.classes import QueryClass
 from mavstream_protocol.queries import QuerySpec
+from mavstream_protocol.scheduling import SchedulerSettings
 from mavstream_protocol.streams import StreamSpec
-from mavstream_protocol.wire.resources import DesiredState, SchedulerSettings
+from mavstream_protocol.wire.resources import DesiredState
 from mavstream_server.service.catalog import Catalog
 from mavstream_server.service.problems import Conflict, NotFound, Refused, TooMany, WrongVersion
 
@@ -144,8 +145,8 @@ def test_producers_keep_their_numbers_and_sequences_never_fall(path: Path) -> No
 def test_the_scheduler_is_as_it_was_last_chosen(path: Path) -> None:
     catalog = Catalog(path)
     assert catalog.scheduler() is None
-    catalog.set_scheduler("rr", {"quantum": 3})
-    catalog.set_scheduler("wrr", {"quantum": 4})
+    catalog.set_scheduler(SchedulerSettings(policy="rr", options={"quantum": 3}))
+    catalog.set_scheduler(SchedulerSettings(policy="wrr", options={"quantum": 4}))
     catalog.close()
     catalog = Catalog(path)
     assert catalog.scheduler() == SchedulerSettings(policy="wrr", options={"quantum": 4})

@@ -39,6 +39,6 @@ def test_links_between_documents_lead_somewhere(page: Path) -> None:
 def test_every_policy_is_described() -> None:
     from mavstream_server.scheduling.registry import POLICIES
 
-    text = (ROOT / "docs" / "architecture.md").read_text()
+    text = (ROOT / "docs" / "scheduling.md").read_text()
     for name in POLICIES:
         assert f"`{name}`" in text

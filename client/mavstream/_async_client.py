@@ -18,11 +18,11 @@ from mavstream._retry import DEFAULT_RETRY, Retry
 from mavstream._subscription import After, OnGap, Subscription
 from mavstream._tuples import Tuples
 from mavstream_protocol import QueryClass
+from mavstream_protocol.scheduling import LONGEST_TRACE, SchedulerSettings, SchedulerTrace, SourceService
 from mavstream_protocol.wire.resources import (
     PolicyInfo,
     PulledResults,
     QueryInfo,
-    SchedulerSettings,
     ServerInfo,
     StreamInfo,
     Validation,
@@ -180,9 +180,19 @@ class AsyncClient:
         """Return the policy that decides, and its options."""
         return await self._line.run(self._calls.scheduler())
 
-    async def set_scheduler(self, policy: str, **options: Any) -> SchedulerSettings:
+    async def set_scheduler(
+        self, policy: str, sources: SourceService | None = None, **options: Any
+    ) -> SchedulerSettings:
         """Let another policy decide."""
-        return await self._line.run(self._calls.set_scheduler(policy, options))
+        return await self._line.run(self._calls.set_scheduler(policy, options, sources))
+
+    async def trace(self, seconds: float = 2.0) -> SchedulerTrace:
+        """Record who runs when for so many seconds, 60 at most; one trace at a time, else Conflict."""
+        address = self._address
+        # A client of its own, since the answer takes longer than any other: seconds more than usual.
+        timeout = address.timeout + max(0.0, min(LONGEST_TRACE, seconds))
+        async with AsyncClient(address.url, token=address.token, timeout=timeout) as own:
+            return await own._line.run(self._calls.trace(seconds))
 
     def results(
         self,

@@ -16,12 +16,12 @@ from mavstream._retry import Retry
 from mavstream._steps import Request, Talk, ask, quote
 from mavstream._tuples import Tuples, canonical, portions
 from mavstream_protocol import InvalidTuples, QueryClass, Schema
+from mavstream_protocol.scheduling import SchedulerSettings, SchedulerTrace, SourceService
 from mavstream_protocol.tuples import encode_schema
 from mavstream_protocol.wire.resources import (
     PolicyInfo,
     PulledResults,
     QueryInfo,
-    SchedulerSettings,
     ServerInfo,
     StreamInfo,
     Validation,
@@ -161,11 +161,18 @@ class Calls:
         """Ask which policy decides."""
         return self._get("/v1/scheduler", SchedulerSettings)
 
-    def set_scheduler(self, policy: str, options: Mapping[str, Any]) -> Talk[SchedulerSettings]:
+    def set_scheduler(
+        self, policy: str, options: Mapping[str, Any], sources: SourceService | None = None
+    ) -> Talk[SchedulerSettings]:
         """Let another policy decide."""
-        content = orjson.dumps({"policy": policy, "options": dict(options)})
+        content = orjson.dumps({"policy": policy, "options": dict(options), "sources": sources})
         request = Request("PUT", "/v1/scheduler", headers=_JSON, content=content)
         return fetch(request, self.retry, SchedulerSettings)
+
+    def trace(self, seconds: float) -> Talk[SchedulerTrace]:
+        """Ask who runs when, for so long."""
+        request = Request("GET", "/v1/scheduler/trace", params={"seconds": str(seconds)})
+        return fetch(request, self.retry, SchedulerTrace)
 
     def _get(self, path: str, model: Any) -> Talk[Any]:
         return fetch(Request("GET", path), self.retry, model)

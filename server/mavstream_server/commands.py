@@ -34,6 +34,9 @@ def serve(
     ] = None,
     policy: Annotated[str | None, typer.Option(help="Scheduling policy of a new server.")] = None,
     policy_options: Annotated[str | None, typer.Option(help="Its options, as a JSON object.")] = None,
+    sources: Annotated[
+        str | None, typer.Option(help="How sources are served: between_slices, per_class, ...")
+    ] = None,
     log: Annotated[str, typer.Option(help="Logs on stderr as 'json' or 'text'.")] = "json",
     max_body_bytes: Annotated[str | None, _limit("Largest body of a request, such as 16MiB.")] = None,
     max_frame_bytes: Annotated[str | None, _limit("Largest message of a producer.")] = None,

@@ -9,7 +9,8 @@ import typer
 
 from mavstream.cli.output import show_fields, show_json, show_table
 from mavstream.cli.session import Output, OutputOption, client_of
-from mavstream_protocol.wire.resources import SchedulerSettings
+from mavstream.cli.trace import trace
+from mavstream_protocol.scheduling import SchedulerSettings, SourceService
 
 scheduler = typer.Typer(no_args_is_help=True, help="The policy that decides which operators run next.")
 
@@ -39,12 +40,18 @@ def set_policy(
     option: Annotated[
         list[str] | None, typer.Option("--option", metavar="NAME=VALUE", help="An option of the policy.")
     ] = None,
+    sources: Annotated[
+        SourceService | None, typer.Option(help="How sources are served; without it as the policy has it.")
+    ] = None,
     output: OutputOption = Output.TABLE,
 ) -> None:
     """Let another policy decide; running queries go on."""
     options = dict(map(_read_option, option or []))
     with client_of(context) as client:
-        _show(client.set_scheduler(policy, **options), output)
+        _show(client.set_scheduler(policy, sources, **options), output)
+
+
+scheduler.command("trace")(trace)
 
 
 def _read_option(text: str) -> tuple[str, Any]:
@@ -61,4 +68,5 @@ def _show(settings: SchedulerSettings, output: Output) -> None:
     if output is Output.JSON:
         show_json(settings)
     else:
-        show_fields([("policy", settings.policy), *settings.options.items()])
+        served = settings.sources or "as the policy has it"
+        show_fields([("policy", settings.policy), *settings.options.items(), ("sources", served)])

@@ -154,14 +154,6 @@ class PolicyInfo(BaseModel):
     """JSON schema of its options."""
 
 
-class SchedulerSettings(BaseModel):
-    """The policy that decides, and its options."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-    policy: str
-    options: dict[str, Any] = {}
-
-
 class ServerInfo(BaseModel):
     """Which server this is."""
 

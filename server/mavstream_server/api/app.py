@@ -126,8 +126,7 @@ def _link(settings: Settings, catalog: Catalog) -> EngineLink:
     return EngineLink(
         Hello(
             data=settings.data,
-            policy=chosen.policy,
-            policy_options=chosen.options,
+            scheduler=chosen,
             result_bytes=settings.result_bytes,
             result_time_ns=settings.result_time * 1000,
         )

@@ -86,6 +86,8 @@ def _server(figures: Figures) -> Iterator[Metric]:
 def _engine(stats: EngineStats) -> Iterator[Metric]:
     engine = stats.engine
     yield _counter("engine_busy_seconds", "Spent in slices", (), [((), engine.busy_ns / 1e9)])
+    busy = (((name,), spent / 1e9) for name, spent in engine.class_busy_ns.items())
+    yield _counter("class_busy_seconds", "Spent in slices of a class", ("class",), busy)
     yield _counter("engine_cpu_seconds", "Processor time", (), [((), engine.cpu_ns / 1e9)])
     yield _counter("engine_slices", "Slices that were run", ("policy",), [((engine.policy,), engine.slices)])
     yield _gauge("engine_resident_bytes", "Memory of the process", (), [((), engine.resident_bytes)])

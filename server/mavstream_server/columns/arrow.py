@@ -22,6 +22,8 @@ ARROW_TYPES: dict[FieldType, Any] = {
     FieldType.TIMESTAMP: pa.timestamp("us", "UTC"),
 }
 
+_FEW = 16  # rows
+
 
 def arrow_schema(schema: Schema) -> Any:
     """Return the Arrow schema that `arrow_from_columns` gives its batches."""
@@ -99,6 +101,8 @@ def _text_column(array: Any, field: Field) -> Column:
     if not pa.types.is_dictionary(type_):
         if not (pa.types.is_string(type_) or pa.types.is_large_string(type_)):
             raise _mismatch(array, field)
+        if len(array) <= _FEW:
+            return _few_texts(array)
         array = array.dictionary_encode()
     elif not (pa.types.is_string(type_.value_type) or pa.types.is_large_string(type_.value_type)):
         raise _mismatch(array, field)
@@ -117,6 +121,13 @@ def _text_column(array: Any, field: Field) -> Column:
     if None in texts or len(set(texts)) < len(texts):
         return _distinct(texts, codes, valid, field)
     return Column(codes, valid, Dictionary(texts))
+
+
+def _few_texts(array: Any) -> Column:
+    """Code texts one by one: for few rows that takes less than the calls that do it for many."""
+    dictionary, texts = Dictionary(), array.to_pylist()
+    codes = np.array([0 if text is None else dictionary.add(text) for text in texts], dtype=np.int32)
+    return Column(codes, _validity(array), dictionary)
 
 
 def _distinct(texts: list[str | None], codes: Any, valid: Mask | None, field: Field) -> Column:

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from mavstream_protocol.problems import MavstreamError
 from mavstream_server.engine.clock import Clock
 from mavstream_server.engine.engine import Engine, ObjectInUse
+from mavstream_server.engine.intake import DEFAULT_TRAIN
 from mavstream_server.engine.messages import (
     AttachStream,
     DetachStream,
@@ -25,14 +26,16 @@ from mavstream_server.engine.messages import (
     SetPriority,
     Started,
     StartQuery,
+    StartTrace,
     StopQuery,
     SwitchPolicy,
+    TakeTrace,
     Value,
 )
 from mavstream_server.engine.query import QueryRequest, RunningQuery
 from mavstream_server.engine.reporting import engine_totals, query_stats
 from mavstream_server.engine.result_logs import ResultLogs
-from mavstream_server.engine.source_service import DEFAULT_TRAIN
+from mavstream_server.engine.trace import RecordedSlices, Trace
 from mavstream_server.log.reader import LogReader
 
 _log = logging.getLogger(__name__)
@@ -54,7 +57,14 @@ class HostedEngine:
 
     def __init__(self, hello: Hello, clock: Clock, ended: Callable[[RunningQuery], None]) -> None:
         """`ended` is told of each query that has ended, when its log is closed."""
-        self.engine = Engine(clock, hello.policy, hello.policy_options, train=hello.train or DEFAULT_TRAIN)
+        chosen = hello.scheduler
+        self.engine = Engine(
+            clock,
+            chosen.policy,
+            chosen.options,
+            sources=chosen.sources,
+            train=hello.train or DEFAULT_TRAIN,
+        )
         self.engine.ended = self._ended
         self.logs = ResultLogs(hello.data / "results", hello.result_bytes, hello.result_time_ns)
         self._tell_ended = ended
@@ -101,8 +111,13 @@ class HostedEngine:
                 engine.reclass(id_, class_name)
             case SetPriority(class_name, priority):
                 engine.set_priority(class_name, priority)
-            case SwitchPolicy(policy, options):
-                engine.switch(policy, options)
+            case StartTrace(most):
+                engine.trace = Trace(most)
+            case TakeTrace():
+                trace, engine.trace = engine.trace, None
+                return RecordedSlices([], 0) if trace is None else trace.recorded()
+            case SwitchPolicy(chosen):
+                engine.switch(chosen.policy, chosen.options, chosen.sources)
             case _:
                 raise WrongCommand(f"{command!r:.200} is not a command that an engine at work understands")
         return None
@@ -172,7 +187,7 @@ class HostedEngine:
         _log.error(
             "the loop broke; the policy starts anew", exc_info=error, extra={"fields": {"policy": name}}
         )
-        self.engine.switch(name, options)
+        self.engine.switch(name, options, self.engine.sources)
 
     def close(self) -> None:
         """Close the result logs."""

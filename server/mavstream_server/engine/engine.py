@@ -12,26 +12,32 @@ from typing import Any
 
 from mavstream_protocol.classes import DEFAULT_CLASS
 from mavstream_protocol.problems import MavstreamError
-from mavstream_server.engine import snapshot
+from mavstream_server.engine import saving
 from mavstream_server.engine.clock import Clock, SystemClock
+from mavstream_server.engine.intake import DEFAULT_TRAIN, Intake
 from mavstream_server.engine.query import QueryRequest, RunningQuery
-from mavstream_server.engine.source_service import DEFAULT_TRAIN, SourceService, SourceTask
+from mavstream_server.engine.slices import AnyTask, SliceRunner
+from mavstream_server.engine.source_task import SourceTask
 from mavstream_server.engine.states import IllegalMove, OperatorState, QueryState
 from mavstream_server.engine.task import Task
+from mavstream_server.engine.trace import Trace
 from mavstream_server.instantiator import instantiate
 from mavstream_server.log.cursor import Cursor
 from mavstream_server.log.reader import LogReader
 from mavstream_server.operators.operator import QueryFailed
 from mavstream_server.operators.output import Sink
 from mavstream_server.operators.source import Source
-from mavstream_server.scheduling.policy import Policy
+from mavstream_server.scheduling.policy import Policy, SourceService
 from mavstream_server.scheduling.registry import make_policy
-from mavstream_server.scheduling.view import OperatorKind, Report, Slice
+from mavstream_server.scheduling.units import QueryUnits
+from mavstream_server.scheduling.view import OperatorKind, Slice
 
 _log = logging.getLogger(__name__)
 
 _CORE = 0  # an engine is one process on one core
-_LOOK_EVERY = 32  # slices between two looks at the logs while there is work
+_LOOK_EVERY = 32  # slices between two looks at the logs while there is work, at most,
+_LOOK_SHARE = 20  # and as many times as long as a look takes, at least:
+_LOOK_FEED = 3000  # ns that a look takes per stream, about
 _STOP_GRACE = 1_000_000_000  # ns after `stop_at` in which rows stamped before it may still come
 
 
@@ -59,35 +65,47 @@ class Engine:
         policy: str = "rr",
         options: Mapping[str, Any] | None = None,
         *,
+        sources: SourceService | None = None,
         train: int = DEFAULT_TRAIN,
         queue_limit: int | None = None,
         seed: int = 0,
     ) -> None:
+        """`sources` says how they are served; None for as the policy's paper has it."""
         self.clock: Clock = clock or SystemClock()
         self.random = Random(seed)
         self.queries: dict[str, RunningQuery] = {}
         self.priorities: dict[str, int] = {DEFAULT_CLASS: 1}
-        self._service = SourceService(train, queue_limit or 4 * train, self._fail)
+        self.trace: Trace | None = None
+        """Where slices are recorded, while someone wants to see them."""
+        self._train = train
+        self._queue_limit = queue_limit or 4 * train
+        self._intake = Intake(self._fail, self._woken)
+        self._runner = SliceRunner(self.clock, self._ran, self._fail)
         self._timed: set[RunningQuery] = set()  # those with a time to stop at
         self._numbers = 0
         self.slices = 0
         """Run so far,"""
         self.busy = 0
-        """and the nanoseconds that they took."""
+        """the nanoseconds that they took,"""
+        self.class_busy: dict[str, int] = {}
+        """and the same by class."""
+        self._looked = self._looked_at = 0
         self.ended: Callable[[RunningQuery], None] = _nobody_asks
         """Called once for each query when it has ended, in whatever way."""
         self._idle = True
+        self.sources = sources
         self._policy: Policy[Any] = make_policy(policy, self, options)
+        self._intake.service = self._service()
 
     # Streams and classes
 
     def attach(self, stream: str, reader: LogReader) -> None:
         """Make a stream's log readable for queries."""
-        self._service.attach(stream, reader)
+        self._intake.attach(stream, reader)
 
     def detach(self, stream: str) -> None:
         """Let a stream's log go; raises ObjectInUse while a query reads it or is to go on reading it."""
-        if stream not in self._service.feeds:
+        if stream not in self._intake.feeds:
             raise UnknownObject(f"stream {stream!r} is not attached to this engine")
         users = [
             query.id
@@ -96,19 +114,19 @@ class Engine:
         ]
         if users:
             raise ObjectInUse(f"stream {stream!r} is read by {', '.join(sorted(users))}; stop these first")
-        self._service.detach(stream)
+        self._intake.detach(stream)
 
     @property
     def readers(self) -> dict[str, LogReader]:
         """The logs of the attached streams."""
-        return {stream: feed.reader for stream, feed in self._service.feeds.items()}
+        return {stream: feed.reader for stream, feed in self._intake.feeds.items()}
 
     def needed(self) -> dict[str, tuple[int, str]]:
         """Return the lowest position that each stream must keep, and the query that reads there."""
         return {
-            stream: min((task.source.cursor.position, task.query.id) for task in reading)
-            for stream, feed in self._service.feeds.items()
-            if (reading := [task for task in feed.sources if not task.source.ended])
+            stream: min((task.work.cursor.position, task.query.id) for task in reading)
+            for stream, feed in self._intake.feeds.items()
+            if (reading := [task for task in feed.sources if not task.work.ended])
         }
 
     @property
@@ -117,8 +135,9 @@ class Engine:
         return bool(self._timed)
 
     def set_priority(self, class_name: str, priority: int) -> None:
-        """Set the priority of a class; policies see it from their next decision on."""
+        """Set the priority of a class; it holds from the policy's next decision on."""
         self.priorities[class_name] = priority
+        self._policy.reprioritised()
 
     # Queries
 
@@ -128,13 +147,13 @@ class Engine:
             raise ObjectInUse(f"query {request.id!r} is running already; stop it first or choose another id")
         query = self._instantiate(request, sink)
         if saved is not None:
-            self._load(query, saved)
+            saving.load(query, saved)
         self.queries[request.id] = query
         try:
             self._admit(query)
         except BaseException:
             del self.queries[request.id]
-            self._service.remove(query)
+            self._intake.remove(query)
             self._timed.discard(query)
             raise
         return query
@@ -143,17 +162,32 @@ class Engine:
         request = query.request
         if request.options.stop_at is not None:
             self._timed.add(query)
+        query.arrange(self._serves_sources)
         self._policy.admit(query)
-        for source, node in zip(query.network.sources, request.plan.sources, strict=True):
-            self._service.add(node.stream, SourceTask(source, query))
-        for task in query.operators:
+        for node, source in zip(request.plan.sources, query.sources.values(), strict=True):
+            self._intake.add(node.stream, source)
+        for task in query.tasks.values():
             if task.ready:
                 task.become(OperatorState.READY)
                 self._woken(task)
 
+    def _service(self) -> SourceService:
+        """Return how sources are served: as asked for, else as the policy's paper has it where that can be.
+
+        An engine has one core. Sources that would need another one are served by the policy, so that the
+        time they take is their class's and not everybody's.
+        """
+        paper = self._policy.sources
+        return self.sources or (SourceService.PER_CLASS if paper is SourceService.OWN_CORE else paper)
+
+    @property
+    def _serves_sources(self) -> bool:
+        """Whether it is the policy that serves them."""
+        return self._intake.service is SourceService.PER_CLASS
+
     def _instantiate(self, request: QueryRequest, sink: Sink) -> RunningQuery:
         def cursor(stream: str) -> Cursor:
-            feed = self._service.feeds.get(stream)
+            feed = self._intake.feeds.get(stream)
             if feed is None:
                 raise UnknownObject(f"stream {stream!r} is not attached to this engine; attach it first")
             position = (request.positions or {}).get(stream)
@@ -164,14 +198,16 @@ class Engine:
         network = instantiate(request.plan, request.options, cursor, sink, self.clock.now)
         query = RunningQuery(request, network)
         leaves = {path[0] for path in network.paths}
+        room = request.queue_limit or self._queue_limit
         for name, operator in network.operators.items():
+            self._numbers += 1
             if isinstance(operator, Source):
+                query.sources[name] = SourceTask(self._numbers, operator, query, self._train, room)
                 continue
             kind = OperatorKind.OUTPUT if operator is network.output else OperatorKind.OPERATIONAL
-            self._numbers += 1
             query.tasks[name] = Task(self._numbers, operator, query, kind, name in leaves, self._woken)
-        query.operators = list(query.tasks.values())
-        query.paths = [[query.tasks[name] for name in path] for path in network.paths]
+            query.tasks[name].tell_growth(self._grew if self._policy.watches_growth else None)
+        query.connect()
         return query
 
     def query(self, id_: str) -> RunningQuery:
@@ -196,17 +232,17 @@ class Engine:
         """Detach a query from its streams; what it has read is still worked on, and its state is kept."""
         query = self.query(id_)
         query.become(QueryState.PAUSED)
-        self._service.remove(query)
+        self._intake.remove(query)
 
     def resume(self, id_: str) -> None:
         """Let a paused query go on with the next rows to come; windows that the pause touched are dropped."""
         query = self.query(id_)
         query.become(QueryState.RUNNING)
         query.blocked = False
-        for source, node in zip(query.network.sources, query.request.plan.sources, strict=True):
-            if not source.ended:
-                source.resume(self._service.feeds[node.stream].reader.end)
-                self._service.add(node.stream, SourceTask(source, query))
+        for node, task in zip(query.request.plan.sources, query.sources.values(), strict=True):
+            if not task.work.ended:
+                task.work.resume(self._intake.feeds[node.stream].reader.end)
+                self._intake.add(node.stream, task)
 
     def reclass(self, id_: str, class_name: str) -> None:
         """Move a query to another class, at once."""
@@ -225,76 +261,84 @@ class Engine:
         """The policy that decides now."""
         return self._policy
 
-    def switch(self, policy: str, options: Mapping[str, Any] | None = None) -> None:
+    def switch(
+        self,
+        policy: str,
+        options: Mapping[str, Any] | None = None,
+        sources: SourceService | None = None,
+    ) -> None:
         """Let another policy decide from now on; what is in flight stays where it is."""
         self._policy = make_policy(policy, self, options)
+        self.sources = sources
+        served = self._serves_sources
+        self._intake.service = self._service()
+        grew = self._grew if self._policy.watches_growth else None
         for query in self.queries.values():
-            if query.active:
-                self._policy.admit(query)
-                self._tell_ready(query)
+            if not query.active:
+                continue
+            if served is not self._serves_sources:
+                query.arrange(self._serves_sources)
+            for task in query.tasks.values():
+                task.tell_growth(grew)
+            self._policy.admit(query)
+            self._tell_ready(query)
+        self._intake.restart()
 
     def _tell_ready(self, query: RunningQuery) -> None:
         now = self.clock.now()
         for task in query.operators:
+            assert isinstance(task, AnyTask)
             if task.state is OperatorState.READY:
                 self._policy.arrived(task, now)
 
-    # Snapshots
-
     def snapshot(self, id_: str) -> bytes:
         """Return a query's whole state between two slices: operators, queues, positions, offset."""
-        query = self.query(id_)
-        operators = query.network.operators
-        return snapshot.encode(
-            {
-                "plan": _fingerprint(query),
-                "operators": {name: operator.save() for name, operator in operators.items()},
-                "queues": {
-                    name: [list(queue) for queue in operator.inputs] for name, operator in operators.items()
-                },
-            }
-        )
-
-    def _load(self, query: RunningQuery, saved: bytes) -> None:
-        tree = snapshot.decode(saved)
-        if tree["plan"] != _fingerprint(query):
-            raise snapshot.SnapshotMismatch(
-                f"the snapshot is of another plan than query {query.id!r} has; "
-                "restore it with the plan that it came from"
-            )
-        for name, operator in query.network.operators.items():
-            operator.load(tree["operators"][name])
-        # Tasks wake up while batches are pushed; the policy hears of them when the query is admitted.
-        for name, operator in query.network.operators.items():
-            for queue, batches in zip(operator.inputs, tree["queues"][name], strict=True):
-                filled, queue.filled = queue.filled, _nobody
-                for batch in batches:
-                    queue.push(batch)
-                queue.filled = filled
+        return saving.save(self.query(id_))
 
     # The loop
 
     def step(self) -> bool:
         """Serve the sources, then run one slice; returns whether anything was done."""
         now = self.clock.now()
-        if self._idle or self.slices % _LOOK_EVERY == 0:
-            self._service.look(now)
-        served = self._service.serve(now, self._idle)
+        intake = self._intake
+        if self._idle or self._look_due():
+            self._look(now)
+        eager = intake.service in (SourceService.BETWEEN_SLICES, SourceService.OWN_CORE)
+        served = eager and intake.serve(now, self._idle)
         slice_ = self._policy.next(_CORE, now)
-        if slice_ is None and not served and not self._idle:
+        if slice_ is None and not served and not (self._idle and eager):
             # There is nothing else to do: rows that wait for a full train are handed on as they are.
-            self._service.look(now)
-            served = self._service.serve(now, idle=True)
+            self._look(now)
+            served = intake.serve(now, idle=True)
             slice_ = self._policy.next(_CORE, now)
         if slice_ is None:
             self._idle = not (self._end_overdue(now) or served)
             return not self._idle
         self._idle = False
         self.slices += 1
-        report = self._run(slice_)
-        self.busy += report.elapsed
-        self._policy.finished(slice_, report)
+        self._run(slice_, now)
         return True
+
+    def _look_due(self) -> bool:
+        since = self.busy - self._looked
+        return self.slices - self._looked_at >= _LOOK_EVERY or since >= self._look_interval
+
+    def _look(self, now: int) -> None:
+        self._looked, self._looked_at = self.busy, self.slices
+        self._intake.look(now)
+
+    @property
+    def _look_interval(self) -> int:
+        return _LOOK_SHARE * _LOOK_FEED * len(self._intake.feeds)
+
+    def _run(self, slice_: Slice, now: int) -> None:
+        report = self._runner.run(slice_)
+        self.busy += report.elapsed
+        class_name = slice_.operators[0].query.class_name
+        self.class_busy[class_name] = self.class_busy.get(class_name, 0) + report.elapsed
+        if self.trace is not None:
+            self.trace.add(now, _CORE, slice_, report)
+        self._policy.finished(slice_, report)
 
     def run(self, most: int = 1_000_000_000) -> int:
         """Step until there is nothing to do, or so many times; returns how often."""
@@ -303,58 +347,26 @@ class Engine:
                 return count
         return most
 
-    def _run(self, slice_: Slice) -> Report:
-        monotonic = self.clock.monotonic
-        begin = monotonic()
-        stop = None if slice_.duration is None else begin + slice_.duration
-        consumed = produced = 0
-        for task in slice_.operators:
-            assert isinstance(task, Task)
-            if task.state is not OperatorState.READY:
-                continue
-            try:
-                rows_in, rows_out = self._run_task(task, slice_.tuples, stop)
-            except Exception as error:  # behind the operator's own work, whose errors are caught there
-                self._fail(task.query, task.work.name, error)
-                continue
-            consumed += rows_in
-            produced += rows_out
-        return Report(consumed, produced, monotonic() - begin)
-
-    def _run_task(self, task: Task, tuples: int | None, stop: int | None) -> tuple[int, int]:
-        work, query, monotonic = task.work, task.query, self.clock.monotonic
-        rows_before, bytes_before = work.rows_out, work.bytes_out
-        consumed = calls = 0
-        task.become(OperatorState.RUN)
-        begin = monotonic()
-        try:
-            while task.ready:
-                port = task.fullest_input()
-                batch = work.inputs[port].pop(None if tuples is None else tuples - consumed)
-                work.process(port, batch)
-                consumed += batch.size
-                calls += 1
-                if (tuples is not None and consumed >= tuples) or (stop is not None and monotonic() >= stop):
-                    break
-        except Exception as error:
-            self._fail(query, work.name, error)
-            return consumed, 0
-        rows_out = work.rows_out - rows_before
-        published = task.collector.add(
-            consumed, rows_out, work.bytes_out - bytes_before, monotonic() - begin, calls
-        )
-        task.become(OperatorState.READY if task.ready else OperatorState.SUSPEND)
-        if query.blocked and self._service.has_room(query):
-            self._service.unblock(query, self.clock.now())
-        if published and query.request.memory_limit is not None:
-            self._check_memory(query, query.request.memory_limit)
+    def _ran(self, task: AnyTask, published: bool) -> None:
+        """See to what follows from an operator's turn."""
+        query = task.query
+        if published:
+            if query.units.moved(task):
+                query.units = QueryUnits(query)
+                self._policy.refreshed(query)
+            if query.request.memory_limit is not None:
+                self._check_memory(query, query.request.memory_limit)
+        if query.blocked and query.has_room:
+            self._intake.unblock(query, self.clock.now())
         if task.kind is OperatorKind.OUTPUT and query.output.ended and query.active:
             self._retire(query, QueryState.FINISHED)
-        return consumed, rows_out
 
-    def _woken(self, task: Task) -> None:
-        if task.query.id in self.queries:
-            self._policy.arrived(task, self.clock.now())
+    def _woken(self, task: AnyTask) -> None:
+        if task.query.id in self.queries and self._policy.arrived(task, self.clock.now()):
+            self._runner.cut = True
+
+    def _grew(self, task: Task) -> None:
+        self._policy.grew(task, self.clock.now())
 
     def _end_overdue(self, now: int) -> bool:
         """End sources whose `stop_at` has passed without a row behind it to say so; returns if there were."""
@@ -391,19 +403,11 @@ class Engine:
     def _retire(self, query: RunningQuery, state: QueryState) -> None:
         query.become(state)
         self._policy.retire(query)
-        self._service.remove(query)
+        self._intake.remove(query)
         self._timed.discard(query)
         query.release()
         self.ended(query)
 
 
-def _fingerprint(query: RunningQuery) -> str:
-    return repr(query.request.plan)
-
-
 def _nobody_asks(query: RunningQuery) -> None:
     """Stand in until someone wants to know of ended queries."""
-
-
-def _nobody() -> None:
-    """Stand in for a consumer while queues are filled by hand."""

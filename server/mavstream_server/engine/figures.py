@@ -134,7 +134,9 @@ class EngineTotals(NamedTuple):
     policy: str
     uptime_ns: int
     busy_ns: int
-    """Spent in slices."""
+    """Spent in slices,"""
+    class_busy_ns: dict[str, int]
+    """and the same by class."""
     slices: int
     ids: tuple[str, ...]
     """All queries that it knows, ended ones included."""

@@ -183,7 +183,9 @@ class Host:
         if self._hosted is not None:
             raise WrongCommand("Hello came twice; it is said once, at the start")
         self._hosted = HostedEngine(hello, self._clock, self._ended)
-        _log.info("engine ready", extra={"fields": {"data": str(hello.data), "policy": hello.policy}})
+        _log.info(
+            "engine ready", extra={"fields": {"data": str(hello.data), "policy": hello.scheduler.policy}}
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,10 +8,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
+from mavstream_protocol.scheduling import DEFAULT_SCHEDULER, SchedulerSettings
 from mavstream_protocol.typed_plan import TypedPlan
 from mavstream_server.engine.figures import EngineTotals, QueryStats
+from mavstream_server.engine.trace import RecordedSlices
 from mavstream_server.instantiator import RunOptions
 
 # Commands
@@ -23,8 +24,7 @@ class Hello:
 
     data: Path
     """The data directory; result logs are written below `results`."""
-    policy: str = "rr"
-    policy_options: Mapping[str, Any] = field(default_factory=dict)
+    scheduler: SchedulerSettings = DEFAULT_SCHEDULER
     train: int | None = None
     """Rows that a source hands on at once; None for the engine's default."""
     result_bytes: int = 16 << 20
@@ -117,8 +117,19 @@ class SetPriority:
 class SwitchPolicy:
     """Let another policy decide. Done()."""
 
-    policy: str
-    options: Mapping[str, Any] = field(default_factory=dict)
+    scheduler: SchedulerSettings
+
+
+@dataclass(frozen=True, slots=True)
+class StartTrace:
+    """Record slices from now on, up to a number; what was recorded before is dropped. Done()."""
+
+    most: int
+
+
+@dataclass(frozen=True, slots=True)
+class TakeTrace:
+    """Stop recording. Done(RecordedSlices)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,6 +161,8 @@ Command = (
     | Reclass
     | SetPriority
     | SwitchPolicy
+    | StartTrace
+    | TakeTrace
     | GetTotals
     | GetStats
     | Shutdown
@@ -168,7 +181,7 @@ class Started:
     """The lowest position it needs, by stream."""
 
 
-Value = Started | EngineTotals | dict[str, QueryStats] | None
+Value = Started | EngineTotals | dict[str, QueryStats] | RecordedSlices | None
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
 from mavstream_protocol.typed_plan import TypedPlan
+from mavstream_server.engine.source_task import SourceTask
 from mavstream_server.engine.states import QUERY_MOVES, OperatorState, QueryState, move
 from mavstream_server.engine.task import Task
 from mavstream_server.instantiator import Network, RunOptions
+from mavstream_server.scheduling.units import QueryUnits
+from mavstream_server.scheduling.view import OperatorView
 
 
 class Memory(NamedTuple):
@@ -64,12 +67,38 @@ class RunningQuery:
         self.reason: str | None = None
         """Why it failed."""
         self.tasks: dict[str, Task] = {}
-        self.operators: list[Task] = []
-        self.paths: list[list[Task]] = []
+        self.sources: dict[str, SourceTask] = {}
+        self.operators: Sequence[OperatorView] = ()
+        self.paths: Sequence[Sequence[OperatorView]] = ()
+        self.units: QueryUnits
         self._counters: dict[str, dict[str, int]] = {}
         self._rows_read = 0
         self.blocked = False
         """Its sources wait until its queues have drained."""
+
+    def connect(self) -> None:
+        """Tell tasks who reads what they emit."""
+        readers = {id(queue): task for task in self.tasks.values() for queue in task.work.inputs}
+        for task in self._all_tasks():
+            task.downstream = tuple(readers[id(queue)] for queue in task.work.all_outputs)
+
+    def _all_tasks(self) -> list[Task | SourceTask]:
+        return [*self.sources.values(), *self.tasks.values()]
+
+    @property
+    def has_room(self) -> bool:
+        """Whether its sources may read on."""
+        return all(task.has_room for task in self.sources.values())
+
+    def arrange(self, with_sources: bool) -> None:
+        """Show operators and paths to policies, with the sources or without."""
+        tasks, sources = self.tasks, self.sources
+        self.operators = [*(sources.values() if with_sources else ()), *tasks.values()]
+        pairs = zip(sources.values(), self.network.paths, strict=True)
+        self.paths = [
+            [*((source,) if with_sources else ()), *(tasks[name] for name in path)] for source, path in pairs
+        ]
+        self.units = QueryUnits(self)
 
     def become(self, state: QueryState) -> None:
         """Change the state, as the table of moves allows."""
@@ -104,7 +133,7 @@ class RunningQuery:
 
     def release(self) -> None:
         """Stop all operators and drop what they hold and what waits between them."""
-        for task in self.operators:
+        for task in self._all_tasks():
             task.become(OperatorState.STOP)
         for operator in self.network.operators.values():
             for queue in operator.inputs:
@@ -112,4 +141,5 @@ class RunningQuery:
         self._counters = self.counters
         self._rows_read = self.rows_in
         self.network.operators.clear()
-        self.tasks, self.operators, self.paths = {}, [], []
+        self.tasks, self.sources = {}, {}
+        self.operators = self.paths = ()

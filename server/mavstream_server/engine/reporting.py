@@ -10,6 +10,7 @@ import time
 from mavstream_server.engine.engine import Engine
 from mavstream_server.engine.figures import EngineTotals, Latency, OperatorStats, QueryStats
 from mavstream_server.engine.query import RunningQuery
+from mavstream_server.engine.source_task import SourceTask
 from mavstream_server.engine.states import OperatorState, QueryState
 from mavstream_server.engine.task import Task
 from mavstream_server.operators.latency import LatencyHistogram
@@ -24,6 +25,7 @@ def engine_totals(engine: Engine, started: int) -> EngineTotals:
         policy=engine.policy.name,
         uptime_ns=engine.clock.monotonic() - started,
         busy_ns=engine.busy,
+        class_busy_ns=dict(engine.class_busy),
         slices=engine.slices,
         ids=tuple(engine.queries),
         cpu_ns=time.process_time_ns(),
@@ -40,7 +42,7 @@ def query_stats(query: RunningQuery, epoch: int) -> QueryStats:
     sources = {node.name: node.stream for node in query.request.plan.sources}
     for name, operator in query.network.operators.items():
         if isinstance(operator, Source):
-            figures = _source_stats(operator, running)
+            figures = _source_stats(query.sources[name], running)
             backlog += figures.queued_bytes
             if running and not operator.ended:
                 stream, position = sources[name], operator.cursor.position
@@ -80,8 +82,10 @@ def latency_of(histogram: LatencyHistogram) -> Latency:
     )
 
 
-def _source_stats(source: Source, running: bool) -> OperatorStats:
+def _source_stats(task: SourceTask, running: bool) -> OperatorStats:
+    source, statistics = task.work, task.statistics
     rows, nbytes = source.cursor.backlog if running and not source.ended else (0, 0)
+    measured = statistics.tuples > 0
     return OperatorStats(
         name=source.name,
         operator=source.kind,
@@ -90,7 +94,7 @@ def _source_stats(source: Source, running: bool) -> OperatorStats:
         queued=rows,
         queued_bytes=nbytes,
         state_bytes=0,
-        cost_per_tuple_ns=0.0,
+        cost_per_tuple_ns=statistics.cost_per_tuple if measured else 0.0,
         selectivity=1.0,
         tuples=source.rows_out,
         rows_out=source.rows_out,

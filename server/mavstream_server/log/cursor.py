@@ -22,6 +22,15 @@ class Backlog(NamedTuple):
     nbytes: int
 
 
+class Place(NamedTuple):
+    """Where a cursor stands; good for any cursor of the same reader."""
+
+    segment: MappedSegment
+    place: int
+    start: int
+    position: int
+
+
 class Cursor:
     """A place in a log. `position` is that of the next row to be read.
 
@@ -67,6 +76,38 @@ class Cursor:
         segment = self._segment or self._settle()
         read = segment.info.offset + self._place
         return Backlog(max(self._reader.end - self.position, 0), max(self._reader.end_offset - read, 0))
+
+    @property
+    def behind(self) -> bool:
+        """Whether anything could be read now."""
+        segment = self._segment or self._settle()
+        return self._place < segment.limit or self.backlog.nbytes > 0
+
+    @property
+    def next_arrival(self) -> int | None:
+        """When the next frame to be read arrived, or None if there is none."""
+        segment = self._segment or self._settle()
+        if self._place >= segment.refresh():
+            return None
+        frame: Frame = self._reader.frame(segment, self._place)
+        return int(frame.arrival)
+
+    def standing(self, rows: int) -> object | None:
+        """Return what tells whether another cursor would take the same rows, or None if none could."""
+        segment = self._segment
+        if segment is None or self._gap is not None:
+            return None
+        return segment.key | self._place, self._start, self._reader.end_offset, rows
+
+    @property
+    def place(self) -> Place:
+        """Where it stands, once something was read."""
+        assert self._segment is not None
+        return Place(self._segment, self._place, self._start, self.position)
+
+    def stand(self, place: Place) -> None:
+        """Go where another cursor of the same reader stood."""
+        self._segment, self._place, self._start, self.position = place
 
     def next(self) -> tuple[Frame, int] | None:
         """Return the next frame and the row to start at, or None when all is read."""

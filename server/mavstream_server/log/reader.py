@@ -13,6 +13,7 @@ from mavstream_server.log.layout import Layout
 from mavstream_server.log.mapped import MappedSegment
 from mavstream_server.log.problems import LogCorruptError, LogMissingError
 from mavstream_server.log.segment import SegmentName, list_segments, read_info
+from mavstream_server.log.sharing import SharedPortions
 
 # What a decoded frame costs in Python objects, besides its bytes: itself, and views per column.
 _FRAME_COST = 600
@@ -30,6 +31,7 @@ class LogReader:
         self.description = load_description(path)
         self.layout = Layout(self.description)
         self.decodes = 0
+        self.shared = SharedPortions()
         # First in, first out: cursors that keep up share what is at the end of the log, and one that lags
         # far behind gains nothing from frames being moved up.
         self.cache: OrderedDict[int, Frame] = OrderedDict()
@@ -137,6 +139,7 @@ class LogReader:
 
     def release_removed(self) -> None:
         """Drop cached frames of segments that retention removed, so that the disk gets its space back."""
+        self.shared.clear()
         oldest = self._names()[0].serial << 48
         for key in [key for key in self.cache if key < oldest]:
             self._cache_room += self.cache.pop(key).cost

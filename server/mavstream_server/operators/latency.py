@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from math import log2
 
 import numpy as np
@@ -10,6 +11,7 @@ from mavstream_server.columns.column import Ints
 
 PER_OCTAVE = 8  # buckets per factor of two: a percentile is right within 9 %
 _BUCKETS = 64 * PER_OCTAVE
+_FEW = 32  # results
 
 
 class LatencyHistogram:
@@ -26,6 +28,9 @@ class LatencyHistogram:
     def record(self, arrivals: Ints, now: int) -> None:
         """Count results that became possible at `arrivals` and were there at `now`."""
         size = len(arrivals)
+        if size <= _FEW:
+            self._record_few(arrivals.tolist(), now)
+            return
         latencies = now - arrivals
         shortest, longest = max(int(latencies.min()), 1), max(int(latencies.max()), 1)
         self.count += size
@@ -37,6 +42,15 @@ class LatencyHistogram:
         else:
             places = (np.log2(np.maximum(latencies, 1)) * PER_OCTAVE).astype(np.int64)
             np.add.at(self.buckets, places, 1)
+
+    def _record_few(self, arrivals: list[int], now: int) -> None:
+        """Count results one by one: for few of them that takes less than the calls that do it for many."""
+        self.count += len(arrivals)
+        for arrival, times in Counter(arrivals).items():
+            latency = now - arrival
+            self.total += latency * times
+            self.maximum = max(self.maximum, latency)
+            self.buckets[int(log2(max(latency, 1)) * PER_OCTAVE)] += times
 
     @property
     def mean(self) -> float | None:

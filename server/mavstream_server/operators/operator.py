@@ -44,6 +44,11 @@ class Operator(ABC):
         self.rows_out = 0
         self.bytes_out = 0
 
+    @property
+    def all_outputs(self) -> list[Queue]:
+        """The queues that it may emit to."""
+        return self.outputs
+
     @abstractmethod
     def process(self, port: int, batch: Batch) -> None:
         """Work on a batch of the input `port`; results go out through `emit`."""

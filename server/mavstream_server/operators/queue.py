@@ -25,17 +25,21 @@ def _nobody() -> None:
 class Queue:
     """Batches in stream order, with their rows and bytes accounted, and word when it fills.
 
-    `filled` is called when something comes into an empty queue; a reader sees for itself when it drains.
+    `filled` is called when something comes into an empty queue, `grown`, where it is set, when something
+    comes behind what waits already; a reader sees for itself when it drains.
     """
 
-    __slots__ = ("_account", "_batches", "filled", "nbytes", "rows")
+    __slots__ = ("_account", "_batches", "cut", "filled", "grown", "nbytes", "rows")
 
     def __init__(self, account: QueueAccount) -> None:
         self._account = account
         self._batches: deque[Batch] = deque()
         self.rows = 0
         self.nbytes = 0
+        self.cut = 0
+        """Rows that were taken off the first batch ahead of what is left of it."""
         self.filled: Callable[[], None] = _nobody
+        self.grown: Callable[[], None] | None = None
 
     def __len__(self) -> int:
         return len(self._batches)
@@ -61,6 +65,8 @@ class Queue:
         self._count(batch.size, batch.nbytes)
         if len(batches) == 1:
             self.filled()
+        elif self.grown is not None:
+            self.grown()
 
     def pop(self, most: int | None = None) -> Batch:
         """Take the first batch, or its first `most` rows."""
@@ -68,12 +74,16 @@ class Queue:
         if most is not None and batch.size > most:
             batch, rest = batch.split(most)
             self._batches.appendleft(rest)
+            self.cut += most
+        else:
+            self.cut = 0
         self._count(-batch.size, -batch.nbytes)
         return batch
 
     def clear(self) -> None:
         """Drop everything, as when a query is stopped."""
         self._batches.clear()
+        self.cut = 0
         self._count(-self.rows, -self.nbytes)
 
     def _count(self, rows: int, nbytes: int) -> None:

@@ -9,9 +9,10 @@ import numpy as np
 
 from mavstream_server.columns.batch import BEGIN_OF_TIME, Batch, Mark, mark_only
 from mavstream_server.log.cursor import Cursor, Span
-from mavstream_server.log.gather import gather, gather_arrivals, gather_positions, gather_watermarks
 from mavstream_server.log.layout import FrameKind
+from mavstream_server.log.portion import Portion
 from mavstream_server.log.problems import GapError
+from mavstream_server.log.sharing import SharedPortions
 from mavstream_server.operators.operator import Operator, State
 
 
@@ -43,6 +44,8 @@ class Source(Operator):
         """Times are arrival times in microseconds."""
         super().__init__(name)
         self.cursor = cursor
+        self.shared: SharedPortions | None = None
+        """Where to look for rows that another source on the stream has just taken."""
         self._columns = tuple(columns)
         self._needs = needs
         self._start = None if start_at is None else start_at * 1000
@@ -67,7 +70,12 @@ class Source(Operator):
     @property
     def behind(self) -> bool:
         """Whether anything could be read now, be it a mark."""
-        return self.cursor.backlog.nbytes > 0
+        return self.cursor.behind
+
+    @property
+    def next_arrival(self) -> int | None:
+        """Arrival time of the next row or mark to be read, or None."""
+        return self.cursor.next_arrival
 
     def resume(self, position: int) -> None:
         """Go on from a position after a pause; what lies between was not seen."""
@@ -83,25 +91,37 @@ class Source(Operator):
     def read(self, most: int) -> int:
         """Emit up to so many rows as one batch; returns how many, which is 0 for marks alone."""
         try:
-            spans = self.cursor.take(most)
+            portion = self._take(most)
         except GapError as gap:
             self.counters["missed"] += gap.stop - gap.start
             self._unseen = True
-            spans = self.cursor.take(most)
+            portion = self._take(most)
         stopped = None
+        if self._start is not None or self._stop is not None:
+            portion, stopped = self._between(portion)
+        if portion.spans:
+            self._start = None
+            if self._unseen:
+                self._announce_gap(portion.spans[0])
+            self.emit(self._batch(portion))
+        if stopped is not None:
+            self.end(stopped)
+        return portion.rows
+
+    def _take(self, most: int) -> Portion:
+        if self.shared is None:
+            return Portion(self.cursor.take(most))
+        return self.shared.take(self.cursor, most)
+
+    def _between(self, portion: Portion) -> tuple[Portion, int | None]:
+        """Return the frames that arrived between start and stop, and the arrival of the first behind."""
+        spans, stopped = list(portion.spans), None
         if self._start is not None:
             spans = [span for span in spans if span[0].arrival >= self._start]
         if self._stop is not None and spans and spans[-1][0].arrival >= self._stop:
             stopped = next(frame.arrival for frame, _, _ in spans if frame.arrival >= self._stop)
             spans = [span for span in spans if span[0].arrival < self._stop]
-        if spans:
-            self._start = None
-            if self._unseen:
-                self._announce_gap(spans[0])
-            self.emit(self._batch(spans))
-        if stopped is not None:
-            self.end(stopped)
-        return sum(stop - start for _, start, stop in spans)
+        return Portion(spans), stopped
 
     def _announce_gap(self, first: Span) -> None:
         frame, start, _ = first
@@ -112,36 +132,26 @@ class Source(Operator):
         if latest != BEGIN_OF_TIME and self._needs.time:
             self.emit_mark(Mark(arrival=frame.arrival, gap=latest))
 
-    def _batch(self, spans: list[Span]) -> Batch:
-        needs, (last, _, stop) = self._needs, spans[-1]
+    def _batch(self, portion: Portion) -> Batch:
+        needs, spans = self._needs, portion.spans
         mark = self._mark(spans)
-        if not any(stop > start for _, start, stop in spans):
+        if not portion.rows:
             return mark_only(mark) if mark is not None else Batch({}, 0, _NO_ROWS)
-        event_time = last.segment.layout.event_time if needs.time else None
-        names = self._columns
-        if event_time is not None and event_time not in names:
-            names = (*names, event_time)
-        columns = gather(spans, names)
-        if len(spans) == 1:
-            size = stop - spans[0][1]
-            arrival = np.full(size, last.arrival)
-        else:
-            arrival = gather_arrivals(spans)
-            size = len(arrival)
-        batch = Batch(columns, size, arrival, mark=mark)
-        if event_time is not None:
-            batch.time = columns[event_time].values
-            batch.row_watermark = gather_watermarks(spans, batch.time)
-            if len(names) > len(self._columns):
-                del columns[event_time]
-        elif needs.time:
-            # Time is arrival: when a row came, the clock had come as far.
-            batch.time = batch.row_watermark = arrival // 1000
+        arrival = portion.arrivals
+        batch = Batch(portion.columns(self._columns), portion.rows, arrival, mark=mark)
+        if needs.time:
+            event_time = spans[-1][0].segment.layout.event_time
+            if event_time is not None:
+                batch.time = portion.columns((event_time,))[event_time].values
+                batch.row_watermark = portion.watermarks(event_time)
+            else:
+                # Time is arrival: when a row came, the clock had come as far.
+                batch.time = batch.row_watermark = arrival // 1000
         if needs.position:
-            batch.position = gather_positions(spans)
+            batch.position = portion.positions
         return batch
 
-    def _mark(self, spans: list[Span]) -> Mark | None:
+    def _mark(self, spans: Sequence[Span]) -> Mark | None:
         last, _, stop = spans[-1]
         complete = last.kind is FrameKind.COMPLETE
         if complete:

@@ -30,6 +30,11 @@ class Split(Operator):
         self._errors = ErrorPolicy(on_error, self)
         self.readers: dict[str, list[Queue]] = {output: [] for output, _ in (*outputs, (ELSE, None))}
 
+    @property
+    def all_outputs(self) -> list[Queue]:
+        """The queues of all outputs."""
+        return [queue for readers in self.readers.values() for queue in readers]
+
     def process(self, port: int, batch: Batch) -> None:
         """Hand each row to one output and the mark to all."""
         left = np.arange(batch.size, dtype=np.int64)

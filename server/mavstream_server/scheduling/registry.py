@@ -3,21 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Self, TypeVar
 
-from pydantic import ValidationError
+from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
 
 from mavstream_protocol.problems import InvalidObject, ProblemItem
-from mavstream_server.scheduling.policies.rr import RoundRobin
-from mavstream_server.scheduling.policies.wrr import WeightedRoundRobin
-from mavstream_server.scheduling.policy import Policy
+from mavstream_server.scheduling.policy import Level, Policy, PolicyOptions
 from mavstream_server.scheduling.view import View
 
-_ALL: tuple[type[Policy[Any]], ...] = (RoundRobin, WeightedRoundRobin)
+POLICIES: dict[str, type[Policy[Any]]] = {}
+"""Filled by `register` when the package `policies` is imported."""
 
-POLICIES: dict[str, type[Policy[Any]]] = {policy.name: policy for policy in _ALL}
-if len(POLICIES) != len(_ALL):
-    raise RuntimeError("two policies have the same name")
+PolicyT = TypeVar("PolicyT", bound=type[Policy[Any]])
+
+
+def register(policy: PolicyT) -> PolicyT:
+    """Make a policy known: a class decorator."""
+    if policy.name in POLICIES:
+        raise RuntimeError(f"two policies have the name {policy.name!r}")
+    POLICIES[policy.name] = policy
+    return policy
 
 
 class InvalidPolicy(InvalidObject):
@@ -29,12 +34,14 @@ class InvalidPolicy(InvalidObject):
 
 def make_policy(name: str, view: View, options: Mapping[str, Any] | None = None) -> Policy[Any]:
     """Build a policy by its public name; raises InvalidPolicy."""
-    kind = POLICIES.get(name)
-    if kind is None:
-        detail = f"unknown policy {name!r}; known are: {', '.join(sorted(POLICIES))}"
-        raise InvalidPolicy([ProblemItem(pointer="policy", code="unknown_policy", detail=detail)])
+    return _kind(name)(view, check_options(name, options))
+
+
+def check_options(name: str, options: Mapping[str, Any] | None = None) -> PolicyOptions:
+    """Return the options of a policy as its model; raises InvalidPolicy."""
+    kind = _kind(name)
     try:
-        checked = kind.Options.model_validate(dict(options or {}))
+        return kind.Options.model_validate(dict(options or {}))
     except ValidationError as error:
         raise InvalidPolicy(
             [
@@ -47,4 +54,36 @@ def make_policy(name: str, view: View, options: Mapping[str, Any] | None = None)
                 for item in error.errors()
             ]
         ) from None
-    return kind(view, checked)
+
+
+def _kind(name: str) -> type[Policy[Any]]:
+    kind = POLICIES.get(name)
+    if kind is None:
+        detail = f"unknown policy {name!r}; known are: {', '.join(sorted(POLICIES))}"
+        raise InvalidPolicy([ProblemItem(pointer="policy", code="unknown_policy", detail=detail)])
+    return kind
+
+
+class InnerPolicy(BaseModel):
+    """A policy inside another one: any that decides on operators, with its options."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+    policy: str
+    options: dict[str, Any] = {}
+
+    @model_validator(mode="after")
+    def _fits(self) -> Self:
+        try:
+            check_options(self.policy, self.options)
+        except InvalidPolicy as error:
+            raise ValueError("; ".join(item.detail for item in error.items)) from None
+        if POLICIES[self.policy].level is not Level.OPERATOR:
+            raise ValueError(
+                f"{self.policy!r} is a policy of {POLICIES[self.policy].level} level and cannot be inside "
+                "another; choose one of operator level"
+            )
+        return self
+
+    def make(self, view: View) -> Policy[Any]:
+        """Build it."""
+        return make_policy(self.policy, view, self.options)

@@ -1,12 +1,25 @@
-"""The ring of ready operators that round-robin policies turn."""
+"""The ring of turns that round-robin policies go around."""
 
 from __future__ import annotations
 
 from abc import abstractmethod
 from collections import deque
+from collections.abc import Iterable
 
 from mavstream_server.scheduling.policy import OptionsT, Policy
 from mavstream_server.scheduling.view import OperatorView, QueryView, Report, Slice, View
+
+
+class Turn:
+    """What takes turns: an operator, or several that run together; its slice is always the same."""
+
+    __slots__ = ("gone", "slice", "taken")
+
+    def __init__(self, slice_: Slice) -> None:
+        self.slice = slice_
+        self.taken = False
+        """Whether it stands in the ring or is being run."""
+        self.gone = False
 
 
 class RingPolicy(Policy[OptionsT]):
@@ -14,28 +27,48 @@ class RingPolicy(Policy[OptionsT]):
 
     def __init__(self, view: View, options: OptionsT) -> None:
         super().__init__(view, options)
-        # Every ready operator that is not running stands here exactly once.
-        self._turns: deque[OperatorView] = deque()
+        self._turns: dict[int, Turn] = {}  # by operator number
+        self._ring: deque[Turn] = deque()
 
     @abstractmethod
-    def turn(self, operator: OperatorView) -> Slice:
-        """Return how long an operator may run."""
+    def turns(self, query: QueryView) -> Iterable[Slice]:
+        """Return the turns of a query: each operator in one of them."""
+
+    def admit(self, query: QueryView) -> None:
+        """Lay out the query's turns."""
+        for slice_ in self.turns(query):
+            turn = Turn(slice_)
+            for operator in slice_.operators:
+                self._turns[operator.number] = turn
 
     def retire(self, query: QueryView) -> None:
-        """Forget the query's turns."""
-        self._turns = deque(operator for operator in self._turns if operator.query is not query)
+        """Forget the query's turns; the ring passes over those that still stand in it."""
+        for operator in query.operators:
+            if (turn := self._turns.pop(operator.number, None)) is not None:
+                turn.gone = True
 
     def arrived(self, operator: OperatorView, now: int) -> bool:
         """Give the operator a turn behind the others."""
-        self._turns.append(operator)
+        turn = self._turns[operator.number]
+        if not turn.taken:
+            turn.taken = True
+            self._ring.append(turn)
         return False
 
     def next(self, core: int, now: int) -> Slice | None:
-        """Return the turn of the operator that has waited longest."""
-        return self.turn(self._turns.popleft()) if self._turns else None
+        """Return the turn that has waited longest."""
+        ring = self._ring
+        while ring:
+            turn = ring.popleft()
+            if not turn.gone:
+                return turn.slice
+        return None
 
     def finished(self, slice_: Slice, report: Report) -> None:
-        """Put an operator that is not done behind the others."""
-        operator = slice_.operators[0]
-        if operator.ready:
-            self._turns.append(operator)
+        """Put what is not done behind the others."""
+        turn = self._turns.get(slice_.operators[0].number)
+        if turn is None:
+            return
+        turn.taken = any(operator.ready for operator in slice_.operators)
+        if turn.taken:
+            self._ring.append(turn)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 PUBLISH_EVERY = 200
 """Tuples between two publications: policies see figures that stand still in between."""
@@ -10,8 +10,7 @@ _SMOOTHING = 0.25
 """Weight of the newest period: high enough to follow a change within a few periods."""
 
 
-@dataclass(frozen=True, slots=True)
-class Statistics:
+class Statistics(NamedTuple):
     """Published figures of an operator. Times are nanoseconds, sizes bytes."""
 
     cost_per_call: float = 10_000.0
@@ -46,20 +45,18 @@ class StatisticsCollector:
         return True
 
     def _publish(self) -> None:
-        old = self.published
+        call, cost, selectivity, size, tuples = self.published
+        rows_in, rows_out, elapsed = self._rows_in, self._rows_out, self._elapsed
         # The first measured period replaces the defaults: they say nothing about this operator.
-        weight = _SMOOTHING if old.tuples else 1.0
-
-        def smooth(before: float, now: float) -> float:
-            return before + weight * (now - before)
-
-        size = self._bytes_out / self._rows_out if self._rows_out else old.tuple_size
+        weight = _SMOOTHING if tuples else 1.0
+        if rows_out:
+            size += weight * (self._bytes_out / rows_out - size)
         self.published = Statistics(
-            smooth(old.cost_per_call, self._elapsed / max(self._calls, 1)),
-            smooth(old.cost_per_tuple, self._elapsed / self._rows_in),
-            smooth(old.selectivity, self._rows_out / self._rows_in),
-            smooth(old.tuple_size, size),
-            old.tuples + self._rows_in,
+            call + weight * (elapsed / (self._calls or 1) - call),
+            cost + weight * (elapsed / rows_in - cost),
+            selectivity + weight * (rows_out / rows_in - selectivity),
+            size,
+            tuples + rows_in,
         )
         self._clear()
 

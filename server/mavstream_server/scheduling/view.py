@@ -8,16 +8,19 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from random import Random
-from typing import NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from mavstream_server.scheduling.statistics import Statistics
+
+if TYPE_CHECKING:
+    from mavstream_server.scheduling.units import QueryUnits
 
 
 class OperatorKind(StrEnum):
     """What part an operator plays in a query."""
 
     SOURCE = "source"
-    """Brings tuples in; served by the driver, not by policies, unless the driver is told otherwise."""
+    """Brings tuples in; served by the driver, unless sources are served `per_class`: then by policies."""
     OPERATIONAL = "operational"
     OUTPUT = "output"
     """Hands answers to their log."""
@@ -44,7 +47,11 @@ class OperatorView(Protocol):
 
     @property
     def query(self) -> QueryView:
-        """The query it belongs to."""
+        """The query it belongs to; of a shared one, a query of the highest class that uses it."""
+
+    @property
+    def downstream(self) -> Sequence[OperatorView]:
+        """Those that read its output; empty for an output."""
 
     @property
     def ready(self) -> bool:
@@ -61,6 +68,10 @@ class OperatorView(Protocol):
     @property
     def oldest(self) -> int | None:
         """Arrival time (ns) of the oldest tuple waiting, or None."""
+
+    @property
+    def progress(self) -> int:
+        """Nanoseconds of work already done on what is at the head of its queue, and cut off there."""
 
     @property
     def statistics(self) -> Statistics:
@@ -80,11 +91,15 @@ class QueryView(Protocol):
 
     @property
     def operators(self) -> Sequence[OperatorView]:
-        """All but the sources, bottom-up: each behind the ones that feed it."""
+        """Bottom-up: each behind the ones that feed it. Sources only where policies serve them."""
 
     @property
     def paths(self) -> Sequence[Sequence[OperatorView]]:
-        """Operator paths, leaf to root, one per source."""
+        """Operator paths, leaf to root, one per source. Sources only where policies serve them."""
+
+    @property
+    def units(self) -> QueryUnits:
+        """What is worked out from its statistics; the driver keeps it, whoever decides."""
 
 
 class View(Protocol):
@@ -120,3 +135,7 @@ class Report(NamedTuple):
     produced: int
     elapsed: int
     """Nanoseconds."""
+    answers: int = 0
+    """Tuples that left an output,"""
+    response: int = 0
+    """and the sum of their response times in nanoseconds."""

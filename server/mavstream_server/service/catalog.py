@@ -7,12 +7,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-import orjson
-
 from mavstream_protocol.classes import DEFAULT_CLASS, QueryClass
 from mavstream_protocol.queries import QuerySpec
+from mavstream_protocol.scheduling import SchedulerSettings
 from mavstream_protocol.streams import StreamSpec
-from mavstream_protocol.wire.resources import DesiredState, SchedulerSettings
+from mavstream_protocol.wire.resources import DesiredState
 from mavstream_server.service.database import Database
 from mavstream_server.service.problems import Conflict, NotFound, TooMany, WrongVersion
 
@@ -258,10 +257,9 @@ class Catalog:
         row = self._run("SELECT value FROM settings WHERE name = 'scheduler'").fetchone()
         return SchedulerSettings.model_validate_json(row[0]) if row else None
 
-    def set_scheduler(self, policy: str, options: Mapping[str, Any] | None = None) -> None:
+    def set_scheduler(self, chosen: SchedulerSettings) -> None:
         """Keep the choice of a policy."""
-        text = orjson.dumps({"policy": policy, "options": dict(options or {})}).decode()
-        self._run("INSERT OR REPLACE INTO settings VALUES ('scheduler', ?)", text)
+        self._run("INSERT OR REPLACE INTO settings VALUES ('scheduler', ?)", chosen.model_dump_json())
 
     def idempotent(self, key: str, scope: str, fingerprint: str | None = None) -> str | None:
         """Return the answer that a request with this key got, None if there was none.

@@ -7,8 +7,8 @@ import logging
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
+from mavstream_protocol.scheduling import SchedulerSettings
 from mavstream_server.engine.doorbell import Doorbell
 from mavstream_server.engine.figures import EngineStats, EngineTotals, QueryStats
 from mavstream_server.engine.messages import (
@@ -29,10 +29,13 @@ from mavstream_server.engine.messages import (
     SetPriority,
     Started,
     StartQuery,
+    StartTrace,
     StopQuery,
     SwitchPolicy,
+    TakeTrace,
     Value,
 )
+from mavstream_server.engine.trace import RecordedSlices
 from mavstream_server.log.description import LogDescription, agree_description
 from mavstream_server.log.problems import LogError
 from mavstream_server.service.engine_caller import EngineRefused, EngineUnavailable
@@ -66,6 +69,8 @@ class EngineLink:
         self._keeper: asyncio.Task[None] | None = None
         self.restarts = 0
         """How often the process had to be started again."""
+        self.tracing = asyncio.Lock()
+        """Held by whoever traces, from start to take: two at once would take each other's slices."""
         self.needs: Mapping[str, Need] = {}
         """What the stream logs must keep, as last told; kept while the process is away."""
         self.on_query_ended: Callable[[str, str, str | None], None] = _ignore
@@ -154,6 +159,11 @@ class EngineLink:
             self.restarts += 1
             _tell(self.on_restart)
 
+    async def gone(self) -> None:
+        """Return when the process has died, at once if there is none."""
+        if self._process is not None:
+            await self._process.gone()
+
     # What comes in
 
     def _heard(self, event: Event) -> None:
@@ -225,10 +235,20 @@ class EngineLink:
         await self.call(SetPriority(class_name, priority))
         self._priorities[class_name] = priority
 
-    async def switch_policy(self, policy: str, options: Mapping[str, Any] | None = None) -> None:
+    async def switch_policy(self, chosen: SchedulerSettings) -> None:
         """Let another policy decide, also after a restart."""
-        await self.call(SwitchPolicy(policy, dict(options or {})))
-        self._hello = replace(self._hello, policy=policy, policy_options=dict(options or {}))
+        await self.call(SwitchPolicy(chosen))
+        self._hello = replace(self._hello, scheduler=chosen)
+
+    async def start_trace(self, most: int) -> None:
+        """Record slices from now on, up to a number; `take_trace` must follow, whatever happens."""
+        await self.call(StartTrace(most))
+
+    async def take_trace(self) -> RecordedSlices:
+        """Stop recording and return what was recorded: nothing by a process that was started since."""
+        recorded = await self.call(TakeTrace())
+        assert isinstance(recorded, RecordedSlices)
+        return recorded
 
     async def totals(self) -> EngineTotals:
         """Return the engine's own figures."""

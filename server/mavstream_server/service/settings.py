@@ -23,6 +23,7 @@ from pydantic import (
 
 from mavstream_protocol.explained import refusal
 from mavstream_protocol.quantities import parse_duration, parse_size
+from mavstream_protocol.scheduling import SourceService
 from mavstream_server.scheduling.registry import POLICIES
 from mavstream_server.service.problems import Refused
 
@@ -79,9 +80,11 @@ class Settings(BaseModel):
     """Without any, everybody may do everything, and only loopback addresses are bound to."""
     delivery: Literal["process", "sync"] = "process"
     """What an ack survives: the death of any process, or power loss too."""
-    policy: str = "rr"
-    """The scheduling policy of a server that was never told another one."""
+    policy: str | None = None
+    """The scheduling policy of a server that was never told another one; None for the default."""
     policy_options: dict[str, Any] = {}
+    sources: SourceService | None = None
+    """How sources are served; None for as the policy's paper has it."""
 
     max_body_bytes: Bytes = 16 << 20
     max_frame_bytes: Bytes = 16 << 20
@@ -122,8 +125,8 @@ class Settings(BaseModel):
 
     @field_validator("policy")
     @classmethod
-    def _known(cls, policy: str) -> str:
-        if policy not in POLICIES:
+    def _known(cls, policy: str | None) -> str | None:
+        if policy is not None and policy not in POLICIES:
             raise refusal(
                 "unknown_policy", f"there is no policy '{policy}': there are {', '.join(sorted(POLICIES))}"
             )

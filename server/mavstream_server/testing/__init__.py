@@ -1,8 +1,17 @@
 """Tools for tests: a clock that is advanced by hand, scripted streams, plans run to their end."""
 
 from mavstream_server.testing.clock import ManualClock
-from mavstream_server.testing.network import ScriptedNetwork
+from mavstream_server.testing.network import ScriptedNetwork, ScriptedOperator, ScriptedQuery, Step
 from mavstream_server.testing.plans import PlanRun, run_plan
 from mavstream_server.testing.streams import ScriptedStream
 
-__all__ = ["ManualClock", "PlanRun", "ScriptedNetwork", "ScriptedStream", "run_plan"]
+__all__ = [
+    "ManualClock",
+    "PlanRun",
+    "ScriptedNetwork",
+    "ScriptedOperator",
+    "ScriptedQuery",
+    "ScriptedStream",
+    "Step",
+    "run_plan",
+]

@@ -1,41 +1,53 @@
-"""A scripted network: operators that are counters, to try a policy without data.
+"""A scripted network: operators that are counters, to try a policy without data, on one core or several.
 
-Chains of operators pass tuples on at a given selectivity; what a policy decides is done at once and told.
+Tuples are passed on at a given selectivity and cost; virtual time goes on by what was worked on.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import deque
+from collections.abc import Mapping, Sequence
 from random import Random
-from typing import Any
+from typing import Any, NamedTuple
 
 from mavstream_server.scheduling.policy import Policy
 from mavstream_server.scheduling.registry import make_policy
 from mavstream_server.scheduling.statistics import Statistics
+from mavstream_server.scheduling.units import QueryUnits
 from mavstream_server.scheduling.view import OperatorKind, Report, Slice
 
 
-class ScriptedOperator:
-    """An operator whose queue is a number; `looks` counts how often a policy read its state."""
+class Step(NamedTuple):
+    """An operator to be scripted, and the names of those that it reads; a leaf reads none."""
 
-    def __init__(
-        self,
-        number: int,
-        query: ScriptedQuery,
-        operator: str,
-        kind: OperatorKind,
-        leaf: bool,
-        selectivity: float,
-    ) -> None:
+    operator: str
+    selectivity: float = 1.0
+    cost: float = 100.0
+    """Nanoseconds per tuple."""
+    inputs: tuple[str, ...] = ()
+    size: float = 64.0
+    """Bytes of an output tuple."""
+
+
+class ScriptedOperator:
+    """An operator whose queue is numbers; `looks` counts how often a policy read its state."""
+
+    def __init__(self, number: int, query: ScriptedQuery, step: Step, kind: OperatorKind, leaf: bool) -> None:
         self.number = number
         self.query = query
-        self.operator = operator
+        self.operator = step.operator
         self.kind = kind
         self.leaf = leaf
+        self.downstream: list[ScriptedOperator] = []
         self.waiting = 0
+        self.running = False
         self.looks = 0
-        self.oldest_arrival: int | None = None
-        self.statistics = Statistics(selectivity=selectivity)
+        self.progress = 0
+        self.arrivals: deque[list[int]] = deque()  # [tuples, arrival], oldest first
+        self.statistics = Statistics(
+            cost_per_tuple=step.cost, selectivity=step.selectivity, tuple_size=step.size, tuples=200
+        )
+        self._passed = 0.0
 
     @property
     def ready(self) -> bool:
@@ -57,46 +69,95 @@ class ScriptedOperator:
     @property
     def oldest(self) -> int | None:
         """Arrival of the oldest tuple."""
-        return self.oldest_arrival if self.waiting else None
+        self.looks += 1
+        return self.arrivals[0][1] if self.arrivals else None
+
+    def put(self, tuples: int, arrival: int) -> None:
+        """Let tuples wait here."""
+        self.waiting += tuples
+        self.arrivals.append([tuples, arrival])
+
+    def take(self, tuples: int) -> list[tuple[int, int]]:
+        """Take tuples away, oldest first, as (tuples, arrival)."""
+        self.waiting -= tuples
+        taken = []
+        while tuples:
+            head = self.arrivals[0]
+            part = min(head[0], tuples)
+            taken.append((part, head[1]))
+            tuples -= part
+            head[0] -= part
+            if not head[0]:
+                self.arrivals.popleft()
+        return taken
+
+    def pass_on(self, tuples: int) -> int:
+        """Return how many tuples come out for so many that went in; fractions add up over calls."""
+        self._passed += tuples * self.statistics.selectivity
+        whole = int(self._passed + 1e-9)
+        self._passed -= whole
+        return whole
 
 
 class ScriptedQuery:
-    """A chain of operators below an output."""
+    """Operators below an output."""
 
     def __init__(self, id_: str, class_name: str) -> None:
         self.id = id_
         self.class_name = class_name
         self.operators: list[ScriptedOperator] = []
+        self.paths: list[list[ScriptedOperator]] = []
+        self.units: QueryUnits
 
     @property
-    def paths(self) -> Sequence[Sequence[ScriptedOperator]]:
-        """The chain."""
-        return [self.operators]
+    def leaves(self) -> list[ScriptedOperator]:
+        """Those that tuples arrive at."""
+        return [operator for operator in self.operators if operator.leaf]
 
 
 class ScriptedNetwork:
     """A view for policies, and the driver that enacts their decisions on numbers."""
 
-    def __init__(self, policy: str, options: dict[str, Any] | None = None, seed: int = 0) -> None:
+    def __init__(self, policy: str, options: Mapping[str, Any] | None = None, seed: int = 0) -> None:
         self.queries: dict[str, ScriptedQuery] = {}
         self.priorities: dict[str, int] = {"default": 1}
         self.random = Random(seed)
         self.now = 0
         self.answers: dict[str, int] = {}
+        self.busy: dict[str, int] = {}
+        """Nanoseconds of work, by class."""
         self._numbers = 0
+        self._running: dict[int, Slice] = {}
         self.policy: Policy[Any] = make_policy(policy, self, options)
 
-    def add(self, id_: str, chain: Sequence[tuple[str, float]], class_name: str = "default") -> ScriptedQuery:
-        """Admit a query: operators with their selectivity, leaf first; an output comes on top."""
+    def add(
+        self,
+        id_: str,
+        chain: Sequence[tuple[str, float] | Step] | Mapping[str, Step],
+        class_name: str = "default",
+    ) -> ScriptedQuery:
+        """Admit a query: a chain, leaf first, or named steps, bottom-up; an output comes on top."""
         query = ScriptedQuery(id_, class_name)
-        for place, (operator, selectivity) in enumerate((*chain, ("output", 1.0))):
+        steps = dict(chain) if isinstance(chain, Mapping) else _linked(chain)
+        (root,) = steps.keys() - {name for step in steps.values() for name in step.inputs}
+        steps["#output"] = Step("output", inputs=(root,))
+        made: dict[str, ScriptedOperator] = {}
+        for name, step in steps.items():
             self._numbers += 1
-            kind = OperatorKind.OUTPUT if operator == "output" else OperatorKind.OPERATIONAL
-            query.operators.append(
-                ScriptedOperator(self._numbers, query, operator, kind, place == 0, selectivity)
-            )
-        self.queries[id_] = query
-        self.answers[id_] = 0
+            kind = OperatorKind.OUTPUT if name == "#output" else OperatorKind.OPERATIONAL
+            made[name] = ScriptedOperator(self._numbers, query, step, kind, not step.inputs)
+            for below in step.inputs:
+                made[below].downstream.append(made[name])
+        query.operators = list(made.values())
+        query.paths = [_path(leaf) for leaf in query.leaves]
+        return self.add_query(query)
+
+    def add_query(self, query: ScriptedQuery) -> ScriptedQuery:
+        """Admit a query that was made by hand, as with operators shared between queries."""
+        query.units = QueryUnits(query)
+        self.queries[query.id] = query
+        self.answers[query.id] = 0
+        self.priorities.setdefault(query.class_name, 1)
         self.policy.admit(query)
         return query
 
@@ -106,25 +167,92 @@ class ScriptedNetwork:
         self.policy.retire(query)
         for operator in query.operators:
             operator.waiting = 0
+            operator.arrivals.clear()
 
-    def arrive(self, id_: str, tuples: int) -> None:
-        """Let tuples arrive at a query's leaf."""
-        self._push(self.queries[id_].operators[0], tuples)
+    def reclass(self, id_: str, class_name: str) -> None:
+        """Move a query to another class."""
+        query = self.queries[id_]
+        self.policy.retire(query)
+        query.class_name = class_name
+        self.priorities.setdefault(class_name, 1)
+        self._hand_over(query)
+
+    def set_priority(self, class_name: str, priority: int) -> None:
+        """Change the priority of a class."""
+        self.priorities[class_name] = priority
+        self.policy.reprioritised()
+
+    def measure(self, operator: ScriptedOperator, statistics: Statistics) -> None:
+        """Publish new figures of an operator."""
+        operator.statistics = statistics
+        query = operator.query
+        if query.units.moved(operator):
+            query.units = QueryUnits(query)
+            self.policy.refreshed(query)
+
+    def switch(self, policy: str, options: Mapping[str, Any] | None = None) -> None:
+        """Let another policy decide, with tuples in flight."""
+        self.policy = make_policy(policy, self, options)
+        for query in self.queries.values():
+            self._hand_over(query)
+
+    def _hand_over(self, query: ScriptedQuery) -> None:
+        self.policy.admit(query)
+        for operator in query.operators:
+            if operator.waiting and not operator.running:
+                self.policy.arrived(operator, self.now)
+
+    def arrive(self, id_: str, tuples: int, leaf: int = 0) -> bool:
+        """Let tuples arrive at a query's leaf; returns whether the policy asks to be consulted."""
+        return self._push(self.queries[id_].leaves[leaf], tuples, self.now)
+
+    # Doing what the policy says
+
+    def begin(self, core: int = 0) -> Slice | None:
+        """Ask the policy once for a core and begin what it says; `end` comes later."""
+        slice_ = self.policy.next(core, self.now)
+        if slice_ is None:
+            return None
+        for operator in slice_.operators:
+            assert isinstance(operator, ScriptedOperator)
+            assert not operator.running, f"operator {operator.number} runs on two cores at once"
+            assert operator.query.id in self.queries, "an operator of a query that is gone was chosen"
+            operator.running = True
+        self._running[core] = slice_
+        return slice_
+
+    def end(self, core: int = 0) -> Report:
+        """Do the work of a core's slice, let the time go on by it, and tell the policy."""
+        slice_ = self._running.pop(core)
+        consumed = produced = elapsed = answers = response = 0
+        for operator in slice_.operators:
+            assert isinstance(operator, ScriptedOperator)
+            cost = operator.statistics.cost_per_tuple
+            most = operator.waiting if slice_.tuples is None else min(operator.waiting, slice_.tuples)
+            if slice_.duration is not None:
+                most = min(most, max(int((slice_.duration - elapsed) / cost), 0 if consumed else 1))
+            taken = operator.take(most)
+            work = int(most * cost)
+            elapsed += work
+            self.now += work
+            self.busy[operator.query.class_name] = self.busy.get(operator.query.class_name, 0) + work
+            consumed += most
+            produced += self._pass_on(operator, taken)
+            if operator.kind is OperatorKind.OUTPUT:
+                answers += most
+                response += sum(part * (self.now - arrival) for part, arrival in taken)
+        for operator in slice_.operators:
+            assert isinstance(operator, ScriptedOperator)
+            operator.running = False
+        report = Report(consumed, produced, elapsed, answers, response)
+        self.policy.finished(slice_, report)
+        return report
 
     def step(self) -> Slice | None:
         """Ask the policy once and do what it says."""
-        self.now += 1
-        slice_ = self.policy.next(0, self.now)
-        if slice_ is None:
-            return None
-        consumed = produced = 0
-        for operator in slice_.operators:
-            assert isinstance(operator, ScriptedOperator)
-            taken = operator.waiting if slice_.tuples is None else min(operator.waiting, slice_.tuples)
-            operator.waiting -= taken
-            consumed += taken
-            produced += self._pass_on(operator, taken)
-        self.policy.finished(slice_, Report(consumed, produced, consumed))
+        slice_ = self.begin()
+        if slice_ is not None:
+            self.end()
         return slice_
 
     def run(self) -> list[Slice]:
@@ -139,19 +267,43 @@ class ScriptedNetwork:
         """Tuples that wait anywhere."""
         return sum(operator.waiting for query in self.queries.values() for operator in query.operators)
 
-    def _pass_on(self, operator: ScriptedOperator, taken: int) -> int:
+    def _pass_on(self, operator: ScriptedOperator, taken: list[tuple[int, int]]) -> int:
         if operator.kind is OperatorKind.OUTPUT:
-            self.answers[operator.query.id] += taken
-            return taken
-        produced = int(taken * operator.statistics.selectivity)
-        if produced:
-            operators = operator.query.operators
-            self._push(operators[operators.index(operator) + 1], produced)
-        return produced
+            tuples = sum(part for part, _ in taken)
+            if operator.query.id in self.answers:
+                self.answers[operator.query.id] += tuples
+            return tuples
+        total = 0
+        for part, arrival in taken:
+            produced = operator.pass_on(part)
+            total += produced
+            if produced:
+                for reader in operator.downstream:
+                    self._push(reader, produced, arrival)
+        return total
 
-    def _push(self, operator: ScriptedOperator, tuples: int) -> None:
+    def _push(self, operator: ScriptedOperator, tuples: int, arrival: int) -> bool:
         was_empty = not operator.waiting
-        operator.waiting += tuples
+        operator.put(tuples, arrival)
+        if operator.running:
+            return False
         if was_empty:
-            operator.oldest_arrival = self.now
-            self.policy.arrived(operator, self.now)
+            return self.policy.arrived(operator, self.now)
+        if self.policy.watches_growth:
+            self.policy.grew(operator, self.now)
+        return False
+
+
+def _linked(chain: Sequence[tuple[str, float] | Step]) -> dict[str, Step]:
+    steps: dict[str, Step] = {}
+    for place, item in enumerate(chain):
+        step = item if isinstance(item, Step) else Step(*item)
+        steps[f"{place}"] = step._replace(inputs=(f"{place - 1}",) if place else ())
+    return steps
+
+
+def _path(leaf: ScriptedOperator) -> list[ScriptedOperator]:
+    path = [leaf]
+    while path[-1].downstream:
+        path.append(path[-1].downstream[0])
+    return path

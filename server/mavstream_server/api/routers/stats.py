@@ -41,6 +41,8 @@ class ClassShown(BaseModel):
     queries: int
     rows_in: int
     results: int
+    busy_s: float
+    """Spent in slices of the class."""
     latency_ms: LatencySummary
     memory_bytes: dict[str, int]
     """queued, state, backlog."""
@@ -104,13 +106,16 @@ def _classes(parts: Services, figures: EngineStats | None) -> dict[str, ClassSho
     members: dict[str, list[QueryStats]] = defaultdict(list)
     for query in figures.queries.values() if figures is not None else ():
         members[query.class_name].append(query)
+    busy = {} if figures is None else figures.engine.class_busy_ns
     return {
-        record.spec.name: _class(record.spec.priority, members[record.spec.name])
+        record.spec.name: _class(
+            record.spec.priority, members[record.spec.name], busy.get(record.spec.name, 0)
+        )
         for record in parts.catalog.classes()
     }
 
 
-def _class(priority: int, queries: list[QueryStats]) -> ClassShown:
+def _class(priority: int, queries: list[QueryStats], busy_ns: int) -> ClassShown:
     memory = {
         kind: sum(getattr(query, f"{kind}_bytes") for query in queries)
         for kind in ("queued", "state", "backlog")
@@ -120,6 +125,7 @@ def _class(priority: int, queries: list[QueryStats]) -> ClassShown:
         queries=len(queries),
         rows_in=sum(query.rows_in for query in queries),
         results=sum(query.rows_out for query in queries),
+        busy_s=busy_ns / 1e9,
         latency_ms=LatencySummary.model_validate(Latency.merged(q.latency for q in queries).summary()),
         memory_bytes=memory,
     )

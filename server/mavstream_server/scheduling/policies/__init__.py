@@ -1,1 +1,7 @@
-"""Scheduling policies, one file each, named as users name them."""
+"""Scheduling policies, one file each, named as users name them; importing this registers them all."""
+
+from importlib import import_module
+from pkgutil import iter_modules
+
+for _module in iter_modules(__path__):
+    import_module(f"{__name__}.{_module.name}")

@@ -1,23 +1,28 @@
-"""Round robin: every operator that has something to do gets its turn."""
+"""Round robin: everyone who has something to do gets a turn."""
 
 from __future__ import annotations
 
-from typing import Annotated
+from collections.abc import Iterable
+from typing import Annotated, Literal
 
 from pydantic import Field
 
 from mavstream_server.scheduling.policy import PolicyOptions
+from mavstream_server.scheduling.registry import register
 from mavstream_server.scheduling.ring import RingPolicy
-from mavstream_server.scheduling.view import OperatorView, Slice
+from mavstream_server.scheduling.view import QueryView, Slice
 
 
 class RoundRobinOptions(PolicyOptions):
-    """How long a turn is; without a bound an operator runs until its queues are empty."""
+    """Who takes turns, and how long one is; without a bound all that waits is worked on."""
 
+    unit: Literal["operator", "query"] = "operator"
+    """`query`: all ready operators of a query run together, bottom-up, so that rows wait only once."""
     tuples: Annotated[int, Field(gt=0)] | None = None
     quantum_us: Annotated[int, Field(gt=0)] | None = None
 
 
+@register
 class RoundRobin(RingPolicy[RoundRobinOptions]):
     """MavStream thesis, 4.1.1: equal turns, bottom-up, in the order in which operators became ready.
 
@@ -28,8 +33,9 @@ class RoundRobin(RingPolicy[RoundRobinOptions]):
     optimises = "nothing in particular; nobody starves"
     Options = RoundRobinOptions
 
-    def turn(self, operator: OperatorView) -> Slice:
+    def turns(self, query: QueryView) -> Iterable[Slice]:
         """Return the same turn for everybody."""
         options = self.options
         duration = None if options.quantum_us is None else options.quantum_us * 1000
-        return Slice((operator,), options.tuples, duration)
+        whole = (tuple(query.operators),) if options.unit == "query" else ((o,) for o in query.operators)
+        return [Slice(operators, options.tuples, duration) for operators in whole]

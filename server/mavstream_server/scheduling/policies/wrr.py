@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Annotated
 
 from pydantic import Field
 
 from mavstream_server.scheduling.policy import PolicyOptions
+from mavstream_server.scheduling.registry import register
 from mavstream_server.scheduling.ring import RingPolicy
-from mavstream_server.scheduling.view import OperatorView, Slice
+from mavstream_server.scheduling.view import QueryView, Slice
 
 Weight = Annotated[float, Field(gt=0, le=1000)]
 
@@ -24,6 +25,7 @@ class WeightedRoundRobinOptions(PolicyOptions):
     """Factor for operators that read from a source: they are close to the data."""
 
 
+@register
 class WeightedRoundRobin(RingPolicy[WeightedRoundRobinOptions]):
     """MavStream thesis, 4.1.1: round robin whose quantum grows with the operator's weight.
 
@@ -34,10 +36,11 @@ class WeightedRoundRobin(RingPolicy[WeightedRoundRobinOptions]):
     optimises = "throughput of costly operators; nobody starves"
     Options = WeightedRoundRobinOptions
 
-    def turn(self, operator: OperatorView) -> Slice:
-        """Return a turn in proportion to the operator's weight."""
+    def turns(self, query: QueryView) -> Iterable[Slice]:
+        """Return turns in proportion to the operators' weights."""
         options = self.options
-        weight = options.weights.get(operator.operator, 1.0)
-        if operator.leaf:
-            weight *= options.leaf_bonus
-        return Slice((operator,), max(1, int(options.tuples * weight)))
+        for operator in query.operators:
+            weight = options.weights.get(operator.operator, 1.0)
+            if operator.leaf:
+                weight *= options.leaf_bonus
+            yield Slice((operator,), max(1, int(options.tuples * weight)))

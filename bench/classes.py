@@ -1,0 +1,227 @@
+"""Response times of classes side by side: the CQC paper's workloads, live, under four policies.
+
+The engine runs in this process; another one writes the tuples into the streams' logs, at Poisson numbers per
+tick. The load is relative to the highest rate that is sustained under `rr`, found by halving in the same run.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from multiprocessing import get_context
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import numpy as np
+
+from bench.class_workloads import SCHEMA, WORKLOADS, Workload
+from bench.data import readings
+from bench.outcome import Outcome, text_table
+from mavstream_server.engine.engine import Engine
+from mavstream_server.engine.figures import Latency
+from mavstream_server.engine.query import QueryRequest
+from mavstream_server.engine.reporting import latency_of
+from mavstream_server.engine.sinks import CountingSink
+from mavstream_server.log import LogDescription, LogReader, LogWriter
+
+POLICIES = ("rr", "hr", "cqc", "abd")
+LOAD = 0.95
+_TICK = 0.005  # seconds between two writings
+_SEARCH = 6  # halvings
+_SETTLED = 0.25  # seconds of input that may wait at the end of a rate that is sustained
+_KEPT_ROWS = 1 << 17
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Declare the options of the command."""
+    parser.add_argument("--seconds", type=float, default=10.0, help="length of a timed run (10)")
+    parser.add_argument("--workload", action="append", choices=WORKLOADS, help="instead of A, B and C")
+    parser.add_argument("--policy", action="append", help="instead of rr, hr, cqc and abd")
+    parser.add_argument("--load", type=float, default=LOAD, help="of the highest rate under rr (0.95)")
+
+
+def run(options: argparse.Namespace) -> Outcome:
+    """Find the rate of each workload, then run every policy at the load."""
+    figures: dict[str, Any] = {}
+    for name in options.workload or WORKLOADS:
+        workload = WORKLOADS[name]
+        highest = _highest_rate(workload, options.seconds / 3)
+        rate = options.load * highest
+        figures[name] = {"tuples_per_s_per_stream": round(rate)} | {
+            policy: _measure(workload, policy, rate, options.seconds).shown()
+            for policy in options.policy or POLICIES
+        }
+    complete = all(
+        figures[name][policy]["lost"] == 0
+        for name in figures
+        for policy in figures[name]
+        if policy != "tuples_per_s_per_stream"
+    )
+    return Outcome(figures, _text(figures), complete)
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """What a run has shown."""
+
+    classes: dict[str, Latency]
+    behind: dict[str, float]
+    """Seconds of input that a class had not read when the feeding ended."""
+    busy: float
+    lost: int
+
+    def shown(self) -> dict[str, Any]:
+        """Return the figures for programs."""
+        classes = {
+            name: {
+                "mean_ms": _rounded(latency.mean_ms),
+                "p99_ms": _rounded(latency.percentile_ms(99)),
+                "behind_s": round(self.behind[name], 3),
+            }
+            for name, latency in self.classes.items()
+        }
+        return {**classes, "busy": round(self.busy, 3), "lost": self.lost}
+
+
+def _rounded(value: float | None) -> float | None:
+    return None if value is None else round(value, 3)
+
+
+def _highest_rate(workload: Workload, seconds: float) -> float:
+    low, high = 100.0, 200_000.0
+    for _ in range(_SEARCH):
+        middle = (low * high) ** 0.5
+        run_ = _measure(workload, "rr", middle, seconds)
+        if max(run_.behind.values()) < _SETTLED:
+            low = middle
+        else:
+            high = middle
+    return low
+
+
+def _measure(workload: Workload, policy: str, rate: float, seconds: float) -> Run:
+    with TemporaryDirectory(prefix="mavstream-bench-") as place:
+        queries = workload.queries()
+        streams = [stream for query in queries for stream in query.streams]
+        with _feeder(Path(place), streams, rate, seconds) as feeder:
+            engine = Engine(policy=policy)
+            for stream in streams:
+                engine.attach(stream, LogReader(Path(place) / stream))
+            for class_name, priority in workload.priorities.items():
+                engine.set_priority(class_name, priority)
+            running = {
+                query.name: engine.start(
+                    QueryRequest(query.name, query.plan, query.class_name), CountingSink()
+                )
+                for query in queries
+            }
+            feeder.start()
+            begin = time.perf_counter()
+            while feeder.writing:
+                if not engine.step():
+                    time.sleep(0.0001)
+            elapsed, busy = time.perf_counter() - begin, engine.busy
+            behind = dict.fromkeys(workload.priorities, 0.0)
+            for query in running.values():
+                rows = max(source.waiting_rows for source in query.network.sources)
+                behind[query.class_name] = max(behind[query.class_name], rows / rate)
+            # Taken now: what is worked off when nothing comes any more says nothing about the load.
+            classes = {
+                name: Latency.merged(
+                    latency_of(query.output.latency) for query in running.values() if query.class_name == name
+                )
+                for name in workload.priorities
+            }
+            engine.run()
+            lost = feeder.written() - sum(query.rows_in for query in running.values())
+    return Run(classes, behind, busy / 1e9 / elapsed, lost)
+
+
+class _Feeder:
+    """The other process, and what it shares with this one."""
+
+    def __init__(self, place: Path, streams: Sequence[str], rate: float, seconds: float) -> None:
+        context = get_context("spawn")
+        self._made, self._go = context.Event(), context.Event()
+        self._done, self._rows = context.Event(), context.Value("q", 0)
+        arguments = (place, streams, rate, seconds, self._made, self._go, self._done, self._rows)
+        self._process = context.Process(target=_write, args=arguments, daemon=True)
+        self._process.start()
+        self._made.wait(60)
+
+    def start(self) -> None:
+        """Let it begin."""
+        self._go.set()
+
+    @property
+    def writing(self) -> bool:
+        """Whether it is not done yet."""
+        return not self._done.is_set() and self._process.is_alive()
+
+    def written(self) -> int:
+        """Return how many rows it has written in all."""
+        return int(self._rows.value)
+
+    def close(self) -> None:
+        """Wait for its end."""
+        self._go.set()
+        self._process.join(60)
+
+
+@contextmanager
+def _feeder(place: Path, streams: Sequence[str], rate: float, seconds: float) -> Iterator[_Feeder]:
+    feeder = _Feeder(place, streams, rate, seconds)
+    try:
+        yield feeder
+    finally:
+        feeder.close()
+
+
+def _write(
+    place: Path, streams: Sequence[str], rate: float, seconds: float, made: Any, go: Any, done: Any, rows: Any
+) -> None:
+    random = np.random.default_rng(1)
+    columns = {name: column for name, column in readings(_KEPT_ROWS, seed=2).items() if name in SCHEMA.names}
+    writers = [LogWriter(place / stream, LogDescription(SCHEMA)) for stream in streams]
+    made.set()
+    go.wait()
+    begin = last = time.perf_counter()
+    at = [int(random.integers(0, _KEPT_ROWS // 2)) for _ in streams]
+    total = 0
+    while last - begin < seconds:
+        now = time.perf_counter()
+        counts = random.poisson(rate * (now - last), len(streams))
+        last = now
+        for place_, (writer, count) in enumerate(zip(writers, counts.tolist(), strict=True)):
+            if not count:
+                continue
+            if at[place_] + count > _KEPT_ROWS:
+                at[place_] = 0
+            start = at[place_]
+            frame = {name: column.slice(start, start + count) for name, column in columns.items()}
+            writer.append(frame, count, time.time_ns(), producer=1)
+            at[place_] += count
+            total += count
+        time.sleep(max(0.0, now + _TICK - time.perf_counter()))
+    rows.value = total
+    done.set()
+    for writer in writers:
+        writer.close()
+
+
+def _text(figures: dict[str, Any]) -> str:
+    rows = []
+    for workload, policies in figures.items():
+        for policy, shown in policies.items():
+            if not isinstance(shown, dict):
+                continue
+            for name, figure in shown.items():
+                if isinstance(figure, dict):
+                    rows.append(
+                        (f"{workload} {policy} {name}", *map(str, figure.values()), str(shown["busy"]))
+                    )
+    return text_table(("workload, policy, class", "mean ms", "p99 ms", "behind s", "busy"), rows)

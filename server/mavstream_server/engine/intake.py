@@ -1,0 +1,166 @@
+"""Intake: which streams have news, and when the sources that read them hand it on."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+
+from mavstream_server.engine.query import RunningQuery
+from mavstream_server.engine.source_task import SourceTask
+from mavstream_server.engine.states import OperatorState
+from mavstream_server.log.reader import LogReader
+from mavstream_server.scheduling.policy import SourceService
+
+DEFAULT_TRAIN = 4096
+"""Rows that a source hands on at once: cost per tuple falls steeply up to here and hardly beyond."""
+
+_AT_ONCE = 2
+"""Sources served between two slices. A batch that one hands on takes two slices or more, so that with many
+sources the operators would fall behind, and rows grow old in queues, if all were served each time."""
+
+
+@dataclass(slots=True)
+class StreamFeed:
+    """A stream's log in this engine, and the sources that read it."""
+
+    reader: LogReader
+    sources: list[SourceTask] = field(default_factory=list)
+    seen: int = -1
+    """How far the log had come at the last look, in bytes."""
+
+    def news(self) -> bool:
+        """Whether the log has grown since the last look."""
+        end = self.reader.end_offset
+        if end == self.seen:
+            return False
+        self.seen = end
+        return True
+
+
+class Intake:
+    """Sources that have news stand in line to hand it on, or the policy is told that they are ready."""
+
+    def __init__(
+        self,
+        failed: Callable[[RunningQuery, str, Exception], None],
+        woken: Callable[[SourceTask], None],
+    ) -> None:
+        """`failed` is told of a query whose source could not read on, by the source's name.
+
+        `woken` is told of sources that have become ready, where policies serve them.
+        """
+        self._failed = failed
+        self._woken = woken
+        self.service = SourceService.BETWEEN_SLICES
+        self.feeds: dict[str, StreamFeed] = {}
+        self._of_query: dict[str, list[tuple[str, SourceTask]]] = {}
+        self._line: deque[SourceTask] = deque()
+
+    def attach(self, stream: str, reader: LogReader) -> None:
+        """Make a stream's log known."""
+        self.feeds[stream] = StreamFeed(reader)
+
+    def detach(self, stream: str) -> None:
+        """Let a stream's log go; nobody may read it any more."""
+        del self.feeds[stream]
+
+    def add(self, stream: str, task: SourceTask) -> None:
+        """Begin to serve a source."""
+        feed = self.feeds[stream]
+        feed.sources.append(task)
+        # Only where there is someone to share with: what is kept for others takes memory.
+        for source in feed.sources if len(feed.sources) == 2 else (task,):
+            source.work.shared = feed.reader.shared if len(feed.sources) > 1 else None
+        self._of_query.setdefault(task.query.id, []).append((stream, task))
+        self._wake((task,), 0)
+
+    def remove(self, query: RunningQuery) -> None:
+        """Stop serving the sources of a query."""
+        for stream, task in self._of_query.pop(query.id, ()):
+            self.feeds[stream].sources.remove(task)
+            if task.state is OperatorState.READY:
+                task.state = OperatorState.SUSPEND
+        self._line = deque(task for task in self._line if task.query is not query)
+
+    def restart(self) -> None:
+        """Begin anew with all sources, as when they are served in another way from now on."""
+        self._line.clear()
+        tasks = [task for feed in self.feeds.values() for task in feed.sources]
+        for task in tasks:
+            if task.state is OperatorState.READY:
+                task.state = OperatorState.SUSPEND
+        self._wake(tasks, 0)
+
+    def look(self, now: int) -> None:
+        """Look at all logs for news; costs about a microsecond per stream."""
+        for feed in self.feeds.values():
+            if not feed.sources:
+                continue
+            try:
+                news = feed.news()
+            except Exception as error:
+                for task in tuple(feed.sources):
+                    self._failed(task.query, task.work.name, error)
+                continue
+            if news:
+                self._wake(feed.sources, now)
+
+    def unblock(self, query: RunningQuery, now: int) -> None:
+        """Let the sources of a query whose queues have drained go on."""
+        query.blocked = False
+        self._wake([task for _, task in self._of_query.get(query.id, ())], now)
+
+    def serve(self, now: int, idle: bool) -> bool:
+        """Let sources that have waited longest hand on a train each; returns whether any did."""
+        most = len(self._line)
+        if self.service is SourceService.BETWEEN_SLICES:
+            most = min(most, _AT_ONCE)
+        served = False
+        for _ in range(most):
+            if not self._line:  # went with a query that failed
+                break
+            served = self._serve(self._line.popleft(), now, idle) or served
+        return served
+
+    def _serve(self, task: SourceTask, now: int, idle: bool) -> bool:
+        """Let a source hand on if it is due; it stands in line again while there is more."""
+        source = task.work
+        task.state = OperatorState.SUSPEND
+        try:
+            if not _may_read(task):
+                task.query.blocked = True
+                return False
+            due = task.due(now, idle)
+            if due:
+                task.adapt(task.run(None), idle)
+                task.waiting_since = now
+            if not due or (source.behind and not source.ended):
+                task.state = OperatorState.READY
+                self._line.append(task)
+        except Exception as error:
+            self._failed(task.query, source.name, error)
+            return False
+        return due
+
+    def _wake(self, tasks: Iterable[SourceTask], now: int) -> None:
+        scheduled = self.service is SourceService.PER_CLASS
+        for task in tasks:
+            if task.state is not OperatorState.SUSPEND or task.work.ended:
+                continue
+            task.waiting_since = now
+            if not scheduled:
+                task.state = OperatorState.READY
+                self._line.append(task)
+            elif task.ready:
+                task.state = OperatorState.READY
+                if not task.held:
+                    self._woken(task)
+
+
+def _may_read(task: SourceTask) -> bool:
+    """Whether a source may hand on: what it handed on before is taken, or a whole train waits.
+
+    So under load rows gather in the log, and each turn of a query is spent on as many as there are.
+    """
+    return task.has_room and (not task.work.untaken or task.work.waiting_rows >= task.train)

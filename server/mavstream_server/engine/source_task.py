@@ -1,0 +1,116 @@
+"""Source tasks: sources as the scheduler sees them, where it serves them, and how long they wait for more."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from mavstream_server.engine.states import OPERATOR_MOVES, OperatorState, move
+from mavstream_server.operators.source import Source
+from mavstream_server.scheduling.statistics import Statistics, StatisticsCollector
+from mavstream_server.scheduling.view import OperatorKind, OperatorView
+
+if TYPE_CHECKING:
+    from mavstream_server.engine.query import RunningQuery
+
+_LONGEST_LINGER = 50_000_000  # ns, where no query on the stream has a latency target
+_SHORTEST_LINGER = 50_000
+
+
+class SourceTask:
+    """A source of a query. It is ready when its stream has news that the query has room for.
+
+    Served by the engine it waits for a train to fill: not at all while the engine is idle, since then
+    nothing is gained; under load small batches make it wait longer, up to a quarter of the query's latency
+    target. Served by the policy it waits for its turn.
+    """
+
+    __slots__ = (
+        "cap",
+        "collector",
+        "downstream",
+        "held",
+        "linger",
+        "number",
+        "query",
+        "room",
+        "state",
+        "train",
+        "waiting_since",
+        "work",
+    )
+
+    kind = OperatorKind.SOURCE
+    operator = "source"
+    leaf = False
+    progress = 0
+
+    def __init__(self, number: int, work: Source, query: RunningQuery, train: int, room: int) -> None:
+        """`room` is the number of rows in the query's queues beyond which it does not read on."""
+        self.number = number
+        self.work = work
+        self.query = query
+        self.train = train
+        self.room = room
+        self.downstream: Sequence[OperatorView] = ()
+        self.state = OperatorState.SUSPEND
+        self.held = False
+        self.collector = StatisticsCollector()
+        self.linger = 0
+        self.waiting_since = 0
+        target = query.request.latency_target
+        self.cap = _LONGEST_LINGER if target is None else min(_LONGEST_LINGER, target * 1000 // 4)
+
+    def become(self, state: OperatorState) -> None:
+        """Change the state, as the table of moves allows."""
+        self.state = move("source", self.work.name, self.state, state, OPERATOR_MOVES)
+
+    @property
+    def has_room(self) -> bool:
+        """Whether the query's queues have room for more."""
+        return self.query.network.account.rows < self.room
+
+    @property
+    def ready(self) -> bool:
+        """Whether it could hand on something now."""
+        if self.work.ended or not self.work.behind:
+            return False
+        self.query.blocked = not self.has_room
+        return not self.query.blocked
+
+    @property
+    def queued(self) -> int:
+        """Rows in the log that were not read."""
+        return self.work.waiting_rows
+
+    @property
+    def queued_bytes(self) -> int:
+        """Bytes in the log that were not read."""
+        return self.work.cursor.backlog.nbytes
+
+    @property
+    def oldest(self) -> int | None:
+        """Arrival time of the next row to be read, or None."""
+        return self.work.next_arrival
+
+    @property
+    def statistics(self) -> Statistics:
+        """The figures as last published."""
+        return self.collector.published
+
+    def run(self, most: int | None) -> int:
+        """Hand on a train at most; returns how many rows."""
+        return self.work.read(self.train if most is None else min(most, self.train))
+
+    def due(self, now: int, idle: bool) -> bool:
+        """Whether to hand on now rather than to wait for more rows."""
+        if idle or not self.linger or now >= self.waiting_since + self.linger:
+            return True
+        return self.work.waiting_rows >= self.train
+
+    def adapt(self, rows: int, idle: bool) -> None:
+        """Learn from a hand-over of so many rows."""
+        if idle or rows >= self.train // 2:
+            self.linger = self.linger // 2 if self.linger > _SHORTEST_LINGER else 0
+        elif rows < self.train // 4:
+            self.linger = min(self.cap, max(2 * self.linger, _SHORTEST_LINGER))

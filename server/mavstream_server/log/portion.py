@@ -1,0 +1,52 @@
+"""Portions: rows that a cursor has taken, gathered once for all cursors that take the same."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from mavstream_server.columns.column import Column, Ints
+from mavstream_server.log.cursor import Span
+from mavstream_server.log.gather import gather, gather_arrivals, gather_positions, gather_watermarks
+
+
+class Portion:
+    """Spans of a log with the arrays that were gathered from them so far. Nobody may change those."""
+
+    __slots__ = ("_arrivals", "_columns", "_positions", "_watermarks", "rows", "spans")
+
+    def __init__(self, spans: Sequence[Span]) -> None:
+        self.spans = spans
+        self.rows = sum(stop - start for _, start, stop in spans)
+        self._columns: dict[str, Column] = {}
+        self._arrivals: Ints | None = None
+        self._positions: Ints | None = None
+        self._watermarks: Ints | None = None
+
+    def columns(self, names: Sequence[str]) -> dict[str, Column]:
+        """Return the named columns of all rows; there must be some."""
+        known = self._columns
+        missing = [name for name in names if name not in known]
+        if missing:
+            known.update(gather(self.spans, missing))
+        return {name: known[name] for name in names}
+
+    @property
+    def arrivals(self) -> Ints:
+        """The arrival time of each row, in ns."""
+        if self._arrivals is None:
+            self._arrivals = gather_arrivals(self.spans)
+        return self._arrivals
+
+    @property
+    def positions(self) -> Ints:
+        """The position of each row."""
+        if self._positions is None:
+            self._positions = gather_positions(self.spans)
+        return self._positions
+
+    def watermarks(self, event_time: str) -> Ints:
+        """Return the watermark just ahead of each row of a log with event time."""
+        if self._watermarks is None:
+            times = self.columns((event_time,))[event_time].values
+            self._watermarks = gather_watermarks(self.spans, times)
+        return self._watermarks

@@ -1,0 +1,122 @@
+"""Two levels: whose turn it is among the classes, and an inner policy for what happens inside one."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from typing import Any
+
+from mavstream_server.scheduling.policy import Level, OptionsT, Policy
+from mavstream_server.scheduling.registry import InnerPolicy
+from mavstream_server.scheduling.view import OperatorView, QueryView, Report, Slice, View
+
+
+class ClassLevelPolicy(Policy[OptionsT]):
+    """Keeps an inner policy per class; which class runs and for how long, subclasses say.
+
+    A class is known from its first query on, and forgotten with its last.
+    """
+
+    level = Level.CLASS
+
+    def __init__(self, view: View, options: OptionsT) -> None:
+        super().__init__(view, options)
+        self.watches_growth = self.inner.make(view).watches_growth
+        self._inner: dict[str, Policy[Any]] = {}
+        self._queries: dict[str, int] = {}
+        self._awake: set[str] = set()  # classes that may have something ready
+        self._under_way: dict[int, str] = {}  # class of a slice by its first operator's number
+
+    @property
+    @abstractmethod
+    def inner(self) -> InnerPolicy:
+        """What decides inside a class."""
+
+    @abstractmethod
+    def classes_changed(self) -> None:
+        """Classes have come or gone, or their priorities have changed."""
+
+    @property
+    def classes(self) -> list[str]:
+        """The classes that have queries, the most important first."""
+        priorities = self.view.priorities
+        return sorted(self._inner, key=lambda name: (-priorities.get(name, 1), name))
+
+    def priority(self, class_name: str) -> int:
+        """Return the priority of a class."""
+        return self.view.priorities.get(class_name, 1)
+
+    def ask(self, class_name: str, core: int, now: int) -> Slice | None:
+        """Return what a class would run next, or None if it has nothing ready."""
+        if class_name not in self._awake:
+            return None
+        slice_ = self._inner[class_name].next(core, now)
+        if slice_ is None:
+            if not self.rests(class_name):
+                self._awake.discard(class_name)
+        else:
+            self._under_way[slice_.operators[0].number] = class_name
+        return slice_
+
+    def rests(self, class_name: str) -> bool:
+        """Whether a class that runs nothing now has something that waits for its next turn."""
+        return False
+
+    def admit(self, query: QueryView) -> None:
+        """Hand the query to its class."""
+        name = query.class_name
+        new = name not in self._inner
+        if new:
+            self._inner[name] = self.inner.make(self.view)
+            self._queries[name] = 0
+        self._queries[name] += 1
+        self._inner[name].admit(query)
+        if new:
+            self.classes_changed()
+
+    def retire(self, query: QueryView) -> None:
+        """Take the query from its class."""
+        name = query.class_name
+        self._inner[name].retire(query)
+        self._queries[name] -= 1
+        if not self._queries[name]:
+            del self._inner[name], self._queries[name]
+            self._awake.discard(name)
+            self.classes_changed()
+
+    def arrived(self, operator: OperatorView, now: int) -> bool:
+        """Tell the operator's class."""
+        name = operator.query.class_name
+        self._awake.add(name)
+        return self._inner[name].arrived(operator, now)
+
+    def grew(self, operator: OperatorView, now: int) -> None:
+        """Tell the operator's class."""
+        self._inner[operator.query.class_name].grew(operator, now)
+
+    def finished(self, slice_: Slice, report: Report) -> None:
+        """Tell the class that the slice came from, or the one that the query has moved to meanwhile."""
+        first = slice_.operators[0]
+        came_from, now_in = self._under_way.pop(first.number, None), first.query.class_name
+        if came_from is not None:
+            self.charge(came_from, slice_, report)
+        if came_from == now_in and came_from in self._inner:
+            self._awake.add(came_from)
+            self._inner[came_from].finished(slice_, report)
+            return
+        for operator in slice_.operators:
+            if operator.ready:
+                self.arrived(operator, 0)
+
+    @abstractmethod
+    def charge(self, class_name: str, slice_: Slice, report: Report) -> None:
+        """A slice of a class has been run: account for it."""
+
+    def refreshed(self, query: QueryView) -> None:
+        """Tell the query's class."""
+        self._inner[query.class_name].refreshed(query)
+
+    def reprioritised(self) -> None:
+        """Tell the classes and take their new priorities."""
+        for inner in self._inner.values():
+            inner.reprioritised()
+        self.classes_changed()

@@ -1,0 +1,119 @@
+"""The dissertation's inversion modules (6.1.5), repaired: frequencies go up or down by one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import inf
+
+from mavstream_server.scheduling.inversion import ClassFigures, Inversion, InversionModule, of_one_priority
+
+
+class DecreaseViolator(InversionModule):
+    """Algorithm 4, DVP: the violator loses one; if it has none to lose, the victim gains one.
+
+    Line 3 tests the violator's frequency. Where the loss would tie it with the class below, that one loses
+    too, and so on downwards; the printed rule, to raise on a tie and to double when nothing moves, explodes.
+    """
+
+    name = "dvp"
+
+    def correct(self, classes: Sequence[ClassFigures], found: Sequence[Inversion]) -> list[float]:
+        """Lower the violators one by one, else raise their victims."""
+        now = [figures.frequency for figures in classes]
+        for victim, violator in found:
+            lower = now.copy()
+            lower[violator] -= 1
+            lower = _pressed_down(classes, lower)
+            if all(one >= figures.least for one, figures in zip(lower, classes, strict=True)):
+                now = lower
+            else:
+                now[victim] += 1
+                now = _pushed_up(classes, now)
+        return now
+
+
+class OneByOne(DecreaseViolator):
+    """ABD's way (5.2.2): the same, and taken back one by one when it is calm."""
+
+    def recover(self, classes: Sequence[ClassFigures]) -> list[float]:
+        """Go a step back towards the priorities."""
+        return [one.frequency + max(-1, min(1, one.priority - one.frequency)) for one in classes]
+
+
+class IncreaseVictim(InversionModule):
+    """Algorithm 5, IVP: the victim gains one; so does a class above that it would tie with.
+
+    The tie rule stands in the text only. It never takes anything away, so that frequencies only grow.
+    """
+
+    name = "ivp"
+
+    def correct(self, classes: Sequence[ClassFigures], found: Sequence[Inversion]) -> list[float]:
+        """Raise the victims."""
+        now = [figures.frequency for figures in classes]
+        for victim, _ in found:
+            now[victim] += 1
+        return _pushed_up(classes, now)
+
+
+class DecreaseSide(InversionModule):
+    """Algorithm 6, DSP: every class from the violator downwards loses one for each violator above it.
+
+    The loop goes downwards from the top, the violator of a pair is the lower class, and nobody gets less
+    than one. When that changes nothing, the classes that have more than the violator gain one.
+    """
+
+    name = "dsp"
+
+    def correct(self, classes: Sequence[ClassFigures], found: Sequence[Inversion]) -> list[float]:
+        """Lower the violators' side, else raise the other."""
+        before = [figures.frequency for figures in classes]
+        violators = {violator for _, violator in found}
+        now, loss = before.copy(), 0
+        for place, figures in enumerate(classes):
+            loss += place in violators
+            now[place] = max(figures.least, now[place] - loss)
+        now = _pushed_up(classes, now)
+        if now == before:
+            now = [one + sum(one > before[violator] for violator in violators) for one in before]
+        return now
+
+
+class IncreaseSide(InversionModule):
+    """Algorithm 7, ISP: every class from the victim upwards gains one for each victim below it.
+
+    The printed loop stops before the top class; this one goes up to it.
+    """
+
+    name = "isp"
+
+    def correct(self, classes: Sequence[ClassFigures], found: Sequence[Inversion]) -> list[float]:
+        """Raise the victims' side."""
+        victims = {victim for victim, _ in found}
+        now = [figures.frequency for figures in classes]
+        gain = 0
+        for place in reversed(range(len(now))):
+            gain += place in victims
+            now[place] += gain
+        return now
+
+
+def _pressed_down(classes: Sequence[ClassFigures], frequencies: Sequence[float]) -> list[float]:
+    """Lower whoever has not less than every more important class; may go below one."""
+    return _stairs(classes, frequencies, 1)
+
+
+def _pushed_up(classes: Sequence[ClassFigures], frequencies: Sequence[float]) -> list[float]:
+    """Raise whoever has not more than every less important class."""
+    return _stairs(classes, frequencies, -1)
+
+
+def _stairs(classes: Sequence[ClassFigures], frequencies: Sequence[float], way: int) -> list[float]:
+    """Go over the classes, down (1) or up (-1), and leave a step of one between different priorities."""
+    stairs = list(frequencies)
+    limit = inf
+    for group in of_one_priority(classes)[::way]:
+        for place in group:
+            stairs[place] = way * min(way * stairs[place], limit)
+        limit = min(way * stairs[place] for place in group) - 1
+    return stairs

@@ -1,0 +1,105 @@
+"""Watches response times by class, window by window, and keeps the frequencies that correct inversions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from mavstream_server.scheduling.inversion import ClassFigures, InversionModule, Watch
+from mavstream_server.scheduling.inversion_additive import (
+    DecreaseSide,
+    DecreaseViolator,
+    IncreaseSide,
+    IncreaseVictim,
+)
+from mavstream_server.scheduling.inversion_cascade import Cascade
+from mavstream_server.scheduling.view import Report
+
+MODULES: dict[str, type[InversionModule]] = {
+    module.name: module
+    for module in (Watch, DecreaseViolator, IncreaseVictim, DecreaseSide, IncreaseSide, Cascade)
+}
+"""The modules by their names."""
+
+
+class Verdict(NamedTuple):
+    """What a window has shown."""
+
+    inverted: bool
+    """Some class has answered later than a less important one."""
+    changed: bool
+    """Frequencies are others than before."""
+
+
+class _Watched:
+    __slots__ = ("answers", "frequency", "least", "most", "priority", "response")
+
+    def __init__(self, priority: int, bounds: tuple[float, float]) -> None:
+        self.priority = priority
+        self.frequency: float = priority
+        self.least, self.most = bounds
+        self.answers = 0
+        self.response = 0
+
+    def figures(self) -> ClassFigures:
+        response = self.response / self.answers if self.answers else None
+        return ClassFigures(self.priority, self.frequency, response, self.least)
+
+    def begin(self, frequency: float) -> None:
+        self.frequency = min(max(frequency, self.least), self.most)
+        self.answers = self.response = 0
+
+
+class InversionMonitor:
+    """Classes with their priorities, and the frequencies that stand for them.
+
+    The dissertation does not say over what it averages, nor that a correction ever ends. Here a window is
+    what happened since the last one was closed, frequencies stay within `limit` times the priorities, and
+    after `calm` windows without an inversion the module may take back some of what it did.
+    """
+
+    def __init__(self, module: InversionModule, limit: float, calm: int) -> None:
+        self._module = module
+        self._limit = limit
+        self._calm = calm
+        self._calm_windows = 0
+        self._classes: dict[str, _Watched] = {}  # the most important first
+
+    def assign(self, priorities: Mapping[str, int]) -> None:
+        """Classes have come or gone, or have other priorities: what was corrected before is forgotten."""
+        if priorities == {name: watched.priority for name, watched in self._classes.items()}:
+            return
+        order = sorted(priorities, key=lambda name: (-priorities[name], name))
+        bounds = self._module.bounds
+        self._classes = {
+            name: _Watched(priorities[name], bounds(priorities[name], self._limit)) for name in order
+        }
+
+    def frequency(self, class_name: str) -> float:
+        """Return how many slots a class is worth."""
+        return self._classes[class_name].frequency
+
+    def record(self, class_name: str, report: Report) -> None:
+        """Count the answers of a slice."""
+        if (watched := self._classes.get(class_name)) is not None:
+            watched.answers += report.answers
+            watched.response += report.response
+
+    def close_window(self) -> Verdict:
+        """Judge what was recorded since the last window, correct, and begin a new one."""
+        if len(self._classes) < 2:
+            return Verdict(False, False)
+        classes = list(self._classes.values())
+        figures = [watched.figures() for watched in classes]
+        found = self._module.find(figures)
+        before = frequencies = [watched.frequency for watched in classes]
+        if found:
+            self._calm_windows = 0
+            frequencies = self._module.correct(figures, found)
+        else:
+            self._calm_windows += 1
+            if self._calm_windows > self._calm:
+                frequencies = self._module.recover(figures)
+        for watched, frequency in zip(classes, frequencies, strict=True):
+            watched.begin(frequency)
+        return Verdict(bool(found), before != [watched.frequency for watched in classes])

@@ -1,0 +1,65 @@
+"""Learners: what choosing between policies needs to know of them, and the one that is printed."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from random import Random
+
+from mavstream_server.scheduling.roulette import spin
+from mavstream_server.scheduling.scoring import Synopsis, policy_score, statistic_score
+from mavstream_server.scheduling.scoring_interval import Sample
+from mavstream_server.scheduling.specification import Metric, Specification
+
+
+class Learner(ABC):
+    """Learns how policies do, each known by its place, and chooses the one to decide next."""
+
+    def evidence(self, metric: Metric) -> Metric:
+        """Return the metric that must be measured to judge by another one: itself, unless overridden."""
+        return metric
+
+    @abstractmethod
+    def learn(self, place: int, samples: Sequence[Sample]) -> None:
+        """A policy has decided for some intervals; these are their samples, in order."""
+
+    @abstractmethod
+    def scores(self, specification: Specification) -> list[float]:
+        """Return how good each policy is for a specification; more is better."""
+
+    @abstractmethod
+    def choose(self, specification: Specification, random: Random) -> int:
+        """Return the place of the policy to decide next."""
+
+
+class PrintedLearner(Learner):
+    """AMoS paper, 3.3 to 3.5: scores by equations 1 and 2, and a roulette wheel.
+
+    Scores lie close to 1 and the wheel is almost uniform, so all policies are used about equally often.
+    """
+
+    def __init__(self, policies: int, decay: float) -> None:
+        self._decay = decay
+        self._history: dict[Metric, Synopsis] = {}
+        self._scores: list[dict[Metric, float]] = [{} for _ in range(policies)]
+
+    def learn(self, place: int, samples: Sequence[Sample]) -> None:
+        """Add the samples to the history, which covers all policies, and score the policy against it."""
+        current: dict[Metric, Synopsis] = {}
+        for sample in samples:
+            for metric, value in sample.items():
+                self._history.setdefault(metric, Synopsis()).add(value)
+                current.setdefault(metric, Synopsis()).add(value)
+        scores = self._scores[place]
+        for metric, synopsis in current.items():
+            scores[metric] = statistic_score(
+                synopsis.mean, self._history[metric], scores.get(metric), self._decay
+            )
+
+    def scores(self, specification: Specification) -> list[float]:
+        """Return equation 2 for each policy."""
+        return [policy_score(specification, scores) for scores in self._scores]
+
+    def choose(self, specification: Specification, random: Random) -> int:
+        """Spin the wheel."""
+        return spin(self.scores(specification), random)

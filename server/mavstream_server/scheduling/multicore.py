@@ -1,0 +1,212 @@
+"""Policies for several cores: a unit runs on one core at a time, whatever is shared inside it."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Generic, NamedTuple, TypeVar
+
+from mavstream_server.scheduling.policy import Level, OptionsT, Policy, SourceService
+from mavstream_server.scheduling.view import OperatorView, QueryView, Report, Slice, View
+
+
+class Member(NamedTuple):
+    """What a query has in a unit: all its operators, or one of them."""
+
+    query: QueryView
+    operators: tuple[OperatorView, ...]
+
+
+class Unit:
+    """What a core runs at a time: a query, or queries that share operators (dissertation, 6.1.4)."""
+
+    __slots__ = ("gone", "held", "in_line", "members", "number", "operators", "slice", "under_way")
+
+    def __init__(self, members: Sequence[Member]) -> None:
+        self.members = tuple(members)
+        # Every member lists its operators bottom-up, so the union, in order of mention, is bottom-up too.
+        found = {operator.number: operator for member in members for operator in member.operators}
+        self.operators = tuple(found.values())
+        self.slice = Slice(self.operators)
+        self.number = self.operators[0].number
+        self.in_line = False
+        """Whether the policy has it among those to be chosen from."""
+        self.held = 0
+        """Slices under way that have an operator of it: while there is one, nobody else runs it."""
+        self.under_way: tuple[OperatorView, ...] = ()
+        """What the slice under way has of it."""
+        self.gone = False
+
+    @property
+    def ready(self) -> bool:
+        """Whether any of its operators is ready."""
+        for operator in self.operators:  # noqa: SIM110 (twice as quick as any, and called for every slice)
+            if operator.ready:
+                return True
+        return False
+
+    def leading_class(self, priorities: Mapping[str, int]) -> str:
+        """Return the most important class of its queries."""
+        names = {member.query.class_name for member in self.members}
+        return min(names, key=lambda name: (-priorities.get(name, 1), name))
+
+
+UnitT = TypeVar("UnitT", bound=Unit)
+
+
+class MulticorePolicy(Policy[OptionsT], Generic[OptionsT, UnitT]):
+    """Forms units, hands them to cores and takes them back; who is next in line, subclasses say.
+
+    Whoever is in line has something to do. Any core takes any unit, so that none idles while one waits.
+    """
+
+    level = Level.QUERY
+    sources = SourceService.OWN_CORE
+
+    def __init__(self, view: View, options: OptionsT) -> None:
+        super().__init__(view, options)
+        self._units: dict[int, UnitT] = {}
+        self._unit_of: dict[int, UnitT] = {}  # by operator number
+        self._under_way: dict[int, UnitT] = {}  # by the number of the slice's first operator
+
+    # What subclasses say
+
+    @abstractmethod
+    def make_unit(self, members: Sequence[Member]) -> UnitT:
+        """Return a new unit."""
+
+    @abstractmethod
+    def enter(self, unit: UnitT) -> None:
+        """Put a unit in line."""
+
+    @abstractmethod
+    def draw(self, core: int) -> UnitT | None:
+        """Return who is next in line, taken out of it, or None."""
+
+    def leave(self, unit: UnitT) -> None:
+        """Take a unit out of line; unless overridden, `draw` passes over those that are gone."""
+
+    def parts(self, query: QueryView) -> Iterable[tuple[OperatorView, ...]]:
+        """Return what of a query runs together: all of it."""
+        return (tuple(query.operators),)
+
+    def turn(self, unit: UnitT) -> Slice:
+        """Return what a core runs that has drawn a unit: all that waits in it."""
+        return unit.slice
+
+    def formed(self, unit: UnitT) -> None:
+        """A unit is there that was not."""
+
+    def dissolved(self, unit: UnitT) -> None:
+        """A unit is no more."""
+
+    def began(self, unit: UnitT, core: int) -> None:
+        """A core runs a unit."""
+
+    def ended(self, unit: UnitT, report: Report) -> None:
+        """A unit has been run."""
+
+    def rests(self, unit: UnitT) -> None:
+        """A unit that has been run has nothing more to do."""
+
+    # Queries come and go
+
+    def admit(self, query: QueryView) -> None:
+        """Form units of the query; those that share operators with it become one with it."""
+        for operators in self.parts(query):
+            sharing = self._units_with(operators)
+            members = [member for unit in sharing for member in self._dissolve(unit).members]
+            unit = self._form([*members, Member(query, operators)])
+            if sharing and unit.ready:
+                self._line_up(unit)
+
+    def retire(self, query: QueryView) -> None:
+        """Dissolve the query's units; others that were in them go on without it."""
+        for unit in self._units_with(query.operators):
+            self._dissolve(unit)
+            others = [member for member in unit.members if member.query is not query]
+            for members in _sharing(others):
+                heir = self._form(members)
+                if heir.ready:
+                    self._line_up(heir)
+
+    def _units_with(self, operators: Iterable[OperatorView]) -> list[UnitT]:
+        known = (self._unit_of.get(operator.number) for operator in operators)
+        return list({unit.number: unit for unit in known if unit is not None}.values())
+
+    def _form(self, members: Sequence[Member]) -> UnitT:
+        unit = self.make_unit(members)
+        self._units[unit.number] = unit
+        for operator in unit.operators:
+            self._unit_of[operator.number] = unit
+        for running in self._under_way.values():
+            unit.held += unit in self._units_with(running.under_way)
+        self.formed(unit)
+        return unit
+
+    def _dissolve(self, unit: UnitT) -> UnitT:
+        unit.gone = True
+        if unit.in_line:
+            self.leave(unit)
+        del self._units[unit.number]
+        for operator in unit.operators:
+            del self._unit_of[operator.number]
+        self.dissolved(unit)
+        return unit
+
+    # Deciding
+
+    def arrived(self, operator: OperatorView, now: int) -> bool:
+        """Put the operator's unit in line."""
+        unit = self._unit_of[operator.number]
+        if not unit.in_line:
+            self._line_up(unit)
+        return False
+
+    def next(self, core: int, now: int) -> Slice | None:
+        """Return a turn of who is next in line."""
+        unit = self.draw(core)
+        if unit is None:
+            return None
+        slice_ = self.turn(unit)
+        unit.held = 1
+        unit.under_way = slice_.operators
+        self._under_way[slice_.operators[0].number] = unit
+        self.began(unit, core)
+        return slice_
+
+    def finished(self, slice_: Slice, report: Report) -> None:
+        """Put the unit back in line, or what has become of it meanwhile."""
+        unit = self._under_way.pop(slice_.operators[0].number, None)
+        if unit is None:  # begun under another policy
+            for operator in slice_.operators:
+                if operator.ready:
+                    self.arrived(operator, 0)
+            return
+        self.ended(unit, report)
+        for heir in self._units_with(slice_.operators) if unit.gone else (unit,):
+            heir.held -= 1
+            if heir.ready:
+                self._line_up(heir)
+            else:
+                self.rests(heir)
+
+    def _line_up(self, unit: UnitT) -> None:
+        if not (unit.held or unit.in_line):
+            unit.in_line = True
+            self.enter(unit)
+
+
+def _sharing(members: Iterable[Member]) -> list[list[Member]]:
+    """Group members that share operators, directly or by way of others."""
+    groups: list[tuple[set[int], list[Member]]] = []
+    for member in members:
+        numbers = {operator.number for operator in member.operators}
+        apart = [group for group in groups if group[0].isdisjoint(numbers)]
+        together = [member]
+        for found, others in groups:
+            if not found.isdisjoint(numbers):
+                numbers |= found
+                together = [*others, *together]
+        groups = [*apart, (numbers, together)]
+    return [together for _, together in groups]

@@ -1,0 +1,31 @@
+"""Round robin on several cores: units take turns in the order in which they became ready."""
+
+from __future__ import annotations
+
+from collections import deque
+
+from mavstream_server.scheduling.multicore import MulticorePolicy, UnitT
+from mavstream_server.scheduling.policy import OptionsT
+from mavstream_server.scheduling.view import View
+
+
+class MulticoreRing(MulticorePolicy[OptionsT, UnitT]):
+    """Gives everybody a turn; an idle core takes whoever has waited longest."""
+
+    def __init__(self, view: View, options: OptionsT) -> None:
+        super().__init__(view, options)
+        self._ring: deque[UnitT] = deque()
+
+    def enter(self, unit: UnitT) -> None:
+        """Put the unit behind the others."""
+        self._ring.append(unit)
+
+    def draw(self, core: int) -> UnitT | None:
+        """Return the unit that has waited longest."""
+        ring = self._ring
+        while ring:
+            unit = ring.popleft()
+            if not unit.gone:
+                unit.in_line = False
+                return unit
+        return None

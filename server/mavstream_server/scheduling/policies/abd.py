@@ -1,0 +1,173 @@
+"""Adaptive broadcast disk: classes in slots by priority, slices that fit the work, no inversion."""
+
+from __future__ import annotations
+
+from itertools import count
+from typing import Annotated, Self
+
+from pydantic import Field, model_validator
+
+from mavstream_server.scheduling.broadcast import BroadcastDisk, Place
+from mavstream_server.scheduling.class_level import ClassLevelPolicy
+from mavstream_server.scheduling.inversion_additive import OneByOne
+from mavstream_server.scheduling.inversion_monitor import InversionMonitor
+from mavstream_server.scheduling.policy import PolicyOptions, SourceService
+from mavstream_server.scheduling.quota import QuotaSlice
+from mavstream_server.scheduling.registry import InnerPolicy, register
+from mavstream_server.scheduling.view import OperatorView, Report, Slice, View
+
+_LATER = 1 << 32
+"""Where classes stand in a slot that have come since the round began: behind the others."""
+Microseconds = Annotated[int, Field(gt=0, le=10_000_000)]
+
+
+class AdaptiveBroadcastDiskOptions(PolicyOptions):
+    """What decides inside a class, the quota slice and its bounds, and how far corrections may go."""
+
+    inner: InnerPolicy = Field(default_factory=lambda: InnerPolicy(policy="rr"))
+    """Round robin, so that no operator of a class starves when its slice is over."""
+    quota_us: Microseconds = 50
+    """The quota slice to begin with; it hardly matters which."""
+    least_us: Microseconds = 20
+    most_us: Microseconds = 2000
+    """The slice grows up to here while work is left over, so this bounds how long a class waits for another
+    that is overloaded."""
+    limit: Annotated[float, Field(ge=1, le=1000)] = 4.0
+    """How many times above or below its priority a correction may bring a class."""
+    calm: Annotated[int, Field(ge=0)] = 10
+    """Rounds without an inversion before corrections are taken back, by one a round."""
+
+    @model_validator(mode="after")
+    def _in_order(self) -> Self:
+        if not self.least_us <= self.quota_us <= self.most_us:
+            raise ValueError(
+                f"the quota slice of {self.quota_us} us must lie between least_us ({self.least_us}) "
+                f"and most_us ({self.most_us})"
+            )
+        return self
+
+
+class _Turn:
+    """A slot that a core is in: whose it is, and what is left of the quota slice."""
+
+    __slots__ = ("class_name", "left")
+
+    def __init__(self, class_name: str, left: int) -> None:
+        self.class_name = class_name
+        self.left = left
+
+
+@register
+class AdaptiveBroadcastDisk(ClassLevelPolicy[AdaptiveBroadcastDiskOptions]):
+    """Dissertation, 5.2, ABD: a class of priority p has p slots in a round, spread over it (Algorithm 2).
+
+    A slot lasts a quota slice, which grows by the time that was missing to finish what its last operator had
+    (Algorithm 3, with its flag reset every round); a class with nothing to do gives its slot up at once. At
+    the end of a round a class that answered earlier than a more important neighbour loses a slot, or, if it
+    has but one, the neighbour gains one. The text does not say over what it averages: over the round; nor
+    does it ever take a correction back: this does, and keeps within `limit`.
+    Every class waits a bounded number of slices, so that none starves and important ones wait little.
+    """
+
+    name = "abd"
+    optimises = "response time of important classes, without starving the others"
+    sources = SourceService.OWN_CORE
+    Options = AdaptiveBroadcastDiskOptions
+
+    def __init__(self, view: View, options: AdaptiveBroadcastDiskOptions) -> None:
+        super().__init__(view, options)
+        self._disk: BroadcastDisk[str] = BroadcastDisk(self._new_round)
+        self._places: dict[str, Place[str]] = {}
+        self._quota = QuotaSlice(options.quota_us * 1000, options.least_us * 1000, options.most_us * 1000)
+        self._monitor = InversionMonitor(OneByOne(), options.limit, options.calm)
+        self._turns: dict[int, _Turn] = {}  # by core
+        self._turn_of: dict[int, _Turn] = {}  # of slices under way, by their first operator's number
+        self._newcomers = count(_LATER)
+        self._stale = False  # classes or priorities have changed: they count from the next round on
+
+    @property
+    def inner(self) -> InnerPolicy:
+        """What decides inside a class."""
+        return self.options.inner
+
+    def classes_changed(self) -> None:
+        """Let a new class have slots at once; other changes wait for the end of the round."""
+        self._stale = True
+        for name in [name for name in self._places if name not in self._inner]:
+            self._disk.sleep(self._places.pop(name))
+        for name in [name for name in self._inner if name not in self._places]:
+            self._places[name] = Place(name, self.priority(name), next(self._newcomers))
+
+    def arrived(self, operator: OperatorView, now: int) -> bool:
+        """Tell the operator's class, and let it have its slots."""
+        consult = super().arrived(operator, now)
+        self._disk.wake(self._places[operator.query.class_name])
+        return consult
+
+    def next(self, core: int, now: int) -> Slice | None:
+        """Return what the class runs whose slot the core is in, or the next one that has something to do."""
+        turn = self._turns.get(core)
+        if turn is None or turn.left <= 0:
+            turn = self._next_turn(core)
+        while turn is not None:
+            slice_ = self.ask(turn.class_name, core, now)
+            if slice_ is not None:
+                self._turn_of[slice_.operators[0].number] = turn
+                bound = slice_.duration
+                left = turn.left if bound is None or turn.left < bound else bound
+                return Slice(slice_.operators, slice_.tuples, left)
+            if (place := self._places.get(turn.class_name)) is not None:
+                self._disk.sleep(place)
+            turn = self._next_turn(core)
+        return None
+
+    def _next_turn(self, core: int) -> _Turn | None:
+        place = self._disk.take()
+        if place is None:
+            self._turns.pop(core, None)
+            return None
+        self._disk.wake(place)
+        turn = self._turns[core] = _Turn(place.item, self._quota.length)
+        return turn
+
+    def finished(self, slice_: Slice, report: Report) -> None:
+        """Tell the class, and let it have its slots."""
+        class_name = self._under_way.get(slice_.operators[0].number)
+        super().finished(slice_, report)
+        if class_name is not None and class_name in self._awake:
+            self._disk.wake(self._places[class_name])
+
+    def charge(self, class_name: str, slice_: Slice, report: Report) -> None:
+        """Take the time from the slot; if it was not enough, make the quota slice longer."""
+        if report.answers:
+            self._monitor.record(class_name, report)
+        turn = self._turn_of.pop(slice_.operators[0].number)
+        turn.left -= report.elapsed
+        for operator in slice_.operators:
+            if turn.left < operator.statistics.cost_per_tuple:
+                self._close(turn, slice_)
+                return
+
+    def _close(self, turn: _Turn, slice_: Slice) -> None:
+        """End a slot that has not enough left for a tuple, unless its operators have nothing to do either."""
+        left_over = sum(
+            max(operator.queued, 1) * operator.statistics.cost_per_tuple
+            for operator in slice_.operators
+            if operator.ready
+        )
+        missing = int(left_over) - turn.left
+        if missing > 0:
+            turn.left = 0
+            self._quota.lengthen(missing)
+
+    def _new_round(self) -> None:
+        self._quota.round_over()
+        changed = self._stale
+        if changed:
+            self._stale = False
+            self._monitor.assign({name: self.priority(name) for name in self._inner})
+        else:
+            changed = self._monitor.close_window().changed
+        if changed:
+            for order, name in enumerate(self.classes):
+                self._disk.change(self._places[name], int(self._monitor.frequency(name)), order)

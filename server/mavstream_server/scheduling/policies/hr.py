@@ -1,0 +1,40 @@
+"""Highest rate: the operator whose tuples turn into answers fastest."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import Field
+
+from mavstream_server.scheduling.policy import PolicyOptions, SourceService
+from mavstream_server.scheduling.ranked import RankedPolicy
+from mavstream_server.scheduling.registry import register
+from mavstream_server.scheduling.view import OperatorView, Slice
+
+
+class HighestRateOptions(PolicyOptions):
+    """How many tuples an operator takes at a time; without a bound all that wait."""
+
+    tuples: Annotated[int, Field(gt=0)] | None = None
+
+
+@register
+class HighestRate(RankedPolicy[HighestRateOptions]):
+    """CQC paper, 3 (AQSIOS): priority S_x / C_x, selectivity over cost of the fragment above operator x.
+
+    The best mean response time of the policies that know no classes; slow and selective queries wait.
+    """
+
+    name = "hr"
+    optimises = "mean response time over all queries"
+    fair = False
+    sources = SourceService.WHEN_IDLE
+    Options = HighestRateOptions
+
+    def priority(self, operator: OperatorView) -> float:
+        """Return the global output rate."""
+        return operator.query.units.fragments[operator.number].rate
+
+    def turn(self, operator: OperatorView) -> Slice:
+        """Return a turn of bounded length."""
+        return Slice((operator,), self.options.tuples)

@@ -1,0 +1,35 @@
+"""Multicore operator round robin: every operator gets a turn, whatever its query."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from mavstream_server.scheduling.multicore import Member, Unit
+from mavstream_server.scheduling.multicore_ring import MulticoreRing
+from mavstream_server.scheduling.policy import PolicyOptions
+from mavstream_server.scheduling.registry import register
+from mavstream_server.scheduling.view import OperatorView, QueryView
+
+
+class MulticoreOperatorRoundRobinOptions(PolicyOptions):
+    """There is nothing to choose: a turn is all that waits at the operator."""
+
+
+@register
+class MulticoreOperatorRoundRobin(MulticoreRing[MulticoreOperatorRoundRobinOptions, Unit]):
+    """Dissertation, 6.2.1, MORR: operators in turn, so that those of one query may run on several cores.
+
+    Tuples wait at every operator anew, which makes it slower than MRR; good for few, long queries.
+    """
+
+    name = "morr"
+    optimises = "nothing in particular; one query can use several cores"
+    Options = MulticoreOperatorRoundRobinOptions
+
+    def make_unit(self, members: Sequence[Member]) -> Unit:
+        """Return a plain unit."""
+        return Unit(members)
+
+    def parts(self, query: QueryView) -> Iterable[tuple[OperatorView, ...]]:
+        """Return every operator for itself."""
+        return ((operator,) for operator in query.operators)

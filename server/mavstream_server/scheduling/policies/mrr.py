@@ -1,0 +1,30 @@
+"""Multicore round robin: every query gets a turn, whatever its class."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from mavstream_server.scheduling.multicore import Member, Unit
+from mavstream_server.scheduling.multicore_ring import MulticoreRing
+from mavstream_server.scheduling.policy import PolicyOptions
+from mavstream_server.scheduling.registry import register
+
+
+class MulticoreRoundRobinOptions(PolicyOptions):
+    """There is nothing to choose: a turn is all that waits in the query."""
+
+
+@register
+class MulticoreRoundRobin(MulticoreRing[MulticoreRoundRobinOptions, Unit]):
+    """Dissertation, 6.2.1, MRR: queries in turn, each from its leaves to its output, on all that waits.
+
+    Queries that share operators are one. Good for the mean over all queries; blind for classes.
+    """
+
+    name = "mrr"
+    optimises = "mean response time on several cores; nobody starves"
+    Options = MulticoreRoundRobinOptions
+
+    def make_unit(self, members: Sequence[Member]) -> Unit:
+        """Return a plain unit."""
+        return Unit(members)

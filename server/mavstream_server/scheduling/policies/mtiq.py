@@ -1,0 +1,46 @@
+"""Most tuples in queue: the operator with the longest queue."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import Field
+
+from mavstream_server.scheduling.policy import PolicyOptions
+from mavstream_server.scheduling.ranked import RankedPolicy
+from mavstream_server.scheduling.registry import register
+from mavstream_server.scheduling.view import OperatorView, Slice
+
+
+class MostTuplesInQueueOptions(PolicyOptions):
+    """How many tuples an operator takes at a time; without a bound all that wait."""
+
+    tuples: Annotated[int, Field(gt=0)] | None = None
+    """1 in the paper's example."""
+
+
+@register
+class MostTuplesInQueue(RankedPolicy[MostTuplesInQueueOptions]):
+    """AMoS paper, 2.1: priority is the number of tuples that wait at an operator, at all its inputs.
+
+    Of equals, the lowest operator. Long trains at little cost per tuple and short queues; what trickles in
+    waits until its queue is the longest, and the answer comes in bursts.
+    """
+
+    name = "mtiq"
+    optimises = "work per decision and the longest queue"
+    fair = False
+    watches_growth = True
+    Options = MostTuplesInQueueOptions
+
+    def priority(self, operator: OperatorView) -> float:
+        """Return the number of tuples that wait."""
+        return operator.queued
+
+    def turn(self, operator: OperatorView) -> Slice:
+        """Return a turn of bounded length."""
+        return Slice((operator,), self.options.tuples)
+
+    def grew(self, operator: OperatorView, now: int) -> None:
+        """Rank the operator by its longer queue."""
+        self.rank(operator)

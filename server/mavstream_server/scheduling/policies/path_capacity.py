@@ -1,0 +1,32 @@
+"""Path capacity: the operator path that a tuple gets through fastest."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from mavstream_server.scheduling.registry import register
+from mavstream_server.scheduling.segments import Unit
+from mavstream_server.scheduling.unit_level import UnitOptions, UnitPolicy
+from mavstream_server.scheduling.view import QueryView
+
+
+@register
+class PathCapacity(UnitPolicy[UnitOptions]):
+    """MavStream thesis, 4.1.2: the ready path of highest processing capacity, leaf to root.
+
+    Processing capacity is 1 / (c_1 + s_1 c_2 + ... + s_1 ... s_k-1 c_k) with costs c and selectivities s.
+    Tuples wait at leaves only, and long there on slow paths: low latency, much memory. Where a split's
+    readers part, the first belongs to the path; the others begin paths of their own.
+    """
+
+    name = "path_capacity"
+    optimises = "latency and a smooth output"
+    Options = UnitOptions
+
+    def units(self, query: QueryView) -> Sequence[Unit]:
+        """Return the operator paths."""
+        return query.units.paths
+
+    def capacity(self, unit: Unit) -> float:
+        """Return the processing capacity."""
+        return unit.processing

@@ -1,0 +1,42 @@
+"""Per-class threads, split: important classes have two threads where cores are left over."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from mavstream_server.scheduling.multicore_threads import ThreadedPolicy, ThreadUnit
+from mavstream_server.scheduling.policy import PolicyOptions
+from mavstream_server.scheduling.registry import register
+from mavstream_server.scheduling.view import View
+
+
+class PerClassThreadSplitOptions(PolicyOptions):
+    """There is nothing to choose."""
+
+
+@register
+class PerClassThreadSplit(ThreadedPolicy[PerClassThreadSplitOptions]):
+    """Dissertation, 6.2.1, PCT_S: like PCT, but as many classes as there are spare cores are split in two.
+
+    The most important classes are split, their queries halved by number, not by load. How many cores there
+    are shows in who asks. Cores beyond two for each class stay idle.
+    """
+
+    name = "pct_s"
+    optimises = "isolation of classes, without priorities, on more cores than classes"
+    Options = PerClassThreadSplitOptions
+
+    def __init__(self, view: View, options: PerClassThreadSplitOptions) -> None:
+        super().__init__(view, options)
+        self._cores = 1
+
+    def in_two(self, classes: Sequence[str]) -> Sequence[str]:
+        """Return as many of the most important classes as there are cores too many."""
+        return classes[: max(0, self._cores - len(classes))]
+
+    def draw(self, core: int) -> ThreadUnit | None:
+        """Count the core, and return the next unit of the thread that has had the least time."""
+        if core >= self._cores:
+            self._cores = core + 1
+            self._stale = True
+        return super().draw(core)

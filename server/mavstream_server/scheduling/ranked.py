@@ -1,0 +1,57 @@
+"""Policies that always run the ready operator of highest priority."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+
+from mavstream_server.scheduling.policy import OptionsT, Policy
+from mavstream_server.scheduling.ranking import Ranking
+from mavstream_server.scheduling.view import OperatorView, QueryView, Report, Slice, View
+
+
+class RankedPolicy(Policy[OptionsT]):
+    """Keeps ready operators in a heap by their priority; what that is, subclasses say."""
+
+    def __init__(self, view: View, options: OptionsT) -> None:
+        super().__init__(view, options)
+        # Every ready operator that is not running stands here.
+        self._ready: Ranking[OperatorView] = Ranking()
+
+    @abstractmethod
+    def priority(self, operator: OperatorView) -> float:
+        """Return how urgent an operator is; the highest runs first, of equals the one admitted first."""
+
+    def turn(self, operator: OperatorView) -> Slice:
+        """Return what to run once an operator was chosen: all that waits at it, unless overridden."""
+        return Slice((operator,))
+
+    def rank(self, operator: OperatorView) -> None:
+        """Put an operator where its priority of now belongs."""
+        self._ready.put(operator, (-self.priority(operator), operator.number))
+
+    def retire(self, query: QueryView) -> None:
+        """Forget the query's operators."""
+        for operator in query.operators:
+            self._ready.remove(operator)
+
+    def arrived(self, operator: OperatorView, now: int) -> bool:
+        """Rank the operator among the ready ones."""
+        self.rank(operator)
+        return False
+
+    def next(self, core: int, now: int) -> Slice | None:
+        """Return a turn of the operator of highest priority."""
+        operator = self._ready.pop()
+        return None if operator is None else self.turn(operator)
+
+    def finished(self, slice_: Slice, report: Report) -> None:
+        """Rank again those that are not done."""
+        for operator in slice_.operators:
+            if operator.ready:
+                self.rank(operator)
+
+    def refreshed(self, query: QueryView) -> None:
+        """Rank the query's ready operators by their new figures."""
+        for operator in query.operators:
+            if operator in self._ready:
+                self.rank(operator)

@@ -1,0 +1,64 @@
+"""A ranking: items with keys that change, the one with the highest key first."""
+
+from __future__ import annotations
+
+from heapq import heapify, heappop, heappush
+from typing import Any, Generic, TypeVar
+
+ItemT = TypeVar("ItemT")
+
+_SLACK = 64  # outdated entries that are not worth a clean-up
+
+
+class Ranking(Generic[ItemT]):
+    """A heap in which keys can be changed and items removed, each in O(log n).
+
+    Keys compare as tuples; end them with a running number, so that ties are broken alike in every run.
+    A changed or removed item leaves an outdated entry behind, which is passed over when it comes up.
+    """
+
+    __slots__ = ("_entries", "_heap")
+
+    def __init__(self) -> None:
+        self._heap: list[tuple[Any, int, ItemT]] = []
+        self._entries: dict[int, tuple[Any, int, ItemT]] = {}  # the valid one of each item, by identity
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def __contains__(self, item: ItemT) -> bool:
+        return id(item) in self._entries
+
+    def put(self, item: ItemT, key: Any) -> None:
+        """Add an item, or change its key; the smallest key is first."""
+        known = self._entries.get(id(item))
+        if known is not None and known[0] == key:
+            return
+        entry = (key, id(item), item)
+        self._entries[id(item)] = entry
+        heappush(self._heap, entry)
+        if len(self._heap) > 2 * len(self._entries) + _SLACK:
+            self._heap = list(self._entries.values())
+            heapify(self._heap)
+
+    def remove(self, item: ItemT) -> None:
+        """Take an item out, if it is in."""
+        self._entries.pop(id(item), None)
+
+    def first(self) -> ItemT | None:
+        """Return the item that is first, or None."""
+        heap, entries = self._heap, self._entries
+        while heap:
+            entry = heap[0]
+            if entries.get(entry[1]) is entry:
+                return entry[2]
+            heappop(heap)
+        return None
+
+    def pop(self) -> ItemT | None:
+        """Take out the item that is first, or None."""
+        item = self.first()
+        if item is not None:
+            heappop(self._heap)
+            del self._entries[id(item)]
+        return item

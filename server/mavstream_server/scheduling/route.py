@@ -1,0 +1,108 @@
+"""Routes through a query: operators from leaf to root, with the figures that a tuple meets on its way."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from mavstream_server.scheduling.statistics import Statistics
+from mavstream_server.scheduling.view import OperatorKind, OperatorView, QueryView
+
+_LEAST_COST = 0.001
+"""Nanoseconds. Nothing is free: capacities stay finite, so that they can be compared."""
+_LEAST_SELECTIVITY = 1e-6
+"""What has passed nothing yet may still: operators above it stay comparable."""
+
+
+class Stage(NamedTuple):
+    """An operator on a route."""
+
+    operator: OperatorView
+    cost: float
+    """Nanoseconds per tuple that comes."""
+    selectivity: float
+    """Tuples handed on along the route per tuple that comes."""
+    size_in: float
+    """Bytes of a tuple that comes,"""
+    size_out: float
+    """and of one that is handed on: 0 for an output, whose tuples wait nowhere any more."""
+
+
+Route = tuple[Stage, ...]
+
+
+def routes(query: QueryView, figures: Mapping[int, Statistics]) -> tuple[Route, ...]:
+    """Return the query's paths, and a route from each operator that is on none of them up to the root.
+
+    Paths follow the first reader of a split; its other readers would otherwise be on no route.
+    """
+    feeders: dict[int, list[OperatorView]] = {operator.number: [] for operator in query.operators}
+    for operator in query.operators:
+        for reader in readers(operator, figures):
+            feeders[reader.number].append(operator)
+    found = {tuple(operator.number for operator in path): path for path in query.paths}
+    covered = {number for numbers in found for number in numbers}
+    for operator in query.operators:
+        if operator.number not in covered:
+            path = _upwards(operator, figures)
+            found[tuple(part.number for part in path)] = path
+            covered.update(part.number for part in path)
+    return tuple(_staged(path, figures, feeders) for path in found.values())
+
+
+def readers(operator: OperatorView, figures: Mapping[int, Statistics]) -> list[OperatorView]:
+    """Return who reads an operator in its query: of a shared one, the other queries count for themselves."""
+    return [reader for reader in operator.downstream if reader.number in figures]
+
+
+def onward(query: QueryView) -> dict[int, tuple[OperatorView, ...]]:
+    """Return each operator with all that its tuples go on to inside the query, bottom-up, by its number."""
+    operators = query.operators
+    reached: dict[int, set[int]] = {}
+    for place in range(len(operators) - 1, -1, -1):
+        operator = operators[place]
+        above = (reached[reader.number] for reader in operator.downstream if reader.number in reached)
+        reached[operator.number] = {place}.union(*above)
+    return {number: tuple(operators[place] for place in sorted(places)) for number, places in reached.items()}
+
+
+def _upwards(operator: OperatorView, figures: Mapping[int, Statistics]) -> list[OperatorView]:
+    path = [operator]
+    while above := readers(path[-1], figures):
+        path.append(above[0])
+    return path
+
+
+def _staged(
+    path: Sequence[OperatorView],
+    figures: Mapping[int, Statistics],
+    feeders: Mapping[int, Sequence[OperatorView]],
+) -> Route:
+    stages = []
+    size = _entering(path[0], figures, feeders)
+    for operator in path:
+        own = figures[operator.number]
+        output = operator.kind is OperatorKind.OUTPUT
+        # A split hands each tuple to one of its readers.
+        share = 1 / len(operator.downstream) if operator.operator == "split" and operator.downstream else 1.0
+        stages.append(
+            Stage(
+                operator,
+                max(own.cost_per_tuple, _LEAST_COST),
+                max(own.selectivity, _LEAST_SELECTIVITY) * share,
+                size,
+                0.0 if output else own.tuple_size,
+            )
+        )
+        size = own.tuple_size
+    return tuple(stages)
+
+
+def _entering(
+    operator: OperatorView,
+    figures: Mapping[int, Statistics],
+    feeders: Mapping[int, Sequence[OperatorView]],
+) -> float:
+    """Return the size of what enters a route; what streams bring is not measured, and taken as unchanged."""
+    below = feeders[operator.number] or [operator]
+    return sum(figures[feeder.number].tuple_size for feeder in below) / len(below)

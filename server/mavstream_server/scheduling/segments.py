@@ -1,0 +1,86 @@
+"""Paths, segments, simplified segments: operators that run as one unit (MavStream thesis, 4.1.2 to 4.1.4)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from mavstream_server.scheduling.route import Route, Stage
+from mavstream_server.scheduling.view import OperatorView
+
+
+class Unit(NamedTuple):
+    """Operators that run together, bottom-up, with what they can do as one."""
+
+    operators: tuple[OperatorView, ...]
+    processing: float
+    """Processing capacity: tuples that it can take in per nanosecond."""
+    release: float
+    """Memory release capacity: bytes that it can free per nanosecond; negative if it makes them more."""
+
+
+def unit(part: Sequence[Stage]) -> Unit:
+    """Make a unit of a part of a route.
+
+    Processing capacity is 1 / sum of (product of the selectivities before x cost), memory release capacity
+    is that times (size in - size out x product of all selectivities).
+    """
+    time, passed = 0.0, 1.0
+    for stage in part:
+        time += passed * stage.cost
+        passed *= stage.selectivity
+    processing = 1 / time
+    release = processing * (part[0].size_in - part[-1].size_out * passed)
+    return Unit(tuple(stage.operator for stage in part), processing, release)
+
+
+def paths(routes: Iterable[Route]) -> tuple[Unit, ...]:
+    """Return each route as a unit."""
+    return tuple(unit(route) for route in routes)
+
+
+def segments(routes: Iterable[Route]) -> tuple[Unit, ...]:
+    """Cut routes wherever the next operator does not release memory faster than the one before (4.1.3.1)."""
+    cut: list[Route] = []
+    for route in routes:
+        begin = 0
+        while begin < len(route):
+            end = begin + _together(route[begin:], 1.0)
+            cut.append(route[begin:end])
+            begin = end
+    return paths(_pruned(cut))
+
+
+def simplified_segments(routes: Iterable[Route], gamma: float) -> tuple[Unit, ...]:
+    """Cut routes once at most, where the release capacity falls to gamma times the one before (4.1.4.1)."""
+    cut: list[Route] = []
+    for route in routes:
+        end = _together(route, gamma)
+        cut += [part for part in (route[:end], route[end:]) if part]
+    return paths(_pruned(cut))
+
+
+def _together(route: Route, gamma: float) -> int:
+    """Return how many operators at the beginning belong together.
+
+    Single operators are compared, not segments as in Chain. A negative capacity breaks a segment: the ratio
+    of two of them says nothing.
+    """
+    capacities = [unit((stage,)).release for stage in route]
+    for place in range(1, len(route)):
+        before, here = capacities[place - 1], capacities[place]
+        if before < 0 or here < 0 or here <= gamma * before:
+            return place
+    return len(route)
+
+
+def _pruned(parts: Iterable[Route]) -> list[Route]:
+    """Leave out what is part of another one (5.1.5): routes that meet have segments in common."""
+    kept: list[tuple[frozenset[int], Route]] = []
+    for part in parts:
+        numbers = frozenset(stage.operator.number for stage in part)
+        if any(numbers <= others for others, _ in kept):
+            continue
+        kept = [(others, other) for others, other in kept if not others < numbers]
+        kept.append((numbers, part))
+    return [part for _, part in kept]

@@ -1,0 +1,83 @@
+"""Performance specification: which metrics count, in which direction and how much (AMoS paper, 3.2)."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Annotated
+
+from pydantic import BaseModel, ConfigDict, Field, field_validator
+
+
+class Metric(StrEnum):
+    """What is measured of a policy, over one interval."""
+
+    OUTPUT_RATE = "output_rate"
+    """Answers per second."""
+    QUEUED_TUPLES = "queued_tuples"
+    """Tuples in all queues at the end of the interval."""
+    QUEUED_BYTES = "queued_bytes"
+    """Bytes in all queues at the end of the interval."""
+    DELAY = "delay"
+    """Mean response time in nanoseconds of the answers given; if there were none, age of the oldest tuple."""
+    PENDING_ANSWERS = "pending_answers"
+    """Answers that what waits at the end of the interval will give. By Little's law delay is in proportion
+    to it in the long run, and it counts what is held back, which delay counts only when it comes out."""
+
+
+class Quantifier(StrEnum):
+    """In which direction a metric is better."""
+
+    MINIMISE = "minimise"
+    MAXIMISE = "maximise"
+
+    @property
+    def sign(self) -> int:
+        """1 where more is better, -1 where less is: the paper's q."""
+        return 1 if self is Quantifier.MAXIMISE else -1
+
+
+class Requirement(BaseModel):
+    """One metric, its direction and its weight."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+    metric: Metric
+    quantifier: Quantifier
+    weight: Annotated[float, Field(gt=0, allow_inf_nan=False)] = 1.0
+    """Relative to the other weights: 3 and 1 mean the same as 0.75 and 0.25."""
+
+
+class Specification(BaseModel):
+    """Requirements that are weighed against each other; absolute targets are for queries to state.
+
+    >>> spec = Specification.of(("delay", "minimise", 70), ("output_rate", "maximise", 30))
+    >>> [(str(goal.metric), share) for goal, share in spec.shares]
+    [('delay', 0.7), ('output_rate', 0.3)]
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+    requirements: Annotated[tuple[Requirement, ...], Field(min_length=1)]
+
+    @field_validator("requirements")
+    @classmethod
+    def _each_metric_once(cls, value: tuple[Requirement, ...]) -> tuple[Requirement, ...]:
+        metrics = [requirement.metric for requirement in value]
+        for metric in metrics:
+            if metrics.count(metric) > 1:
+                raise ValueError(f"metric {str(metric)!r} is named more than once; give it one weight")
+        return value
+
+    @classmethod
+    def of(cls, *requirements: tuple[str, str, float]) -> Specification:
+        """Build from (metric, quantifier, weight)."""
+        return cls(
+            requirements=tuple(
+                Requirement(metric=Metric(metric), quantifier=Quantifier(quantifier), weight=weight)
+                for metric, quantifier, weight in requirements
+            )
+        )
+
+    @property
+    def shares(self) -> list[tuple[Requirement, float]]:
+        """The requirements with their weights scaled to a sum of 1."""
+        total = sum(requirement.weight for requirement in self.requirements)
+        return [(requirement, requirement.weight / total) for requirement in self.requirements]

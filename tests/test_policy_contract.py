@@ -1,0 +1,228 @@
+"""The contract that every scheduling policy keeps: in scripted networks, and in the engine."""
+
+from __future__ import annotations
+
+from collections import Counter
+from random import Random
+from typing import Any
+
+import pytest
+from tests.conftest import MakeStream
+
+from mavstream_server.engine.engine import Engine
+from mavstream_server.scheduling.policy import Level, SourceService
+from mavstream_server.scheduling.registry import POLICIES
+from mavstream_server.testing import ManualClock, PlanRun, ScriptedNetwork, ScriptedStream, Step, run_plan
+
+CHAIN = (Step("select", 0.5, 200), Step("aggregate", 1.0, 300), Step("project", 1.0, 50))
+TREE = {
+    "left": Step("select", 0.5, 100),
+    "right": Step("select", 1.0, 150),
+    "both": Step("join", 1.0, 900, ("left", "right")),
+    "kept": Step("select", 0.5, 80, ("both",)),
+}
+CLASSES = ("high", "middle", "low")
+INNER = [name for name, policy in sorted(POLICIES.items()) if policy.level is Level.OPERATOR]
+COMPOSED: list[tuple[str, dict[str, Any]]] = [
+    *((name, {}) for name in sorted(POLICIES)),
+    *((outer, {"inner": {"policy": name}}) for outer in ("abd", "cqc") for name in INNER),
+    ("rr", {"unit": "query"}),
+    ("rr", {"tuples": 3}),
+]
+
+every_policy = pytest.mark.parametrize("policy", sorted(POLICIES))
+every_composition = pytest.mark.parametrize(
+    ("policy", "options"), COMPOSED, ids=[f"{name}-{options}" for name, options in COMPOSED]
+)
+
+
+class World:
+    """A network whose queries come, go and move at random, with books of what went in."""
+
+    def __init__(self, policy: str, options: dict[str, Any], seed: int, cores: int) -> None:
+        self.network = ScriptedNetwork(policy, options, seed)
+        self.random = Random(seed)
+        self.cores = cores
+        self.busy: set[int] = set()
+        self.arrived: Counter[str] = Counter()
+        self._named = 0
+        for place, name in enumerate(CLASSES):
+            self.network.set_priority(name, 6 - 2 * place)
+
+    def happen(self) -> None:
+        """Let something happen."""
+        network, random, ids = self.network, self.random, list(self.network.queries)
+        lot = random.random()
+        if not ids or (lot < 0.02 and len(ids) < 12):
+            self._named += 1
+            shape = random.choice((CHAIN, TREE))
+            network.add(f"q{self._named}", shape, random.choice(CLASSES))
+        elif lot < 0.03:
+            id_ = random.choice(ids)
+            network.remove(id_)
+            del network.answers[id_]
+        elif lot < 0.05:
+            network.reclass(random.choice(ids), random.choice(CLASSES))
+        elif lot < 0.06:
+            network.set_priority(random.choice(CLASSES), random.randint(1, 9))
+        elif lot < 0.3:
+            id_ = random.choice(ids)
+            for leaf in range(len(network.queries[id_].leaves)):
+                network.arrive(id_, 2, leaf)
+            self.arrived[id_] += 2
+        else:
+            self.work()
+
+    def work(self) -> None:
+        """Let a core begin or end a slice; with one core both."""
+        core = self.random.randrange(self.cores)
+        if core in self.busy:
+            self.busy.discard(core)
+            self.network.end(core)
+        elif self.network.begin(core) is not None:
+            self.busy.add(core)
+            if self.cores == 1:
+                self.work()
+        else:
+            waiting = [
+                operator.number
+                for query in self.network.queries.values()
+                for operator in query.operators
+                if operator.waiting and not operator.running
+            ]
+            assert self.busy or not waiting, f"idle while operators {waiting} were ready"
+
+    def finish(self) -> None:
+        """Work until nothing waits."""
+        for core in tuple(self.busy):
+            self.network.end(core)
+        self.busy.clear()
+        self.network.run()
+        assert self.network.waiting == 0
+
+
+@every_composition
+@pytest.mark.parametrize("cores", [1, 3])
+def test_nothing_is_lost_whatever_happens(policy: str, options: dict[str, Any], cores: int) -> None:
+    world = World(policy, options, seed=11, cores=cores)
+    for _ in range(1500):
+        world.happen()
+    world.finish()
+    # Each shape halves what arrives at a leaf, once per leaf of a chain and once more above a join.
+    for id_, query in world.network.queries.items():
+        tuples = world.arrived[id_]
+        expected = tuples // 2 if len(query.leaves) == 1 else int((tuples // 2 + tuples) * 0.5)
+        assert abs(world.network.answers[id_] - expected) <= 1, id_
+
+
+@every_composition
+def test_one_seed_gives_one_sequence_of_decisions(policy: str, options: dict[str, Any]) -> None:
+    def decisions() -> list[tuple[int, ...]]:
+        world = World(policy, options, seed=5, cores=1)
+        made: list[tuple[int, ...]] = []
+        begin = world.network.begin
+
+        def noted(core: int = 0) -> object:
+            slice_ = begin(core)
+            made.append(() if slice_ is None else tuple(one.number for one in slice_.operators))
+            return slice_
+
+        world.network.begin = noted  # type: ignore[method-assign, assignment]
+        for _ in range(300):
+            world.happen()
+        return made
+
+    assert decisions() == decisions()
+
+
+# In the engine, with real tuples
+
+NODES = {
+    "in": {"op": "source", "stream": "readings"},
+    "doors": {"op": "source", "stream": "doors"},
+    "hot": {"op": "select", "input": "in", "where": "x % 3 <> 0"},
+    "pairs": {
+        "op": "join",
+        "left": "hot",
+        "right": "doors",
+        "on": [["home", "home"]],
+        "within": "5ms",
+        "compute": {"home": "l.home", "x": "l.x", "y": "r.y"},
+    },
+    "sums": {
+        "op": "aggregate",
+        "input": "pairs",
+        "by": ["home"],
+        "window": {"kind": "tumbling", "size": "20ms"},
+        "compute": {"n": "count(*)", "x": "sum(x)", "y": "sum(y)"},
+    },
+}
+FIELDS = "ts timestamp, home int, {0} int"
+
+
+@pytest.fixture
+def streams(stream: MakeStream) -> list[ScriptedStream]:
+    return [
+        stream("readings", FIELDS.format("x"), event_time="ts"),
+        stream("doors", FIELDS.format("y"), event_time="ts"),
+    ]
+
+
+def put_rows(streams: list[ScriptedStream], begin: int, count: int) -> None:
+    rows = [(1000 * number, number % 3, number) for number in range(begin, begin + count)]
+    for each in streams:
+        each.rows(*rows, frame=7)
+
+
+def expected_rows(streams: list[ScriptedStream]) -> list[tuple[object, ...]]:
+    return sorted(run_plan(NODES, "sums", streams).rows())
+
+
+@every_composition
+@pytest.mark.parametrize("sources", list(SourceService))
+def test_the_answer_does_not_depend_on_it(
+    policy: str, options: dict[str, Any], sources: SourceService, streams: list[ScriptedStream]
+) -> None:
+    engine = Engine(ManualClock(), policy, options, sources=sources, train=16, queue_limit=64)
+    for each in streams:
+        engine.attach(each.name, each.reader)
+    runs = [
+        run_plan(NODES, "sums", streams, engine=engine, id_=f"q{number}", class_name=CLASSES[number % 3])
+        for number in range(3)
+    ]
+    for begin in range(0, 120, 40):
+        put_rows(streams, begin, 40)
+        engine.run(5)
+    engine.run()
+    expected = expected_rows(streams)
+    assert expected
+    for run in runs:
+        assert sorted(run.answers()) == expected
+
+
+def test_ten_thousand_switches_under_load_lose_and_repeat_nothing(streams: list[ScriptedStream]) -> None:
+    random = Random(3)
+    engine = Engine(ManualClock(), train=16, queue_limit=64)
+    for each in streams:
+        engine.attach(each.name, each.reader)
+
+    def start(number: int) -> PlanRun:
+        class_name = CLASSES[number % 3]
+        return run_plan(NODES, "sums", streams, engine=engine, id_=f"q{number}", class_name=class_name)
+
+    runs, rows = [start(number) for number in range(3)], 0
+    for switches in range(10_000):
+        policy, options = random.choice(COMPOSED)
+        engine.switch(policy, options, random.choice((None, *SourceService)))
+        if switches % 25 == 0:
+            put_rows(streams, rows, 5)
+            rows += 5
+        if switches % 50 == 0:
+            engine.reclass(random.choice(runs).query.id, random.choice(CLASSES))
+            engine.set_priority(random.choice(CLASSES), random.randint(1, 9))
+        engine.run(random.randint(0, 3))
+    engine.run()
+    expected = expected_rows(streams)
+    assert len(expected) > 100
+    for run in runs:
+        assert sorted(run.answers()) == expected
