@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from tests.conftest import MakeStream
 
+from mavstream_server.engine.engine import Engine
 from mavstream_server.engine.source_task import SourceTask
+from mavstream_server.instantiator import RunOptions
+from mavstream_server.scheduling.policy import SourceService
 from mavstream_server.testing import ManualClock, run_plan
 
 NODES = {
@@ -16,6 +19,15 @@ NODES = {
 def task_of(stream: MakeStream, clock: ManualClock, **request: int) -> SourceTask:
     run = run_plan(NODES, "s", [stream("readings", "x int")], clock=clock, **request)
     return run.query.sources["in"]
+
+
+def grown(task: SourceTask, times: int) -> list[int]:
+    """Let a source hand on small batches under load; returns how long it waits after each."""
+    task.idle, waits = False, []
+    for _ in range(times):
+        task.adapt(10)
+        waits.append(task.linger)
+    return waits
 
 
 def test_an_idle_engine_never_waits_for_more_rows(stream: MakeStream, clock: ManualClock) -> None:
@@ -30,33 +42,53 @@ def test_small_trains_under_load_make_a_source_wait_longer_up_to_its_cap(
     stream: MakeStream, clock: ManualClock
 ) -> None:
     task = task_of(stream, clock, latency_target=8_000)
-    waits = []
-    for _ in range(12):
-        task.adapt(rows=10, idle=False)
-        waits.append(task.linger)
+    waits = grown(task, 12)
     assert waits[:3] == [50_000, 100_000, 200_000]
     assert waits[-1] == 2_000_000  # a quarter of the target of 8 ms
-    assert not task.due(clock.now(), idle=False) or task.waiting_since == 0
-    assert task.due(clock.now(), idle=True)
+    task.waiting_since = clock.now()
+    assert not task.due(clock.now())
+    task.idle = True
+    assert task.due(clock.now())
 
 
 def test_full_trains_or_idleness_make_it_wait_less(stream: MakeStream, clock: ManualClock) -> None:
     task = task_of(stream, clock)
-    for _ in range(6):
-        task.adapt(rows=10, idle=False)
-    high = task.linger
-    task.adapt(rows=4096, idle=False)
+    high = grown(task, 6)[-1]
+    task.adapt(4096)
     assert task.linger == high // 2
+    task.idle = True
     for _ in range(10):
-        task.adapt(rows=10, idle=True)
+        task.adapt(10)
     assert task.linger == 0
 
 
 def test_a_source_that_waits_hands_on_when_its_time_is_up(stream: MakeStream, clock: ManualClock) -> None:
     task = task_of(stream, clock)
-    for _ in range(6):
-        task.adapt(rows=10, idle=False)
+    grown(task, 6)
     task.waiting_since = clock.now()
-    assert not task.due(clock.now(), idle=False)
+    assert not task.due(clock.now())
     clock.advance(nanoseconds=task.linger)
-    assert task.due(clock.now(), idle=False)
+    assert task.due(clock.now())
+
+
+def test_a_source_served_by_the_policy_waits_too(stream: MakeStream, clock: ManualClock) -> None:
+    readings, others = stream("readings", "x int"), stream("others", "x int")
+    engine = Engine(clock, sources=SourceService.PER_CLASS, train=64)
+    for each in (readings, others):
+        engine.attach(each.name, each.reader)
+    run = run_plan(NODES, "s", [readings], engine=engine)
+    nodes = {**NODES, "in": {"op": "source", "stream": "others"}}
+    flood = run_plan(nodes, "s", [others], engine=engine, id_="flood", options=RunOptions())
+    grown(run.query.sources["in"], 6)
+    others.rows(*((number,) for number in range(20_000)))
+    engine.step()  # busy from here on
+    readings.rows((1,))
+    while len(flood.answers()) < 5_000:
+        engine.step()
+        assert not run.answers()
+    clock.advance(nanoseconds=run.query.sources["in"].linger)
+    engine.run(80)
+    assert run.answers() == [(1,)]
+    assert len(flood.answers()) < 20_000
+    engine.run()
+    assert len(flood.answers()) == 20_000

@@ -23,7 +23,7 @@ from servers import PATIENCE, RunningServer, eventually, running_server
 from mavstream import AsyncClient, Client, Conflict, Query, stream
 from mavstream._timeline import draw
 from mavstream_protocol.instants import parse_instant
-from mavstream_protocol.scheduling import LONGEST_TRACE, SchedulerTrace
+from mavstream_protocol.scheduling import LONGEST_TRACE, SchedulerTrace, SourceService
 from mavstream_server.api.routers.scheduler import MOST_SLICES
 from mavstream_server.engine.channel import MOST_BYTES, encode
 from mavstream_server.engine.messages import Done
@@ -44,6 +44,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
 def busy(server: RunningServer) -> Iterator[dict[str, str]]:
     """Queries at work, as classes by id: two classes are fed, a third waits for rows that never come."""
     with Client(server.url) as client:
+        client.set_scheduler("rr", SourceService.PER_CLASS, unit="query")
         for name in ("readings", "silence"):
             client.create_stream(name=name, fields=[{"name": "t", "type": "int"}])
         for name, priority in {"reports": 1, "idlers": 3, "alarms": 6}.items():
@@ -268,7 +269,9 @@ def test_an_engine_that_dies_ends_its_trace(tmp_path: Path) -> None:
         with long_trace(server) as asking:
             assert server.engine_pid is not None
             os.kill(server.engine_pid, signal.SIGKILL)
-            answer = asking.recv(1 << 16).decode()
+            answer = ""
+            while '"code"' not in answer and (more := asking.recv(1 << 16).decode()):
+                answer += more
             assert answer.startswith("HTTP/1.1 503 ")
             assert '"code": "engine_unavailable"' in answer
             assert "the engine process died" in answer

@@ -196,7 +196,8 @@ def test_what_was_acked_survives_the_death_of_the_whole_server(tmp_path: Path) -
         eventually(lambda: not Path(f"/proc/{engine}").exists(), "the engine to go with its server")
     with running_server(data) as server:
         assert server.http.get("/v1/classes/alarms").json()["priority"] == 6
-        assert server.http.get("/v1/scheduler").json() == {"policy": "wrr", "options": {"tuples": 99}}
+        chosen = {"policy": "wrr", "options": {"tuples": 99}, "sources": None}
+        assert server.http.get("/v1/scheduler").json() == chosen
         eventually(lambda: server.http.get(f"/v1/queries/{query}").json()["state"] == "running", "the query")
         assert server.http.get(f"/v1/queries/{query}").json()["epoch"] == 2
         with RawProducer(server, "p", "readings") as producer:

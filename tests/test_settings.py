@@ -17,7 +17,7 @@ def settings(env: dict[str, str] | None = None, **flags: object) -> Settings:
 
 def test_without_anything_a_server_is_for_this_machine_only() -> None:
     made = settings()
-    assert (made.host, made.port, made.delivery, made.policy) == ("127.0.0.1", 8000, "process", "rr")
+    assert (made.host, made.port, made.delivery, made.policy) == ("127.0.0.1", 8000, "process", None)
     assert made.tokens == {}
     assert made.limits["max_queries"] == 5000
     assert "max_disk_bytes" not in made.limits

@@ -32,8 +32,10 @@ class SchedulerSettings(BaseModel):
     """None: as the policy's paper has it."""
 
 
-DEFAULT_SCHEDULER = SchedulerSettings(policy="rr", options={"unit": "query"}, sources=SourceService.PER_CLASS)
-"""What a server starts with: a query's turn takes its rows from the log to the answers at once."""
+DEFAULT_SCHEDULER = SchedulerSettings(
+    policy="cqc", options={"inner": {"policy": "rr", "options": {"unit": "query"}}}
+)
+"""What a server starts with: classes share by priority, and inside one every query has its turn."""
 
 LONGEST_TRACE = 60.0
 """Seconds."""

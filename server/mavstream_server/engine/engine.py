@@ -303,7 +303,7 @@ class Engine:
         intake = self._intake
         if self._idle or self._look_due():
             self._look(now)
-        eager = intake.service in (SourceService.BETWEEN_SLICES, SourceService.OWN_CORE)
+        eager = intake.service is not SourceService.WHEN_IDLE
         served = eager and intake.serve(now, self._idle)
         slice_ = self._policy.next(_CORE, now)
         if slice_ is None and not served and not (self._idle and eager):
@@ -350,6 +350,8 @@ class Engine:
     def _ran(self, task: AnyTask, published: bool) -> None:
         """See to what follows from an operator's turn."""
         query = task.query
+        if isinstance(task, SourceTask) and task.state is OperatorState.SUSPEND:
+            self._intake.rest(task, self.clock.now())
         if published:
             if query.units.moved(task):
                 query.units = QueryUnits(query)

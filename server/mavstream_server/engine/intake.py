@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from heapq import heappop, heappush
 
 from mavstream_server.engine.query import RunningQuery
 from mavstream_server.engine.source_task import SourceTask
@@ -56,6 +57,7 @@ class Intake:
         self.feeds: dict[str, StreamFeed] = {}
         self._of_query: dict[str, list[tuple[str, SourceTask]]] = {}
         self._line: deque[SourceTask] = deque()
+        self._lingering: list[tuple[int, int, SourceTask]] = []  # a heap by when they have waited enough
 
     def attach(self, stream: str, reader: LogReader) -> None:
         """Make a stream's log known."""
@@ -81,13 +83,16 @@ class Intake:
             self.feeds[stream].sources.remove(task)
             if task.state is OperatorState.READY:
                 task.state = OperatorState.SUSPEND
+            task.lingers = False
         self._line = deque(task for task in self._line if task.query is not query)
 
     def restart(self) -> None:
         """Begin anew with all sources, as when they are served in another way from now on."""
         self._line.clear()
+        self._lingering.clear()
         tasks = [task for feed in self.feeds.values() for task in feed.sources]
         for task in tasks:
+            task.lingers = False
             if task.state is OperatorState.READY:
                 task.state = OperatorState.SUSPEND
         self._wake(tasks, 0)
@@ -113,6 +118,8 @@ class Intake:
 
     def serve(self, now: int, idle: bool) -> bool:
         """Let sources that have waited longest hand on a train each; returns whether any did."""
+        if self.service is SourceService.PER_CLASS:
+            return self._release(now, idle)
         most = len(self._line)
         if self.service is SourceService.BETWEEN_SLICES:
             most = min(most, _AT_ONCE)
@@ -126,14 +133,14 @@ class Intake:
     def _serve(self, task: SourceTask, now: int, idle: bool) -> bool:
         """Let a source hand on if it is due; it stands in line again while there is more."""
         source = task.work
-        task.state = OperatorState.SUSPEND
+        task.state, task.idle = OperatorState.SUSPEND, idle
         try:
             if not _may_read(task):
                 task.query.blocked = True
                 return False
-            due = task.due(now, idle)
+            due = task.due(now)
             if due:
-                task.adapt(task.run(None), idle)
+                task.run(None)
                 task.waiting_since = now
             if not due or (source.behind and not source.ended):
                 task.state = OperatorState.READY
@@ -143,19 +150,49 @@ class Intake:
             return False
         return due
 
+    # Served by the policy
+
+    def _release(self, now: int, idle: bool) -> bool:
+        """Tell the policy of sources that have waited long enough for more rows, or of all while idle."""
+        lingering, released = self._lingering, False
+        while lingering and (idle or lingering[0][0] <= now):
+            due, _, task = heappop(lingering)
+            if task.lingers and due == task.waiting_since + task.linger:
+                task.lingers = False
+                released = self._tell(task, idle) or released
+        return released
+
+    def _tell(self, task: SourceTask, idle: bool) -> bool:
+        if task.state is not OperatorState.SUSPEND or task.work.ended or not task.work.behind:
+            return False
+        if not task.has_room:
+            task.query.blocked = True
+            return False
+        task.state, task.idle = OperatorState.READY, idle
+        if not task.held:
+            self._woken(task)
+        return True
+
+    def rest(self, task: SourceTask, now: int) -> None:
+        """Let a source that has handed on wait for more rows, if there is something already."""
+        if task.state is OperatorState.SUSPEND and not task.lingers and task.work.behind:
+            self._wake((task,), now)
+
     def _wake(self, tasks: Iterable[SourceTask], now: int) -> None:
         scheduled = self.service is SourceService.PER_CLASS
         for task in tasks:
             if task.state is not OperatorState.SUSPEND or task.work.ended:
                 continue
-            task.waiting_since = now
             if not scheduled:
+                task.waiting_since = now
                 task.state = OperatorState.READY
                 self._line.append(task)
-            elif task.ready:
-                task.state = OperatorState.READY
-                if not task.held:
-                    self._woken(task)
+            elif not task.linger or task.work.waiting_rows >= task.train:
+                task.lingers = False
+                self._tell(task, idle=False)
+            elif not task.lingers:
+                task.lingers, task.waiting_since = True, now
+                heappush(self._lingering, (now + task.linger, task.number, task))
 
 
 def _may_read(task: SourceTask) -> bool:

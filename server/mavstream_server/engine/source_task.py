@@ -20,9 +20,8 @@ _SHORTEST_LINGER = 50_000
 class SourceTask:
     """A source of a query. It is ready when its stream has news that the query has room for.
 
-    Served by the engine it waits for a train to fill: not at all while the engine is idle, since then
-    nothing is gained; under load small batches make it wait longer, up to a quarter of the query's latency
-    target. Served by the policy it waits for its turn.
+    It waits for a train to fill: not at all while the engine is idle, since then nothing is gained; under
+    load small batches make it wait longer, up to a quarter of the query's latency target.
     """
 
     __slots__ = (
@@ -30,7 +29,9 @@ class SourceTask:
         "collector",
         "downstream",
         "held",
+        "idle",
         "linger",
+        "lingers",
         "number",
         "query",
         "room",
@@ -57,7 +58,13 @@ class SourceTask:
         self.held = False
         self.collector = StatisticsCollector()
         self.linger = 0
+        """Nanoseconds that it waits for more rows,"""
         self.waiting_since = 0
+        """since then,"""
+        self.lingers = False
+        """while it does so."""
+        self.idle = True
+        """Whether the engine had nothing else to do when it became ready."""
         target = query.request.latency_target
         self.cap = _LONGEST_LINGER if target is None else min(_LONGEST_LINGER, target * 1000 // 4)
 
@@ -72,8 +79,11 @@ class SourceTask:
 
     @property
     def ready(self) -> bool:
-        """Whether it could hand on something now."""
+        """Whether it could hand on something now, and would not rather wait for more."""
         if self.work.ended or not self.work.behind:
+            return False
+        told = self.state is OperatorState.READY
+        if not told and self.linger and self.work.waiting_rows < self.train:
             return False
         self.query.blocked = not self.has_room
         return not self.query.blocked
@@ -100,17 +110,19 @@ class SourceTask:
 
     def run(self, most: int | None) -> int:
         """Hand on a train at most; returns how many rows."""
-        return self.work.read(self.train if most is None else min(most, self.train))
+        rows = self.work.read(self.train if most is None else min(most, self.train))
+        self.adapt(rows)
+        return rows
 
-    def due(self, now: int, idle: bool) -> bool:
+    def due(self, now: int) -> bool:
         """Whether to hand on now rather than to wait for more rows."""
-        if idle or not self.linger or now >= self.waiting_since + self.linger:
+        if self.idle or not self.linger or now >= self.waiting_since + self.linger:
             return True
         return self.work.waiting_rows >= self.train
 
-    def adapt(self, rows: int, idle: bool) -> None:
+    def adapt(self, rows: int) -> None:
         """Learn from a hand-over of so many rows."""
-        if idle or rows >= self.train // 2:
+        if self.idle or rows >= self.train // 2:
             self.linger = self.linger // 2 if self.linger > _SHORTEST_LINGER else 0
         elif rows < self.train // 4:
             self.linger = min(self.cap, max(2 * self.linger, _SHORTEST_LINGER))

@@ -51,15 +51,10 @@ class ClassLevelPolicy(Policy[OptionsT]):
             return None
         slice_ = self._inner[class_name].next(core, now)
         if slice_ is None:
-            if not self.rests(class_name):
-                self._awake.discard(class_name)
+            self._awake.discard(class_name)
         else:
             self._under_way[slice_.operators[0].number] = class_name
         return slice_
-
-    def rests(self, class_name: str) -> bool:
-        """Whether a class that runs nothing now has something that waits for its next turn."""
-        return False
 
     def admit(self, query: QueryView) -> None:
         """Hand the query to its class."""

@@ -1,4 +1,4 @@
-"""Sources that run on the credit of their class: once a turn, when nothing else of it is ready (AQSIOS)."""
+"""Sources that run on the credit of their class: only when nothing else of the class is ready (AQSIOS)."""
 
 from __future__ import annotations
 
@@ -31,10 +31,7 @@ class WithoutSources:
 class SourcesLast(Policy[Any]):
     """An inner policy that never sees sources, and the ring of those that are ready, asked when it is idle.
 
-    So the rule holds whatever the inner policy makes of a query: operators, paths or segments. A source hands
-    on what has gathered once a turn: a class that keeps reading what trickles in would spend its credit on
-    small batches, which cost many times as much per tuple. (The paper's class scheduler polls twice, then
-    yields.)
+    So the rule holds whatever the inner policy makes of a query: operators, paths or segments.
     """
 
     def __init__(self, inner: Policy[Any]) -> None:
@@ -42,8 +39,6 @@ class SourcesLast(Policy[Any]):
         self.watches_growth = inner.watches_growth
         self._inner = inner
         self._ready: OrderedDict[int, OperatorView] = OrderedDict()  # by number, longest waiting first
-        self._served: set[int] = set()  # sources that have handed on in this turn,
-        self._rested: OrderedDict[int, OperatorView] = OrderedDict()  # and those of them that have more
         self._seen: dict[str, WithoutSources] = {}  # queries that have sources to hide, by id
 
     def admit(self, query: QueryView) -> None:
@@ -56,14 +51,12 @@ class SourcesLast(Policy[Any]):
         """Forget the query and its sources."""
         for operator in query.operators:
             self._ready.pop(operator.number, None)
-            self._rested.pop(operator.number, None)
-            self._served.discard(operator.number)
         self._inner.retire(self._seen.pop(query.id, query))
 
     def arrived(self, operator: OperatorView, now: int) -> bool:
         """Put a source behind the others; all else is for the inner policy."""
         if operator.kind is OperatorKind.SOURCE:
-            self._stand(operator)
+            self._ready[operator.number] = operator
             return False
         return self._inner.arrived(operator, now)
 
@@ -76,9 +69,7 @@ class SourcesLast(Policy[Any]):
         """Return what the inner policy wants to run, else the source that has waited longest."""
         slice_ = self._inner.next(core, now)
         if slice_ is None and self._ready:
-            number, source = self._ready.popitem(last=False)
-            self._served.add(number)
-            return Slice((source,))
+            return Slice((self._ready.popitem(last=False)[1],))
         return slice_
 
     def finished(self, slice_: Slice, report: Report) -> None:
@@ -87,23 +78,7 @@ class SourcesLast(Policy[Any]):
         if first.kind is not OperatorKind.SOURCE:
             self._inner.finished(slice_, report)
         elif first.ready:
-            if first.queued >= report.consumed:  # no trickle: as much waits as it has handed on
-                self._served.discard(first.number)
-            self._stand(first)
-
-    def _stand(self, source: OperatorView) -> None:
-        (self._rested if source.number in self._served else self._ready)[source.number] = source
-
-    def begin_turn(self) -> None:
-        """Let all sources hand on again."""
-        self._served.clear()
-        self._ready.update(self._rested)
-        self._rested.clear()
-
-    @property
-    def rests(self) -> bool:
-        """Whether a source has something for the next turn."""
-        return bool(self._rested)
+            self._ready[first.number] = first
 
     def refreshed(self, query: QueryView) -> None:
         """Work out the units of what the inner policy sees, and tell it."""

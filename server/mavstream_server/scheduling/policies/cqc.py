@@ -8,7 +8,7 @@ from pydantic import Field
 
 from mavstream_server.scheduling.class_level import ClassLevelPolicy
 from mavstream_server.scheduling.credit import Account
-from mavstream_server.scheduling.credit_sources import InnerWithSources, SourcesLast
+from mavstream_server.scheduling.credit_sources import InnerWithSources
 from mavstream_server.scheduling.policy import PolicyOptions, SourceService
 from mavstream_server.scheduling.registry import InnerPolicy, register
 from mavstream_server.scheduling.view import Report, Slice, View
@@ -82,7 +82,7 @@ class QueryClasses(ClassLevelPolicy[QueryClassOptions]):
         while self._awake:
             for _ in self._ring:
                 account = self._ring[self._at]
-                if self._begun or self._begin(account):
+                if self._begun or account.begin():
                     slice_ = self._within_credit(account, core, now)
                     if slice_ is not None:
                         self._begun = True
@@ -93,21 +93,6 @@ class QueryClasses(ClassLevelPolicy[QueryClassOptions]):
             self._skip_rounds()
         self._at, self._begun = 0, False
         return None
-
-    def _begin(self, account: Account) -> bool:
-        if not account.begin():
-            return False
-        self._of(account.class_name).begin_turn()
-        return True
-
-    def rests(self, class_name: str) -> bool:
-        """Whether sources of a class have had their part of this turn, and have more."""
-        return self._of(class_name).rests
-
-    def _of(self, class_name: str) -> SourcesLast:
-        inner = self._inner[class_name]
-        assert isinstance(inner, SourcesLast)
-        return inner
 
     def _within_credit(self, account: Account, core: int, now: int) -> Slice | None:
         left = account.credit - account.spent
