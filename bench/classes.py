@@ -31,8 +31,9 @@ from mavstream_server.log import LogDescription, LogReader, LogWriter
 POLICIES = ("rr", "hr", "cqc", "abd")
 LOAD = 0.95
 _TICK = 0.005  # seconds between two writings
-_SEARCH = 6  # halvings
-_SETTLED = 0.25  # seconds of input that may wait at the end of a rate that is sustained
+_LEAST_RATE = 12_500.0
+_HALVINGS = 4  # the highest rate is found within 5 %
+_SETTLED = 0.05  # of the input may wait at the end of a rate that is sustained
 _KEPT_ROWS = 1 << 17
 
 
@@ -92,14 +93,16 @@ def _rounded(value: float | None) -> float | None:
 
 
 def _highest_rate(workload: Workload, seconds: float) -> float:
-    low, high = 100.0, 200_000.0
-    for _ in range(_SEARCH):
+    def sustained(rate: float) -> bool:
+        return max(_measure(workload, "rr", rate, seconds).behind.values()) < _SETTLED * seconds
+
+    low = _LEAST_RATE
+    while sustained(2 * low):
+        low *= 2
+    high = 2 * low
+    for _ in range(_HALVINGS):
         middle = (low * high) ** 0.5
-        run_ = _measure(workload, "rr", middle, seconds)
-        if max(run_.behind.values()) < _SETTLED:
-            low = middle
-        else:
-            high = middle
+        low, high = (middle, high) if sustained(middle) else (low, middle)
     return low
 
 
@@ -147,7 +150,8 @@ class _Feeder:
     def __init__(self, place: Path, streams: Sequence[str], rate: float, seconds: float) -> None:
         context = get_context("spawn")
         self._made, self._go = context.Event(), context.Event()
-        self._done, self._rows = context.Event(), context.Value("q", 0)
+        # Plain memory, since one of them is looked at between any two slices.
+        self._done, self._rows = context.RawValue("b", 0), context.RawValue("q", 0)
         arguments = (place, streams, rate, seconds, self._made, self._go, self._done, self._rows)
         self._process = context.Process(target=_write, args=arguments, daemon=True)
         self._process.start()
@@ -160,7 +164,7 @@ class _Feeder:
     @property
     def writing(self) -> bool:
         """Whether it is not done yet."""
-        return not self._done.is_set() and self._process.is_alive()
+        return not self._done.value
 
     def written(self) -> int:
         """Return how many rows it has written in all."""
@@ -208,7 +212,7 @@ def _write(
             total += count
         time.sleep(max(0.0, now + _TICK - time.perf_counter()))
     rows.value = total
-    done.set()
+    done.value = 1
     for writer in writers:
         writer.close()
 

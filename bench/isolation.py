@@ -24,9 +24,10 @@ from mavstream_server.columns.arrow import arrow_from_columns
 
 PRIORITIES = {"H": 6, "N": 1}
 POLICIES = ("cqc", "abd")
-_SELECTS, _AGGREGATES, _JOINS = 4, 6, 2
+_SELECTS, _AGGREGATES, _JOINS = 6, 16, 8
 _READERS = _SELECTS + _AGGREGATES + 2 * _JOINS  # sources of a class's queries
 _TICK = {"H": 0.002, "N": 0.01}  # seconds between two frames
+_MOST = 20_000  # rows of a frame, when the sender has fallen behind
 _PATIENCE = 120.0
 
 
@@ -196,7 +197,7 @@ class _Classes:
         batch = _stamped(batch, due * 1e6)
         stream, sent, sequence = self.stream(name), 0, 0
         while sent < size:
-            ready = int(np.searchsorted(due, time.time(), "right"))
+            ready = min(int(np.searchsorted(due, time.time(), "right")), sent + _MOST)
             if ready > sent:
                 sequence += 1
                 message = arrow_message(stream, sequence, batch.slice(sent, ready - sent))

@@ -37,8 +37,13 @@ def columns_from_arrow(batch: Any, schema: Schema) -> dict[str, Column]:
     as UTC) and smaller integers and floats are widened if nothing is lost. All else raises InvalidTuples,
     with an item per field at fault. Whether floats are finite is not looked at.
     """
-    columns: dict[str, Column] = {}
     names = batch.schema.names
+    if names == list(schema.names):
+        try:
+            return {f.name: _column(array, f) for f, array in zip(schema, batch.columns, strict=True)}
+        except _UnfitError:
+            pass  # told below, with all others
+    columns: dict[str, Column] = {}
     problems = [
         _problem(name, "unknown_field", f"the schema has no field {name!r}; leave it out")
         for name in sorted(set(names) - set(schema.names))

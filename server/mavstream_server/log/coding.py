@@ -98,7 +98,7 @@ class SegmentCoder:
         stale = mapped < floor
         if stale.any():
             texts = source.values
-            for code in np.unique(codes[stale]).tolist():
+            for code in sorted(set(codes[stale].tolist())):
                 mapping[code] = floor + target.add(texts[code])
             mapped = mapping.take(codes)
         return mapped.astype(np.int32)  # the lower half

@@ -12,7 +12,7 @@ from mavstream_server.log.frame import Frame
 from mavstream_server.log.layout import Layout
 from mavstream_server.log.mapped import MappedSegment
 from mavstream_server.log.problems import LogCorruptError, LogMissingError
-from mavstream_server.log.segment import SegmentName, list_segments, read_info
+from mavstream_server.log.segment import COMMITTED, SEALED, SegmentName, list_segments, read_info
 from mavstream_server.log.sharing import SharedPortions
 
 # What a decoded frame costs in Python objects, besides its bytes: itself, and views per column.
@@ -39,6 +39,8 @@ class LogReader:
         self._frame_cost = _FRAME_COST + _COLUMN_COST * len(self.layout.fields)
         self._segments: WeakValueDictionary[int, MappedSegment] = WeakValueDictionary()
         self._tail = self.segment_at(1 << 62)
+        # What `grown` saw last: the commit word of the tail then, and the end of the log.
+        self._seen = (-1, -1)
 
     @property
     def end(self) -> int:
@@ -55,6 +57,16 @@ class LogReader:
         """Bytes of the log up to its end, counted since it was created."""
         tail = self._newest()
         return tail.info.offset + tail.refresh()
+
+    def grown(self) -> bool:
+        """Whether anything was committed since this was last asked; made to be asked often."""
+        words, (seen, before) = self._tail.words, self._seen
+        if words[COMMITTED] == seen and not words[SEALED]:
+            return False
+        tail = self._newest()
+        committed = tail.refresh()
+        self._seen = committed, tail.info.offset + committed
+        return self._seen[1] != before
 
     @property
     def mapped(self) -> int:
