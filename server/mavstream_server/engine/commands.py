@@ -15,6 +15,7 @@ from mavstream_server.engine.messages import (
     Done,
     Failed,
     ForgetQuery,
+    GetClasses,
     GetStats,
     GetTotals,
     Hello,
@@ -33,7 +34,7 @@ from mavstream_server.engine.messages import (
     Value,
 )
 from mavstream_server.engine.query import QueryRequest, RunningQuery
-from mavstream_server.engine.reporting import engine_totals, query_stats
+from mavstream_server.engine.reporting import class_figures, engine_totals, query_stats
 from mavstream_server.engine.result_logs import ResultLogs
 from mavstream_server.engine.trace import RecordedSlices, Trace
 from mavstream_server.log.reader import LogReader
@@ -94,6 +95,8 @@ class HostedEngine:
             case GetStats(ids):
                 known = [engine.queries[id_] for id_ in ids if id_ in engine.queries]
                 return {query.id: query_stats(query, self._epochs[query.id]) for query in known}
+            case GetClasses():
+                return class_figures(engine.queries.values())
             case AttachStream(name, path):
                 if name not in engine.readers:
                     engine.attach(name, LogReader(path, _CACHE_BYTES))

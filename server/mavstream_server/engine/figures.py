@@ -127,6 +127,24 @@ class QueryStats(NamedTuple):
     operators: tuple[OperatorStats, ...]
 
 
+class ClassStats(NamedTuple):
+    """The queries of a class together."""
+
+    queries: int
+    rows_in: int
+    rows_out: int
+    queued_bytes: int
+    state_bytes: int
+    backlog_bytes: int
+    latency: Latency
+
+
+class ClassFigures(NamedTuple):
+    """All classes that have queries, by name."""
+
+    classes: dict[str, ClassStats]
+
+
 class EngineTotals(NamedTuple):
     """The engine as a whole."""
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from mavstream_protocol.scheduling import DEFAULT_SCHEDULER, SchedulerSettings
 from mavstream_protocol.typed_plan import TypedPlan
-from mavstream_server.engine.figures import EngineTotals, QueryStats
+from mavstream_server.engine.figures import ClassFigures, EngineTotals, QueryStats
 from mavstream_server.engine.trace import RecordedSlices
 from mavstream_server.instantiator import RunOptions
 
@@ -145,6 +145,11 @@ class GetStats:
 
 
 @dataclass(frozen=True, slots=True)
+class GetClasses:
+    """Ask for the figures of all classes that have queries. Done(ClassFigures)."""
+
+
+@dataclass(frozen=True, slots=True)
 class Shutdown:
     """Close everything and exit. Done()."""
 
@@ -165,6 +170,7 @@ Command = (
     | TakeTrace
     | GetTotals
     | GetStats
+    | GetClasses
     | Shutdown
 )
 
@@ -181,7 +187,7 @@ class Started:
     """The lowest position it needs, by stream."""
 
 
-Value = Started | EngineTotals | dict[str, QueryStats] | RecordedSlices | None
+Value = Started | EngineTotals | dict[str, QueryStats] | ClassFigures | RecordedSlices | None
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,6 +17,7 @@ Codes = npt.NDArray[np.int32]
 # A cached mapping costs 8 bytes per text, in the source dictionary, for every log it is written to.
 # Beyond this size only the texts of the frame at hand are looked up.
 _CACHED_TEXTS = 16_384
+_FEW = 16  # rows
 
 
 class SegmentCoder:
@@ -94,6 +95,8 @@ class SegmentCoder:
             return recode(Column(codes, None, source), target)
         mapping = cast(Ints, source.memo((self._token, index), _unmapped))
         floor = self._generation << 32
+        if len(codes) <= _FEW:
+            return self._mapped_few(source, mapping, codes.tolist(), floor, target)
         mapped = mapping.take(codes)
         stale = mapped < floor
         if stale.any():
@@ -102,6 +105,16 @@ class SegmentCoder:
                 mapping[code] = floor + target.add(texts[code])
             mapped = mapping.take(codes)
         return mapped.astype(np.int32)  # the lower half
+
+    def _mapped_few(
+        self, source: Dictionary, mapping: Ints, codes: list[int], floor: int, target: Dictionary
+    ) -> Codes:
+        """Map codes one by one: for few rows that takes less than the calls that do it for many."""
+        found = [int(mapping[code]) for code in codes]
+        for place, code in enumerate(codes):
+            if found[place] < floor:
+                found[place] = mapping[code] = floor + target.add(source.values[code])
+        return np.array([code - floor for code in found], dtype=np.int32)
 
 
 def _unmapped(texts: list[str]) -> npt.NDArray[np.generic]:

@@ -17,6 +17,8 @@ from mavstream_server.log.problems import UnfitRowsError
 from mavstream_server.log.texts import encode_texts
 from mavstream_server.log.watermarks import Stamp
 
+_SMALL = 1024  # bytes
+
 
 class NewFrame(NamedTuple):
     """Rows to append as one frame, and who sent them."""
@@ -84,8 +86,9 @@ def encode_body(layout: Layout, frame: NewFrame, coder: SegmentCoder) -> Body:
             flags = np.ones(frame.size, dtype=bool) if column.valid is None else column.valid
             parts += (np.ascontiguousarray(flags, dtype=np.bool_).data, PADDING[frame.size % 8])
         values = coder.codes(index, column) if field.type is FieldType.STRING else column.values
-        values = np.ascontiguousarray(values)
-        parts += (values.data, PADDING[values.nbytes % 8])
+        # A view costs more than a copy of few bytes.
+        data = values.tobytes() if values.nbytes <= _SMALL else np.ascontiguousarray(values).data
+        parts += (data, PADDING[values.nbytes % 8])
     delta = 0
     if coder.dictionaries and (added := coder.take_added()):
         delta = FRAME_BYTES + sum(memoryview(part).nbytes for part in parts)

@@ -52,6 +52,13 @@ class LatencyHistogram:
             self.maximum = max(self.maximum, latency)
             self.buckets[int(log2(max(latency, 1)) * PER_OCTAVE)] += times
 
+    def merge(self, other: LatencyHistogram) -> None:
+        """Count what another one has counted, too."""
+        self.count += other.count
+        self.total += other.total
+        self.maximum = max(self.maximum, other.maximum)
+        self.buckets += other.buckets
+
     @property
     def mean(self) -> float | None:
         """The mean, or None without results."""

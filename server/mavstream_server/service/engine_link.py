@@ -10,13 +10,14 @@ from pathlib import Path
 
 from mavstream_protocol.scheduling import SchedulerSettings
 from mavstream_server.engine.doorbell import Doorbell
-from mavstream_server.engine.figures import EngineStats, EngineTotals, QueryStats
+from mavstream_server.engine.figures import ClassFigures, ClassStats, EngineStats, EngineTotals, QueryStats
 from mavstream_server.engine.messages import (
     AttachStream,
     Command,
     DetachStream,
     Event,
     ForgetQuery,
+    GetClasses,
     GetStats,
     GetTotals,
     Hello,
@@ -249,6 +250,12 @@ class EngineLink:
         recorded = await self.call(TakeTrace())
         assert isinstance(recorded, RecordedSlices)
         return recorded
+
+    async def classes(self) -> dict[str, ClassStats]:
+        """Return the figures of the classes that have queries."""
+        figures = await self.call(GetClasses())
+        assert isinstance(figures, ClassFigures)
+        return figures.classes
 
     async def totals(self) -> EngineTotals:
         """Return the engine's own figures."""

@@ -134,7 +134,8 @@ class ResultFeed:
             except GapError as missing:
                 if batches:
                     break  # told with the next pull
-                gap, position = (missing.start, missing.stop), missing.stop
+                gap = (missing.start if gap is None else gap[0], missing.stop)
+                position = missing.stop
                 self.count_gap(missing.stop - missing.start)
                 continue
             if portion is None or (batches and portion.epoch != epoch):

@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections.abc import Mapping
+from contextlib import suppress
 
 from fastapi import APIRouter, Depends
 from pydantic import BaseModel, ConfigDict
 
 from mavstream_protocol.wire.resources import LatencySummary
 from mavstream_server.api.auth import require
-from mavstream_server.api.figures import engine_stats
 from mavstream_server.api.problems import documented
 from mavstream_server.api.services import Parts, Services
 from mavstream_server.api.traffic import Traffic
-from mavstream_server.engine.figures import EngineStats, EngineTotals, Latency, QueryStats
+from mavstream_server.engine.figures import ClassStats, EngineTotals, Latency
+from mavstream_server.service.engine_link import EngineRefused, EngineUnavailable
 
 router = APIRouter(prefix="/v1/stats", tags=["server"])
 _CONFIG = ConfigDict(frozen=True, use_attribute_docstrings=True)
+_NOTHING = ClassStats(0, 0, 0, 0, 0, 0, Latency())
 
 
 class EngineShown(BaseModel):
@@ -76,13 +78,15 @@ class Stats(BaseModel):
 @router.get("", dependencies=[Depends(require())], responses=documented())
 async def stats(parts: Parts) -> Stats:
     """Show engine totals and figures per class."""
-    figures = await engine_stats(parts)
-    traffic = parts.traffic
+    totals, classes = None, {}
+    if parts.link.ready:
+        with suppress(EngineUnavailable, EngineRefused):
+            totals, classes = await parts.link.totals(), await parts.link.classes()
     return Stats(
-        engine=None if figures is None else _engine(figures.engine),
+        engine=None if totals is None else _engine(totals),
         engine_restarts=parts.link.restarts,
-        classes=_classes(parts, figures),
-        tuples=_traffic(traffic),
+        classes=_classes(parts, classes, {} if totals is None else totals.class_busy_ns),
+        tuples=_traffic(parts.traffic),
         streams=len(parts.streams.names),
         producers=parts.feeds.producers,
         subscribers=parts.results.subscribers,
@@ -102,32 +106,25 @@ def _engine(totals: EngineTotals) -> EngineShown:
     )
 
 
-def _classes(parts: Services, figures: EngineStats | None) -> dict[str, ClassShown]:
-    members: dict[str, list[QueryStats]] = defaultdict(list)
-    for query in figures.queries.values() if figures is not None else ():
-        members[query.class_name].append(query)
-    busy = {} if figures is None else figures.engine.class_busy_ns
+def _classes(
+    parts: Services, figures: Mapping[str, ClassStats], busy_ns: Mapping[str, int]
+) -> dict[str, ClassShown]:
+    known = [record.spec for record in parts.catalog.classes()]
     return {
-        record.spec.name: _class(
-            record.spec.priority, members[record.spec.name], busy.get(record.spec.name, 0)
-        )
-        for record in parts.catalog.classes()
+        spec.name: _class(spec.priority, figures.get(spec.name, _NOTHING), busy_ns.get(spec.name, 0))
+        for spec in known
     }
 
 
-def _class(priority: int, queries: list[QueryStats], busy_ns: int) -> ClassShown:
-    memory = {
-        kind: sum(getattr(query, f"{kind}_bytes") for query in queries)
-        for kind in ("queued", "state", "backlog")
-    }
+def _class(priority: int, stats: ClassStats, busy_ns: int) -> ClassShown:
     return ClassShown(
         priority=priority,
-        queries=len(queries),
-        rows_in=sum(query.rows_in for query in queries),
-        results=sum(query.rows_out for query in queries),
+        queries=stats.queries,
+        rows_in=stats.rows_in,
+        results=stats.rows_out,
         busy_s=busy_ns / 1e9,
-        latency_ms=LatencySummary.model_validate(Latency.merged(q.latency for q in queries).summary()),
-        memory_bytes=memory,
+        latency_ms=LatencySummary.model_validate(stats.latency.summary()),
+        memory_bytes={kind: getattr(stats, f"{kind}_bytes") for kind in ("queued", "state", "backlog")},
     )
 
 
