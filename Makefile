@@ -30,6 +30,9 @@ lint: install
 
 bench: install
 	$(BIN)/python -m bench engine
+	$(BIN)/python -m bench decisions
+	$(BIN)/python -m bench classes
+	$(BIN)/python -m bench isolation
 	$(BIN)/python -m bench service
 
 clean:

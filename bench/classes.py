@@ -42,6 +42,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--seconds", type=float, default=10.0, help="length of a timed run (10)")
     parser.add_argument("--workload", action="append", choices=WORKLOADS, help="instead of A, B and C")
     parser.add_argument("--policy", action="append", help="instead of rr, hr, cqc and abd")
+    parser.add_argument("--rate", type=float, help="tuples/s of each stream, instead of a search")
     parser.add_argument("--load", type=float, default=LOAD, help="of the highest rate under rr (0.95)")
 
 
@@ -50,8 +51,7 @@ def run(options: argparse.Namespace) -> Outcome:
     figures: dict[str, Any] = {}
     for name in options.workload or WORKLOADS:
         workload = WORKLOADS[name]
-        highest = _highest_rate(workload, options.seconds / 3)
-        rate = options.load * highest
+        rate = options.rate or options.load * _highest_rate(workload, options.seconds / 3)
         figures[name] = {"tuples_per_s_per_stream": round(rate)} | {
             policy: _measure(workload, policy, rate, options.seconds).shown()
             for policy in options.policy or POLICIES

@@ -115,3 +115,38 @@ def test_a_wrong_answer_has_no_times_and_fails_the_command(
     figures = json.loads(capsys.readouterr().out)
     assert figures["q1"] == dict.fromkeys(TIMES - {"correct"}) | {"correct": False}
     assert figures["q2"]["correct"] is True
+
+
+def test_decisions_are_timed_for_every_size() -> None:
+    done = run_bench("decisions", "--json", "--decisions", "60", "--policy", "rr", "--policy", "cqc")
+    assert done.returncode == 0, done.stderr
+    figures = json.loads(done.stdout)
+    assert set(figures["policies"]) == {"rr", "cqc"}
+    for figure in figures["policies"].values():
+        assert set(figure) == {"300_queries_us", "100_operators_us", "10000_operators_us", "ratio"}
+        assert all(value > 0 for value in figure.values())
+    assert set(figures["overhead"]) == {"q1", "q2", "q3"}
+    assert all(set(figure) == {"share", "mean_slice_us"} for figure in figures["overhead"].values())
+
+
+def test_classes_are_measured_side_by_side_and_nothing_is_lost() -> None:
+    arguments = ("--seconds", "0.7", "--rate", "2000", "--workload", "C", "--policy", "hr", "--policy", "cqc")
+    done = run_bench("classes", "--json", *arguments)
+    assert done.returncode == 0, done.stderr
+    figures = json.loads(done.stdout)["C"]
+    assert figures["tuples_per_s_per_stream"] == 2000
+    for policy in ("hr", "cqc"):
+        assert figures[policy]["lost"] == 0
+        assert 0 < figures[policy]["busy"] <= 1
+        for name in ("H", "C", "N"):
+            assert 0 < figures[policy][name]["mean_ms"] <= figures[policy][name]["p99_ms"] * 1.1
+
+
+def test_isolation_tells_what_a_class_gets_beside_an_overload() -> None:
+    done = run_bench("isolation", "--json", "--seconds", "1", "--policy", "cqc")
+    assert done.returncode == 0, done.stderr
+    figure = json.loads(done.stdout)["cqc"]
+    assert figure["lost"] == 0
+    assert 0 < figure["share"] < 1
+    assert figure["alone_p99_ms"] > 0
+    assert figure["loaded_p99_ms"] > 0
