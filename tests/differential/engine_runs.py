@@ -14,10 +14,16 @@ from differential.cases import Case
 from differential.scripts import Row
 from mavstream_server.engine.states import QueryState
 from mavstream_server.log.options import LogOptions
+from mavstream_server.scheduling.registry import POLICIES
 from mavstream_server.testing import PlanRun, ScriptedStream, run_plan
 
 TRAINS = (1, 7, 64, 4096)
-POLICIES: tuple[tuple[str, Mapping[str, Any]], ...] = (("rr", {}), ("rr", {"tuples": 3}), ("wrr", {}))
+CHOICES: tuple[tuple[str, Mapping[str, Any]], ...] = (
+    *((name, {}) for name in sorted(POLICIES)),
+    ("rr", {"tuples": 3}),
+    ("rr", {"unit": "query"}),
+    ("cqc", {"train": 5, "inner": {"policy": "rr", "options": {"unit": "query"}}}),
+)
 
 
 # A new segment, with new dictionaries of strings, every few frames.
@@ -44,7 +50,7 @@ def random_variants(random: Random, count: int) -> list[Variant]:
     """Return different ways to run a case."""
     made = []
     for _ in range(count):
-        policy, options = random.choice(POLICIES)
+        policy, options = random.choice(CHOICES)
         cuts = random.choice((None, random.randrange(1000)))
         train, small = random.choice(TRAINS), random.random() < 0.3
         made.append(Variant(cuts, train, policy, tuple(options.items()), small))

@@ -10,7 +10,7 @@ from random import Random
 from typing import Any
 
 from differential.cases import Case
-from differential.engine_runs import POLICIES, SMALL_SEGMENTS, TRAINS, finish, written
+from differential.engine_runs import CHOICES, SMALL_SEGMENTS, TRAINS, finish, written
 from differential.scripts import Row
 from mavstream_server.testing import ManualClock, PlanRun, ScriptedStream, run_plan
 
@@ -26,7 +26,7 @@ def started(
     case: Case, streams: list[ScriptedStream], clock: ManualClock, random: Random, **more: Any
 ) -> PlanRun:
     """Start a case with a train and a policy drawn at random."""
-    policy, options = random.choice(POLICIES)
+    policy, options = random.choice(CHOICES)
     train = random.choice(TRAINS)
     return run_plan(
         case.nodes,
@@ -67,7 +67,7 @@ def run_live(case: Case, random: Random) -> list[Row]:
                 waiting.remove(writing)
             run.engine.run(random.choice((0, 1, 1, 2, 5)))
             if random.random() < 0.2:
-                run.engine.switch(*random.choice(POLICIES))
+                run.engine.switch(*random.choice(CHOICES))
             if random.random() < 0.2:
                 clock.advance(seconds=1)
         finish(run)
