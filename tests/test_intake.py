@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from tests.conftest import MakeStream
 
 from mavstream_server.engine.engine import Engine
@@ -92,3 +93,19 @@ def test_a_source_served_by_the_policy_waits_too(stream: MakeStream, clock: Manu
     assert len(flood.answers()) < 20_000
     engine.run()
     assert len(flood.answers()) == 20_000
+
+
+@pytest.mark.parametrize("policy", ["rr", "cqc", "abd", "path_capacity"])
+def test_a_paused_query_leaves_the_engine_idle(stream: MakeStream, clock: ManualClock, policy: str) -> None:
+    readings = stream("readings", "x int")
+    engine = Engine(clock, policy, sources=SourceService.PER_CLASS)
+    engine.attach(readings.name, readings.reader)
+    run = run_plan(NODES, "s", [readings], engine=engine)
+    readings.rows((1,))
+    engine.step()
+    readings.rows((2,))
+    engine.pause("q")
+    assert engine.run(1000) < 1000
+    engine.resume("q")
+    readings.rows((3,))
+    assert run.rows()[-1] == (3,)

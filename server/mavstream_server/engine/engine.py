@@ -164,12 +164,16 @@ class Engine:
             self._timed.add(query)
         query.arrange(self._serves_sources)
         self._policy.admit(query)
-        for node, source in zip(request.plan.sources, query.sources.values(), strict=True):
-            self._intake.add(node.stream, source)
-        for task in query.tasks.values():
-            if task.ready:
-                task.become(OperatorState.READY)
-                self._woken(task)
+        try:
+            for node, source in zip(request.plan.sources, query.sources.values(), strict=True):
+                self._intake.add(node.stream, source)
+            for task in query.tasks.values():
+                if task.ready:
+                    task.become(OperatorState.READY)
+                    self._woken(task)
+        except BaseException:
+            self._policy.retire(query)
+            raise
 
     def _service(self) -> SourceService:
         """Return how sources are served: as asked for, else as the policy's paper has it where that can be.

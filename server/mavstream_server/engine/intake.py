@@ -61,6 +61,7 @@ class Intake:
         """Begin to serve a source."""
         feed = self.feeds[stream]
         feed.sources.append(task)
+        task.attached = True
         # Only where there is someone to share with: what is kept for others takes memory.
         for source in feed.sources if len(feed.sources) == 2 else (task,):
             source.work.shared = feed.reader.shared if len(feed.sources) > 1 else None
@@ -71,6 +72,7 @@ class Intake:
         """Stop serving the sources of a query."""
         for stream, task in self._of_query.pop(query.id, ()):
             self.feeds[stream].sources.remove(task)
+            task.attached = False
             if task.state is OperatorState.READY:
                 task.state = OperatorState.SUSPEND
             task.lingers = False

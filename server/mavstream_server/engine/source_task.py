@@ -25,6 +25,7 @@ class SourceTask:
     """
 
     __slots__ = (
+        "attached",
         "cap",
         "collector",
         "downstream",
@@ -56,6 +57,8 @@ class SourceTask:
         self.downstream: Sequence[OperatorView] = ()
         self.state = OperatorState.SUSPEND
         self.held = False
+        self.attached = False
+        """Whether its stream is looked at: not while the query is paused."""
         self.collector = StatisticsCollector()
         self.linger = 0
         """Nanoseconds that it waits for more rows,"""
@@ -80,7 +83,7 @@ class SourceTask:
     @property
     def ready(self) -> bool:
         """Whether it could hand on something now, and would not rather wait for more."""
-        if self.work.ended or not self.work.behind:
+        if not self.attached or self.work.ended or not self.work.behind:
             return False
         told = self.state is OperatorState.READY
         if not told and self.linger and self.work.waiting_rows < self.train:
