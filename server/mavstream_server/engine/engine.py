@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
+from itertools import count
 from random import Random
 from typing import Any
 
 from mavstream_protocol.classes import DEFAULT_CLASS
 from mavstream_protocol.problems import MavstreamError
 from mavstream_server.engine import saving
+from mavstream_server.engine.assembly import assemble
 from mavstream_server.engine.clock import Clock, SystemClock
 from mavstream_server.engine.intake import DEFAULT_TRAIN, Intake
 from mavstream_server.engine.query import QueryRequest, RunningQuery
@@ -26,7 +28,6 @@ from mavstream_server.log.cursor import Cursor
 from mavstream_server.log.reader import LogReader
 from mavstream_server.operators.operator import QueryFailed
 from mavstream_server.operators.output import Sink
-from mavstream_server.operators.source import Source
 from mavstream_server.scheduling.policy import Policy, SourceService
 from mavstream_server.scheduling.registry import make_policy
 from mavstream_server.scheduling.units import QueryUnits
@@ -82,7 +83,7 @@ class Engine:
         self._intake = Intake(self._fail, self._woken)
         self._runner = SliceRunner(self.clock, self._ran, self._fail)
         self._timed: set[RunningQuery] = set()  # those with a time to stop at
-        self._numbers = 0
+        self._numbers = count(1)
         self.slices = 0
         """Run so far,"""
         self.busy = 0
@@ -200,18 +201,10 @@ class Engine:
             return feed.reader.cursor(position)
 
         network = instantiate(request.plan, request.options, cursor, sink, self.clock.now)
-        query = RunningQuery(request, network)
-        leaves = {path[0] for path in network.paths}
         room = request.queue_limit or self._queue_limit
-        for name, operator in network.operators.items():
-            self._numbers += 1
-            if isinstance(operator, Source):
-                query.sources[name] = SourceTask(self._numbers, operator, query, self._train, room)
-                continue
-            kind = OperatorKind.OUTPUT if operator is network.output else OperatorKind.OPERATIONAL
-            query.tasks[name] = Task(self._numbers, operator, query, kind, name in leaves, self._woken)
-            query.tasks[name].tell_growth(self._grew if self._policy.watches_growth else None)
-        query.connect()
+        query = assemble(request, network, self._numbers, self._train, room, self._woken)
+        for task in query.tasks.values():
+            task.tell_growth(self._grew if self._policy.watches_growth else None)
         return query
 
     def query(self, id_: str) -> RunningQuery:
@@ -346,9 +339,9 @@ class Engine:
 
     def run(self, most: int = 1_000_000_000) -> int:
         """Step until there is nothing to do, or so many times; returns how often."""
-        for count in range(most):
+        for steps in range(most):
             if not self.step():
-                return count
+                return steps
         return most
 
     def _ran(self, task: AnyTask, published: bool) -> None:
