@@ -4,13 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Iterable
-from typing import Protocol
+from collections.abc import Callable, Iterable, Mapping
+from typing import NamedTuple, Protocol
 
 from mavstream_protocol.instants import format_instant
 from mavstream_protocol.wire.resources import LatencySummary, OperatorInfo, QueryInfo
-from mavstream_server.engine.figures import EngineStats, OperatorStats, QueryStats
-from mavstream_server.service.engine_link import EngineUnavailable
+from mavstream_server.engine.figures import (
+    ClassStats,
+    EngineStats,
+    EngineTotals,
+    OperatorStats,
+    QueryStats,
+)
+from mavstream_server.service.engine_link import EngineRefused, EngineUnavailable
 from mavstream_server.service.query import Query
 from mavstream_server.service.specs import field_specs
 
@@ -24,6 +30,19 @@ class Figures(Protocol):
     async def stats(self, ids: Iterable[str] | None = None) -> EngineStats:
         """Return the figures of these queries."""
 
+    async def totals(self) -> EngineTotals:
+        """Return the engine's own figures."""
+
+    async def classes(self) -> dict[str, ClassStats]:
+        """Return the figures of the classes that have queries."""
+
+
+class Overview(NamedTuple):
+    """The engine as a whole, and its classes; without an engine, nothing."""
+
+    engine: EngineTotals | None = None
+    classes: Mapping[str, ClassStats] = {}
+
 
 class Measurements:
     """Figures by query, none older than half a second when they are given out."""
@@ -33,6 +52,20 @@ class Measurements:
         self._clock = clock
         self._known: dict[str, tuple[float, QueryStats | None]] = {}
         self._lock = asyncio.Lock()
+        self._overview: tuple[float, Overview] | None = None
+        self._overview_lock = asyncio.Lock()
+
+    async def overview(self) -> Overview:
+        """Return the figures of the engine and of its classes."""
+        async with self._overview_lock:
+            if self._overview is None or self._overview[0] <= self._clock() - FRESH_S:
+                try:
+                    found = Overview(await self._source.totals(), await self._source.classes())
+                except (EngineUnavailable, EngineRefused):
+                    found = Overview()
+                # An engine takes long for thousands of queries, and is not to do so all the time.
+                self._overview = self._clock(), found
+            return self._overview[1]
 
     async def of(self, ids: Iterable[str]) -> dict[str, QueryStats]:
         """Return the figures of queries; those that the engine does not have now are left out."""

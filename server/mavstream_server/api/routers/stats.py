@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from contextlib import suppress
 
 from fastapi import APIRouter, Depends
 from pydantic import BaseModel, ConfigDict
@@ -14,7 +13,7 @@ from mavstream_server.api.problems import documented
 from mavstream_server.api.services import Parts, Services
 from mavstream_server.api.traffic import Traffic
 from mavstream_server.engine.figures import ClassStats, EngineTotals, Latency
-from mavstream_server.service.engine_link import EngineRefused, EngineUnavailable
+from mavstream_server.service.measurements import Overview
 
 router = APIRouter(prefix="/v1/stats", tags=["server"])
 _CONFIG = ConfigDict(frozen=True, use_attribute_docstrings=True)
@@ -78,10 +77,7 @@ class Stats(BaseModel):
 @router.get("", dependencies=[Depends(require())], responses=documented())
 async def stats(parts: Parts) -> Stats:
     """Show engine totals and figures per class."""
-    totals, classes = None, {}
-    if parts.link.ready:
-        with suppress(EngineUnavailable, EngineRefused):
-            totals, classes = await parts.link.totals(), await parts.link.classes()
+    totals, classes = await parts.queries.measurements.overview() if parts.link.ready else Overview()
     return Stats(
         engine=None if totals is None else _engine(totals),
         engine_restarts=parts.link.restarts,
