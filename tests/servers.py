@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import signal
@@ -25,6 +26,8 @@ from mavstream_protocol.wire.envelope import seal
 PATIENCE = 30.0
 """Seconds after which a test stops waiting for anything."""
 
+_PAUSE = 0.01  # seconds between two looks
+
 T = TypeVar("T")
 
 
@@ -37,7 +40,16 @@ def eventually(ask: Callable[[], T | None], what: str, timeout: float = PATIENCE
         if answer:
             return answer
         assert time.monotonic() < end, f"waited {timeout} s in vain for: {what}"
-        pause.wait(0.01)
+        pause.wait(_PAUSE)
+
+
+async def until(ask: Callable[[], T | None], what: str, timeout: float = PATIENCE) -> T:
+    """As `eventually`, for a test whose own event loop has to go on meanwhile."""
+    end = time.monotonic() + timeout
+    while not (answer := ask()):
+        assert time.monotonic() < end, f"waited {timeout} s in vain for: {what}"
+        await asyncio.sleep(_PAUSE)
+    return answer
 
 
 class RunningServer:

@@ -3,29 +3,17 @@
 from __future__ import annotations
 
 import json
-import os
-import signal
 import socket
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
-import httpx
 import pyarrow as pa
 import pytest
+from sensor_requests import PLAN, SENSORS, STREAM, TUPLES, problem
 from servers import PATIENCE, RawProducer, RunningServer, closed_with, eventually, running_server
 
 from mavstream_protocol.wire.envelope import seal
 
-SENSORS: dict[str, Any] = {
-    "name": "sensors",
-    "fields": [
-        {"name": "n", "type": "int"},
-        {"name": "x", "type": "float"},
-        {"name": "t", "type": "string", "nullable": True},
-        {"name": "at", "type": "timestamp", "nullable": True},
-    ],
-}
 JSON = "application/json"
 NDJSON = "application/x-ndjson"
 ARROW = "application/vnd.apache.arrow.stream"
@@ -42,19 +30,6 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
         assert running.http.get("/v1/stats").json()["engine_restarts"] == 0
         answer = running.http.post("/v1/streams/sensors/tuples", json=[{"n": 1, "x": 1}])
         assert answer.json()["accepted"] == 1
-
-
-def problem(answer: httpx.Response) -> tuple[int, str]:
-    assert answer.headers["content-type"] == "application/problem+json", answer.text
-    told = answer.json()
-    assert told["status"] == answer.status_code
-    assert told["detail"]
-    return answer.status_code, told["code"]
-
-
-STREAM = "/v1/streams"
-TUPLES = "/v1/streams/sensors/tuples"
-PLAN = {"root": "in", "nodes": {"in": {"op": "source", "stream": "sensors"}}}
 
 
 @pytest.mark.parametrize(
@@ -319,6 +294,16 @@ def test_a_query_in_the_wrong_state_says_so(server: RunningServer) -> None:
 
 
 @pytest.mark.parametrize(
+    "address", ["/", "/v1/feeds", "/v1/feed/", "/v1/streams", "/v1/queries/q/result", f"/{'x' * 500}"]
+)
+def test_a_websocket_to_nowhere_is_told_where_there_are_some(server: RunningServer, address: str) -> None:
+    with server.websocket(address) as lost:
+        code, reason = closed_with(lost)
+    told = f"there are /v1/feed and /v1/queries/ID/results, and no websocket at {address}"
+    assert (code, reason[:100]) == (4404, told[:100])
+
+
+@pytest.mark.parametrize(
     ("address", "code"),
     [
         ("/v1/queries/nope/results", 4404),
@@ -333,76 +318,3 @@ def test_a_bad_subscription_is_closed_with_the_reason(server: RunningServer, add
     with server.websocket(address.format(query=query)) as subscriber:
         came, reason = closed_with(subscriber)
         assert (came, bool(reason)) == (code, True)
-
-
-def test_limits_are_told(tmp_path: Path) -> None:
-    limits = ("--max-streams", "1", "--max-queries", "1", "--max-subscribers", "1", "--max-connections", "4")
-    with running_server(tmp_path, *limits) as server:
-        assert server.http.post(STREAM, json=SENSORS).status_code == 201
-        more = server.http.post(STREAM, json={**SENSORS, "name": "more"})
-        assert problem(more) == (429, "too_many_streams")
-        query = server.http.post("/v1/queries", json={"name": "q", "plan": PLAN}).json()["id"]
-        assert (
-            problem(server.http.post("/v1/queries", json={"name": "q", "plan": PLAN}))[1]
-            == "too_many_queries"
-        )
-        address = f"/v1/queries/{query}/results"
-        with server.websocket(address) as one:
-            one.recv(timeout=PATIENCE)
-            with server.websocket(address) as two:
-                assert closed_with(two)[0] == 4429
-            with server.websocket("/v1/feed"), server.websocket("/v1/feed"), server.websocket("/v1/feed"):
-                eventually(lambda: server.http.get("/livez").status_code == 503, "the limit to be reached")
-                assert problem(server.http.get("/livez")) == (503, "too_many_connections")
-                with server.websocket("/v1/feed") as much:
-                    assert closed_with(much)[0] == 4429
-        eventually(lambda: server.http.get("/livez").status_code == 200, "connections to be free again")
-
-
-def test_a_full_disk_is_told_and_nothing_accepted_is_lost(tmp_path: Path) -> None:
-    with running_server(tmp_path, "--max-disk-bytes", "300KiB") as server:
-        assert server.http.post(STREAM, json=SENSORS).status_code == 201
-        taken = 0
-        while True:
-            answer = server.http.post(TUPLES, json=[{"n": n, "x": 0.5, "t": "x" * 100} for n in range(100)])
-            if answer.status_code != 200:
-                break
-            taken += answer.json()["accepted"]
-        assert problem(answer) == (507, "disk_limit")
-        assert taken == server.http.get("/v1/streams/sensors").json()["position"] > 0
-
-
-def test_a_stream_at_its_quota_slows_its_producer_and_names_who_holds_it(tmp_path: Path) -> None:
-    with running_server(tmp_path) as server:
-        spec = {**SENSORS, "quota": "512KiB"}
-        assert server.http.post(STREAM, json=spec).status_code == 201
-        batch: dict[str, list[Any]] = {
-            "n": list(range(1000)),
-            "x": [0.5] * 1000,
-            "t": ["x" * 50] * 1000,
-            "at": [None] * 1000,
-        }
-        query = server.http.post("/v1/queries", json={"name": "q", "plan": PLAN, "from": "earliest"}).json()[
-            "id"
-        ]
-        address = "/v1/streams/sensors"
-        # Nobody reads on: the engine is stopped, not dead.
-        engine = server.engine_pid
-        assert engine is not None
-        os.kill(engine, signal.SIGSTOP)
-        try:
-            with RawProducer(server, "p", "sensors") as producer:
-                for sequence in range(1, 31):
-                    producer.columns("sensors", sequence, batch)
-                eventually(lambda: server.http.get(address).json()["over_quota"], "the quota to be reached")
-                info = server.http.get(address).json()
-                assert info["held_by"] == query
-                assert 0 < info["position"] < 30_000
-                refused = server.http.post(TUPLES, json=[{"n": 1, "x": 1}])
-                assert problem(refused) == (429, "over_quota")
-                assert query in refused.json()["detail"]
-                os.kill(engine, signal.SIGCONT)
-                # Parked, not refused: all is acked when the query has read on and there is room again.
-                producer.acked("sensors", 30)
-        finally:
-            os.kill(engine, signal.SIGCONT)

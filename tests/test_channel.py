@@ -99,7 +99,7 @@ def test_replies_find_their_calls_and_events_their_listener(
         caller = await Caller.connect(ours, heard.append)
         calls = [asyncio.create_task(caller.call(StopQuery(name), 10)) for name in "abc"]
         while len(end.received) < 3:
-            await asyncio.sleep(0)
+            assert await asyncio.to_thread(readable, end.fileno(), 10_000)
             end.receive()
         first, second, third = (packet.number for packet in end.received)
         end.send(third, Done())

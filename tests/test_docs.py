@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import os
 import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from mavstream.testing import start_server
+
 ROOT = Path(__file__).parent.parent
+SDK = ROOT / "docs" / "sdk.md"
 EXAMPLES = sorted((ROOT / "docs" / "examples").glob("*.py"))
 
 
@@ -25,6 +30,58 @@ def test_the_session_in_the_readme_runs() -> None:
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.stderr == ""
     assert done.stdout == shown
+
+
+def blocks(page: Path, language: str) -> list[str]:
+    """Return the fenced blocks of a language."""
+    return re.findall(rf"^```{language}\n(.*?)^```$", page.read_text(), re.DOTALL | re.MULTILINE)
+
+
+def as_program(page: Path) -> str:
+    """Return the Python blocks as one program whose lines have the numbers that they have in the page."""
+    lines, inside = [], False
+    for line in page.read_text().splitlines():
+        inside = line == "```python" or (inside and line != "```")
+        lines.append(line if inside and line != "```python" else "")
+    return "\n".join(lines)
+
+
+def test_the_python_of_the_sdk_page_runs_and_prints_what_is_shown(tmp_path: Path) -> None:
+    program = tmp_path / "sdk.md.py"
+    with start_server() as url:
+        program.write_text(as_program(SDK).replace("http://127.0.0.1:8000", url))
+        done = subprocess.run([sys.executable, program], capture_output=True, text=True, check=False)
+    assert done.stderr == ""
+    assert len(blocks(SDK, "python")) >= 8
+    shown = blocks(SDK, "text")
+    assert shown
+    for text in shown:
+        assert text in done.stdout
+
+
+def test_the_commands_of_the_sdk_page_run(tmp_path: Path) -> None:
+    (commands,) = blocks(SDK, "sh")
+    (plan,) = blocks(SDK, "yaml")
+    (tmp_path / "hot.yaml").write_text(plan)
+    (tmp_path / "rows.csv").write_text("at,room,temperature\n2026-01-01T12:00:00Z,attic,31.5\n")
+    said = ""
+    with start_server() as url:
+        for line in commands.splitlines():
+            program, *words = shlex.split(line)
+            assert program == "mavstream"
+            words = [re.findall(r"hot-\w{6}", said)[-1] if word == "QUERY" else word for word in words]
+            done = subprocess.run(
+                [sys.executable, "-m", "mavstream", *words],
+                capture_output=True,
+                text=True,
+                check=False,
+                cwd=tmp_path,
+                env={**os.environ, "MAVSTREAM_URL": url},
+            )
+            assert (done.returncode, done.stderr) == (0, ""), line
+            said += done.stdout
+    assert '"temperature":31.5' in said
+    assert (tmp_path / "trace.png").exists()
 
 
 @pytest.mark.parametrize(

@@ -160,3 +160,26 @@ def test_producers_are_remembered_as_long_as_the_log_has_rows_of_them_or_they_li
     with LogWriter(tmp_path) as writer:
         assert [writer.last_sequence(producer) for producer in (1, 2, 3)] == [5990, 0, 5]
         assert writer.watermark == 2995  # producer 3 neither sent more, nor fell idle, nor ended
+
+
+def test_rows_of_a_segment_that_grew_behind_its_map_and_went_are_a_gap(tmp_path: Path) -> None:
+    with fill(tmp_path, 1):
+        reader = LogReader(tmp_path)
+        cursors = [reader.cursor(0), reader.cursor(0)]
+        for cursor in cursors:
+            assert cursor.next() is not None
+            assert cursor.next() is None
+    # Opened with more room, the segment grows beyond what the cursors have mapped.
+    with LogWriter(tmp_path, EVENTS, LogOptions(segment_bytes=1 << 16)) as writer:
+        while len(writer.segments) < 3:
+            start = writer.end
+            writer.append({"t": Column(np.arange(start, start + 10))}, 10, start, producer=1, sequence=start)
+        Retention(max_bytes=1).apply(writer, None, 0, force=True)
+        for cursor in cursors:
+            with pytest.raises(GapError) as missed:
+                cursor.next()
+            assert (missed.value.start, missed.value.stop) == (10, writer.begin)
+            read = 0
+            while (step := cursor.next()) is not None:
+                read += step[0].rows
+            assert read == writer.end - writer.begin

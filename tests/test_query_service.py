@@ -1,144 +1,24 @@
-"""Queries as a service: real catalog, real stream logs, a real engine process."""
+"""Queries as a service: registered, changed, removed, looked at."""
 
 from __future__ import annotations
 
 import asyncio
 import json
-import os
-import signal
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
-from contextlib import asynccontextmanager
+from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any
 
 import pytest
+from query_services import HOT, HOT_PLAN, READINGS, WINDOW_PLAN, Service, served
+from servers import PATIENCE, until
 
 from mavstream_protocol import InvalidObject, QueryClass, StreamSpec
-from mavstream_protocol.tuples import decode_rows
-from mavstream_protocol.wire.resources import ActualState, DesiredState, QueryChange, QueryInfo
-from mavstream_server.engine.clock import SystemClock
-from mavstream_server.engine.messages import Hello
-from mavstream_server.service.catalog import Catalog
-from mavstream_server.service.engine_link import EngineLink
+from mavstream_protocol.wire.resources import ActualState, DesiredState, QueryChange
+from mavstream_server.service.measurements import Measurements
 from mavstream_server.service.problems import Conflict, NotFound, TooMany, WrongVersion
 from mavstream_server.service.qos import TargetState
-from mavstream_server.service.queries import QueryService
-from mavstream_server.service.settings import Settings
-from mavstream_server.service.streams import StreamStore
-from mavstream_server.service.subscriptions import LATEST, Subscription
-
-LIMIT = 20  # seconds that no wait here comes near
-
-READINGS = {
-    "name": "readings",
-    "fields": [
-        {"name": "at", "type": "timestamp"},
-        {"name": "room", "type": "string"},
-        {"name": "temp", "type": "int"},
-    ],
-    "event_time": "at",
-}
-HOT_PLAN = {
-    "root": "hot",
-    "nodes": {
-        "in": {"op": "source", "stream": "readings"},
-        "hot": {"op": "select", "input": "in", "where": "temp > 20"},
-    },
-}
-WINDOW_PLAN = {
-    "root": "mean",
-    "nodes": {
-        "in": {"op": "source", "stream": "readings"},
-        "mean": {
-            "op": "aggregate",
-            "input": "in",
-            "by": ["room"],
-            "window": {"kind": "tumbling", "size": "1s", "partial": True},
-            "compute": {"n": "count(*)"},
-        },
-    },
-}
-HOT = {"name": "hot", "plan": HOT_PLAN}
-
-
-class Service:
-    """All parts of a server but HTTP."""
-
-    def __init__(self, data: Path, **settings: Any) -> None:
-        self.settings = Settings(data=data, **settings)
-        self.settings.results_directory.mkdir(parents=True, exist_ok=True)
-        self.catalog = Catalog(self.settings.catalog_file)
-        self.link = EngineLink(Hello(data))
-        loop = asyncio.get_running_loop()
-        self.streams = StreamStore(
-            self.settings, self.catalog, SystemClock(), soon=loop.call_soon, news=self.link.ring
-        )
-        self.queries = QueryService(self.settings, self.catalog, self.streams, self.link)
-        self._sequence = 0
-
-    async def feed(self, *temps: int) -> None:
-        """Append a row per temperature, a second apart in event time."""
-        self._sequence += 1
-        start = self._sequence * 1_000_000_000
-        rows = [{"at": start + n * 1_000_000, "room": "hall", "temp": temp} for n, temp in enumerate(temps)]
-        batch = decode_rows(self.streams.spec("readings").schema(), rows)
-        await self.streams.ingest("tests", "readings", self._sequence, batch, 1000)
-
-    async def answers(self, id_: str, count: int, after: int | None = None) -> list[dict[str, Any]]:
-        """Wait until so many rows were answered, and return them."""
-        query = self.queries.get(id_)
-
-        def enough() -> bool:
-            return self.queries.results.feed(query).end >= count
-
-        await until(enough)
-        return list(json.loads(self.queries.results.pull(query, after).json())["rows"])
-
-    async def kill_engine(self) -> None:
-        """Kill the engine, and return when there is another one and the queries are in it."""
-        pid, restarts = self.link.pid, self.link.restarts
-        assert pid is not None
-        os.kill(pid, signal.SIGKILL)
-        await until(lambda: self.link.restarts > restarts)
-        await asyncio.wait_for(self.queries.placement.settled(), LIMIT)
-
-    async def state(self, id_: str, wanted: ActualState) -> QueryInfo:
-        await until(lambda: self.queries.get(id_).state is wanted)
-        return await self.queries.info(id_)
-
-
-async def until(holds: Callable[[], bool]) -> None:
-    async with asyncio.timeout(LIMIT):
-        while not holds():
-            await asyncio.sleep(0.002)
-
-
-@asynccontextmanager
-async def service(data: Path, *, engine: bool = True, **settings: Any) -> AsyncIterator[Service]:
-    made = Service(data, **settings)
-    if "readings" not in made.streams:
-        made.streams.create(StreamSpec.model_validate(READINGS))
-    try:
-        if engine:
-            await made.link.start()
-        await made.queries.start()
-        await asyncio.wait_for(made.queries.placement.settled(), LIMIT)
-        yield made
-    finally:
-        await made.queries.stop()
-        await made.link.stop()
-        made.streams.close()
-        made.catalog.close()
-
-
-def served(test: Callable[[Service], Awaitable[None]], data: Path, **settings: Any) -> None:
-    async def run() -> None:
-        async with service(data, **settings) as made:
-            await test(made)
-
-    asyncio.run(run())
-
+from mavstream_server.testing import ManualClock
 
 Run = Callable[[Callable[[Service], Coroutine[Any, Any, None]]], None]
 
@@ -169,91 +49,6 @@ def test_two_queries_of_one_name_get_two_ids(run: Run) -> None:
         assert len(ids) == 5
 
     run(test)
-
-
-@pytest.mark.parametrize(
-    ("change", "pointer", "code"),
-    [
-        ({"plan": {**HOT_PLAN, "root": "cold"}}, "plan/root", "unknown_node"),
-        (
-            {
-                "plan": {
-                    **HOT_PLAN,
-                    "nodes": {**HOT_PLAN["nodes"], "hot": {"op": "select", "input": "in", "where": "x"}},  # type: ignore[dict-item]
-                }
-            },
-            "plan/nodes/hot/where",
-            "unknown_field",
-        ),
-        ({"plan": {"root": "in", "nodes": {"in": {"op": "sauce"}}}}, "plan/nodes/in/op", "unknown_operator"),
-        ({"plan": 7}, "plan", "invalid_value"),
-        ({"qos": {"latency": {"fast": "1s"}}}, "qos/latency", "latency_form"),
-        ({"qos": {"memory": {"at_most": "much"}}}, "qos/memory/at_most", "size"),
-        ({"class": "nobles"}, "class", "unknown_class"),
-        ({"name": "9"}, "name", "name"),
-        ({"mode": "sometimes"}, "mode", "invalid_value"),
-        ({"mode": "one_time"}, "plan/nodes/in", "one_time_needs_window"),
-        ({"colour": 1}, "colour", "unknown_key"),
-        ({"name": "\ud800"}, "body", "invalid_text"),
-        ({"name": None}, "name", "name"),
-    ],
-)
-def test_each_fault_is_pointed_at_and_nothing_is_kept(
-    tmp_path: Path, change: dict[str, Any], pointer: str, code: str
-) -> None:
-    async def test() -> None:
-        async with service(tmp_path, engine=False) as made:
-            with pytest.raises(InvalidObject) as caught:
-                await made.queries.register({**HOT, **change})
-            assert [(item.pointer, item.code) for item in caught.value.items] == [(pointer, code)]
-            validation = made.queries.validate({**HOT, **change})
-            assert not validation.valid
-            assert [item.pointer for item in validation.errors] == [pointer]
-            assert made.catalog.count_queries() == 0
-
-    asyncio.run(test())
-
-
-@pytest.mark.parametrize(
-    "data", [None, 3, "plan", [], {}, {"name": "a"}, {"nodes": 3}, {"plan": {"nodes": []}}]
-)
-def test_validation_never_raises(tmp_path: Path, data: object) -> None:
-    async def test() -> None:
-        async with service(tmp_path, engine=False) as made:
-            assert not made.queries.validate(data).valid
-
-    asyncio.run(test())
-
-
-def test_all_faults_come_at_once(tmp_path: Path) -> None:
-    async def test() -> None:
-        async with service(tmp_path, engine=False) as made:
-            bad = {"name": "7", "plan": {"root": "in", "nodes": {"in": {"op": "sauce"}}}, "mode": 5}
-            pointers = {item.pointer for item in made.queries.validate(bad).errors}
-            assert pointers == {"name", "plan/nodes/in/op", "mode"}
-            worse = {**HOT, "class": "nobles", "plan": {"root": "x", "nodes": {}}}
-            assert "plan/nodes" in {item.pointer for item in made.queries.validate(worse).errors}
-
-    asyncio.run(test())
-
-
-def test_a_valid_plan_is_answered_with_schemas_and_paths(tmp_path: Path) -> None:
-    async def test() -> None:
-        async with service(tmp_path, engine=False) as made:
-            for body in (WINDOW_PLAN, {"name": "means", "plan": WINDOW_PLAN}):
-                found = made.queries.validate(body)
-                assert found.valid
-                assert found.paths == (("in", "mean"),)
-                names = [field.name for field in found.schemas["mean"]]
-                assert names == ["room", "n", "window_start", "window_end"] or set(names) == {
-                    "room",
-                    "n",
-                    "window_start",
-                    "window_end",
-                }
-                json.loads(found.model_dump_json())
-
-    asyncio.run(test())
 
 
 def test_the_same_idempotency_key_gives_the_same_query(run: Run) -> None:
@@ -319,15 +114,13 @@ def test_a_query_that_finished_cannot_be_paused_and_says_so(run: Run) -> None:
     async def test(made: Service) -> None:
         id_ = (await made.queries.register({**HOT, "plan": WINDOW_PLAN, "mode": "one_time"})).id
         await made.feed(1, 2, 3)
-        info = await made.state(id_, ActualState.FINISHED)
-        assert info.desired is DesiredState.RUNNING
+        info = await made.ended(id_)
+        assert (info.desired, info.state) == (DesiredState.RUNNING, ActualState.FINISHED)
         with pytest.raises(Conflict, match="has finished and cannot become paused"):
             await made.queries.change(id_, QueryChange(state=DesiredState.PAUSED))
-        query = made.queries.get(id_)
-        results = made.queries.results
-        with Subscription(results, results.feed(query)) as subscription:
+        with made.subscription(id_) as subscription:
             types = []
-            while (message := await asyncio.wait_for(subscription.next(), LIMIT)) is not None:
+            while (message := await asyncio.wait_for(subscription.next(), PATIENCE)) is not None:
                 assert isinstance(message, str)
                 types.append(json.loads(message)["type"])
         assert types == ["opened", "rows", "closed"]
@@ -346,7 +139,8 @@ def test_a_failed_query_says_why(run: Run) -> None:
         }
         id_ = (await made.queries.register({"name": "big", "plan": plan, "on_error": "fail"})).id
         await made.feed(2**62)
-        info = await made.state(id_, ActualState.FAILED)
+        info = await made.ended(id_)
+        assert info.state is ActualState.FAILED
         assert info.reason is not None
         assert "'hot'" in info.reason
 
@@ -410,7 +204,7 @@ def test_a_stream_that_was_removed_and_made_again_can_be_read(run: Run) -> None:
         made.streams.create(StreamSpec.model_validate(READINGS))
         info = await made.queries.register(HOT)
         assert info.state is ActualState.RUNNING
-        made._sequence = 0
+        made.sequence = 0
         await made.feed(30)
         assert len(await made.answers(info.id, 1)) == 1
 
@@ -437,99 +231,6 @@ def test_lists_are_paged_by_id_and_filtered(run: Run) -> None:
     run(test)
 
 
-def test_after_the_death_of_the_engine_queries_go_on_under_a_new_epoch(run: Run) -> None:
-    async def test(made: Service) -> None:
-        hot = (await made.queries.register(HOT)).id
-        paused = (await made.queries.register(HOT)).id
-        stopped = (await made.queries.register(HOT)).id
-        await made.queries.change(paused, QueryChange(state=DesiredState.PAUSED))
-        await made.queries.change(stopped, QueryChange(state=DesiredState.STOPPED))
-        await made.feed(30)
-        await made.answers(hot, 1)
-        results = made.queries.results
-        with Subscription(results, results.feed(made.queries.get(hot)), LATEST) as subscription:
-            await subscription.next()
-            await made.kill_engine()
-            message = await asyncio.wait_for(subscription.next(), LIMIT)
-            gap = json.loads(message or "")
-            assert (gap["type"], gap["reason"], gap["epoch"]) == ("gap", "restart", 2)
-            assert (gap["start"], gap["stop"]) == (1, 1)
-            await made.feed(31)
-            rows = json.loads(await asyncio.wait_for(subscription.next(), LIMIT) or "")
-            assert (rows["offset"], rows["epoch"], rows["rows"][0]["temp"]) == (1, 2, 31)
-        states = [made.queries.get(id_).state for id_ in (hot, paused, stopped)]
-        assert states == [ActualState.RUNNING, ActualState.PAUSED, ActualState.STOPPED]
-        assert [made.queries.get(id_).epoch for id_ in (hot, paused, stopped)] == [2, 2, 1]
-
-    run(test)
-
-
-def test_a_query_registered_without_an_engine_starts_with_it_and_misses_no_row(tmp_path: Path) -> None:
-    async def test() -> None:
-        async with service(tmp_path, engine=False) as made:
-            info = await made.queries.register(HOT)
-            assert info.state is ActualState.STARTING
-            assert made.queries.needed_position("readings") == 0
-            assert made.queries.held_by("readings") == info.id
-            await made.feed(33)
-            await made.link.start()
-            made.link.on_restart()
-            assert [row["temp"] for row in await made.answers(info.id, 1)] == [33]
-            assert made.queries.get(info.id).epoch == 1
-
-    asyncio.run(test())
-
-
-def test_after_a_restart_of_the_server_everything_is_as_it_was(tmp_path: Path) -> None:
-    async def first() -> tuple[str, str, str]:
-        async with service(tmp_path) as made:
-            hot = (await made.queries.register(HOT)).id
-            paused = (await made.queries.register(HOT)).id
-            ended = (await made.queries.register({"name": "means", "plan": WINDOW_PLAN})).id
-            await made.feed(30, 31)
-            await made.answers(hot, 2)
-            await made.answers(ended, 1)
-            await made.queries.change(paused, QueryChange(state=DesiredState.PAUSED))
-            await made.queries.change(ended, QueryChange(state=DesiredState.STOPPED))
-            return hot, paused, ended
-
-    async def second(hot: str, paused: str, ended: str) -> None:
-        async with service(tmp_path) as made:
-            made._sequence = 1
-            assert (await made.queries.info(hot)).state is ActualState.RUNNING
-            assert (await made.queries.info(hot)).epoch == 2
-            assert (await made.queries.info(paused)).state is ActualState.PAUSED
-            info = await made.queries.info(ended)
-            assert info.state is ActualState.STOPPED
-            assert info.results == 1
-            assert {field.name for field in info.fields} == {"room", "n", "window_start", "window_end"}
-            assert [row["n"] for row in await made.answers(ended, 1)] == [1]
-            await made.feed(32)
-            assert [row["temp"] for row in await made.answers(hot, 3)] == [30, 31]
-            assert [row["temp"] for row in await made.answers(hot, 3, after=1)] == [32]
-            assert (await made.queries.plan(ended)).paths == (("in", "mean"),)
-
-    asyncio.run(second(*asyncio.run(first())))
-
-
-def test_queries_of_higher_classes_come_back_first(tmp_path: Path) -> None:
-    async def test(made: Service) -> None:
-        made.catalog.put_class(QueryClass(name="alarms", priority=6))
-        ids = [(await made.queries.register({**HOT, "class": name})).id for name in ("default", "alarms") * 3]
-        restarted: list[str] = []
-        told = made.queries.placement._changed
-
-        def changed(id_: str) -> None:
-            restarted.append(id_)
-            told(id_)
-
-        made.queries.placement._changed = changed
-        await made.kill_engine()
-        assert restarted == [*ids[1::2], *ids[::2]]
-
-    served(test, tmp_path)
-
-
 def test_streams_must_keep_what_the_slowest_query_needs(run: Run) -> None:
     async def test(made: Service) -> None:
         assert made.queries.needed_position("readings") is None
@@ -537,7 +238,7 @@ def test_streams_must_keep_what_the_slowest_query_needs(run: Run) -> None:
         assert made.queries.needed_position("readings") == 0
         assert made.queries.users("readings") == [id_]
         await made.feed(*range(100))
-        await until(lambda: made.queries.needed_position("readings") == 100)
+        await until(lambda: made.queries.needed_position("readings") == 100, "all rows to be read")
         assert made.streams.info("readings").held_by in (None, id_)
         await made.queries.change(id_, QueryChange(state=DesiredState.STOPPED))
         assert made.queries.needed_position("readings") is None
@@ -585,22 +286,26 @@ def test_plans_show_operators_and_edges(run: Run) -> None:
     run(test)
 
 
-def test_figures_are_asked_for_twice_a_second_at_most(run: Run) -> None:
+def test_figures_are_given_out_for_half_a_second_and_then_taken_anew(run: Run, clock: ManualClock) -> None:
     async def test(made: Service) -> None:
         id_ = (await made.queries.register(HOT)).id
-        asked = 0
-        stats = made.link.stats
+        figures = Measurements(made.link, lambda: clock.monotonic() / 1e9)
 
-        async def counted(ids: Any = None) -> Any:
-            nonlocal asked
-            asked += 1
-            return await stats(ids)
+        async def answered() -> int:
+            return (await figures.of((id_,)))[id_].offset
 
-        made.link.stats = counted  # type: ignore[method-assign]
-        began = time.monotonic()
-        while time.monotonic() - began < 0.2:
-            await made.queries.info(id_)
-        assert asked == 1
+        assert await answered() == 0
+        await made.feed(30)
+        await made.answers(id_, 1)
+        clock.advance(seconds=0.49)
+        assert await answered() == 0
+        clock.advance(seconds=0.01)
+        assert await answered() == 1
+        await made.feed(31)
+        await made.answers(id_, 2)
+        assert await answered() == 1
+        figures.forget(id_)
+        assert await answered() == 2
 
     run(test)
 

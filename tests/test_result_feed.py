@@ -1,116 +1,31 @@
-"""Results on their way out: portions, subscriptions, pulls, over real result logs."""
+"""Subscriptions: what is told, to whom, and what rows in between cost, over real result logs."""
 
 from __future__ import annotations
 
 import asyncio
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
+from result_logs import SCHEMA, Answers, at_hand, fall_behind, numbers, waiting_for
 
-from mavstream_protocol import Schema
-from mavstream_protocol.tuples import decode_message, decode_stream, rows_of
+from mavstream_protocol.tuples import decode_message, rows_of
 from mavstream_protocol.wire.envelope import unseal
-from mavstream_protocol.wire.resources import ActualState, PulledResults
+from mavstream_protocol.wire.resources import ActualState
 from mavstream_protocol.wire.results import OnLag, RowsHeader
-from mavstream_server.columns.column import Column
-from mavstream_server.log import LogDescription, LogOptions, LogWriter, Retention
 from mavstream_server.service.portions import MOST_BYTES, MOST_ROWS, ResultFormat
-from mavstream_server.service.results import (
-    MOST_PULLED,
-    OffsetAhead,
-    ResultFeed,
-    TooManySubscribers,
-)
-from mavstream_server.service.subscriptions import LATEST, Lagging, Subscription
-from mavstream_server.testing.streams import parse_fields
+from mavstream_server.service.results import OffsetAhead, TooManySubscribers
+from mavstream_server.service.subscriptions import LATEST, Lagging
 
-SCHEMA = parse_fields("room string null, n int, at timestamp")
 LIMIT = 10  # seconds that no wait here comes near
-
-
-@dataclass
-class Query:
-    """A query as the feed sees it."""
-
-    id: str = "hot-abc"
-    schema: Schema = SCHEMA
-    epoch: int = 1
-    final: ActualState | None = None
-    reason: str | None = None
-
-
-class Answers:
-    """A query, its result log and the feed over it."""
-
-    def __init__(self, path: Path, **options: Any) -> None:
-        self.query = Query()
-        self.feeds = ResultFeed(path)
-        self.options = LogOptions(**options)
-        self.path = path / self.query.id
-        self.writer: LogWriter | None = None
-
-    def answer(self, count: int, room: str | None = "hall", ring: bool = True) -> None:
-        """Append so many rows in one frame, as the engine does."""
-        if self.writer is None:
-            self.writer = LogWriter(self.path, LogDescription(self.query.schema), self.options)
-        first = self.writer.end
-        values: dict[str, list[Any]] = {
-            "room": [room] * count,
-            "n": list(range(first, first + count)),
-            "at": [1_000_000 * n for n in range(first, first + count)],
-        }
-        columns = {field.name: Column.from_list(field.type, values[field.name]) for field in SCHEMA}
-        self.writer.append(columns, count, 1_000 + first, producer=self.query.epoch)
-        if ring:
-            self.feeds.doorbell()
-
-    def forget(self) -> int:
-        """Remove all but the segment being written, whoever needs them; return what is left to begin with."""
-        assert self.writer is not None
-        Retention(max_bytes=1).apply(self.writer, None, 0, force=True)
-        return self.writer.begin
-
-    def restart(self) -> None:
-        self.query.epoch += 1
-        self.feeds.changed(self.query.id)
-
-    def end(self, state: ActualState = ActualState.FINISHED, reason: str | None = None) -> None:
-        self.query.final, self.query.reason = state, reason
-        self.feeds.changed(self.query.id)
-
-    def subscribe(
-        self,
-        after: int | str | None = None,
-        format_: ResultFormat = ResultFormat.ROWS,
-        on_lag: OnLag = OnLag.GAP,
-    ) -> Subscription:
-        return Subscription(self.feeds, self.feeds.feed(self.query), after, format_, on_lag)
 
 
 @pytest.fixture
 def answers(tmp_path: Path) -> Iterator[Answers]:
-    made = Answers(tmp_path, segment_bytes=64 << 10)
-    yield made
-    if made.writer is not None:
-        made.writer.close()
-
-
-def at_hand(subscription: Subscription) -> list[Any]:
-    """Return the messages that are there now: JSON taken apart, binary ones as they are."""
-    found = []
-    while (message := subscription.next_now()) is not None:
-        found.append(json.loads(message) if isinstance(message, str) else message)
-        if found[-1] and isinstance(found[-1], dict) and found[-1]["type"] == "closed":
-            break
-    return found
-
-
-def numbers(messages: list[Any]) -> list[int]:
-    return [row["n"] for message in messages if message["type"] == "rows" for row in message["rows"]]
+    with Answers(tmp_path, segment_bytes=64 << 10) as made:
+        yield made
 
 
 def test_a_subscriber_is_told_the_fields_then_the_rows_with_offset_and_epoch(answers: Answers) -> None:
@@ -186,9 +101,7 @@ def test_a_subscriber_waits_for_a_log_that_the_engine_has_not_made(answers: Answ
     async def run() -> list[Any]:
         subscription = answers.subscribe()
         opened = await subscription.next()
-        waiting = asyncio.create_task(subscription.next())
-        await asyncio.sleep(0)
-        assert not waiting.done()
+        waiting = await waiting_for(subscription)
         answers.answer(2)
         return [opened, await asyncio.wait_for(waiting, LIMIT)]
 
@@ -202,8 +115,7 @@ def test_rows_that_came_between_the_look_and_the_wait_are_not_slept_through(answ
         await subscription.next()
         received = 0
         for _ in range(50):
-            waiting = asyncio.create_task(subscription.next())
-            await asyncio.sleep(0)
+            waiting = await waiting_for(subscription)
             answers.answer(1)
             message = await asyncio.wait_for(waiting, LIMIT)
             assert isinstance(message, str)
@@ -214,25 +126,21 @@ def test_rows_that_came_between_the_look_and_the_wait_are_not_slept_through(answ
 
 
 def test_a_hundred_subscribers_cost_one_encoding_per_portion(answers: Answers) -> None:
-    async def follow(subscription: Subscription, rows: int) -> list[int]:
-        got: list[int] = []
-        while len(got) < rows:
-            message = await asyncio.wait_for(subscription.next(), LIMIT)
-            assert isinstance(message, str)
-            told = json.loads(message)
-            got += numbers([told])
-        return got
-
     async def run() -> list[list[int]]:
         subscriptions = [answers.subscribe() for _ in range(100)]
-        tasks = [asyncio.create_task(follow(each, 200)) for each in subscriptions]
+        received: list[list[int]] = [[] for _ in subscriptions]
+        for each in subscriptions:
+            await each.next()
         for _ in range(20):
-            await asyncio.sleep(0)
+            waiting = [await waiting_for(each) for each in subscriptions]
             answers.answer(10)
-        return await asyncio.gather(*tasks)
+            messages = await asyncio.wait_for(asyncio.gather(*waiting), LIMIT)
+            for got, message in zip(received, messages, strict=True):
+                got += numbers([json.loads(message or "")])
+        return received
 
     assert asyncio.run(run()) == [list(range(200))] * 100
-    assert answers.feeds.counters.encodings <= 20
+    assert answers.feeds.counters.encodings == 20
     assert answers.feeds.counters.rows == 20_000
 
 
@@ -262,12 +170,6 @@ def test_portions_are_bounded_in_rows_and_bytes(answers: Answers) -> None:
 def test_one_row_larger_than_a_portion_still_comes(answers: Answers) -> None:
     answers.answer(2, room="y" * (2 * MOST_BYTES))
     assert numbers(at_hand(answers.subscribe())) == [0, 1]
-
-
-def fall_behind(answers: Answers) -> int:
-    for _ in range(100):
-        answers.answer(1_000)
-    return answers.forget()
 
 
 def test_rows_gone_before_they_were_read_are_told_as_a_gap_and_counted(answers: Answers) -> None:
@@ -331,8 +233,7 @@ def test_who_waits_is_told_of_a_restart_before_there_are_rows(answers: Answers) 
     async def run() -> str | bytes | None:
         subscription = answers.subscribe(after=LATEST)
         await subscription.next()
-        waiting = asyncio.create_task(subscription.next())
-        await asyncio.sleep(0)
+        waiting = await waiting_for(subscription)
         answers.restart()
         return await asyncio.wait_for(waiting, LIMIT)
 
@@ -373,8 +274,7 @@ def test_subscribers_of_a_removed_query_are_told_and_its_files_are_gone(answers:
     async def run() -> Any:
         subscription = answers.subscribe(after=LATEST)
         await subscription.next()
-        waiting = asyncio.create_task(subscription.next())
-        await asyncio.sleep(0)
+        waiting = await waiting_for(subscription)
         assert answers.writer is not None
         answers.writer.close()
         answers.feeds.remove(answers.query.id)
@@ -393,70 +293,3 @@ def test_more_subscribers_than_allowed_are_refused_and_leaving_makes_room(answer
     with answers.subscribe():
         assert answers.feeds.subscribers == 1
     assert answers.feeds.subscribers_of("hot-abc") == 0
-
-
-def pull(answers: Answers, after: int | None = None, limit: int = 1_000) -> PulledResults:
-    return PulledResults.model_validate_json(answers.feeds.pull(answers.query, after, limit).json())
-
-
-def test_pulling_page_by_page_gives_every_row_once(answers: Answers) -> None:
-    for size in (1, 999, 1, 3_000, 6_500, 2):
-        answers.answer(size)
-    got: list[int] = []
-    after: int | None = None
-    while (part := pull(answers, after, 777)).rows:
-        got += [row["n"] for row in part.rows]
-        assert part.next == got[-1]
-        after = part.next
-    assert got == list(range(10_503))
-    assert part.next == 10_502
-    answers.answer(1)
-    assert [row["n"] for row in pull(answers, after).rows] == [10_503]
-
-
-def test_a_pull_of_a_query_without_answers_can_be_gone_on_with(answers: Answers) -> None:
-    empty = pull(answers)
-    assert (empty.rows, empty.next, empty.epoch, empty.gap) == ([], -1, 1, None)
-    answers.answer(2)
-    assert [row["n"] for row in pull(answers, empty.next).rows] == [0, 1]
-
-
-def test_a_pull_gives_no_more_than_the_limit_nor_than_is_allowed(answers: Answers) -> None:
-    answers.answer(MOST_PULLED + 5)
-    assert len(pull(answers, limit=3).rows) == 3
-    assert len(pull(answers, limit=MOST_PULLED + 100).rows) == MOST_PULLED
-
-
-def test_a_pull_tells_of_rows_that_are_gone(answers: Answers) -> None:
-    begin = fall_behind(answers)
-    part = pull(answers, after=9, limit=5)
-    assert part.gap == (10, begin)
-    assert [row["n"] for row in part.rows] == list(range(begin, begin + 5))
-
-
-def test_a_pull_ends_where_the_epoch_changes(answers: Answers) -> None:
-    answers.answer(3)
-    answers.restart()
-    answers.answer(3)
-    first = pull(answers)
-    second = pull(answers, first.next)
-    assert ([row["n"] for row in first.rows], first.epoch) == ([0, 1, 2], 1)
-    assert ([row["n"] for row in second.rows], second.epoch) == ([3, 4, 5], 2)
-
-
-def test_a_pull_as_arrow_means_the_same(answers: Answers) -> None:
-    answers.answer(2_000)
-    answers.answer(1, room=None)
-    pulled = answers.feeds.pull(answers.query, 9, 5_000)
-    batch = decode_stream(SCHEMA, pulled.arrow())
-    assert rows_of(batch) == json.loads(pulled.json())["rows"]
-    empty = answers.feeds.pull(answers.query, 2_000)
-    assert decode_stream(SCHEMA, empty.arrow()).num_rows == 0
-
-
-def test_logs_that_nobody_asks_for_are_let_go(tmp_path: Path) -> None:
-    feeds = ResultFeed(tmp_path)
-    first = feeds.feed(Query(id="q-0"))
-    for number in range(1, 200):
-        feeds.feed(Query(id=f"q-{number}"))
-    assert feeds.feed(Query(id="q-0")) is not first

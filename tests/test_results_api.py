@@ -13,8 +13,8 @@ import httpx
 import numpy as np
 import pyarrow as pa
 import pytest
-from tests.servers import RawProducer, RunningServer, closed_with, eventually, running_server
-from tests.test_query_service import HOT, HOT_PLAN, READINGS, WINDOW_PLAN
+from query_services import HOT, HOT_PLAN, READINGS, WINDOW_PLAN
+from servers import RawProducer, RunningServer, closed_with, eventually, running_server
 
 from mavstream_protocol import Schema, StreamSpec
 from mavstream_protocol.tuples import arrow_schema, decode_message, decode_stream, rows_of

@@ -37,10 +37,12 @@ def test_sizes_and_durations_are_written_with_units() -> None:
             "MAVSTREAM_MAX_DISK_BYTES": "10GB",
             "MAVSTREAM_CREDIT_BYTES": "4194304",
             "MAVSTREAM_RESULT_TIME": "5m",
+            "MAVSTREAM_ENGINE_TIMEOUT": "90s",
             "MAVSTREAM_POLICY_OPTIONS": "{}",
         }
     )
     assert (made.max_disk_bytes, made.credit_bytes, made.result_time) == (10**10, 4 << 20, 300_000_000)
+    assert made.engine_timeout == 90_000_000
 
 
 @pytest.mark.parametrize(
@@ -53,6 +55,7 @@ def test_sizes_and_durations_are_written_with_units() -> None:
         ({"MAVSTREAM_POLICY_OPTIONS": "{"}, "policy options are not JSON"),
         ({"MAVSTREAM_MAX_BODY_BYTES": "16XB"}, "MAVSTREAM_MAX_BODY_BYTES: size '16XB'"),
         ({"MAVSTREAM_RESULT_TIME": "soon"}, "MAVSTREAM_RESULT_TIME: duration 'soon'"),
+        ({"MAVSTREAM_ENGINE_TIMEOUT": "10ms"}, "MAVSTREAM_ENGINE_TIMEOUT: .*give 1s or more"),
         ({"MAVSTREAM_MAX_QUERIES": "0"}, "MAVSTREAM_MAX_QUERIES: "),
     ],
 )

@@ -47,6 +47,7 @@ def serve(
     max_connections: Annotated[int | None, _limit("Open requests and websockets.")] = None,
     max_disk_bytes: Annotated[str | None, _limit("What all stream logs together may take.")] = None,
     credit_bytes: Annotated[str | None, _limit("What a producer may have under way per stream.")] = None,
+    engine_timeout: Annotated[str | None, _limit("How long the engine may hang, such as 30s.")] = None,
     result_bytes: Annotated[str | None, _limit("Answers kept per query, in bytes,")] = None,
     result_time: Annotated[str | None, _limit("and for how long, such as 1h.")] = None,
 ) -> None:

@@ -13,7 +13,7 @@ from importlib.metadata import version
 from fastapi import Depends, FastAPI
 from starlette.middleware import Middleware
 
-from mavstream_server.api import feed, results
+from mavstream_server.api import feed, nowhere, results
 from mavstream_server.api.auth import Auth, KnownTokens
 from mavstream_server.api.bodies import check_body
 from mavstream_server.api.limits import Connections, Limits
@@ -43,6 +43,7 @@ ROUTERS = (
     health.router,
     feed.router,
     results.router,
+    nowhere.router,  # takes every websocket that comes to it
 )
 
 HOUSEKEEPING_S = 0.1
@@ -129,7 +130,8 @@ def _link(settings: Settings, catalog: Catalog) -> EngineLink:
             scheduler=chosen,
             result_bytes=settings.result_bytes,
             result_time_ns=settings.result_time * 1000,
-        )
+        ),
+        hang_timeout=settings.engine_timeout / 1e6,
     )
 
 

@@ -48,12 +48,13 @@ class Cursor:
         self._place = 0
         self._start = 0
         self._gap: GapError | None = None
-        self.position = position
+        self.position = 0
         self.seek(position)
 
     def seek(self, position: int) -> None:
         """Go to a position; PositionAheadError if the log has not reached it."""
-        end = self._reader.end
+        # Rows are there a moment before the log says that it ends behind them: some may have been read.
+        end = max(self._reader.end, self.position)
         if not 0 <= position <= end:
             raise PositionAheadError(
                 self._reader.path, f"position {position} is not in the log, which ends at {end}; seek there"

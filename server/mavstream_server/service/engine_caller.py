@@ -41,7 +41,10 @@ class Caller:
         self._on_event = on_event
         self._number = EVENT
         self._waiting: dict[int, asyncio.Future[Value]] = {}
-        self._over = False
+        self.over = False
+        """Whether nothing more can come."""
+        self.heard = 0
+        """How many messages have come."""
         self._receiving = asyncio.create_task(self._receive())
 
     @classmethod
@@ -65,7 +68,7 @@ class Caller:
 
     async def exchange(self, number: int, data: bytes, timeout: float) -> Value:
         """Send encoded bytes and await the reply with their number."""
-        if self._over:
+        if self.over:
             raise EngineUnavailable("the engine process is gone; it is being restarted, try again soon")
         reply: asyncio.Future[Value] = asyncio.get_running_loop().create_future()
         self._waiting[number] = reply
@@ -91,7 +94,8 @@ class Caller:
         """Close the channel; calls that wait fail."""
         self._receiving.cancel()
         await asyncio.wait((self._receiving,))
-        self._writer.close()
+        # What a process that hangs has not taken would be waited for.
+        self._writer.transport.abort()
         with suppress(ConnectionError):
             await self._writer.wait_closed()
 
@@ -103,11 +107,12 @@ class Caller:
         except (asyncio.IncompleteReadError, ConnectionError, MalformedMessage):
             return
         finally:
-            self._over = True
+            self.over = True
             for reply in self._waiting.values():
                 _fail(reply, EngineUnavailable("the engine process died before it answered; try again soon"))
 
     def _take(self, packet: Packet) -> None:
+        self.heard += 1
         message: Any = packet.message()
         if packet.number == EVENT:
             self._on_event(message)

@@ -1,67 +1,63 @@
-"""The link to the engine process: starts it, talks to it, notices its death and starts it again."""
+"""The link to the engine process: starts it, talks to it, starts it again when it has died or hangs."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
 from mavstream_protocol.scheduling import SchedulerSettings
 from mavstream_server.engine.doorbell import Doorbell
-from mavstream_server.engine.figures import ClassFigures, ClassStats, EngineStats, EngineTotals, QueryStats
 from mavstream_server.engine.messages import (
     AttachStream,
     Command,
     DetachStream,
     Event,
-    ForgetQuery,
-    GetClasses,
-    GetStats,
-    GetTotals,
     Hello,
     Need,
-    PauseQuery,
     Positions,
     QueryEnded,
-    Reclass,
-    ResumeQuery,
     SetPriority,
     Started,
     StartQuery,
-    StartTrace,
-    StopQuery,
     SwitchPolicy,
-    TakeTrace,
     Value,
 )
-from mavstream_server.engine.trace import RecordedSlices
-from mavstream_server.log.description import LogDescription, agree_description
-from mavstream_server.log.problems import LogError
+from mavstream_server.log.description import LogDescription
 from mavstream_server.service.engine_caller import EngineRefused, EngineUnavailable
+from mavstream_server.service.engine_commands import EngineCommands
 from mavstream_server.service.engine_process import EngineProcess
-from mavstream_server.service.problems import storage_problem
+from mavstream_server.service.result_files import describe_log, is_described
 
 __all__ = ["EngineLink", "EngineRefused", "EngineUnavailable"]
 
 _log = logging.getLogger(__name__)
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 5.0  # seconds between a death and the next start
-_PAGE = 50  # queries per request for figures: a page holds up the engine's work for some 2 ms
 
 
-class EngineLink:
+class EngineLink(EngineCommands):
     """One engine process, kept alive. Streams, priorities and the policy are told again to a new one;
     queries are not, since whoever started them must give them a new epoch.
 
     Every method raises EngineUnavailable while the process is away, and EngineRefused when it says no.
     """
 
-    def __init__(self, hello: Hello, *, start_timeout: float = 30.0, call_timeout: float = 30.0) -> None:
+    def __init__(
+        self,
+        hello: Hello,
+        *,
+        start_timeout: float = 30.0,
+        call_timeout: float = 30.0,
+        hang_timeout: float = 30.0,
+    ) -> None:
+        """Times are seconds; a process that says nothing for `hang_timeout` when asked is killed."""
         self._hello = hello
         self._start_timeout = start_timeout
         self._call_timeout = call_timeout
+        self._hang_timeout = hang_timeout
         self._streams: dict[str, Path] = {}
         self._priorities: dict[str, int] = {}
         self._news = Doorbell.create()
@@ -137,15 +133,16 @@ class EngineLink:
         return self._process
 
     async def _keep(self) -> None:
-        """Wait for the process's death and start it again, until cancelled."""
+        """Wait until the process is dead, or as good as that, and start it again, until cancelled."""
         pause, loop = _FIRST_PAUSE, asyncio.get_running_loop()
         process = self._process
         while process is not None:
             begun = loop.time()
-            await process.gone()
+            hung = await process.lost(self._hang_timeout)
             self._process = None
             code = await process.end()
-            _log.error("engine process died", extra={"fields": {"code": code, "restarts": self.restarts}})
+            told = "engine process answered no more and was killed" if hung else "engine process died"
+            _log.error(told, extra={"fields": {"code": code, "restarts": self.restarts}})
             _tell(self.on_death)
             if loop.time() - begun > 2 * _LONGEST_PAUSE:
                 pause = _FIRST_PAUSE
@@ -200,9 +197,10 @@ class EngineLink:
 
     async def start_query(self, command: StartQuery) -> Started:
         """Run a query."""
-        log, schema = self._hello.data / "results" / command.id, command.plan.schema
-        # Here and not in the engine, which would wait for the disk while others wait for their answers.
-        await asyncio.to_thread(_describe, log, LogDescription(schema))
+        log = self._hello.data / "results" / command.id
+        if not is_described(log):
+            # Here and not in the engine, which would wait for the disk while others wait for their answers.
+            await asyncio.to_thread(describe_log, log, LogDescription(command.plan.schema))
         started = await self.call(command)
         assert isinstance(started, Started)
         # Until positions are told anew, what it starts with must not be removed.
@@ -210,26 +208,6 @@ class EngineLink:
             if stream not in self.needs or position < self.needs[stream].position:
                 self.needs = {**self.needs, stream: Need(position, command.id)}
         return started
-
-    async def stop_query(self, id_: str) -> None:
-        """End a query; its figures stay until it is forgotten."""
-        await self.call(StopQuery(id_))
-
-    async def forget_query(self, id_: str) -> None:
-        """Drop a query from the engine's books; the files of its result log may be removed afterwards."""
-        await self.call(ForgetQuery(id_))
-
-    async def pause_query(self, id_: str) -> None:
-        """Detach a query from its streams."""
-        await self.call(PauseQuery(id_))
-
-    async def resume_query(self, id_: str) -> None:
-        """Let a paused query go on with the next rows."""
-        await self.call(ResumeQuery(id_))
-
-    async def reclass(self, id_: str, class_name: str) -> None:
-        """Move a query to another class."""
-        await self.call(Reclass(id_, class_name))
 
     async def set_priority(self, class_name: str, priority: int) -> None:
         """Set the priority of a class, also after a restart."""
@@ -240,50 +218,6 @@ class EngineLink:
         """Let another policy decide, also after a restart."""
         await self.call(SwitchPolicy(chosen))
         self._hello = replace(self._hello, scheduler=chosen)
-
-    async def start_trace(self, most: int) -> None:
-        """Record slices from now on, up to a number; `take_trace` must follow, whatever happens."""
-        await self.call(StartTrace(most))
-
-    async def take_trace(self) -> RecordedSlices:
-        """Stop recording and return what was recorded: nothing by a process that was started since."""
-        recorded = await self.call(TakeTrace())
-        assert isinstance(recorded, RecordedSlices)
-        return recorded
-
-    async def classes(self) -> dict[str, ClassStats]:
-        """Return the figures of the classes that have queries."""
-        figures = await self.call(GetClasses())
-        assert isinstance(figures, ClassFigures)
-        return figures.classes
-
-    async def totals(self) -> EngineTotals:
-        """Return the engine's own figures."""
-        totals = await self.call(GetTotals())
-        assert isinstance(totals, EngineTotals)
-        return totals
-
-    async def stats(self, ids: Iterable[str] | None = None) -> EngineStats:
-        """Return the figures of the engine and of these queries, or of all."""
-        totals = await self.totals()
-        wanted = totals.ids if ids is None else tuple(ids)
-        queries: dict[str, QueryStats] = {}
-        for start in range(0, len(wanted), _PAGE):
-            page = await self.call(GetStats(wanted[start : start + _PAGE]))
-            assert isinstance(page, dict)
-            queries |= page
-        return EngineStats(totals, queries)
-
-
-def _describe(log: Path, description: LogDescription) -> None:
-    """Make sure that a result log has a directory and a description, safe on disk."""
-    try:
-        log.mkdir(parents=True, exist_ok=True)
-        agree_description(log, description)
-    except LogError as error:
-        raise EngineRefused(str(error), code=error.code) from error
-    except OSError as error:
-        raise storage_problem(f"result log {log.name!r}", error) from error
 
 
 def _ignore(*_: object) -> None:

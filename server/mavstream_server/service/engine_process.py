@@ -10,10 +10,11 @@ from contextlib import suppress
 from typing import Any, Self
 
 from mavstream_server.engine.doorbell import Doorbell
-from mavstream_server.engine.messages import Command, Event, Ready, Shutdown, Value
+from mavstream_server.engine.messages import Command, Event, GetTotals, Ready, Shutdown, Value
 from mavstream_server.service.engine_caller import Caller, EngineRefused, EngineUnavailable
 
 _EXIT = 0.05  # seconds: a death shows on the channel just ahead of the exit
+_QUESTIONS = 3  # left unanswered one after the other before a process counts as hung
 
 
 class EngineProcess:
@@ -92,6 +93,30 @@ class EngineProcess:
         """Return when the process has exited or its end of the channel is closed."""
         assert self._caller is not None
         await _first_of(self._caller.gone(), self._process.wait())
+
+    async def lost(self, timeout: float) -> bool:
+        """Return when the process is gone; or True when it hangs: nothing came for so long, though asked for.
+
+        Questions are counted, and not only time: after a pause of this process itself the answers are there,
+        but have yet to be read.
+        """
+        assert self._caller is not None
+        caller, gone = self._caller, asyncio.create_task(self.gone())
+        part, unanswered = timeout / _QUESTIONS, 0
+        try:
+            while unanswered < _QUESTIONS:
+                heard = caller.heard
+                if not unanswered:
+                    await asyncio.wait((gone,), timeout=part)
+                if caller.heard == heard and not gone.done():
+                    with suppress(EngineUnavailable, EngineRefused):
+                        await self.call(GetTotals(), part)
+                if caller.over or gone.done():
+                    return False
+                unanswered = unanswered + 1 if caller.heard == heard else 0
+            return True
+        finally:
+            gone.cancel()
 
     async def stop(self, grace: float) -> int:
         """Tell the process to end, wait for that at most twice the grace, and return its exit code."""

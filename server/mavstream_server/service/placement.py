@@ -8,20 +8,18 @@ from collections import Counter, deque
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
-from mavstream_protocol.queries import Mode, ReadFrom
-from mavstream_protocol.typed_plan import TypedAggregate, TypedExcept, TypedJoin, TypedPlan, TypedUnion
-from mavstream_protocol.windows import TimeWindow
 from mavstream_protocol.wire.resources import ActualState, DesiredState
-from mavstream_server.engine.messages import StartQuery
-from mavstream_server.instantiator import RunOptions
 from mavstream_server.service.catalog import Catalog
 from mavstream_server.service.engine_link import EngineLink, EngineRefused, EngineUnavailable
-from mavstream_server.service.problems import Conflict
+from mavstream_server.service.problems import Conflict, NotFound, ServiceError, StorageFailed, StorageFull
 from mavstream_server.service.query import Query
+from mavstream_server.service.starting import start_command, waits_for_time
 
 _log = logging.getLogger("mavstream.queries")
 
 _RETRY_S = 1.0
+# Starts under way at a time: enough to keep the engine busy, few enough that others get their turn.
+_AT_ONCE = 16
 _THERE, _UNKNOWN = "object_in_use", "unknown_object"
 
 Finish = Callable[[Query, ActualState, str | None], None]
@@ -130,12 +128,22 @@ class Placement:
         """Place what waits; without an engine, whoever hears of the next one begins again."""
         tried: set[str] = set()
         while self._queue and self._link.ready:
+            await asyncio.gather(*(self._place_in_turn(tried) for _ in range(_AT_ONCE)))
+
+    async def _place_in_turn(self, tried: set[str]) -> None:
+        """Place one query after the other; several do so at once, and commands leave in the queue's order."""
+        while self._queue and self._link.ready:
             query = self._queue.popleft()
             if query.id in tried:
                 await asyncio.sleep(_RETRY_S)  # all were tried once: the engine is slow
                 tried.clear()
             tried.add(query.id)
-            await self.place(query)
+            try:
+                await self.place(query)
+            except NotFound:
+                continue  # it was removed while it waited
+            except (StorageFull, StorageFailed) as error:
+                self._postpone(query, error)
 
     async def place(self, query: Query) -> None:
         """Start a query in the engine, unless it is there or has ended; without an engine it waits."""
@@ -148,18 +156,21 @@ class Placement:
             try:
                 await self._start(query)
             except EngineUnavailable as error:
-                _log.warning("query waits for the engine", extra={"query": query.id, "reason": str(error)})
-                self._queue.append(query)
+                self._postpone(query, error)
             except EngineRefused as error:
                 self._finish(query, ActualState.FAILED, error.detail)
         if self._queue:
             self._keep_placing()
 
+    def _postpone(self, query: Query, error: ServiceError) -> None:
+        _log.warning("query waits to be started", extra={"query": query.id, "reason": str(error)})
+        self._queue.append(query)
+
     async def _start(self, query: Query) -> None:
         for stream in query.streams - self._attached:
             await self._attach(stream)
         query.record = query.record._replace(epoch=self._catalog.next_epoch(query.id))
-        command = _command(query, self._begins.get(query.id))
+        command = start_command(query, self._begins.get(query.id))
         try:
             await self._link.start_query(command)
         except EngineRefused as error:
@@ -226,32 +237,3 @@ class Placement:
             if self._link.ready:
                 raise  # it may still write its results
         self.leave(query)
-
-
-def waits_for_time(plan: TypedPlan) -> bool:
-    """Return whether a plan answers, or lets rows go, when time has passed."""
-    return any(
-        isinstance(node, TypedJoin)
-        or (isinstance(node, TypedUnion) and node.ordered)
-        or (isinstance(node, TypedAggregate | TypedExcept) and isinstance(node.window, TimeWindow))
-        for node in plan.nodes.values()
-    )
-
-
-def _command(query: Query, begins: Mapping[str, int] | None) -> StartQuery:
-    assert query.plan is not None
-    spec = query.record.spec
-    return StartQuery(
-        id=query.id,
-        plan=query.plan,
-        class_name=spec.class_,
-        options=RunOptions(spec.on_error, spec.mode is Mode.ONE_TIME, spec.start_at, spec.stop_at),
-        # What is instantiated again goes on with the rows to come.
-        earliest=spec.from_ is ReadFrom.EARLIEST and not query.begun,
-        latency_target_us=None if spec.qos.latency is None else spec.qos.latency.at_most,
-        epoch=query.epoch,
-        # Memory is a target that is watched, not a limit that kills.
-        memory_limit=None,
-        positions=begins,
-        paused=query.record.desired is DesiredState.PAUSED,
-    )

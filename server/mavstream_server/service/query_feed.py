@@ -122,6 +122,7 @@ class QueryFeed:
         self._counters = counters
         self._reader: LogReader | None = None
         self._seen = -1
+        self._read = 0  # behind the last row that was ever handed out
         # By position, the least recently used first: whoever reads on from there takes it.
         self._cursors: OrderedDict[int, Cursor] = OrderedDict()
 
@@ -145,7 +146,8 @@ class QueryFeed:
     def end(self) -> int:
         """The offset of the next answer."""
         reader = self.reader
-        return 0 if reader is None else reader.end
+        # Rows can be read a moment before the log says so, and whoever got them may go on behind them.
+        return 0 if reader is None else max(reader.end, self._read)
 
     def position_after(self, after: int | None) -> int:
         """Return where reading starts that goes on behind an offset; None stands for all that is kept."""
@@ -200,7 +202,10 @@ class QueryFeed:
             return None
         cursor = self._cursors.pop(position, None) or reader.cursor(position)
         try:
-            return read_portion(cursor, self.query.schema, most_rows)
+            portion = read_portion(cursor, self.query.schema, most_rows)
+            if portion is not None:
+                self._read = max(self._read, portion.stop)
+            return portion
         finally:
             self._cursors[cursor.position] = cursor
             while len(self._cursors) > _CURSORS:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import (
+    AfterValidator,
     BaseModel,
     BeforeValidator,
     ConfigDict,
@@ -58,6 +59,12 @@ def _microseconds(value: object) -> object:
         raise refusal("duration", str(error)) from None
 
 
+def _second(value: int) -> int:
+    if value < 1_000_000:
+        raise refusal("duration", "an engine that is busy may take longer: give 1s or more")
+    return value
+
+
 Bytes = Annotated[int, BeforeValidator(_bytes), Field(ge=1)]
 """Bytes, at least one; text may carry a unit."""
 Microseconds = Annotated[int, BeforeValidator(_microseconds), Field(ge=1)]
@@ -102,6 +109,8 @@ class Settings(BaseModel):
     """Answers kept per query, in bytes"""
     result_time: Microseconds = 3_600_000_000
     """and in microseconds; the flag and the variable are written `1h`."""
+    engine_timeout: Annotated[Microseconds, AfterValidator(_second)] = 30_000_000
+    """How long the engine may say nothing when it is asked before it is killed and started again."""
 
     @field_validator("tokens", mode="before")
     @classmethod

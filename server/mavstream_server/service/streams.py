@@ -148,8 +148,11 @@ class StreamStore:
         """Streams that take nothing because of their files, and why."""
         return {name: log.failure.detail for name, log in self._logs.items() if log.failure is not None}
 
-    def create(self, spec: StreamSpec) -> StreamInfo:
-        """Make a stream; raises Conflict, TooMany, StorageFull, StorageFailed."""
+    def create(self, spec: StreamSpec, remember: Callable[[], None] | None = None) -> StreamInfo:
+        """Make a stream; raises Conflict, TooMany, StorageFull, StorageFailed.
+
+        `remember` writes to the catalog what belongs to it: both are kept, or neither.
+        """
         if len(self._logs) >= self._max_streams and spec.name not in self._logs:
             raise TooMany(
                 f"stream '{spec.name}' would be one more than the {self._max_streams} that are allowed: "
@@ -170,6 +173,8 @@ class StreamStore:
                 log = self._add(spec)
                 if log.failure is not None:
                     raise log.failure
+                if remember is not None:
+                    remember()
         except BaseException:
             if fresh and spec.name in self._logs:
                 self._forget(self._logs[spec.name])

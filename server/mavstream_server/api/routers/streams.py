@@ -71,9 +71,7 @@ async def create_stream(
     fingerprint = hashlib.sha256(spec.model_dump_json().encode()).hexdigest()
     known = parts.catalog.idempotent(key, _SCOPE, fingerprint)
     if known is None:
-        info = parts.streams.create(spec)
-        parts.catalog.remember(key, _SCOPE, fingerprint, spec.name)
-        return info
+        return parts.streams.create(spec, lambda: parts.catalog.remember(key, _SCOPE, fingerprint, spec.name))
     if known not in parts.streams:
         raise Conflict(
             f"idempotency key '{key}' registered stream '{known}', which was removed since: use a new key",

@@ -1,0 +1,88 @@
+"""Stream stores for tests: with a catalog, in a directory, to be stopped and opened again."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from mavstream_protocol.streams import StreamSpec
+from mavstream_protocol.tuples import decode_columns
+from mavstream_server.log import Frame, LogReader
+from mavstream_server.service.catalog import Catalog
+from mavstream_server.service.settings import Settings
+from mavstream_server.service.streams import StreamStore
+from mavstream_server.testing import ManualClock
+
+EVENTS = {
+    "name": "events",
+    "fields": [{"name": "at", "type": "timestamp"}, {"name": "home", "type": "string", "nullable": True}],
+    "event_time": "at",
+}
+NUMBERS = {"name": "numbers", "fields": [{"name": "n", "type": "int"}]}
+
+
+def spec(base: dict[str, Any], **changes: Any) -> StreamSpec:
+    return StreamSpec.model_validate({**base, **changes})
+
+
+def numbers(*values: int) -> Any:
+    return decode_columns(spec(NUMBERS).schema(), {"n": list(values)})
+
+
+def events(*times: int, home: str = "a") -> Any:
+    return decode_columns(spec(EVENTS).schema(), {"at": list(times), "home": [home] * len(times)})
+
+
+class Server:
+    """A store with its catalog in a directory, which can be opened again."""
+
+    def __init__(self, path: Path, clock: ManualClock) -> None:
+        self.path = path
+        self.clock = clock
+        self.rung = 0
+        self.options: dict[str, Any] = {}
+        self._open: list[Catalog | StreamStore] = []
+
+    def __enter__(self) -> Server:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    def start(self, **options: Any) -> StreamStore:
+        self.options = options or self.options
+        settings = Settings(data=self.path, **self.options)
+        catalog = Catalog(settings.catalog_file)
+        self._open = [catalog]
+        self.store = StreamStore(settings, catalog, self.clock, news=self._ring)
+        self._open.insert(0, self.store)
+        return self.store
+
+    def stop(self) -> None:
+        for part in self._open:
+            part.close()
+        self._open = []
+
+    def again(self) -> StreamStore:
+        self.stop()
+        return self.start()
+
+    def _ring(self) -> None:
+        self.rung += 1
+
+    def frames(self, stream: str) -> list[Frame]:
+        reader = LogReader(self.path / "streams" / stream)
+        cursor = reader.cursor(reader.begin)
+        found = []
+        while (step := cursor.next()) is not None:
+            found.append(step[0])
+        return found
+
+    def kinds(self, stream: str) -> list[str]:
+        return [frame.kind.name for frame in self.frames(stream)]
+
+    def values(self, stream: str) -> list[int]:
+        return [n for frame in self.frames(stream) if frame.rows for n in frame.column("n").values.tolist()]
