@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from bench import classes, decisions, engine, isolation, service
+from bench import classes, decisions, engine, isolation, service, simulator
 from bench.outcome import Outcome
 
 
@@ -25,6 +25,7 @@ BENCHMARKS: dict[str, Benchmark] = {
     "classes": Benchmark("three classes under four policies", classes.add_options, classes.run),
     "decisions": Benchmark("what a scheduling decision costs", decisions.add_options, decisions.run),
     "isolation": Benchmark("an important class beside an overload", isolation.add_options, isolation.run),
+    "simulator": Benchmark("tuples per second of the simulator", simulator.add_options, simulator.run),
     "service": Benchmark("the service over websockets", service.add_options, service.run),
 }
 

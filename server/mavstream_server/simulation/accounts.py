@@ -1,0 +1,160 @@
+"""What every simulated operator keeps: its place in a query, what it costs and gives, what was measured."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from mavstream_server.scheduling.statistics import Statistics, StatisticsCollector
+from mavstream_server.scheduling.view import OperatorKind
+from mavstream_server.simulation.records import Record
+from mavstream_server.simulation.scenario import OperatorPlan
+from mavstream_server.simulation.selection import Selection
+
+if TYPE_CHECKING:
+    from mavstream_server.simulation.operators import SimulatedOperator
+    from mavstream_server.simulation.queries import SimulatedQuery
+
+FREE = -1
+"""The core of an operator that is not being run."""
+
+Readers = tuple[tuple["SimulatedOperator", int], ...]
+"""Operators, and the input that each reads by."""
+Call = tuple[int, Sequence[int], int, int]
+"""What a call of an operator did: tuples taken, arrival times of what came out, when it ended, and the sum of
+the response times of answers. Not a named tuple, which takes three times as long to make."""
+
+
+class Accounted:
+    """An operator with its books; how tuples wait for it, subclasses say."""
+
+    __slots__ = (
+        "_collector",
+        "_consumed",
+        "_produced",
+        "calls",
+        "core",
+        "cost",
+        "downstream",
+        "elapsed",
+        "heir",
+        "kind",
+        "leaf",
+        "number",
+        "operator",
+        "per_output",
+        "plain",
+        "plan",
+        "progress",
+        "query",
+        "readers",
+        "ready",
+        "record",
+        "rows_in",
+        "rows_out",
+        "selection",
+        "setup",
+        "statistics",
+    )
+
+    def __init__(
+        self,
+        number: int,
+        plan: OperatorPlan,
+        query: SimulatedQuery,
+        kind: OperatorKind,
+        seed: np.random.SeedSequence,
+    ) -> None:
+        self.number = number
+        self.plan = plan
+        self.query = query
+        self.kind = kind
+        self.operator = plan.kind
+        self.leaf = False
+        self.downstream: tuple[SimulatedOperator, ...] = ()
+        self.readers: Readers = ()
+        self.heir: SimulatedOperator | None = None
+        """The only one of them, if that one appends what it gets."""
+        self.setup, self.cost, self.per_output = plan.setup, plan.cost, plan.per_output
+        self.selection = Selection(plan.selectivity, plan.random, seed) if plan.selectivity != 1 else None
+        self.plain = False
+        """Whether it has one list of waiting tuples, and costs that depend on nothing but their number."""
+        self.core = FREE
+        """Where it is being run."""
+        self.ready = False
+        """Whether anything waits or is being worked on."""
+        self.progress = 0
+        self.record: Record | None = None
+        """Where an output records what leaves."""
+        self._consumed = self._produced = 0
+        self.rows_in = self.rows_out = self.elapsed = self.calls = 0
+        """Since figures were last published."""
+        self.statistics = self.true_figures()
+        self._collector: StatisticsCollector | None = StatisticsCollector(self.statistics)
+
+    def connect(self, readers: Readers) -> None:
+        """Say who reads what comes out."""
+        self.readers = readers
+        self.downstream = tuple(reader for reader, _ in readers)
+        if len(readers) == 1 and self.downstream[0].appends:
+            self.heir = self.downstream[0]
+
+    @property
+    def consumed(self) -> int:
+        """Tuples taken since the beginning."""
+        return self._consumed + self.rows_in
+
+    @property
+    def produced(self) -> int:
+        """Tuples that came out since the beginning."""
+        return self._produced + self.rows_out
+
+    @property
+    def selectivity(self) -> float:
+        """What comes out per tuple, at this time."""
+        return 1.0 if self.selection is None else self.selection.selectivity
+
+    def true_figures(self) -> Statistics:
+        """Return the figures as they are now."""
+        cost = self.cost + self.per_output * self.selectivity
+        return Statistics(self.setup + cost, cost, self.selectivity, self.plan.size)
+
+    def enter(self, rows_in: int, rows_out: int, elapsed: int, calls: int = 1) -> None:
+        """Enter a call into the books; less than nothing takes it out again."""
+        self.rows_in += rows_in
+        self.rows_out += rows_out
+        self.elapsed += elapsed
+        self.calls += calls
+
+    def declare(self) -> None:
+        """Publish the true figures from now on, instead of measured ones."""
+        self._collector = None
+        self.statistics = self.true_figures()
+
+    def publish(self) -> bool:
+        """Publish what was measured; returns whether there is anything new."""
+        self._consumed += self.rows_in
+        self._produced += self.rows_out
+        if self._collector is not None:
+            size = int(self.rows_out * self.plan.size)
+            self._collector.add(self.rows_in, self.rows_out, size, self.elapsed, self.calls)
+            self.statistics = self._collector.published
+        self.rows_in = self.rows_out = self.elapsed = self.calls = 0
+        if self.record is not None:
+            self.record.pack()
+        return self._collector is not None
+
+    def change(self, selectivity: float | None = None, cost: float | None = None) -> None:
+        """Let it cost or give something else from now on."""
+        if cost is not None:
+            self.cost = cost
+        if selectivity is not None:
+            if self.selection is None:
+                seed = np.random.SeedSequence(self.number)
+                self.selection = Selection(selectivity, self.plan.random, seed)
+            else:
+                self.selection.change(selectivity)
+        if self._collector is None:
+            self.statistics = self.true_figures()

@@ -1,0 +1,181 @@
+"""The command `mavstream simulate`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+
+import mavstream_server.scheduling  # noqa: F401 (registers the policies)
+from mavstream_protocol.problems import InvalidObject, MavstreamError
+from mavstream_server.simulation.entry import compare as compare_policies
+from mavstream_server.simulation.export import from_server as export
+from mavstream_server.simulation.loading import load, names
+from mavstream_server.simulation.model import Workload
+from mavstream_server.simulation.result import Result
+from mavstream_server.simulation.scenario import Service
+from mavstream_server.simulation.tables import comparison, single
+from mavstream_server.simulation.writing import text_of
+
+app = typer.Typer(no_args_is_help=False)
+
+_PICTURES = (".png", ".svg")
+_WIDE = 200  # columns where nobody says how wide the terminal is
+
+
+@app.command()
+def simulate(
+    workload: Annotated[
+        str | None, typer.Argument(help="Name of a workload that comes along, or a YAML file.")
+    ] = None,
+    policy: Annotated[str, typer.Option(help="The policy that decides.")] = "cqc",
+    options: Annotated[str | None, typer.Option(help="Its options, as a JSON object.")] = None,
+    compare: Annotated[
+        str | None, typer.Option(metavar="POLICIES", help="Several policies instead: rr,hr,cqc,abd.")
+    ] = None,
+    cores: Annotated[int | None, typer.Option(min=1, max=64, help="Cores for operators.")] = None,
+    source_cores: Annotated[int | None, typer.Option(min=0, max=16, help="Cores for sources.")] = None,
+    seconds: Annotated[
+        float | None, typer.Option(help="Virtual seconds; without, until all is done.")
+    ] = None,
+    seed: Annotated[int, typer.Option(min=0, help="The same seed gives the same run.")] = 0,
+    utilisation: Annotated[
+        float | None, typer.Option(min=0.01, max=1.5, help="Scale the work on tuples to this load.")
+    ] = None,
+    sources: Annotated[
+        str | None, typer.Option(help="How sources are served: between_slices, own_core, ...")
+    ] = None,
+    parameter: Annotated[
+        list[str] | None, typer.Option(metavar="NAME=NUMBER", help="A parameter of the workload.")
+    ] = None,
+    from_server: Annotated[
+        str | None, typer.Option(metavar="URL", help="The queries of a running server as the workload.")
+    ] = None,
+    save: Annotated[
+        Path | None, typer.Option(metavar="FILE", dir_okay=False, help="Write the workload down as YAML.")
+    ] = None,
+    picture: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", dir_okay=False, help="Draw boxes and whiskers, as .png or .svg."),
+    ] = None,
+    json_: Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")] = False,
+) -> None:
+    """Try a policy on a workload in virtual time, before it goes live."""
+    try:
+        if picture is not None:
+            _check_picture(picture)
+        model = _workload(workload, parameter, from_server)
+        if save is not None:
+            _save(model, save)
+        settings = {
+            "cores": cores,
+            "source_cores": source_cores,
+            "seconds": seconds,
+            "seed": seed,
+            "utilisation": utilisation,
+            "sources": _service(sources),
+        }
+        if compare is not None:
+            chosen: list[Any] = [name.strip() for name in compare.split(",") if name.strip()]
+        else:
+            chosen = [(policy, _options(options))]
+        results = compare_policies(model, chosen, **settings)
+        _show(results, compared=compare is not None, as_json=json_)
+        if picture is not None:
+            _draw(results, picture)
+    except (MavstreamError, typer.BadParameter) as error:
+        _complain(error)
+        raise typer.Exit(2) from None
+
+
+def _workload(name: str | None, parameters: list[str] | None, server: str | None) -> Workload:
+    if (name is None) == (server is None):
+        raise typer.BadParameter(f"expected a workload or --from-server; there are: {', '.join(names())}")
+    if server is not None:
+        return export(server)
+    assert name is not None
+    return load(name, dict(_parameter(text) for text in parameters or ()))
+
+
+def _parameter(text: str) -> tuple[str, float]:
+    name, _, value = text.partition("=")
+    try:
+        return name.strip(), float(value)
+    except ValueError:
+        raise typer.BadParameter(f"--parameter: expected NAME=NUMBER, came {text!r}") from None
+
+
+def _service(name: str | None) -> str | None:
+    if name is not None and name not in [*Service]:
+        raise typer.BadParameter(f"--sources: expected one of {', '.join(Service)}, came {name!r}")
+    return name
+
+
+def _options(text: str | None) -> dict[str, Any] | None:
+    if text is None:
+        return None
+    try:
+        found = json.loads(text)
+    except json.JSONDecodeError as error:
+        raise typer.BadParameter(f"--options: expected a JSON object, came {text!r} ({error})") from None
+    if not isinstance(found, dict):
+        raise typer.BadParameter(f"--options: expected a JSON object, came {text!r}")
+    return found
+
+
+def _save(model: Workload, file: Path) -> None:
+    try:
+        file.write_text(text_of(model), encoding="utf-8")
+    except OSError as error:
+        raise typer.BadParameter(f"--save: '{file}' cannot be written ({error.strerror})") from None
+
+
+def _show(results: Mapping[str, Result], compared: bool, as_json: bool) -> None:
+    if as_json:
+        shown = {name: result.shown() for name, result in results.items()}
+        typer.echo(json.dumps(shown if compared else next(iter(shown.values()))))
+        return
+    console = Console(highlight=False)
+    if not console.is_terminal:
+        console = Console(highlight=False, width=_WIDE)
+    console.print(comparison(results) if compared else single(next(iter(results.values()))))
+
+
+def _check_picture(file: Path) -> None:
+    """Refuse before anything is run what could not be drawn."""
+    if file.suffix.lower() not in _PICTURES:
+        raise typer.BadParameter(
+            f"--picture: '{file}' ends in '{file.suffix}'; pictures are written as {' or '.join(_PICTURES)}"
+        )
+    try:
+        import mavstream_server.simulation.pictures  # noqa: F401
+    except ImportError as error:
+        raise typer.BadParameter(
+            f"--picture needs more than is installed ({error}): pip install 'mavstream[pictures]'"
+        ) from None
+
+
+def _draw(results: Mapping[str, Result], file: Path) -> None:
+    from mavstream_server.simulation.pictures import draw
+
+    try:
+        draw(results, file)
+    except OSError as error:
+        raise typer.BadParameter(f"--picture: '{file}' cannot be written ({error.strerror})") from None
+
+
+def _complain(error: Exception) -> None:
+    if isinstance(error, InvalidObject):
+        lines = [f"{item.pointer}: {item.detail}" for item in error.items]
+    else:
+        lines = [str(error)]
+    for line in lines:
+        typer.echo(f"mavstream simulate: {line}", err=True)
+
+
+if __name__ == "__main__":
+    app()

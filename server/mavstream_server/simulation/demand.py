@@ -1,0 +1,105 @@
+"""Demand: how much work tuples make, and the scaling of a workload to a load.
+
+Only work on tuples counts, over all paths; set-up and other overheads come on top, and shrink as batches
+grow.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+
+from mavstream_server.simulation.scenario import (
+    SECOND,
+    ArrivalKind,
+    Change,
+    OperatorPlan,
+    QueryPlan,
+    Scenario,
+    Service,
+    StreamPlan,
+)
+
+
+def mean_rate(stream: StreamPlan) -> float:
+    """Return the tuples per second of a stream, before its rate changes."""
+    if stream.kind is ArrivalKind.RECORDED:
+        return len(stream.offsets) / max(stream.offsets[-1], 1e-9)
+    if stream.kind is ArrivalKind.BURSTY and stream.burst is not None:
+        burst = stream.burst
+        tuples = stream.rate * burst.high_s + burst.low_rate * burst.low_s
+        return tuples / (burst.high_s + burst.low_s)
+    return stream.rate
+
+
+def query_work(operators: Sequence[OperatorPlan], rates: Mapping[str, float]) -> float:
+    """Return the nanoseconds of work per second that streams of these rates make in a query."""
+    reach, work = dict(rates), 0.0
+    for operator in operators:
+        tuples = sum(reach[name] for name in operator.inputs)
+        work += tuples * (operator.cost + operator.selectivity * operator.per_output)
+        reach[operator.name] = tuples * operator.selectivity
+    return work
+
+
+def utilisation(scenario: Scenario, rate: float | None = None) -> float:
+    """Return the share of the cores' time that work on tuples takes; `rate` instead of the streams' own."""
+    rates = {stream.name: mean_rate(stream) if rate is None else rate for stream in scenario.streams}
+    work = sum(query_work(query.operators, rates) for query in scenario.queries)
+    if shares_cores(scenario):
+        work += sum(rates.values()) * scenario.sources.cost
+    return work / SECOND / scenario.cores
+
+
+def shares_cores(scenario: Scenario) -> bool:
+    """Return whether sources run on the cores of the operators."""
+    own = scenario.sources.cores > 0 or scenario.cores > 1
+    service = scenario.sources.service
+    return service not in (Service.DIRECT, Service.OWN_CORE) and not (own and service is Service.POLICY)
+
+
+def scale_costs(scenario: Scenario, target: float, rate: float | None = None) -> Scenario:
+    """Return the scenario with per-tuple costs such that its utilisation is as asked for."""
+    present = utilisation(scenario, rate)
+    if not present:
+        return scenario
+    factor = target / present
+    sources = scenario.sources
+    if shares_cores(scenario):
+        sources = replace(sources, cost=sources.cost * factor)
+    return replace(
+        scenario,
+        queries=tuple(_operators(query, lambda one: _dearer(one, factor)) for query in scenario.queries),
+        sources=sources,
+        changes=tuple(_dearer_change(change, factor) for change in scenario.changes),
+    )
+
+
+def scale_rates(scenario: Scenario, target: float) -> Scenario:
+    """Return the scenario with rates such that its utilisation is as asked for."""
+    present = utilisation(scenario)
+    if not present:
+        return scenario
+    return replace(scenario, streams=tuple(_faster(one, target / present) for one in scenario.streams))
+
+
+def _operators(query: QueryPlan, change: Callable[[OperatorPlan], OperatorPlan]) -> QueryPlan:
+    return replace(query, operators=tuple(change(operator) for operator in query.operators))
+
+
+def _dearer(operator: OperatorPlan, factor: float) -> OperatorPlan:
+    return replace(operator, cost=operator.cost * factor, per_output=operator.per_output * factor)
+
+
+def _dearer_change(change: Change, factor: float) -> Change:
+    return replace(change, costs={place: cost * factor for place, cost in change.costs.items()})
+
+
+def _faster(stream: StreamPlan, factor: float) -> StreamPlan:
+    burst = stream.burst
+    return replace(
+        stream,
+        rate=stream.rate * factor,
+        rates=tuple((at, rate * factor) for at, rate in stream.rates),
+        burst=None if burst is None else replace(burst, low_rate=burst.low_rate * factor),
+    )

@@ -1,0 +1,79 @@
+"""Values of a workload file: a number, or what it is drawn from."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+from zlib import crc32
+
+import numpy as np
+from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag
+
+_CONFIG = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+
+
+class Range(BaseModel):
+    """Any number in between, each as likely."""
+
+    model_config = _CONFIG
+    least: Annotated[float, Field(ge=0)] = Field(alias="from")
+    most: Annotated[float, Field(ge=0)] = Field(alias="to")
+
+    def draw(self, random: np.random.Generator) -> float:
+        """Return one of them."""
+        return float(random.uniform(self.least, self.most))
+
+
+class Choice(BaseModel):
+    """One of these numbers, by turns."""
+
+    model_config = _CONFIG
+    choose: Annotated[tuple[float, ...], Field(min_length=1)]
+
+
+class Zipf(BaseModel):
+    """k x `scale` for k = 1, ..., `values`, with a chance in proportion to k ^ -theta (PRB paper, 4)."""
+
+    model_config = _CONFIG
+    zipf: Annotated[float, Field(ge=0)]
+    """theta: 0 makes all as likely, more makes small ones likelier."""
+    values: Annotated[int, Field(gt=0, le=10_000)] = 100
+    scale: Annotated[float, Field(gt=0)] = 1.0
+
+    def draw(self, random: np.random.Generator) -> float:
+        """Return one of them."""
+        ranks = np.arange(1, self.values + 1)
+        weights = ranks**-self.zipf
+        return float(random.choice(ranks, p=weights / weights.sum())) * self.scale
+
+
+def _form(data: Any) -> str | None:
+    """Return which form a value has, or None if it has none."""
+    if isinstance(data, int | float) and not isinstance(data, bool):
+        return "number"
+    keys = data if isinstance(data, dict) else type(data).model_fields if isinstance(data, BaseModel) else ()
+    forms = {"from": "range", "least": "range", "choose": "choice", "zipf": "zipf"}
+    return next((form for key, form in forms.items() if key in keys), None)
+
+
+FORMS = ("number", "range", "choice", "zipf")
+"""Names that stand in the paths of errors, and nowhere in files."""
+Value = Annotated[
+    Annotated[float, Field(ge=0), Tag("number")]
+    | Annotated[Range, Tag("range")]
+    | Annotated[Choice, Tag("choice")]
+    | Annotated[Zipf, Tag("zipf")],
+    Discriminator(
+        _form,
+        custom_error_type="value",
+        custom_error_message="expected a number, {from, to}, {choose: [...]} or {zipf, values, scale}",
+    ),
+]
+
+
+def drawn(value: float | Range | Choice | Zipf, seed: int, name: str, place: int) -> float:
+    """Return the value of one of a family: the same for the same seed, name and place."""
+    if isinstance(value, int | float):
+        return float(value)
+    if isinstance(value, Choice):
+        return value.choose[place % len(value.choose)]
+    return value.draw(np.random.default_rng((seed, crc32(name.encode()), place)))

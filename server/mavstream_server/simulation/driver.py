@@ -1,0 +1,262 @@
+"""The driver: runs a scenario in virtual time by enacting what a policy decides.
+
+It keeps the promises of the live engine to policies (`scheduling/policy.py`). A slice is worked out when it
+begins, on what waits then; what it hands on to others is there when it ends (dissertation, 6.2: a query
+executes the tuples that have come before its scheduling point). So there is one event per slice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from heapq import heappop, heappush
+from itertools import count
+from random import Random
+from typing import Any
+
+from mavstream_server.scheduling.registry import make_policy
+from mavstream_server.scheduling.ring import RingPolicy
+from mavstream_server.scheduling.statistics import PUBLISH_EVERY
+from mavstream_server.scheduling.units import QueryUnits
+from mavstream_server.scheduling.view import OperatorView, Slice
+from mavstream_server.simulation.accounts import FREE, Readers
+from mavstream_server.simulation.arrivals import NEVER
+from mavstream_server.simulation.cores import Core
+from mavstream_server.simulation.joins import JoinOperator
+from mavstream_server.simulation.network import Network
+from mavstream_server.simulation.operators import SimulatedOperator
+from mavstream_server.simulation.queries import SimulatedQuery
+from mavstream_server.simulation.scenario import SECOND, Scenario, Service
+from mavstream_server.simulation.services import chosen, intake_of
+from mavstream_server.simulation.slices import AnyOperator, SliceRunner
+from mavstream_server.simulation.sources import Clock, SourceOperator
+from mavstream_server.simulation.timetable import Timetable
+from mavstream_server.simulation.trace import Trace
+
+
+class Driver:
+    """A run: the view that the policy decides on, and the loop that does what it says."""
+
+    def __init__(
+        self,
+        scenario: Scenario,
+        policy: str,
+        options: Mapping[str, Any] | None = None,
+        seed: int = 0,
+        trace: Trace | None = None,
+    ) -> None:
+        self.scenario = scenario
+        self.clock = Clock()
+        self.random = Random(seed)
+        self.priorities: dict[str, int] = dict(scenario.priorities)
+        self.queries: dict[str, SimulatedQuery] = {}
+        self.policy = make_policy(policy, self, options)
+        self.service = chosen(scenario, self.policy.sources)
+        self.network = Network(scenario, seed, self.service, self.clock)
+        self.cores = [Core(number) for number in range(scenario.cores)]
+        ring = scenario.overheads.ring_visits and isinstance(self.policy, RingPolicy)
+        operators = sum(len(query.operators) for query in scenario.queries)
+        self.runner = SliceRunner(scenario.overheads, scenario.exact_quantum, seed, operators if ring else 0)
+        self.slices = self.preemptions = self.consultations = 0
+        """So far; a consultation is an arrival that the policy was told of while a slice was being run."""
+        self.news = True
+        """Whether something has become ready that idle cores were not asked about."""
+        self._cut = False  # whether the policy wants to be asked at once
+        self._watches_growth = self.policy.watches_growth
+        self._tell = self._tell_counted if scenario.overheads.transition else self.policy.arrived
+        self._scheduled = self.service is Service.PER_CLASS
+        self._serving = self.service is Service.BETWEEN_SLICES
+        self._events: list[tuple[int, int, Core]] = []
+        self._numbers = count()
+        self._idle = list(self.cores)
+        self._trace = trace
+        self.intake = intake_of(self)
+        self.timetable = Timetable(self)
+
+    # The loop
+
+    def run(self) -> None:
+        """Run to the end: until the time is over, or all that came is worked off."""
+        for id_, query in self.network.queries.items():
+            self.queries[id_] = query
+            self.policy.admit(query)
+        seconds = self.scenario.seconds
+        horizon = NEVER - 1 if seconds is None else int(seconds * SECOND)
+        self._wake(0)
+        self._run(horizon)
+        while not self._events and self._stop_waiting():
+            self._run(horizon)
+        if seconds is not None:
+            while self.timetable.next <= horizon:
+                self.timetable.happen()
+            self.clock.now = horizon
+
+    def _run(self, horizon: int) -> None:
+        """Go from event to event. What every slice needs stands in the loop: calls would cost a fifth."""
+        events, intake, clock, timetable = self._events, self.intake, self.clock, self.timetable
+        begin, finished, next_slice = self.runner.begin, self.policy.finished, self.policy.next
+        numbers, serving = self._numbers, self._serving
+        limit = min(timetable.next, horizon + 1)
+        while True:
+            now = events[0][0] if events else NEVER
+            due = intake.next <= now
+            if due:
+                now = intake.next
+            if now >= limit:
+                if now > horizon:
+                    return
+                timetable.happen()
+                limit = min(timetable.next, horizon + 1)
+                continue
+            clock.now = now
+            if due:
+                intake.happen(now)
+            else:
+                _, number, core = heappop(events)
+                slice_ = core.slice
+                if core.due != number:
+                    pass  # it was cut off
+                elif slice_ is None:
+                    self._end_serving(core, now)
+                else:
+                    self._end(core, slice_, now)
+                    finished(slice_, core.report)
+                    if not (serving and intake.before_slice(core, now)):
+                        slice_ = next_slice(core.number, now)
+                        if slice_ is None:
+                            self._rest_core(core, now)
+                        else:
+                            self.slices += 1
+                            core.due = number = next(numbers)
+                            heappush(events, (begin(core, slice_, now), number, core))
+            if self._cut:
+                self._cut_off(now)
+            if self._idle and self.news:
+                self._wake(now)
+
+    def _wake(self, now: int) -> None:
+        """Ask the policy for the cores that have nothing to do, until there is nothing for one of them."""
+        self.news = False
+        asked, self._idle = self._idle, []
+        while asked and not self._idle:
+            self._go_on(asked.pop(0), now)
+        self._idle += asked
+
+    def _stop_waiting(self) -> bool:
+        """Nothing will come any more: joins stop waiting for it; returns whether any did."""
+        joins = [operator for operator in self.network.operators if isinstance(operator, JoinOperator)]
+        waiting = [join for join in joins if join.queued and not join.ready]
+        for join in waiting:
+            join.stop_waiting()
+            join.ready = True
+            self.arrived(join, self.clock.now)
+        if waiting:
+            self._wake(self.clock.now)
+        return bool(waiting)
+
+    # Tuples come
+
+    def hand_on(self, readers: Readers, batch: Sequence[int], now: int) -> None:
+        """Let tuples wait at all that read them, and tell the policy of those that are not being run."""
+        for reader, port in readers:
+            if reader.appends:
+                reader.waiting += batch
+            else:
+                reader.receive(batch, port)
+            if reader.core != FREE:
+                continue
+            if reader.ready:
+                if self._watches_growth:
+                    self.policy.grew(reader, now)
+            elif reader.appends or reader.stands_ready():
+                reader.ready = self.news = True
+                if self._tell(reader, now):
+                    self._cut = True
+
+    def arrived(self, operator: OperatorView, now: int) -> None:
+        """Tell the policy of an operator that has something to do."""
+        self.news = True
+        if self._tell(operator, now):
+            self._cut = True
+
+    def _tell_counted(self, operator: OperatorView, now: int) -> bool:
+        self.consultations += len(self._idle) < len(self.cores)
+        return self.policy.arrived(operator, now)
+
+    # Cores
+
+    def _go_on(self, core: Core, now: int) -> None:
+        if not self.intake.before_slice(core, now):
+            self._decide(core, now)
+
+    def _decide(self, core: Core, now: int) -> None:
+        slice_ = self.policy.next(core.number, now)
+        if slice_ is None:
+            self._rest_core(core, now)
+        else:
+            self.slices += 1
+            core.due = number = next(self._numbers)
+            heappush(self._events, (self.runner.begin(core, slice_, now), number, core))
+
+    def _rest_core(self, core: Core, now: int) -> None:
+        if not self.intake.when_idle(core, now):
+            self._idle.append(core)
+
+    def serve(self, core: Core, sources: Sequence[SourceOperator], now: int, empty: int) -> None:
+        """Let a core serve sources, after looking at others in vain."""
+        until = self.runner.serve(core, sources, now, empty)
+        core.due = number = next(self._numbers)
+        heappush(self._events, (until, number, core))
+
+    def _end(self, core: Core, slice_: Slice, now: int) -> None:
+        core.busy += now - core.begin
+        core.slice = core.single = None
+        if core.later:
+            for readers, batch in core.later:
+                self.hand_on(readers, batch, now)
+            core.later.clear()
+        operators: tuple[SimulatedOperator, ...] = slice_.operators  # type: ignore[assignment]
+        for operator in operators:
+            operator.core = FREE
+            operator.ready = (
+                operator.head < len(operator.waiting) if operator.appends else operator.stands_ready()
+            )
+            if operator.rows_in >= PUBLISH_EVERY and operator.publish():
+                self.refresh(operator)
+        if self._scheduled:
+            self._rest(slice_)
+        if self._trace is not None:
+            self._trace.add(now, core.number, slice_, core.report)
+
+    def _rest(self, slice_: Slice) -> None:
+        for operator in slice_.operators:
+            if isinstance(operator, SourceOperator) and not operator.ready:
+                self.intake.rest(operator)
+
+    def _end_serving(self, core: Core, now: int) -> None:
+        core.busy += now - core.begin
+        handed, core.handed = core.handed, []
+        for source, batch in handed:
+            source.core = FREE
+            self.hand_on(source.readers, batch, now)
+            self.intake.rest(source)
+        self._decide(core, now)
+
+    def _cut_off(self, now: int) -> None:
+        """End the slices that can be cut off: the policy has something better to do."""
+        self._cut = False
+        for core in self.cores:
+            slice_ = core.slice
+            if slice_ is not None and core.single is not None and now < core.begin + core.report.elapsed:
+                self.preemptions += 1
+                self.runner.cut(core, now)
+                core.due = -1
+                self._end(core, slice_, now)
+                self.policy.finished(slice_, core.report)
+                self._go_on(core, now)
+
+    def refresh(self, operator: AnyOperator) -> None:
+        """Work out a query's units anew if the figures of an operator have moved by more than a tenth."""
+        query = operator.query
+        if query.units.moved(operator):
+            query.units = QueryUnits(query)
+            self.policy.refreshed(query)

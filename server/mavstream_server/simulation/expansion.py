@@ -1,0 +1,189 @@
+"""Expansion: from a workload file to the scenario that it stands for."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from fnmatch import fnmatchcase
+from typing import NoReturn
+
+from mavstream_server.simulation.demand import scale_costs, scale_rates
+from mavstream_server.simulation.families import Families
+from mavstream_server.simulation.model import ChangePart, StreamPart, Workload
+from mavstream_server.simulation.problems import InvalidWorkload
+from mavstream_server.simulation.scenario import (
+    MICROSECOND,
+    SECOND,
+    ArrivalKind,
+    Burst,
+    Change,
+    Overheads,
+    QueryPlan,
+    Scenario,
+    SourcePlan,
+    StreamPlan,
+)
+
+
+def expand(workload: Workload) -> Scenario:
+    """Write a workload out, scaled to its utilisation; raises InvalidWorkload."""
+    queries = tuple(Families(workload, _Sizes(workload)).queries())
+    _check(workload, queries)
+    scenario = Scenario(
+        workload.name,
+        priorities={name: part.priority for name, part in workload.classes.items()},
+        streams=tuple(_streams(workload, queries)),
+        queries=queries,
+        cores=workload.cores,
+        sources=_sources(workload),
+        overheads=_overheads(workload),
+        changes=tuple(_changes(workload, queries)),
+        seconds=workload.seconds,
+        response_from=workload.response_from,
+        figures=workload.statistics,
+        exact_quantum=workload.exact_quantum,
+        sample_s=workload.sample_s,
+    )
+    wanted = workload.utilisation
+    if wanted is not None and wanted.by == "rates":
+        scenario = scale_rates(scenario, wanted.of)
+    elif wanted is not None:
+        scenario = scale_costs(scenario, wanted.of, wanted.at)
+    return _reduced(workload, scenario) if workload.only else scenario
+
+
+def _reduced(workload: Workload, scenario: Scenario) -> Scenario:
+    """Return a scenario without the queries of other classes than those that are to run."""
+    for place, name in enumerate(workload.only):
+        if name not in workload.classes:
+            _refuse(workload, f"only/{place}", f"unknown class {name!r}")
+    queries = tuple(query for query in scenario.queries if query.class_name in workload.only)
+    read = set(_stream_names(queries))
+    return replace(
+        scenario,
+        priorities={name: scenario.priorities[name] for name in workload.only},
+        queries=queries,
+        streams=tuple(stream for stream in scenario.streams if stream.name in read),
+    )
+
+
+class _Sizes(Mapping[str, float]):
+    """Bytes of the tuples of streams, by name."""
+
+    def __init__(self, workload: Workload) -> None:
+        self._workload = workload
+
+    def __getitem__(self, name: str) -> float:
+        return stream_part(self._workload, name).size
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._workload.streams)
+
+    def __len__(self) -> int:
+        return len(self._workload.streams)
+
+
+def stream_part(workload: Workload, name: str) -> StreamPart:
+    """Return what a workload says of a stream: by its name, else by the longest pattern that fits."""
+    streams = workload.streams
+    if name in streams:
+        return streams[name]
+    fitting = [pattern for pattern in streams if fnmatchcase(name, pattern)]
+    if not fitting:
+        _refuse(workload, "streams", f"nothing is said of stream {name!r}, which a query reads")
+    return streams[max(fitting, key=len)]
+
+
+def _check(workload: Workload, queries: tuple[QueryPlan, ...]) -> None:
+    for place, part in enumerate(workload.queries):
+        if part.class_ not in workload.classes:
+            known = ", ".join(workload.classes)
+            _refuse(workload, f"queries/{place}/class", f"unknown class {part.class_!r}; known are: {known}")
+    twice = [id_ for id_, count in Counter(query.id for query in queries).items() if count > 1]
+    if twice:
+        _refuse(workload, "queries", f"expected different ids, came twice: {', '.join(twice)}; give an id")
+
+
+def _streams(workload: Workload, queries: tuple[QueryPlan, ...]) -> Iterator[StreamPlan]:
+    for name in _stream_names(queries):
+        part = stream_part(workload, name)
+        if part.tuples is None and workload.seconds is None and part.arrivals is not ArrivalKind.RECORDED:
+            _refuse(
+                workload, "seconds", f"stream {name!r} never ends: give it tuples, or the workload seconds"
+            )
+        burst = part.burst
+        changes = [one for one in workload.changes if one.stream and fnmatchcase(name, one.stream)]
+        yield StreamPlan(
+            name,
+            rate=part.rate or 0.0,
+            kind=part.arrivals,
+            tuples=part.tuples,
+            rates=tuple((one.at, one.rate or 0.0) for one in sorted(changes, key=lambda one: one.at)),
+            burst=None if burst is None else Burst(burst.high_s, burst.low_s, burst.low_rate, burst.random),
+            offsets=part.offsets_s,
+            begin_s=part.begin_s,
+            size=part.size,
+        )
+
+
+def _stream_names(queries: tuple[QueryPlan, ...]) -> list[str]:
+    names: dict[str, None] = {}
+    for query in queries:
+        own = {operator.name for operator in query.operators}
+        names |= dict.fromkeys(one for part in query.operators for one in part.inputs if one not in own)
+    return list(names)
+
+
+def _sources(workload: Workload) -> SourcePlan:
+    part = workload.sources
+    setup = workload.overheads.setup_us if part.setup_us is None else part.setup_us
+    return SourcePlan(part.service, part.cost_us * MICROSECOND, setup * MICROSECOND, part.train, part.cores)
+
+
+def _overheads(workload: Workload) -> Overheads:
+    part = workload.overheads
+    return Overheads(
+        context_switch=int(part.context_switch_us * MICROSECOND),
+        switch_point=part.switch,
+        empty_visit=int(part.empty_visit_us * MICROSECOND),
+        ring_visits=part.ring_visits,
+        decision=int(part.decision_us * MICROSECOND),
+        transition=int(part.transition_us * MICROSECOND),
+        accounting=part.accounting,
+        noise=part.noise,
+    )
+
+
+def _changes(workload: Workload, queries: tuple[QueryPlan, ...]) -> Iterator[Change]:
+    """Return what the timetable is to do; changes of rates are in the streams."""
+    for place, part in enumerate(workload.changes):
+        change = Change(int(part.at * SECOND))
+        if part.priority is not None:
+            names = [name for name in workload.classes if fnmatchcase(name, part.class_)]
+            if not names:
+                _refuse(workload, f"changes/{place}/class", f"no class fits {part.class_!r}")
+            change = replace(change, priorities=dict.fromkeys(names, part.priority))
+        if part.operator is not None:
+            found = list(_meant(part, queries))
+            if not found:
+                _refuse(workload, f"changes/{place}/operator", f"no operator fits {part.operator!r}")
+            if part.selectivity is not None:
+                change = replace(change, selectivities=dict.fromkeys(found, part.selectivity))
+            if part.cost_us is not None:
+                change = replace(change, costs=dict.fromkeys(found, part.cost_us * MICROSECOND))
+        if change.priorities or change.selectivities or change.costs:
+            yield change
+
+
+def _meant(part: ChangePart, queries: tuple[QueryPlan, ...]) -> Iterator[tuple[str, str]]:
+    """Return the operators that a change speaks of."""
+    for query in queries:
+        if fnmatchcase(query.class_name, part.class_) and fnmatchcase(query.id, part.query):
+            for operator in query.operators:
+                if part.operator in (operator.kind, operator.name):
+                    yield query.id, operator.name
+
+
+def _refuse(workload: Workload, path: str, detail: str) -> NoReturn:
+    raise InvalidWorkload.at(workload.name, path, detail)

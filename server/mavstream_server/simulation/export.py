@@ -1,0 +1,148 @@
+"""Export: the queries of a running server as a workload, with the costs and rates that were measured.
+
+So a policy can be tried on what the server does now, before it is let decide there.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import httpx
+from pydantic import ValidationError
+
+from mavstream_protocol.problems import MavstreamError
+from mavstream_server.simulation.model import Workload
+from mavstream_server.simulation.problems import InvalidWorkload
+
+TOKEN = "MAVSTREAM_TOKEN"
+"""The variable that the command line takes its token from."""
+_STREAM = "stream:"
+_TIMEOUT = 10.0
+_SECONDS = 10.0
+
+
+class ExportFailed(MavstreamError):
+    """A server that cannot be asked, or has nothing to export."""
+
+    code = "export_failed"
+
+
+def from_server(url: str, token: str | None = None, measure_s: float = 1.0) -> Workload:
+    """Return a server's running queries as a workload; rates are measured for a while.
+
+    Raises ExportFailed.
+    """
+    token = token or os.environ.get(TOKEN)
+    headers = {} if token is None else {"Authorization": f"Bearer {token}"}
+    try:
+        with httpx.Client(base_url=url.rstrip("/"), headers=headers, timeout=_TIMEOUT) as client:
+            before, begin = _positions(client), time.monotonic()
+            time.sleep(measure_s)
+            after, elapsed = _positions(client), time.monotonic() - begin
+            rates = {name: (after[name] - before.get(name, 0)) / elapsed for name in after}
+            classes = {one["name"]: one["priority"] for one in _items(client, "/v1/classes")}
+            queries = list(_items(client, "/v1/plan", "queries"))
+            scheduler = _get(client, "/v1/scheduler", {})
+    except httpx.HTTPError as error:
+        raise ExportFailed(f"the server at {url} cannot be asked: {error}") from None
+    return workload_of(url, classes, rates, queries, scheduler)
+
+
+def workload_of(
+    name: str,
+    classes: Mapping[str, int],
+    rates: Mapping[str, float],
+    queries: Sequence[Mapping[str, Any]],
+    scheduler: Mapping[str, Any],
+) -> Workload:
+    """Return the workload of queries as `GET /v1/plan` shows them; raises ExportFailed."""
+    known = [query for query in queries if query["operators"]]
+    if not known:
+        raise ExportFailed(f"{name} has no running queries: register some, and feed them")
+    read = {edge["from"].removeprefix(_STREAM) for one in known for edge in one["edges"] if _streams(edge)}
+    if not any(rates.get(stream) for stream in read):
+        raise ExportFailed(f"no rows came to {name} while it was looked at: feed the streams meanwhile")
+    unmeasured = [
+        f"{query['query']}/{one['name']}"
+        for query in known
+        for one in query["operators"]
+        if not one["tuples"]
+    ]
+    costs = [one["cost_per_tuple_us"] for query in known for one in query["operators"] if _source(one)]
+    data = {
+        "name": name,
+        "about": "exported from a running server; costs per tuple include what calls cost at its batch sizes",
+        "fitted": [f"not measured yet, so with default figures: {one}" for one in unmeasured],
+        "seconds": _SECONDS,
+        "sources": {"cost_us": sum(costs) / len(costs) if costs else 0.0},
+        "classes": {one: {"priority": classes.get(one, 1)} for one in sorted({q["class"] for q in known})},
+        "streams": {stream: {"rate": round(rates.get(stream, 0.0), 3)} for stream in sorted(read)},
+        "queries": [
+            {"id": query["query"], "class": query["class"], "operators": _operators(query)} for query in known
+        ],
+        "policies": {scheduler["policy"]: scheduler.get("options", {})} if scheduler else {},
+    }
+    try:
+        return Workload.model_validate(data)
+    except ValidationError as error:
+        raise InvalidWorkload.of(name, error) from None
+
+
+def _operators(query: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a query's operators, bottom-up; what reads a source reads its stream."""
+    streams = {edge["to"]: edge["from"].removeprefix(_STREAM) for edge in query["edges"] if _streams(edge)}
+    inputs: dict[str, list[str]] = {}
+    readers: dict[str, int] = {}
+    for edge in query["edges"]:
+        if not _streams(edge):
+            inputs.setdefault(edge["to"], []).append(streams.get(edge["from"], edge["from"]))
+            readers[edge["from"]] = readers.get(edge["from"], 0) + 1
+    found = {}
+    for one in query["operators"]:
+        if _source(one):
+            continue
+        selectivity = one["selectivity"]
+        if one["operator"] == "split":
+            # Each row goes to one of its readers; here all readers get what comes out.
+            selectivity /= max(readers.get(one["name"], 1), 1)
+        found[one["name"]] = {
+            "kind": one["operator"],
+            "inputs": inputs[one["name"]],
+            "cost_us": one["cost_per_tuple_us"],
+            "selectivity": selectivity,
+        }
+    return found
+
+
+def _streams(edge: Mapping[str, Any]) -> bool:
+    return str(edge["from"]).startswith(_STREAM)
+
+
+def _source(operator: Mapping[str, Any]) -> bool:
+    return bool(operator["operator"] == "source")
+
+
+def _positions(client: httpx.Client) -> dict[str, int]:
+    return {one["name"]: one["position"] for one in _items(client, "/v1/streams")}
+
+
+def _items(client: httpx.Client, path: str, key: str = "items") -> Iterator[dict[str, Any]]:
+    """Return all items of a list that comes in parts."""
+    after: dict[str, str] = {}
+    while True:
+        page = _get(client, path, after)
+        yield from page[key]
+        if page.get("next") is None:
+            return
+        after = {"after": page["next"]}
+
+
+def _get(client: httpx.Client, path: str, params: Mapping[str, str]) -> dict[str, Any]:
+    reply = client.get(path, params=dict(params))
+    if reply.is_error:
+        raise ExportFailed(f"{client.base_url}{path} answered {reply.status_code}: {reply.text[:200]}")
+    answer: dict[str, Any] = reply.json()
+    return answer

@@ -1,0 +1,111 @@
+"""Families: queries of a workload file, written out one by one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import NoReturn
+
+from mavstream_server.simulation.draws import drawn
+from mavstream_server.simulation.model import Workload
+from mavstream_server.simulation.problems import InvalidWorkload
+from mavstream_server.simulation.query_model import Costs, OperatorPart, QueryPart
+from mavstream_server.simulation.scenario import MICROSECOND, CostKind, OperatorPlan, QueryPlan
+from mavstream_server.simulation.trees import tree
+
+OUTPUT = "output"
+_NOTHING = Costs()
+
+
+class Families:
+    """Writes out the queries of a workload. Of a family, each has values and streams of its own.
+
+    What is drawn depends on the shape and the place in the family, not on the class: so classes with the same
+    families have the same queries, as in workload A of the CQC paper.
+    """
+
+    def __init__(self, workload: Workload, sizes: Mapping[str, float]) -> None:
+        """`sizes` are those of the streams' tuples, by the streams' names or patterns."""
+        self._workload = workload
+        self._sizes = sizes
+
+    def queries(self) -> Iterator[QueryPlan]:
+        """Return all queries."""
+        for at, part in enumerate(self._workload.queries):
+            for place in range(part.count):
+                for replica in range(part.replicas):
+                    yield self._query(part, at, place, replica)
+
+    def _query(self, part: QueryPart, at: int, place: int, replica: int) -> QueryPlan:
+        id_ = part.id or f"{part.class_}.{part.shape or ('tree' if part.tree else f'query{at}')}"
+        if part.count > 1 or part.shape is not None:
+            id_ += str(place)
+        if part.replicas > 1:
+            id_ += f".{replica}"
+        if part.tree is not None:
+            setup = self._workload.overheads.setup_us
+            return QueryPlan(id_, part.class_, tree(part.tree, id_, self._workload.seed, setup))
+        return QueryPlan(id_, part.class_, self._operators(part, at, place, id_))
+
+    def _operators(self, part: QueryPart, at: int, place: int, id_: str) -> tuple[OperatorPlan, ...]:
+        shapes, path = self._workload.shapes, f"queries/{at}"
+        if part.shape is not None and part.shape not in shapes:
+            known = ", ".join(shapes) or "none"
+            self._refuse(f"{path}/shape", f"unknown shape {part.shape!r}; known are: {known}")
+        parts = part.operators or shapes[part.shape or ""]
+        path = f"{path}/operators" if part.operators else f"shapes/{part.shape}"
+        made: dict[str, OperatorPlan] = {}
+        for name, operator in {**parts, **self._output(parts, path)}.items():
+            for one in operator.reads:
+                if one in parts and one not in made:
+                    self._refuse(f"{path}/{name}", f"reads {one!r}, which must stand before it: bottom-up")
+            inputs = tuple(one if one in made else _stream(part, place, one) for one in operator.reads)
+            size = max(made[one].size if one in made else self._sizes[one] for one in inputs)
+            drawing = f"{part.shape or id_}/{name}"
+            made[name] = self._plan(name, operator, inputs, size, drawing, place)
+        return tuple(made.values())
+
+    def _output(self, parts: Mapping[str, OperatorPart], path: str) -> dict[str, OperatorPart]:
+        """Return the output to put on top, if there is none."""
+        if any(part.kind == OUTPUT for part in parts.values()):
+            return {}
+        read = {name for part in parts.values() for name in part.reads}
+        roots = [name for name in parts if name not in read]
+        if len(roots) != 1:
+            self._refuse(path, f"expected one operator that no other reads, came {len(roots)}: {roots}")
+        return {OUTPUT: OperatorPart(kind=OUTPUT, input=roots[0])}
+
+    def _plan(
+        self, name: str, part: OperatorPart, inputs: tuple[str, ...], size: float, drawing: str, place: int
+    ) -> OperatorPlan:
+        kind, workload = self._workload.operators.get(part.kind, _NOTHING), self._workload
+
+        def number(field: str, default: float) -> float:
+            own, of_kind = getattr(part, field), getattr(kind, field)
+            value = of_kind if own is None else own
+            return default if value is None else drawn(value, workload.seed, f"{drawing}/{field}", place)
+
+        window = number("window_us", -1.0)
+        return OperatorPlan(
+            name,
+            part.kind,
+            inputs,
+            cost=number("cost_us", 0.0) * MICROSECOND,
+            setup=number("setup_us", workload.overheads.setup_us) * MICROSECOND,
+            per_output=number("per_output_us", 0.0) * MICROSECOND,
+            selectivity=1.0 if part.kind == OUTPUT else number("selectivity", 1.0),
+            random=(part.selection or kind.selection or "random") == "random",
+            size=number("size", size),
+            varies=part.varies or kind.varies or CostKind.CONSTANT,
+            synchronised=bool(kind.synchronised if part.synchronised is None else part.synchronised),
+            window=None if window < 0 else window * MICROSECOND,
+        )
+
+    def _refuse(self, path: str, detail: str) -> NoReturn:
+        raise InvalidWorkload.at(self._workload.name, path, detail)
+
+
+def _stream(part: QueryPart, place: int, name: str) -> str:
+    """Return the stream that an input of a family's member is; a single query names it itself."""
+    if part.shape is None and part.count == 1:
+        return name
+    return f"{part.class_}.{part.id or part.shape or 'query'}{place % (part.streams or part.count)}.{name}"

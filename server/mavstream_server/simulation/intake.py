@@ -1,0 +1,227 @@
+"""Intake: how tuples get from streams into the queues of leaves, in each of the ways there are."""
+
+from __future__ import annotations
+
+from bisect import bisect_right, insort
+from collections import deque
+from collections.abc import Iterator, Sequence
+from heapq import heapify, heappop, heappush
+from typing import TYPE_CHECKING
+
+from mavstream_server.simulation.accounts import Readers
+from mavstream_server.simulation.arrivals import NEVER, Feed, merged
+from mavstream_server.simulation.cores import Core
+from mavstream_server.simulation.sources import SourceOperator
+
+if TYPE_CHECKING:
+    from mavstream_server.simulation.driver import Driver
+
+Handed = list[tuple[SourceOperator, Sequence[int]]]
+
+_AT_ONCE = 2
+"""Sources that are served between two slices, as in the live engine."""
+
+
+class Intake:
+    """What happens by itself at `next`: tuples arrive, or sources have something to read."""
+
+    def __init__(self, driver: Driver) -> None:
+        self._driver = driver
+        self.next = NEVER
+
+    def happen(self, now: int) -> None:
+        """Let happen what is due."""
+
+    def before_slice(self, core: Core, now: int) -> bool:
+        """Let a core serve sources before it is given a slice; returns whether it does."""
+        return False
+
+    def when_idle(self, core: Core, now: int) -> bool:
+        """Let a core serve sources for which there is no slice; returns whether it does."""
+        return False
+
+    def rest(self, source: SourceOperator) -> None:
+        """Wait until a source has something to read again."""
+
+
+class DirectIntake(Intake):
+    """Tuples are in the leaves' queues the moment they arrive."""
+
+    def __init__(
+        self,
+        driver: Driver,
+        feeds: Sequence[Feed],
+        readers: Sequence[Readers],
+    ) -> None:
+        super().__init__(driver)
+        self._readers = readers
+        self._arrivals = merged(feeds)
+        self._place = 0
+        self.delivered = 0
+        """Tuples so far,"""
+        self.handed = 0
+        """and once for each reader."""
+        self._go_on()
+
+    def _go_on(self) -> None:
+        self.next, self._place = next(self._arrivals, (NEVER, 0))
+
+    def happen(self, now: int) -> None:
+        """Deliver one tuple."""
+        readers = self._readers[self._place]
+        self._go_on()
+        self.delivered += 1
+        self.handed += len(readers)
+        self._driver.hand_on(readers, (now,), now)
+
+
+class WakingIntake(Intake):
+    """Sources sleep until something has come for them."""
+
+    def __init__(self, driver: Driver, sources: Sequence[SourceOperator]) -> None:
+        super().__init__(driver)
+        self._asleep: list[tuple[int, int, SourceOperator]] = []
+        for source in sources:
+            self.rest(source)
+
+    def rest(self, source: SourceOperator) -> None:
+        """Wait until a source has something to read again."""
+        source.ready = False
+        if source.feed.next < NEVER:
+            heappush(self._asleep, (source.feed.next, source.number, source))
+            self.next = self._asleep[0][0]
+
+    def happen(self, now: int) -> None:
+        """Wake the source whose time has come."""
+        source = heappop(self._asleep)[2]
+        self.next = self._asleep[0][0] if self._asleep else NEVER
+        source.ready = True
+        self.woken(source, now)
+
+    def woken(self, source: SourceOperator, now: int) -> None:
+        """A source has something to read."""
+
+
+class ScheduledIntake(WakingIntake):
+    """Policies serve the sources, as operators of their queries."""
+
+    def woken(self, source: SourceOperator, now: int) -> None:
+        """Tell the policy."""
+        self._driver.arrived(source, now)
+
+
+class LineIntake(WakingIntake):
+    """Cores serve the sources: a few between two slices, or all of them when nothing else is ready."""
+
+    def __init__(self, driver: Driver, sources: Sequence[SourceOperator], eager: bool) -> None:
+        self._line: deque[SourceOperator] = deque()
+        self._eager = eager
+        self._sources = len(sources)
+        super().__init__(driver, sources)
+
+    def woken(self, source: SourceOperator, now: int) -> None:
+        """Let it stand in line."""
+        self._line.append(source)
+        self._driver.news = True
+
+    def before_slice(self, core: Core, now: int) -> bool:
+        """Serve the first two in line, if what they handed on before has been taken."""
+        return self._eager and bool(self._line) and self._serve(core, now, _AT_ONCE)
+
+    def when_idle(self, core: Core, now: int) -> bool:
+        """Serve all in line, and look at the others in vain."""
+        if not self._line:
+            return False
+        if self._eager:
+            return self._serve(core, now, len(self._line))
+        empty = self._sources - len(self._line)
+        return self._serve(core, now, len(self._line), empty)
+
+    def _serve(self, core: Core, now: int, most: int, empty: int = 0) -> bool:
+        line, chosen = self._line, list[SourceOperator]()
+        for _ in range(min(most, len(line))):
+            source = line.popleft()
+            if source.has_room():
+                chosen.append(source)
+            else:
+                line.append(source)
+        if chosen:
+            self._driver.serve(core, chosen, now, empty)
+        return bool(chosen)
+
+    def rest(self, source: SourceOperator) -> None:
+        """Stand in line again, or wait until something comes."""
+        if source.stands_ready():
+            self._line.append(source)
+        else:
+            super().rest(source)
+
+
+class OwnCoreIntake(Intake):
+    """Cores of their own serve the sources, round robin; a source is read by one core at a time.
+
+    What they do does not depend on the policy, so they need no events, and all that they need to know is in
+    the variables of one generator.
+    """
+
+    def __init__(self, driver: Driver, sources: Sequence[SourceOperator], cores: int) -> None:
+        super().__init__(driver)
+        self._sources = sources
+        self._serving: list[tuple[int, int, Core, int, Sequence[int]]] = []
+        self.cores = [Core(len(driver.cores) + number) for number in range(max(cores, 1))]
+        self._handings = self._serve()
+        self._go_on()
+
+    def happen(self, now: int) -> None:
+        """Hand on what a core has read, and let it go on."""
+        readers, batch = self._readers, self._batch
+        self._go_on()
+        self._driver.hand_on(readers, batch, now)
+
+    def _go_on(self) -> None:
+        self.next, self._readers, self._batch = next(self._handings, (NEVER, (), ()))
+
+    @property
+    def in_flight(self) -> int:
+        """Tuples that were read and not handed on yet, once for each reader."""
+        under_way = [(self._sources[place].readers, batch) for *_, place, batch in self._serving]
+        return sum(len(readers) * len(batch) for readers, batch in [*under_way, (self._readers, self._batch)])
+
+    def _serve(self) -> Iterator[tuple[int, Readers, Sequence[int]]]:
+        """Return when what is handed on to whom.
+
+        Sources that have nothing are passed over at no cost: a core would look at them while it waits.
+        """
+        sources, runner, serving = self._sources, self._driver.runner, self._serving
+        turn, factors = runner.turn, runner.factors
+        coming = [
+            (source.feed.next, place) for place, source in enumerate(sources) if source.feed.next < NEVER
+        ]
+        heapify(coming)
+        free = [(0, core.number, core) for core in self.cores]
+        waiting: list[int] = []  # places of sources that have something, in order
+        place = -1  # of the source that was read last
+        batch: Sequence[int]
+        while True:
+            while free and (waiting or coming):
+                time, number, core = heappop(free)
+                if not waiting and coming[0][0] > time:
+                    time = coming[0][0]
+                while coming and coming[0][0] <= time:
+                    insort(waiting, heappop(coming)[1])
+                at = bisect_right(waiting, place)
+                place = waiting.pop(at if at < len(waiting) else 0)
+                source = sources[place]
+                core.begin = time
+                runner.calls += 1
+                end, batch = source.read(time + turn(core, source), next(factors))
+                heappush(serving, (end, number, core, place, batch))
+            if not serving:
+                return
+            end, number, core, read, batch = heappop(serving)
+            source = sources[read]
+            core.busy += end - core.begin
+            if source.feed.next < NEVER:
+                heappush(coming, (source.feed.next, read))
+            heappush(free, (end, number, core))
+            yield end, source.readers, batch

@@ -1,0 +1,126 @@
+"""Simulated joins of two sides that are told apart."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Sequence
+
+import numpy as np
+
+from mavstream_server.scheduling.view import OperatorKind
+from mavstream_server.simulation.accounts import Call
+from mavstream_server.simulation.arrivals import NEVER
+from mavstream_server.simulation.operators import LONG, SimulatedOperator
+from mavstream_server.simulation.queries import SimulatedQuery
+from mavstream_server.simulation.scenario import OperatorPlan
+
+
+class JoinOperator(SimulatedOperator):
+    """A join. That a tuple finds a partner is a matter of its selectivity; the values are not simulated.
+
+    A joined tuple carries the later of the two arrival times: its own, or that of the newest partner that
+    was worked on before, which lies at most a window ahead. If synchronised, a tuple waits until the other
+    stream has brought one that is as late or later: that is how operators keep their output in the order of
+    time (dissertation, 6.3.3, where one class has a slow stream). Joins with a window of 0 that are not
+    synchronised need no sides: they are operators like others.
+    """
+
+    __slots__ = ("_before", "_came", "_heads", "_seen", "_sides", "_window")
+
+    def __init__(
+        self,
+        number: int,
+        plan: OperatorPlan,
+        query: SimulatedQuery,
+        kind: OperatorKind,
+        seed: np.random.SeedSequence,
+    ) -> None:
+        super().__init__(number, plan, query, kind, seed)
+        self._always_plain = self.plain = self.appends = False
+        self._window = NEVER if plan.window is None else int(plan.window)
+        self._sides: list[list[int]] = [[], []]
+        self._heads = [0, 0]
+        self._seen = [-1, -1]  # the newest arrival of each side that was worked on,
+        self._came = [-1, -1]  # and that has come
+        self._before: list[
+            tuple[int, list[int], list[int]]
+        ] = []  # taken by the last call: side, tuples, seen
+
+    @property
+    def queued(self) -> int:
+        """Tuples that wait at both sides."""
+        return len(self._sides[0]) + len(self._sides[1]) - sum(self._heads)
+
+    @property
+    def oldest(self) -> int | None:
+        """Arrival time of the oldest tuple that waits, or None."""
+        heads = zip(self._sides, self._heads, strict=True)
+        return min((side[head] for side, head in heads if head < len(side)), default=None)
+
+    def receive(self, batch: Sequence[int], port: int) -> None:
+        """Let tuples wait at one side."""
+        if batch:
+            self._sides[port] += batch
+            self._came[port] = max(self._came[port], batch[-1])
+
+    def has_room_at(self, port: int) -> bool:
+        """Return whether nothing waits at a side."""
+        return self._heads[port] == len(self._sides[port])
+
+    def stands_ready(self) -> bool:
+        """Return whether it could work on something."""
+        return self._may_take(0) + self._may_take(1) > 0
+
+    def work(self, begin: int, most: int | None, stop: int | None, factor: float) -> Call:
+        """Work on what waits, and not only for the other side."""
+        if self.plan.synchronised:
+            eligible = self._may_take(0) + self._may_take(1)
+            most = eligible if most is None else min(most, eligible)
+        return super().work(begin, most, stop, factor)
+
+    def stop_waiting(self) -> None:
+        """The streams have ended: nothing waits for a partner any more."""
+        self._came = [NEVER, NEVER]
+
+    def _may_take(self, port: int) -> int:
+        side, head = self._sides[port], self._heads[port]
+        if not self.plan.synchronised:
+            return len(side) - head
+        return bisect_right(side, min(self._came), head) - head
+
+    def take(self, count: int) -> list[int]:
+        """Take tuples of the side with the older head first, then of the other; returns what they carry."""
+        sides, heads, there = self._sides, self._heads, (self._may_take(0), self._may_take(1))
+        first = 0 if there[0] else 1
+        if there[0] and there[1] and sides[1][heads[1]] < sides[0][heads[0]]:
+            first = 1
+        self._before.clear()
+        taken = min(count, there[first])
+        carried = self._take_side(first, taken)
+        if count > taken:
+            carried = carried + self._take_side(1 - first, count - taken)
+        return carried
+
+    def _take_side(self, port: int, count: int) -> list[int]:
+        side, head = self._sides[port], self._heads[port]
+        end = head + count
+        batch = side[head:end]
+        self._heads[port] = end
+        if end == len(side):
+            self._sides[port], self._heads[port] = [], 0
+        elif end > LONG and 2 * end > len(side):
+            del side[:end]
+            self._heads[port] = 0
+        self._before.append((port, batch, self._seen.copy()))
+        self._seen[port] = max(self._seen[port], max(batch))
+        newest, window = self._seen[1 - port], self._window
+        if newest <= min(batch):
+            return batch
+        return [min(max(one, newest), one + window) for one in batch]
+
+    def untake(self) -> None:
+        """Put what was taken last back where it was."""
+        for port, batch, seen in reversed(self._before):
+            self._sides[port] = batch + self._sides[port][self._heads[port] :]
+            self._heads[port] = 0
+            self._seen = seen

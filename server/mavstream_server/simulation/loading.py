@@ -1,0 +1,144 @@
+"""Loading: workloads by name or from files."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from importlib.resources import files
+from importlib.resources.abc import Traversable
+from pathlib import Path
+from typing import Any
+
+import yaml
+from pydantic import ValidationError
+
+from mavstream_server.simulation.arithmetic import ArithmeticFault, evaluate, resolve
+from mavstream_server.simulation.model import Parameter, Workload
+from mavstream_server.simulation.problems import InvalidWorkload, UnknownWorkload
+
+_FOLDER = "workloads"
+_FAMILY = "_n"
+"""A file `5G_n.yaml` is a family: `5G_4` is the one in which the parameter n is 4."""
+_BASE = "_"
+"""Files whose names begin so are not workloads, but what several have in common."""
+
+
+def names() -> list[str]:
+    """Return the workloads that come with the simulator; a family ends in `_n`."""
+    return sorted(name for name in _shipped() if not name.startswith(_BASE))
+
+
+def load(
+    name: str | Path,
+    parameters: Mapping[str, float] | None = None,
+    overrides: Mapping[str, Any] | None = None,
+) -> Workload:
+    """Return a workload by its name, or from a file.
+
+    Parameters are those that the file declares. Overrides replace what stands in the file, key by key.
+    Raises UnknownWorkload or InvalidWorkload.
+    """
+    given, shipped, text = dict(parameters or {}), _shipped(), str(name)
+    family = re.fullmatch(r"(.+)_(\d+)", text)
+    if text in shipped:
+        return parse(text, shipped[text].read_text(encoding="utf-8"), given, overrides)
+    if family and family[1] + _FAMILY in shipped:
+        file = shipped[family[1] + _FAMILY]
+        given = {"n": int(family[2]), **given}
+        return parse(text, file.read_text(encoding="utf-8"), given, overrides)
+    if Path(name).is_file():
+        return parse(text, Path(name).read_text(encoding="utf-8"), given, overrides)
+    raise UnknownWorkload(text, names())
+
+
+def parse(
+    file: str,
+    text: str,
+    parameters: Mapping[str, float] | None = None,
+    overrides: Mapping[str, Any] | None = None,
+) -> Workload:
+    """Return the workload that a text describes; `file` is named in problems."""
+    data = _merged(_extended(file, _mapping(file, text)), overrides or {})
+    try:
+        values = _values(file, data.get("parameters") or {}, parameters or {})
+        resolved = {
+            key: part if key == "parameters" else resolve(part, values, (key,)) for key, part in data.items()
+        }
+        return Workload.model_validate({"name": Path(file).stem, **resolved})
+    except ArithmeticFault as fault:
+        raise InvalidWorkload.at(file, "", str(fault)) from None
+    except ValidationError as error:
+        raise InvalidWorkload.of(file, error) from None
+
+
+def _mapping(file: str, text: str) -> dict[str, Any]:
+    try:
+        data = yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        raise InvalidWorkload.at(file, "", f"expected YAML: {' '.join(str(error).split())}") from None
+    if not isinstance(data, dict):
+        raise InvalidWorkload.at(file, "", f"expected a mapping, came {type(data).__name__}")
+    return data
+
+
+def _extended(file: str, data: dict[str, Any]) -> dict[str, Any]:
+    """Return data with what the file that it extends says, where it says nothing itself."""
+    base = data.pop("extends", None)
+    if base is None:
+        return data
+    shipped = _shipped()
+    if base not in shipped:
+        raise InvalidWorkload.at(
+            file, "extends", f"expected one of {', '.join(sorted(shipped))}, came {base!r}"
+        )
+    below = _extended(base, _mapping(base, shipped[base].read_text(encoding="utf-8")))
+    notes = [*below.get("fitted", ()), *data.get("fitted", ())]
+    return {**_merged(below, data), "fitted": notes}
+
+
+def _values(file: str, declared: Mapping[str, Any], given: Mapping[str, float]) -> dict[str, float]:
+    """Return the parameters: as given, else their defaults."""
+    unknown = [name for name in given if name not in declared]
+    if unknown:
+        known = ", ".join(declared) or "none"
+        raise InvalidWorkload.at(file, "parameters", f"unknown: {', '.join(unknown)}; known are: {known}")
+    values = dict(given)
+    left = [name for name in declared if name not in values]
+    while left:
+        # A default may speak of others, in whatever order they stand.
+        name = next((one for one in left if not _needed(declared[one]) & {*left}), left[0])
+        left.remove(name)
+        default = _parameter(declared[name]).default
+        values[name] = evaluate(default.lstrip("="), values) if isinstance(default, str) else default
+    for name, value in values.items():
+        least, most = _parameter(declared[name]).least, _parameter(declared[name]).most
+        if (least is not None and value < least) or (most is not None and value > most):
+            wanted = [f"at least {least:g}"] * (least is not None) + [f"at most {most:g}"] * (
+                most is not None
+            )
+            detail = f"expected {' and '.join(wanted)}, came {value:g}"
+            raise InvalidWorkload.at(file, f"parameters/{name}", detail)
+    return values
+
+
+def _parameter(part: Any) -> Parameter:
+    return Parameter.model_validate(part if isinstance(part, dict) else {"default": part})
+
+
+def _needed(part: Any) -> set[str]:
+    default = _parameter(part).default
+    return set(re.findall(r"[a-z_]\w*", default)) if isinstance(default, str) else set()
+
+
+def _merged(data: Mapping[str, Any], overrides: Mapping[str, Any]) -> dict[str, Any]:
+    merged = dict(data)
+    for key, value in overrides.items():
+        known = merged.get(key)
+        both = isinstance(known, Mapping) and isinstance(value, Mapping)
+        merged[key] = _merged(known, value) if both else value  # type: ignore[arg-type]
+    return merged
+
+
+def _shipped() -> dict[str, Traversable]:
+    folder = files("mavstream_server.simulation") / _FOLDER
+    return {file.name.removesuffix(".yaml"): file for file in folder.iterdir() if file.name.endswith(".yaml")}

@@ -1,0 +1,244 @@
+"""Simulated operators: queues of arrival times, and a cost model instead of work.
+
+No object stands for a tuple. A queue is a list of arrival times, a call works on the first of them, and what
+is drawn at random is drawn in blocks: batches are short at high rates of decisions, and for a dozen tuples
+plain lists are several times as fast as arrays.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Sequence
+from itertools import accumulate
+from math import ceil
+
+import numpy as np
+
+from mavstream_server.scheduling.view import OperatorKind
+from mavstream_server.simulation.accounts import Accounted, Call
+from mavstream_server.simulation.queries import SimulatedQuery
+from mavstream_server.simulation.records import Record
+from mavstream_server.simulation.scenario import CostKind, OperatorPlan
+from mavstream_server.simulation.varying import VaryingCosts
+
+LONG = 1024
+"""Tuples that were taken from the head of a queue before it is worth moving the others up."""
+
+
+class SimulatedOperator(Accounted):
+    """An operator with one queue, as the driver runs it and as policies see it.
+
+    Outputs and unions are not classes of their own: where the interpreter meets one class only, it reads
+    attributes several times as fast.
+    """
+
+    __slots__ = ("_always_plain", "_varying", "appends", "head", "size_in", "streams", "taken", "waiting")
+
+    def __init__(
+        self,
+        number: int,
+        plan: OperatorPlan,
+        query: SimulatedQuery,
+        kind: OperatorKind,
+        seed: np.random.SeedSequence,
+    ) -> None:
+        chance, costs = seed.spawn(2)
+        super().__init__(number, plan, query, kind, chance)
+        self._varying = VaryingCosts(costs) if plan.varies is CostKind.EXPONENTIAL else None
+        self._always_plain = self._varying is None and not self.per_output
+        self.plain = self._always_plain
+        self.appends = len(plan.inputs) == 1 or plan.kind == "join"
+        """Whether what it receives goes to the end of `waiting`; else to where it belongs in time."""
+        if kind is OperatorKind.OUTPUT:
+            self.record = Record()
+        self.streams = 0
+        """How many streams it reads: a leaf reads one at least."""
+        self.size_in = 64.0
+        """Bytes of a tuple that waits."""
+        self.waiting: list[int] = []
+        """Arrival times, from `head` on; those that are being worked on are not among them."""
+        self.head = 0
+        self.taken: list[int] = []
+        """By the last call."""
+
+    @property
+    def queued(self) -> int:
+        """Tuples that wait."""
+        return len(self.waiting) - self.head
+
+    @property
+    def queued_bytes(self) -> int:
+        """Bytes that wait."""
+        return int(self.queued * self.size_in)
+
+    @property
+    def oldest(self) -> int | None:
+        """Arrival time of the oldest tuple that waits, or None."""
+        return self.waiting[self.head] if self.head < len(self.waiting) else None
+
+    @property
+    def received(self) -> int:
+        """Tuples that ever came."""
+        return self.consumed + self.queued
+
+    def receive(self, batch: Sequence[int], port: int) -> None:
+        """Let tuples wait here: behind the others, or where they belong in time."""
+        waiting = self.waiting
+        if self.appends or not batch or self.head == len(waiting) or batch[0] >= waiting[-1]:
+            waiting += batch
+        else:
+            place = bisect_right(waiting, batch[0], self.head)
+            waiting[place:] = sorted([*waiting[place:], *batch])
+
+    def has_room_at(self, port: int) -> bool:
+        """Return whether nothing waits at an input."""
+        return self.head == len(self.waiting)
+
+    def stands_ready(self) -> bool:
+        """Return whether it could work on something."""
+        return self.head < len(self.waiting)
+
+    # Working
+
+    def work(self, begin: int, most: int | None, stop: int | None, factor: float) -> Call:
+        """Work on what waits: on so many tuples at most, and until a time is over.
+
+        `factor` is what all costs of this call are multiplied by.
+        """
+        if not self.plain:
+            return self._work(begin, most, stop, factor)
+        waiting, head = self.waiting, self.head
+        there = count = len(waiting) - head
+        if most is not None and most < count:
+            count = most
+        setup, cost = self.setup * factor, self.cost * factor
+        if stop is not None and count * cost > stop - begin - setup:
+            count = min(count, max(ceil((stop - begin - setup) / cost), 1))
+        if count == there:
+            out = batch = waiting[head:] if head else waiting
+            self.waiting, self.head = [], 0
+        else:
+            end = head + count
+            out = batch = waiting[head:end]
+            if end > LONG and 2 * end > len(waiting):
+                del waiting[:end]
+                end = 0
+            self.head = end
+        self.taken = batch
+        took, response = int(setup + count * cost), 0
+        if self.record is not None:
+            response = self.record.add(batch, begin + int(setup), cost)
+        elif self.selection is not None:
+            out = self.selection.pick(batch)
+        self.rows_in += count
+        self.rows_out += len(out)
+        self.elapsed += took
+        self.calls += 1
+        return count, out, begin + took, response
+
+    def _work(self, begin: int, most: int | None, stop: int | None, factor: float) -> Call:
+        """Work where something of the head is done already, or where costs are not just so much per tuple."""
+        count = self.queued
+        if most is not None and most < count:
+            count = most
+        if self._varying is not None:
+            return self._work_varying(begin, count, stop, factor)
+        setup, cost = self.setup * factor, self.cost * factor
+        if stop is not None:
+            count = self._within(count, stop - begin - setup, cost)
+        batch = self.take(count)
+        out = batch if self.selection is None else self.selection.pick(batch)
+        took = int(setup + count * cost + len(out) * self.per_output * factor - self.progress)
+        response = 0
+        if self.record is not None:
+            response = self.record.add(out, begin + int(setup) - self.progress, cost)
+        self.progress, self.plain = 0, self._always_plain
+        self.enter(count, len(out), took)
+        return count, out, begin + took, response
+
+    def _work_varying(self, begin: int, count: int, stop: int | None, factor: float) -> Call:
+        assert self._varying is not None
+        costs = self._varying.draw(count, self.cost * factor)
+        costs[0] -= self.progress
+        begun = begin + self.setup * factor
+        if stop is not None:
+            fits = 1 + sum(begun + done < stop for done in accumulate(costs[:-1]))
+            self._varying.put_back(count - fits)
+            count = fits
+        batch = self.take(count)
+        out = batch if self.selection is None else self.selection.pick(batch)
+        response = 0
+        if self.record is not None:
+            response = self.record.add_each(out, [int(begun + done) for done in accumulate(costs[:count])])
+        took = int(begun + sum(costs[:count]) + len(out) * self.per_output * factor) - begin
+        self.progress = 0
+        self.enter(count, len(out), took)
+        return count, out, begin + took, response
+
+    def _within(self, count: int, time: float, cost: float) -> int:
+        """Return how many tuples it takes until a time is over: one at least."""
+        cost += self.per_output * self.selectivity
+        if count * cost <= time:
+            return count
+        return min(count, max(ceil((time + self.progress) / cost), 1))
+
+    def take(self, count: int) -> list[int]:
+        """Take the first tuples that wait."""
+        waiting, head = self.waiting, self.head
+        end = head + count
+        if end == len(waiting):
+            self.taken = waiting[head:] if head else waiting
+            self.waiting = []
+            self.head = 0
+            return self.taken
+        self.taken = waiting[head:end]
+        if end > LONG and 2 * end > len(waiting):
+            del waiting[:end]
+            end = 0
+        self.head = end
+        return self.taken
+
+    # Being cut off
+
+    def take_back(self, begin: int, call: Call) -> None:
+        """Undo the last call, which began then: its tuples wait again."""
+        count, out, end, _ = call
+        self.enter(-count, -len(out), begin - end, -1)
+        self.untake()
+        if self.selection is not None:
+            self.selection.put_back(count)
+        if self._varying is not None:
+            self._varying.put_back(count)
+        if self.record is not None:
+            self.record.take_back(count)
+
+    def keep(self, progress: int) -> None:
+        """Remember the work that was done on the head of the queue."""
+        self.progress = progress
+        self.plain = self._always_plain and not progress
+
+    def untake(self) -> None:
+        """Put what was taken last back where it was."""
+        self.waiting = self.taken + self.waiting[self.head :]
+        self.head = 0
+
+    def done_by(self, now: int, begin: int, call: Call, factor: float, progress: int) -> tuple[int, int]:
+        """Return how many tuples of a call were done at a time, and the time spent on the next one.
+
+        `progress` is what had been done of the first one before the call.
+        """
+        count, _, end, _ = call
+        setup = self.setup * factor
+        left = now - begin - setup
+        if left <= 0:
+            return 0, progress
+        left += progress
+        if self._varying is not None:
+            costs = self._varying.last(count, self.cost * factor)
+        else:
+            costs = [(end - begin - setup + progress) / count] * count
+        done = 0
+        while done < count - 1 and costs[done] <= left:
+            left -= costs[done]
+            done += 1
+        return done, int(left)

@@ -1,0 +1,52 @@
+"""Simulated queries, as policies see them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from mavstream_server.scheduling.units import QueryUnits
+from mavstream_server.scheduling.view import OperatorView
+from mavstream_server.simulation.records import Record
+
+if TYPE_CHECKING:
+    from mavstream_server.simulation.operators import SimulatedOperator
+    from mavstream_server.simulation.sources import SourceOperator
+
+
+class SimulatedQuery:
+    """A query with its operators, bottom-up."""
+
+    def __init__(self, id_: str, class_name: str) -> None:
+        self.id = id_
+        self.class_name = class_name
+        self.tasks: list[SimulatedOperator] = []
+        """Without sources."""
+        self.sources: list[SourceOperator] = []
+        """Where policies serve them."""
+        self.operators: Sequence[OperatorView] = ()
+        self.paths: Sequence[Sequence[OperatorView]] = ()
+        self.units: QueryUnits
+
+    @property
+    def record(self) -> Record:
+        """What has left."""
+        record = self.tasks[-1].record
+        assert record is not None
+        return record
+
+    def arrange(self) -> None:
+        """Show operators and paths to policies; a path begins at a source, else at the leaf."""
+        self.operators = [*self.sources, *self.tasks]
+        if self.sources:
+            self.paths = [_upwards(source) for source in self.sources]
+        else:
+            self.paths = [_upwards(task) for task in self.tasks if task.leaf for _ in range(task.streams)]
+        self.units = QueryUnits(self)
+
+
+def _upwards(operator: OperatorView) -> list[OperatorView]:
+    path = [operator]
+    while path[-1].downstream:
+        path.append(path[-1].downstream[0])
+    return path

@@ -1,0 +1,233 @@
+"""Results: what came of a run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mavstream_server.simulation.convergence import Convergence
+from mavstream_server.simulation.metrics import (
+    MILLISECOND,
+    ClassFigures,
+    Numbers,
+    class_figures,
+    inversion_ratio,
+    mean_by_window,
+    starvation_ratio,
+    throughput,
+    weighted_mean,
+)
+from mavstream_server.simulation.scenario import SECOND
+
+Times = NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class Answers:
+    """When answers left, and their response times, in nanoseconds."""
+
+    departures: Times
+    responses: Times
+
+
+@dataclass(frozen=True, slots=True)
+class QueueSamples:
+    """How much waited in all queues, at regular times."""
+
+    at: Times
+    tuples: Times
+    bytes: Times
+
+    @property
+    def max_bytes(self) -> int:
+        """The most at any of these times."""
+        return int(self.bytes.max(initial=0))
+
+    @property
+    def mean_bytes(self) -> float:
+        """The mean over these times."""
+        return float(self.bytes.mean()) if self.bytes.size else 0.0
+
+    @property
+    def mean_tuples(self) -> float:
+        """The mean number of tuples that waited."""
+        return float(self.tuples.mean()) if self.tuples.size else 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """What became of the tuples, and what was done for it."""
+
+    tuples: int
+    """Tuples of streams that were read."""
+    arrived: int
+    """The same, once for each operator that reads them."""
+    consumed: int
+    """By operators, all added up."""
+    dropped: int
+    """By operators that let only some pass; less than nothing if more came out than went in."""
+    queued: int
+    """At the end,"""
+    in_flight: int
+    """and on the way from one operator to the next."""
+    answers: int
+    slices: int
+    calls: int
+    switches: int
+    empty_visits: int
+    preemptions: int
+    consultations: int
+    """Arrivals that the policy was told of while a slice was being run; counted where transitions cost."""
+
+    @property
+    def transitions(self) -> int:
+        """Of the PRB paper, 5.6: invoking the scheduler or an operator, and preempting one.
+
+        A policy that preempts is also invoked by every arrival.
+        """
+        return self.slices + self.calls + self.preemptions + (self.consultations if self.preemptions else 0)
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """The figures of one run, and methods for more of them. Classes: the most important first."""
+
+    workload: str
+    policy: str
+    options: Mapping[str, Any]
+    seed: int
+    cores: int
+    sources: str
+    """How they were served."""
+    classes: Mapping[str, ClassFigures]
+    seconds: float
+    """Virtual time that was simulated."""
+    utilisation: float
+    """Share of the time in which the cores were busy, sources on cores of their own not counted,"""
+    source_utilisation: float | None
+    """and the same of those."""
+    tuple_steps: int
+    """Tuples through an operator, sources included."""
+    wall_s: float
+    """Real time that it took,"""
+    cpu_s: float
+    """and time of the processor, which says more on a machine that others use too."""
+    counts: Counts
+    queues: QueueSamples
+    convergence: Convergence | None
+    """Of policies that correct inversions."""
+    answers: Mapping[str, Answers] = field(repr=False)
+    """By class."""
+    queries: Mapping[str, Answers] = field(repr=False)
+    priorities: tuple[tuple[int, Mapping[str, int]], ...] = field(repr=False)
+    """(nanosecond, priorities from then on)"""
+    digest: str | None = None
+    """The same for two runs that did the same at the same times; only where it was asked for."""
+
+    # Figures at the mean, or at a percentile
+
+    def _at(self, level: int | None) -> list[tuple[int, float | None]]:
+        return [(figures.priority, figures.at(level)) for figures in self.classes.values()]
+
+    def weighted_ms(self, level: int | None = None) -> float | None:
+        """Return the mean over classes, weighted by priority, of their means or percentiles."""
+        return weighted_mean(self._at(level))
+
+    def inversion(self, level: int | None = None) -> float:
+        """Return the priority inversion ratio at the mean or at a percentile; 0 is without inversion."""
+        return inversion_ratio(self._at(level))
+
+    @property
+    def weighted_mean_ms(self) -> float | None:
+        """The weighted mean response time."""
+        return self.weighted_ms()
+
+    @property
+    def inversion_ratio(self) -> float:
+        """The priority inversion ratio at the mean."""
+        return self.inversion()
+
+    @property
+    def starvation_ratio(self) -> float | None:
+        """The response time of the least important class divided by that of the most important one."""
+        return starvation_ratio(self._at(None))
+
+    @property
+    def mean_ms(self) -> float | None:
+        """The mean response time over all answers."""
+        answers = sum(figures.answers for figures in self.classes.values())
+        sums = [f.answers * f.mean_ms for f in self.classes.values() if f.mean_ms is not None]
+        return sum(sums) / answers if answers else None
+
+    @property
+    def overall(self) -> ClassFigures:
+        """All answers together."""
+        parts = [answers.responses for answers in self.answers.values()]
+        return class_figures(0, np.concatenate(parts) if parts else np.zeros(0, np.int64))
+
+    # Figures over time
+
+    def response_over_time(self, window_s: float = 0.1) -> dict[str, Numbers]:
+        """Return the mean response time (ms) of each class in every window; NaN where it gave no answer."""
+        end, length = int(self.seconds * SECOND), int(window_s * SECOND)
+        return {
+            name: mean_by_window(one.departures, one.responses, end, length) / MILLISECOND
+            for name, one in self.answers.items()
+        }
+
+    def inversion_over_time(self, window_s: float = 0.1) -> Numbers:
+        """Return the priority inversion ratio in every window, by the priorities of that time."""
+        responses, length = self.response_over_time(window_s), int(window_s * SECOND)
+        columns = zip(*responses.values(), strict=True)
+        return np.array(
+            [
+                inversion_ratio(self._paired(list(responses), place * length, column))
+                for place, column in enumerate(columns)
+            ]
+        )
+
+    def _paired(
+        self, names: list[str], time: int, column: tuple[float, ...]
+    ) -> list[tuple[int, float | None]]:
+        held = [priorities for since, priorities in self.priorities if since <= time][-1]
+        pairs = zip(names, column, strict=True)
+        return [(held[name], None if np.isnan(value) else value) for name, value in pairs]
+
+    def throughput(self, interval_s: float = 1.0) -> Numbers:
+        """Return the answers per second of all classes in every whole interval."""
+        end, length = int(self.seconds * SECOND), int(interval_s * SECOND)
+        return sum(
+            (throughput(one.departures, end, length) for one in self.answers.values()),
+            np.zeros(end // length),
+        )
+
+    def throughput_deviation(self, interval_s: float = 1.0) -> float:
+        """Return the standard deviation of the throughput over the intervals (MavStream thesis, 6.4)."""
+        rates = self.throughput(interval_s)
+        return float(rates.std()) if rates.size else 0.0
+
+    def shown(self) -> dict[str, Any]:
+        """Return the figures for programs."""
+        return {
+            "classes": {
+                name: {
+                    "mean_ms": _rounded(one.mean_ms),
+                    **{f"p{level}_ms": _rounded(one.at(level)) for level in (50, 95, 99)},
+                }
+                for name, one in self.classes.items()
+            },
+            "weighted_mean_ms": _rounded(self.weighted_mean_ms),
+            "inversion_ratio": _rounded(self.inversion_ratio),
+            "starvation_ratio": _rounded(self.starvation_ratio),
+            "utilisation": _rounded(self.utilisation),
+            "tuple_steps": self.tuple_steps,
+            "seconds": _rounded(self.seconds),
+        }
+
+
+def _rounded(value: float | None) -> float | None:
+    return None if value is None else round(float(value), 6)

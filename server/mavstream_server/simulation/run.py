@@ -1,0 +1,145 @@
+"""Running a scenario under a policy, and summing up what came of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from time import perf_counter, process_time
+from typing import Any
+
+import numpy as np
+
+from mavstream_server.simulation.convergence import ConvergenceWatch
+from mavstream_server.simulation.cores import Core
+from mavstream_server.simulation.driver import Driver
+from mavstream_server.simulation.intake import DirectIntake, OwnCoreIntake
+from mavstream_server.simulation.metrics import class_figures
+from mavstream_server.simulation.result import Answers, Counts, QueueSamples, Result
+from mavstream_server.simulation.scenario import SECOND, Accounting, Scenario
+from mavstream_server.simulation.trace import Trace
+
+
+def run(
+    scenario: Scenario,
+    policy: str,
+    options: Mapping[str, Any] | None = None,
+    *,
+    seed: int = 0,
+    warm_up_s: float = 0.0,
+    digest: bool = False,
+) -> Result:
+    """Run a scenario to its end; answers to tuples that came during the warm-up do not count."""
+    trace = Trace() if digest else None
+    driver = Driver(scenario, policy, options, seed, trace)
+    watch = ConvergenceWatch(driver.policy, driver.clock)
+    begin, cpu_begin = perf_counter(), process_time()
+    driver.run()
+    wall, cpu = perf_counter() - begin, process_time() - cpu_begin
+    counts = _counts(driver)
+    queries = _answers(driver, int(warm_up_s * SECOND), _added(scenario, counts))
+    classes = {
+        name: _joined(queries[plan.id] for plan in scenario.queries if plan.class_name == name)
+        for name in sorted(scenario.priorities, key=lambda name: (-scenario.priorities[name], name))
+    }
+    elapsed = max(driver.clock.now, 1)
+    intake = driver.intake
+    source_busy = sum(core.busy for core in intake.cores) if isinstance(intake, OwnCoreIntake) else None
+    return Result(
+        workload=scenario.name,
+        policy=policy,
+        options=dict(options or {}),
+        seed=seed,
+        cores=scenario.cores,
+        sources=driver.service.value,
+        classes={
+            name: class_figures(scenario.priorities[name], one.responses) for name, one in classes.items()
+        },
+        seconds=driver.clock.now / SECOND,
+        utilisation=sum(_busy(core, driver.clock.now) for core in driver.cores) / elapsed / scenario.cores,
+        source_utilisation=None
+        if source_busy is None
+        else source_busy / elapsed / max(scenario.sources.cores, 1),
+        tuple_steps=counts.consumed + sum(source.consumed for source in driver.network.sources),
+        wall_s=wall,
+        cpu_s=cpu,
+        counts=counts,
+        queues=_samples(driver),
+        convergence=watch.found,
+        answers=classes,
+        queries=queries,
+        priorities=tuple(driver.timetable.priorities),
+        digest=None if trace is None else trace.digest,
+    )
+
+
+def _counts(driver: Driver) -> Counts:
+    operators, sources, intake = list(driver.network.operators), driver.network.sources, driver.intake
+    cores = [*driver.cores, *(intake.cores if isinstance(intake, OwnCoreIntake) else ())]
+    if isinstance(intake, DirectIntake):
+        tuples, arrived = intake.delivered, intake.handed
+    else:
+        tuples = sum(source.consumed for source in sources)
+        arrived = sum(source.consumed * len(source.readers) for source in sources)
+    inner = [operator for operator in operators if operator.record is None]
+    return Counts(
+        tuples=tuples,
+        arrived=arrived,
+        consumed=sum(operator.consumed for operator in operators),
+        dropped=sum(operator.consumed - operator.produced * len(operator.readers) for operator in inner),
+        queued=sum(operator.queued for operator in operators),
+        in_flight=sum(_in_flight(core) for core in cores)
+        + (intake.in_flight if isinstance(intake, OwnCoreIntake) else 0),
+        answers=sum(operator.consumed for operator in operators if operator.record is not None),
+        slices=driver.slices,
+        calls=driver.runner.calls,
+        switches=sum(core.switches for core in cores),
+        empty_visits=sum(core.empty_visits for core in cores),
+        preemptions=driver.preemptions,
+        consultations=driver.consultations,
+    )
+
+
+def _busy(core: Core, now: int) -> int:
+    under_way = core.slice is not None or bool(core.handed)
+    return core.busy + (now - core.begin if under_way else 0)
+
+
+def _in_flight(core: Core) -> int:
+    later = sum(len(readers) * len(batch) for readers, batch in core.later)
+    return later + sum(len(source.readers) * len(batch) for source, batch in core.handed)
+
+
+def _added(scenario: Scenario, counts: Counts) -> int:
+    """Return what counted overheads add to every response time: their sum, divided by the tuples."""
+    overheads = scenario.overheads
+    if overheads.accounting is Accounting.CONSUMED or not counts.tuples:
+        return 0
+    total = (
+        overheads.context_switch * counts.switches
+        + overheads.empty_visit * counts.empty_visits
+        + overheads.decision * counts.slices
+        + overheads.transition * counts.transitions
+    )
+    return total // counts.tuples
+
+
+def _answers(driver: Driver, since: int, added: int) -> dict[str, Answers]:
+    found = {}
+    for id_, query in driver.network.queries.items():
+        departures, responses = query.record.times()
+        # A slice is worked out when it begins: what leaves after the end has not left.
+        kept = (departures - responses >= since) & (departures <= driver.clock.now)
+        found[id_] = Answers(departures[kept], responses[kept] + added)
+    return found
+
+
+def _joined(parts: Iterable[Answers]) -> Answers:
+    known = list(parts)
+    if not known:
+        return Answers(np.zeros(0, np.int64), np.zeros(0, np.int64))
+    departures, responses = ([getattr(one, name) for one in known] for name in ("departures", "responses"))
+    return Answers(np.concatenate(departures), np.concatenate(responses))
+
+
+def _samples(driver: Driver) -> QueueSamples:
+    at, tuples, size = np.array(driver.timetable.samples, np.int64).reshape(-1, 3).T
+    return QueueSamples(at, tuples, size)

@@ -1,0 +1,45 @@
+"""Which way sources are served in a run, and what does it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from mavstream_server.scheduling.policy import SourceService
+from mavstream_server.simulation.intake import (
+    DirectIntake,
+    Intake,
+    LineIntake,
+    OwnCoreIntake,
+    ScheduledIntake,
+)
+from mavstream_server.simulation.scenario import Scenario, Service
+
+if TYPE_CHECKING:
+    from mavstream_server.simulation.driver import Driver
+
+
+def chosen(scenario: Scenario, paper: SourceService) -> Service:
+    """Return how sources are served: as the scenario says, else on their own cores where there are some.
+
+    Where there are none, as the policy's paper has it; sources that would need a core of their own are then
+    served by the policy, as in the live engine.
+    """
+    asked = scenario.sources.service
+    if asked is not Service.POLICY:
+        return asked
+    if scenario.sources.cores or scenario.cores > 1:
+        return Service.OWN_CORE
+    return Service.PER_CLASS if paper is SourceService.OWN_CORE else Service(paper.value)
+
+
+def intake_of(driver: Driver) -> Intake:
+    """Return what brings tuples to the leaves of a driver's network."""
+    network, service = driver.network, driver.service
+    if service is Service.DIRECT:
+        readers = [tuple(network.readers[feed.name]) for feed in network.feeds]
+        return DirectIntake(driver, network.feeds, readers)
+    if service is Service.PER_CLASS:
+        return ScheduledIntake(driver, network.sources)
+    if service is Service.OWN_CORE:
+        return OwnCoreIntake(driver, network.sources, driver.scenario.sources.cores)
+    return LineIntake(driver, network.sources, eager=service is Service.BETWEEN_SLICES)

@@ -1,0 +1,99 @@
+"""Simulated source operators: they read what has come on a stream and hand it on."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from mavstream_server.scheduling.view import OperatorKind
+from mavstream_server.simulation.accounts import Accounted, Call
+from mavstream_server.simulation.arrivals import Feed
+from mavstream_server.simulation.scenario import OperatorPlan, SourcePlan
+
+if TYPE_CHECKING:
+    from mavstream_server.simulation.queries import SimulatedQuery
+
+
+class Clock:
+    """The virtual time."""
+
+    __slots__ = ("now",)
+
+    def __init__(self) -> None:
+        self.now = 0
+
+
+class SourceOperator(Accounted):
+    """A source. Where policies serve it, it belongs to a query; else it serves all that read its stream."""
+
+    __slots__ = ("_clock", "_restamp", "_train", "appends", "feed")
+
+    def __init__(
+        self,
+        number: int,
+        feed: Feed,
+        query: SimulatedQuery,
+        plan: SourcePlan,
+        clock: Clock,
+        restamp: bool,
+    ) -> None:
+        """`restamp`: response times begin when it reads a tuple."""
+        own = OperatorPlan(feed.name, "source", (), plan.cost, plan.setup, size=feed.size)
+        super().__init__(number, own, query, OperatorKind.SOURCE, np.random.SeedSequence(0))
+        self.feed = feed
+        self.appends = False
+        self._train = plan.train
+        self._clock = clock
+        self._restamp = restamp
+
+    @property
+    def consumed(self) -> int:
+        """Tuples read since the beginning."""
+        return self.feed.read
+
+    @property
+    def queued(self) -> int:
+        """Tuples that have come and were not read."""
+        return self.feed.waiting(self._clock.now)
+
+    @property
+    def queued_bytes(self) -> int:
+        """Bytes of these."""
+        return int(self.queued * self.feed.size)
+
+    @property
+    def oldest(self) -> int | None:
+        """Arrival time of the next tuple to be read, or None."""
+        return self.feed.next if self.feed.next <= self._clock.now else None
+
+    def stands_ready(self) -> bool:
+        """Return whether something has come."""
+        return self.feed.next <= self._clock.now
+
+    def read(self, begin: int, factor: float) -> tuple[int, list[int]]:
+        """Read what has come, a train at most; returns when that is done, and what it is."""
+        batch = self.feed.take(begin, self._train)
+        end = begin + int((self.setup + len(batch) * self.cost) * factor)
+        return end, [begin] * len(batch) if self._restamp else batch
+
+    def work(self, begin: int, most: int | None, stop: int | None, factor: float) -> Call:
+        """Read as an operator that a policy runs: also no more than a slice allows."""
+        train = self._train
+        if most is not None and most < train:
+            self._train = most
+        end, batch = self.read(begin, factor)
+        self._train = train
+        self.enter(len(batch), len(batch), end - begin)
+        return len(batch), batch, end, 0
+
+    def has_room(self) -> bool:
+        """Return whether what it handed on before has been taken, or a whole train waits.
+
+        So under load tuples gather in the stream, as in the live engine, and calls work on as many as there
+        are.
+        """
+        for reader, port in self.readers:
+            if not reader.has_room_at(port):
+                return self.feed.at_least(self._train, self._clock.now)
+        return True

@@ -1,0 +1,112 @@
+"""The simulator agrees with queueing theory where there is one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from math import factorial, sqrt
+
+import numpy as np
+import pytest
+
+from mavstream_server.simulation.result import Result
+from mavstream_server.simulation.run import run
+from mavstream_server.simulation.scenario import (
+    CostKind,
+    Figures,
+    OperatorPlan,
+    QueryPlan,
+    Scenario,
+    Service,
+    SourcePlan,
+    StreamPlan,
+)
+
+MICROSECOND = 1000
+STUDENT = 5.0
+"""Beyond 99.9 % of Student's distribution for eight runs: a wrong formula is found, chance is not."""
+
+
+def served(
+    services: dict[str, tuple[float, float]],
+    seconds: float,
+    *,
+    varies: CostKind = CostKind.CONSTANT,
+    cores: int = 1,
+) -> Scenario:
+    """A query for each (tuples per second, microseconds per tuple), made of nothing but its output."""
+    outputs = {
+        name: OperatorPlan("out", "output", (name,), cost * MICROSECOND, varies=varies)
+        for name, (_, cost) in services.items()
+    }
+    return Scenario(
+        "theory",
+        priorities={name: len(services) - place for place, name in enumerate(services)},
+        streams=tuple(StreamPlan(name, rate) for name, (rate, _) in services.items()),
+        queries=tuple(QueryPlan(name, name, (output,)) for name, output in outputs.items()),
+        cores=cores,
+        sources=SourcePlan(Service.DIRECT),
+        seconds=seconds,
+        figures=Figures.DECLARED,
+    )
+
+
+def assert_means(expected: dict[str, float], measure: Callable[[int], Result], runs: int = 8) -> None:
+    """Mean response times over runs are what theory says, in microseconds, as far as their scatter allows."""
+    results = [measure(seed) for seed in range(runs)]
+    for name, value in expected.items():
+        found = np.array([1000 * (result.classes[name].mean_ms or 0) for result in results])
+        error = found.std(ddof=1) / sqrt(runs)
+        assert abs(found.mean() - value) < STUDENT * error, (name, found.mean(), value, error)
+        assert error < 0.05 * value, "too few tuples to tell"
+
+
+@pytest.mark.parametrize("load", [0.3, 0.7, 0.9])
+def test_one_exponential_server_is_m_m_1(load: float) -> None:
+    scenario = served({"q": (load * 10_000, 100)}, 2.5, varies=CostKind.EXPONENTIAL)
+    assert_means({"q": 100 / (1 - load)}, lambda seed: run(scenario, "rr", seed=seed))
+
+
+@pytest.mark.parametrize("load", [0.3, 0.7, 0.9])
+def test_one_constant_server_is_m_d_1(load: float) -> None:
+    scenario = served({"q": (load * 10_000, 100)}, 2.0)
+    expected = {"q": 100 + load * 100 / (2 * (1 - load))}
+    assert_means(expected, lambda seed: run(scenario, "rr", seed=seed))
+
+
+def test_mixed_services_in_order_of_arrival_meet_pollaczek_and_khinchine() -> None:
+    services = {"short": (6000.0, 50.0), "long": (1000.0, 400.0)}  # utilisations of 0.3 and 0.4
+    scenario = served(services, 2.0)
+    waiting = sum(rate * cost**2 for rate, cost in services.values()) / 1e6 / (2 * (1 - 0.7))
+    expected = {"short": waiting + 50, "long": waiting + 400}
+    assert_means(expected, lambda seed: run(scenario, "fifo", {"tuples": 1}, seed=seed))
+
+
+def test_rates_as_priorities_meet_cobham() -> None:
+    """Non-preemptive: W_1 = W_0 / (1 - r_1), W_2 = W_0 / ((1 - r_1)(1 - r_1 - r_2))."""
+    services = {"short": (8000.0, 50.0), "long": (1000.0, 400.0)}  # utilisations of 0.4 and 0.4
+    scenario = served(services, 2.0)
+    residual = sum(rate * cost**2 for rate, cost in services.values()) / 1e6 / 2
+    expected = {"short": residual / 0.6 + 50, "long": residual / (0.6 * 0.2) + 400}
+    assert_means(expected, lambda seed: run(scenario, "rb", {"tuples": 1}, seed=seed))
+
+
+@pytest.mark.parametrize("cores", [2, 4])
+def test_several_cores_are_m_m_c(cores: int) -> None:
+    """Many light queries, so that hardly ever two tuples wait for the same one."""
+    load, queries = 0.7, 400
+    rate = load * cores * 10_000
+    plan = served(
+        {f"q{number}": (rate / queries, 100.0) for number in range(queries)},
+        20_000 / rate,
+        varies=CostKind.EXPONENTIAL,
+        cores=cores,
+    )
+    one_class = replace(
+        plan, priorities={"q": 1}, queries=tuple(replace(query, class_name="q") for query in plan.queries)
+    )
+    offered = load * cores
+    queueing = offered**cores / factorial(cores) / (1 - load)
+    busy = queueing / (sum(offered**k / factorial(k) for k in range(cores)) + queueing)
+    expected = {"q": 100 + busy * 100 / (cores * (1 - load))}
+    assert_means(expected, lambda seed: run(one_class, "mrr", seed=seed))
