@@ -19,6 +19,7 @@ ALLOWED = {
     SERVER / "expressions": ["mavstream_protocol", "mavstream_server.columns"],
     SERVER / "log": ["mavstream_protocol", "mavstream_server.columns"],
     SERVER / "scheduling": ["mavstream_protocol"],
+    SERVER / "simulation": ["mavstream_protocol", "mavstream_server.scheduling"],
     SERVER / "operators": [
         "mavstream_protocol",
         "mavstream_server.columns",

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from mavstream_protocol.schema import Field, FieldType, Schema
@@ -58,6 +58,7 @@ def rows_of(columns: Mapping[str, Column], schema: Schema = ALL) -> list[tuple[A
 
 @settings(max_examples=60, deadline=None)
 @given(FRAMES, st.integers(1, 20))
+@example([[(0, None, 0.0, None, False, None, "", None, t, None) for t in (4 - (1 << 63), 0)]], 1)
 def test_rows_come_back_as_they_went_in(frames: list[list[tuple[Any, ...]]], train: int) -> None:
     with tempfile.TemporaryDirectory() as directory:
         path = Path(directory) / "log"

@@ -23,8 +23,8 @@ from mavstream_server.simulation.scenario import (
 )
 
 MICROSECOND = 1000
-STUDENT = 5.0
-"""Beyond 99.9 % of Student's distribution for eight runs: a wrong formula is found, chance is not."""
+STUDENT = 5.41
+"""99.9 % of Student's distribution for eight runs: a wrong formula is found, chance is not."""
 
 
 def served(

@@ -15,6 +15,7 @@ KNOWN = {
     "serve": ("server", "Run a server."),
     "feed": ("feeder", "Feed streams from files."),
     "demo": ("server", "Show a server at work: 21 queries in three classes."),
+    "simulate": ("server", "Try policies on a workload in virtual time."),
 }
 """What comes with an extra of this distribution: the extra to install, and what to say in the list."""
 

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from mavstream_server.columns.batch import END_OF_TIME
+from mavstream_server.columns.batch import BEGIN_OF_TIME, END_OF_TIME
 from mavstream_server.columns.column import Column, Ints, Mask, concatenate
 from mavstream_server.log.cursor import Span
 from mavstream_server.log.frame import Frame
@@ -83,7 +83,8 @@ def _watermarks_from(first: Frame, times: Ints) -> Ints:
     lateness = first.segment.layout.lateness
     alone = first.others == END_OF_TIME and times[0] >= first.before
     if alone and (times[1:] >= times[:-1]).all():
-        return times - lateness if lateness else times
+        # Times at the very begin of time must not wrap around.
+        return np.maximum(times, BEGIN_OF_TIME + lateness) - lateness if lateness else times
     return row_watermarks(times, first.before, first.others, first.own, lateness)
 
 

@@ -15,7 +15,7 @@ NEVER = 1 << 62
 """A time that does not come."""
 _BLOCK = 4096
 _FIRST_BLOCK = 128  # where there are hundreds of streams, most bring few tuples
-_FEW = 4
+_FEW = (4, 32)
 _AHEAD = 4.0  # seconds of bursts that are laid out at a time
 
 Floats = NDArray[np.float64]
@@ -66,9 +66,10 @@ class Feed:
     def _come(self, until: int) -> int:
         """Return the place behind the last that has come; most often few have."""
         times, at = self._times, self._at
-        near = at + _FEW
-        if near < len(times) and times[near] > until:
-            return bisect_right(times, until, at, near)
+        for few in _FEW:
+            near = at + few
+            if near < len(times) and times[near] > until:
+                return bisect_right(times, until, at, near)
         end = bisect_right(times, until, at)
         while end == len(self._times) and self._refill():
             end = bisect_right(self._times, until, self._at)
@@ -148,6 +149,8 @@ class _Profile:
 
     def times(self, masses: Floats) -> Floats:
         """Return when so many tuples are expected to have come; those that never come are left out."""
+        if self._burst is None and len(self._seconds) == 1 and self._last > 0:
+            return self._seconds[0] + masses / self._last
         while self._burst is not None and self._masses[-1] < masses[-1]:
             self._lay_out(self._burst)
         known = np.interp(masses, self._masses, self._seconds)
