@@ -30,6 +30,8 @@ SCHEMA = Schema(
         Field("humidity", FieldType.INT),
     )
 )
+FIELDS = [{"name": field.name, "type": field.type.value} for field in SCHEMA]
+"""The same as a server is told of them."""
 _BEGIN = 1_700_000_000_000_000  # us
 _LETTERS = 12
 

@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from bench.data import EVENT_TIME, SCHEMA, readings
-from bench.load import Answers, Producer, arrow_message, producer, subscription
+from bench.data import EVENT_TIME, FIELDS, SCHEMA, readings
+from bench.load import Q1_ANSWER, Answers, Producer, arrow_message, producer, subscription
 from bench.outcome import Outcome, text_table
 from bench.processes import ServerProcess, server
 from mavstream_protocol.tuples import arrow_schema
@@ -128,8 +128,7 @@ class _Classes:
         self._phase = phase
         self._ids: dict[str, list[object]] = {}
         for name in names:
-            fields = [{"name": field.name, "type": field.type.value} for field in SCHEMA]
-            spec = {"name": self.stream(name), "fields": fields, "event_time": EVENT_TIME}
+            spec = {"name": self.stream(name), "fields": FIELDS, "event_time": EVENT_TIME}
             running.post("/v1/streams", spec)
             plans = _plans(self.stream(name))
             self._ids[name] = [
@@ -161,7 +160,7 @@ class _Classes:
         """Feed the classes at these rates, wait until all is answered, and return what each got."""
         before = {name: self.rows_in(name) for name in rates}
         url = self._running.websocket_url
-        answers = Answers(_answer_schema())
+        answers = Answers(Q1_ANSWER)
         batches = {name: _batch(int(rate * seconds), seed=4) for name, rate in rates.items()}
         expected = _selected(batches["H"])
         streams = [self.stream(name) for name in rates]
@@ -284,11 +283,6 @@ def _batch(size: int, seed: int) -> pa.RecordBatch:
 def _selected(batch: pa.RecordBatch) -> int:
     hot = batch.column("temperature").to_numpy() > 30
     return int((hot & (batch.column("humidity").to_numpy() < 30)).sum())
-
-
-def _answer_schema() -> pa.Schema:
-    times = pa.timestamp("us", tz="UTC")
-    return pa.schema([("ts", times), ("location", pa.string()), ("fahrenheit", pa.float64())])
 
 
 def _text(figures: dict[str, dict[str, Any]]) -> str:

@@ -16,6 +16,10 @@ from websockets.asyncio.server import ServerConnection, serve
 
 from mavstream_protocol.wire.envelope import seal, unseal
 
+Q1_ANSWER = pa.schema(
+    [("ts", pa.timestamp("us", tz="UTC")), ("location", pa.string()), ("fahrenheit", pa.float64())]
+)
+"""The columns of Q1's answers as they travel."""
 _OPTIONS = {"compression": None, "max_size": None, "max_queue": 1024}
 
 

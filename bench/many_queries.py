@@ -8,7 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from bench.data import EVENT_TIME, SCHEMA, readings
+from bench.data import EVENT_TIME, FIELDS, SCHEMA, readings
 from bench.load import Producer, arrow_message, producer
 from bench.processes import ServerProcess, server
 from mavstream_protocol.tuples import arrow_schema
@@ -23,8 +23,7 @@ def many_queries(queries: int, streams: int, rate: int, seconds: float) -> dict[
     with server() as running:
         names = [f"s{number}" for number in range(streams)]
         for name in names:
-            fields = [{"name": field.name, "type": field.type.value} for field in SCHEMA]
-            running.post("/v1/streams", {"name": name, "fields": fields, "event_time": EVENT_TIME})
+            running.post("/v1/streams", {"name": name, "fields": FIELDS, "event_time": EVENT_TIME})
         taken = [_register(running, number, names[number % streams]) for number in range(queries)]
         sent = asyncio.run(_feed(running, names, rate, seconds))
         begin = time.perf_counter()

@@ -11,8 +11,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from bench.data import EVENT_TIME, SCHEMA, readings
+from bench.data import EVENT_TIME, FIELDS, SCHEMA, readings
 from bench.load import (
+    Q1_ANSWER,
     Answers,
     arrow_message,
     columns_message,
@@ -32,7 +33,7 @@ RATE = 10_000
 IDLE_QUERIES = 100
 _STREAM = {
     "name": "readings",
-    "fields": [{"name": field.name, "type": field.type.value} for field in SCHEMA],
+    "fields": FIELDS,
     "event_time": EVENT_TIME,
 }
 
@@ -96,7 +97,7 @@ async def _throughput(running: ServerProcess, form: str, size: int) -> tuple[flo
     table = pa.Table.from_batches(batches)
     hot = (table["temperature"].to_numpy() > 30) & (table["humidity"].to_numpy() < 30)
     expected = table["ts"].cast(pa.int64()).to_numpy()[hot]
-    answers = Answers(_answer_schema())
+    answers = Answers(Q1_ANSWER)
     async with (
         producer(running.websocket_url, "bench", ["readings"]) as feed,
         subscription(running.websocket_url, query) as answering,
@@ -117,11 +118,6 @@ def _plain(batch: pa.RecordBatch) -> dict[str, list[object]]:
     return columns
 
 
-def _answer_schema() -> pa.Schema:
-    times = pa.timestamp("us", tz="UTC")
-    return pa.schema([("ts", times), ("location", pa.string()), ("fahrenheit", pa.float64())])
-
-
 async def _latency(running: ServerProcess, seconds: float) -> dict[str, Any]:
     """Feed Poisson arrivals at 10,000/s stamped with their due times; count from due time to receipt."""
     running.post("/v1/streams", _STREAM)
@@ -131,7 +127,7 @@ async def _latency(running: ServerProcess, seconds: float) -> dict[str, Any]:
     columns = readings(size, seed=2)
     offsets = np.cumsum(random.exponential(1 / RATE, size))
     hot = (columns["temperature"].values > 30) & (columns["humidity"].values < 30)
-    answers = Answers(_answer_schema())
+    answers = Answers(Q1_ANSWER)
     async with (
         producer(running.websocket_url, "bench", ["readings"]) as feed,
         subscription(running.websocket_url, query) as answering,

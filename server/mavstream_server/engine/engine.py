@@ -36,9 +36,6 @@ from mavstream_server.scheduling.view import OperatorKind, Slice
 _log = logging.getLogger(__name__)
 
 _CORE = 0  # an engine is one process on one core
-_LOOK_EVERY = 32  # slices between two looks at the logs while there is work, at most,
-_LOOK_SHARE = 20  # and as many times as long as a look takes, at least:
-_LOOK_FEED = 3000  # ns that a look takes per stream, about
 _STOP_GRACE = 1_000_000_000  # ns after `stop_at` in which rows stamped before it may still come
 
 
@@ -90,7 +87,6 @@ class Engine:
         """the nanoseconds that they took,"""
         self.class_busy: dict[str, int] = {}
         """and the same by class."""
-        self._looked = self._looked_at = 0
         self.ended: Callable[[RunningQuery], None] = _nobody_asks
         """Called once for each query when it has ended, in whatever way."""
         self._idle = True
@@ -298,14 +294,16 @@ class Engine:
         """Serve the sources, then run one slice; returns whether anything was done."""
         now = self.clock.now()
         intake = self._intake
-        if self._idle or self._look_due():
-            self._look(now)
+        if self._idle:
+            intake.look(now)
+        else:
+            intake.look_when_due(now, self.slices, self.busy)
         eager = intake.service is not SourceService.WHEN_IDLE
         served = eager and intake.serve(now, self._idle)
         slice_ = self._policy.next(_CORE, now)
         if slice_ is None and not served and not (self._idle and eager):
             # There is nothing else to do: rows that wait for a full train are handed on as they are.
-            self._look(now)
+            intake.look(now)
             served = intake.serve(now, idle=True)
             slice_ = self._policy.next(_CORE, now)
         if slice_ is None:
@@ -315,18 +313,6 @@ class Engine:
         self.slices += 1
         self._run(slice_, now)
         return True
-
-    def _look_due(self) -> bool:
-        since = self.busy - self._looked
-        return self.slices - self._looked_at >= _LOOK_EVERY or since >= self._look_interval
-
-    def _look(self, now: int) -> None:
-        self._looked, self._looked_at = self.busy, self.slices
-        self._intake.look(now)
-
-    @property
-    def _look_interval(self) -> int:
-        return _LOOK_SHARE * _LOOK_FEED * len(self._intake.feeds)
 
     def _run(self, slice_: Slice, now: int) -> None:
         report = self._runner.run(slice_)

@@ -16,6 +16,9 @@ from mavstream_server.scheduling.policy import SourceService
 DEFAULT_TRAIN = 4096
 """Rows that a source hands on at once: cost per tuple falls steeply up to here and hardly beyond."""
 
+_LOOK_SLICES = 32
+_LOOK_NS = 60_000
+"""Work between two looks, per stream: twenty times what a look at one with news takes."""
 _AT_ONCE = 2
 """Sources served between two slices. A batch that one hands on takes two slices or more, so that with many
 sources the operators would fall behind, and rows grow old in queues, if all were served each time."""
@@ -46,6 +49,7 @@ class Intake:
         self.service = SourceService.BETWEEN_SLICES
         self.feeds: dict[str, StreamFeed] = {}
         self._of_query: dict[str, list[tuple[str, SourceTask]]] = {}
+        self._looked = (0, 0)  # slices and nanoseconds of work when logs were last looked at in between
         self._line: deque[SourceTask] = deque()
         self._lingering: list[tuple[int, int, SourceTask]] = []  # a heap by when they have waited enough
 
@@ -88,6 +92,13 @@ class Intake:
             if task.state is OperatorState.READY:
                 task.state = OperatorState.SUSPEND
         self._wake(tasks, 0)
+
+    def look_when_due(self, now: int, slices: int, busy: int) -> None:
+        """Look, unless few slices were run since, and less time was spent in them than is worth a look."""
+        before, spent = self._looked
+        if slices - before >= _LOOK_SLICES or busy - spent >= _LOOK_NS * len(self.feeds):
+            self._looked = slices, busy
+            self.look(now)
 
     def look(self, now: int) -> None:
         """Look at all logs for news; costs well below a microsecond per stream that has none."""

@@ -114,12 +114,19 @@ class MappedSegment:
         return self.words[END]
 
     def refresh(self) -> int:
-        """Look how far the segment is committed now, and return it."""
-        committed = self.words[COMMITTED]
-        if committed != self.limit:
+        """Look how far the segment is committed now, and return it.
+
+        One that outgrew its map and whose file was removed meanwhile stays as far as it was: cursors go on to
+        the next segment and find the gap.
+        """
+        committed, known = self.words[COMMITTED], self.limit
+        if committed != known:
             self.limit = committed
-            self._check_limit()
-        return committed
+            try:
+                self._check_limit()
+            except FileNotFoundError:
+                self.limit = known
+        return self.limit
 
     def walk_over(self, frame: Frame) -> int:
         """Load the texts that a frame's columns need, and return what that took in memory.

@@ -20,22 +20,6 @@ _FRAME_COST = 600
 _COLUMN_COST = 350
 
 
-class _Removable(MappedSegment):
-    """A segment whose file may be gone before all of it was read."""
-
-    __slots__ = ()
-
-    def refresh(self) -> int:
-        """Look how far the segment is committed now; where it outgrew its map and is gone, as far as that."""
-        known = self.limit
-        try:
-            return super().refresh()
-        except FileNotFoundError:
-            # Sealed, or it had not been removed: cursors go on to the next segment and find the gap.
-            self.limit = known
-            return known
-
-
 class LogReader:
     """What all cursors of a process on one log share. Needs only the files, wherever the writer is.
 
@@ -162,7 +146,7 @@ class LogReader:
         """Map a segment, or return the map that is there; FileNotFoundError if it was removed."""
         segment = self._segments.get(name.serial)
         if segment is None:
-            segment = self._segments[name.serial] = _Removable(self.path, name, self.layout)
+            segment = self._segments[name.serial] = MappedSegment(self.path, name, self.layout)
         return segment
 
     def release_removed(self) -> None:

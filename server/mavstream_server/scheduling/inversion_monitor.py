@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from mavstream_server.scheduling.inversion import ClassFigures, InversionModule, Watch
@@ -64,6 +64,8 @@ class InversionMonitor:
         self._calm = calm
         self._calm_windows = 0
         self._classes: dict[str, _Watched] = {}  # the most important first
+        self.updated: Callable[[], None] = _nobody_asks
+        """Called whenever a window has changed frequencies."""
 
     def assign(self, priorities: Mapping[str, int]) -> None:
         """Classes have come or gone, or have other priorities: what was corrected before is forgotten."""
@@ -102,4 +104,11 @@ class InversionMonitor:
                 frequencies = self._module.recover(figures)
         for watched, frequency in zip(classes, frequencies, strict=True):
             watched.begin(frequency)
-        return Verdict(bool(found), before != [watched.frequency for watched in classes])
+        changed = before != [watched.frequency for watched in classes]
+        if changed:
+            self.updated()
+        return Verdict(bool(found), changed)
+
+
+def _nobody_asks() -> None:
+    """Stand in until someone wants to know of updates."""

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from mavstream_server.scheduling.inversion_monitor import InversionMonitor, Verdict
+from mavstream_server.scheduling.policies.abd import AdaptiveBroadcastDisk
+from mavstream_server.scheduling.policies.mbd import MulticoreBroadcastDisk
 from mavstream_server.scheduling.policy import Policy
 from mavstream_server.simulation.sources import Clock
 
@@ -18,25 +19,20 @@ class Convergence(NamedTuple):
 
 
 class ConvergenceWatch:
-    """Stands in front of the monitor of a policy that has one, and notes when frequencies change."""
+    """Notes when the monitor of a policy that has one changes frequencies."""
 
     def __init__(self, policy: Policy[Any], clock: Clock) -> None:
         self._clock = clock
         self._updates = self._last = 0
-        monitor = getattr(policy, "_monitor", None)
-        self.watches = isinstance(monitor, InversionMonitor)
-        if isinstance(monitor, InversionMonitor):
-            self._close_window = monitor.close_window
-            monitor.close_window = self._close  # type: ignore[method-assign]
+        self._watches = isinstance(policy, AdaptiveBroadcastDisk | MulticoreBroadcastDisk)
+        if isinstance(policy, AdaptiveBroadcastDisk | MulticoreBroadcastDisk):
+            policy.monitor.updated = self._note
 
-    def _close(self) -> Verdict:
-        verdict = self._close_window()
-        if verdict.changed:
-            self._updates += 1
-            self._last = self._clock.now
-        return verdict
+    def _note(self) -> None:
+        self._updates += 1
+        self._last = self._clock.now
 
     @property
     def found(self) -> Convergence | None:
         """What was noted, or None if the policy corrects nothing."""
-        return Convergence(self._updates, self._last / 1e9) if self.watches else None
+        return Convergence(self._updates, self._last / 1e9) if self._watches else None

@@ -79,7 +79,7 @@ class AdaptiveBroadcastDisk(ClassLevelPolicy[AdaptiveBroadcastDiskOptions]):
         self._disk: BroadcastDisk[str] = BroadcastDisk(self._new_round)
         self._places: dict[str, Place[str]] = {}
         self._quota = QuotaSlice(options.quota_us * 1000, options.least_us * 1000, options.most_us * 1000)
-        self._monitor = InversionMonitor(OneByOne(), options.limit, options.calm)
+        self.monitor = InversionMonitor(OneByOne(), options.limit, options.calm)
         self._turns: dict[int, _Turn] = {}  # by core
         self._turn_of: dict[int, _Turn] = {}  # of slices under way, by their first operator's number
         self._newcomers = count(_LATER)
@@ -140,7 +140,7 @@ class AdaptiveBroadcastDisk(ClassLevelPolicy[AdaptiveBroadcastDiskOptions]):
     def charge(self, class_name: str, slice_: Slice, report: Report) -> None:
         """Take the time from the slot; if it was not enough, make the quota slice longer."""
         if report.answers:
-            self._monitor.record(class_name, report)
+            self.monitor.record(class_name, report)
         turn = self._turn_of.pop(slice_.operators[0].number)
         turn.left -= report.elapsed
         for operator in slice_.operators:
@@ -165,9 +165,9 @@ class AdaptiveBroadcastDisk(ClassLevelPolicy[AdaptiveBroadcastDiskOptions]):
         changed = self._stale
         if changed:
             self._stale = False
-            self._monitor.assign({name: self.priority(name) for name in self._inner})
+            self.monitor.assign({name: self.priority(name) for name in self._inner})
         else:
-            changed = self._monitor.close_window().changed
+            changed = self.monitor.close_window().changed
         if changed:
             for order, name in enumerate(self.classes):
-                self._disk.change(self._places[name], int(self._monitor.frequency(name)), order)
+                self._disk.change(self._places[name], int(self.monitor.frequency(name)), order)

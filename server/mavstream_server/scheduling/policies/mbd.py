@@ -78,7 +78,7 @@ class MulticoreBroadcastDisk(QueryLevelPolicy[MulticoreBroadcastDiskOptions, Dis
         super().__init__(view, options)
         self._disk: BroadcastDisk[DiskUnit] = BroadcastDisk(self._new_round)
         self._again: deque[DiskUnit] = deque()
-        self._monitor = InversionMonitor(MODULES[options.inversion](), options.limit, options.calm)
+        self.monitor = InversionMonitor(MODULES[options.inversion](), options.limit, options.calm)
         self._priorities: dict[str, int] = {}  # of the classes, as they count now
         self._ahead = options.ahead if options.affinity else 0
         self._multiplier = 1.0
@@ -89,13 +89,13 @@ class MulticoreBroadcastDisk(QueryLevelPolicy[MulticoreBroadcastDiskOptions, Dis
 
     def frequency(self, class_name: str) -> float:
         """Return the frequency that stands for the priority of the class."""
-        return self._monitor.frequency(class_name)
+        return self.monitor.frequency(class_name)
 
     def admit(self, query: QueryView) -> None:
         """Give the query slots of its own, or a part in those of the queries that it shares with."""
         if query.class_name not in self._priorities:
             self._priorities[query.class_name] = self.view.priorities.get(query.class_name, 1)
-            self._monitor.assign(self._priorities)
+            self.monitor.assign(self._priorities)
         super().admit(query)
 
     def retire(self, query: QueryView) -> None:
@@ -103,7 +103,7 @@ class MulticoreBroadcastDisk(QueryLevelPolicy[MulticoreBroadcastDiskOptions, Dis
         super().retire(query)
         if query.class_name not in self.classes:
             del self._priorities[query.class_name]
-            self._monitor.assign(self._priorities)
+            self.monitor.assign(self._priorities)
 
     def make_unit(self, members: Sequence[Member]) -> DiskUnit:
         """Return a unit with a place in the schedule."""
@@ -172,7 +172,7 @@ class MulticoreBroadcastDisk(QueryLevelPolicy[MulticoreBroadcastDiskOptions, Dis
         """Record how the unit's class answered, and whether it missed a slot."""
         super().ended(unit, report)
         if report.answers:
-            self._monitor.record(unit.class_name, report)
+            self.monitor.record(unit.class_name, report)
         unit.again = self._disk.missed(unit.place)
 
     # Between two rounds
@@ -188,7 +188,7 @@ class MulticoreBroadcastDisk(QueryLevelPolicy[MulticoreBroadcastDiskOptions, Dis
             self._lay_out()
 
     def _judge(self) -> None:
-        verdict = self._monitor.close_window()
+        verdict = self.monitor.close_window()
         self._stale = self._stale or verdict.changed
         if verdict.inverted and self.options.selectivity == "sa":
             self._stale = True
@@ -199,7 +199,7 @@ class MulticoreBroadcastDisk(QueryLevelPolicy[MulticoreBroadcastDiskOptions, Dis
     def _lay_out(self) -> None:
         if self._urgent and self.options.priority == "up":
             self._priorities = {name: self.view.priorities.get(name, 1) for name in self.classes}
-            self._monitor.assign(self._priorities)
+            self.monitor.assign(self._priorities)
             for unit in self._units.values():
                 unit.class_name = unit.leading_class(self._priorities)
         self._urgent = self._stale = False
