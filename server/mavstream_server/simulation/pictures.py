@@ -18,7 +18,7 @@ from mavstream_server.simulation.result import Result
 _COLOURS = ("#0072b2", "#e69f00", "#009e73", "#d55e00", "#56b4e9", "#cc79a7", "#b8a200", "#7a4fa3")
 _DOTS = 120  # per inch
 _BOX, _HEIGHT = 0.42, 4.8  # inches
-_LEVELS = (10, 25, 50, 75, 90)
+BOX_LEVELS = (10, 25, 50, 75, 90)
 """Whisker, box, median, box, whisker (dissertation, figure 2)."""
 
 
@@ -41,7 +41,7 @@ def draw(results: Mapping[str, Result], file: Path) -> None:
     axes.set_axisbelow(True)
     first = next(iter(results.values()))
     axes.set_title(f"{first.workload}, {first.cores} core{'s' if first.cores > 1 else ''}", loc="left")
-    known = [Patch(color=_colour(place), label=_label(first, name)) for place, name in enumerate(classes)]
+    known = [Patch(color=colour(place), label=_label(first, name)) for place, name in enumerate(classes)]
     figure.legend(handles=known, loc="outside right upper", frameon=False, title="Class", alignment="left")
     figure.savefig(file, format=file.suffix[1:].lower())
 
@@ -51,7 +51,7 @@ def _boxes(axes: Axes, result: Result, classes: list[str], begin: int) -> None:
         responses = result.answers[name].responses
         if not responses.size:
             continue
-        low, first, median, third, high = (np.percentile(responses, _LEVELS) / MILLISECOND).tolist()
+        low, first, median, third, high = (np.percentile(responses, BOX_LEVELS) / MILLISECOND).tolist()
         box = {"whislo": low, "q1": first, "med": median, "q3": third, "whishi": high}
         mean = float(responses.mean()) / MILLISECOND
         drawn = axes.bxp(
@@ -70,10 +70,11 @@ def _boxes(axes: Axes, result: Result, classes: list[str], begin: int) -> None:
                 "markersize": 4,
             },
         )
-        drawn["boxes"][0].set_facecolor(_colour(place))
+        drawn["boxes"][0].set_facecolor(colour(place))
 
 
-def _colour(place: int) -> str:
+def colour(place: int) -> str:
+    """Return the colour of the class or series at a place."""
     return _COLOURS[place % len(_COLOURS)]
 
 

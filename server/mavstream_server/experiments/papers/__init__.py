@@ -1,0 +1,1 @@
+"""What the papers report, one package per paper, one module per experiment."""
