@@ -67,7 +67,7 @@ def findings(experiment: Experiment, tables: Sequence[Table]) -> list[Finding]:
 
 
 def verdict(claim: Claim, measured: Estimate) -> Verdict:
-    """Reproduced: the mean lies in the claim's band. Partly: in the wider one, or the interval meets the band."""
+    """Reproduced: the mean is in the band. Partly: in the wider one, or the interval meets the band."""
     if measured.mean in claim.holds:
         return Verdict.REPRODUCED
     if claim.partly is not None and measured.mean in claim.partly:

@@ -2,8 +2,9 @@
 
 For each class `NAME.mean` and `NAME.p10` to `NAME.p99` in ms; over all of them `weighted`, `inversion`,
 `inversion.p50` (and so on) and `starvation`; `mean` over all answers; `utilisation`; `memory.max` and
-`memory.mean` in bytes, `queue.mean` in tuples; `throughput` and `throughput.deviation` in answers per second;
-`answers`, `slices`, `preemptions`, `switches`; `updates` and `converged` (s) of policies that correct inversions.
+`memory.mean` in bytes, `queue.mean` in tuples; `throughput` and `throughput.deviation` in answers per
+second; `answers`, `tuples`, `slices`, `switches`, `preemptions`, `transitions`; `updates` and `converged`
+(seconds) of policies that correct inversions; `cpu`, the real seconds that it took.
 """
 
 from __future__ import annotations

@@ -17,10 +17,10 @@ PAGE, VERDICTS = "README.md", "verdicts.json"
 _HEAD = """\
 # The papers' experiments
 
-Written by `mavstream experiments run --all`: every claim of the papers that can be simulated, what was published,
-and what the simulator gives (the mean over seeds, with its 95 % confidence interval). A verdict is worked out from
-these numbers: *reproduced* if the mean lies in the band that the claim stands for, *partly* if it lies in a wider one
-or the interval reaches the band, *not* otherwise.
+Written by `mavstream experiments run --all`: the claims of the papers that can be simulated, what was
+published, and what the simulator gives (the mean over seeds, with its 95 % confidence interval). A verdict is
+worked out from these numbers: *reproduced* if the mean lies in the band that the claim stands for, *partly*
+if it lies in a wider one or the interval reaches the band, *not* otherwise.
 """
 
 
@@ -92,9 +92,8 @@ def page(known: Mapping[str, Experiment], entries: Sequence[Mapping[str, Any]], 
             paper = experiment.paper
             parts.append(f"## {paper}\n")
         picture = f"![{experiment.title}]({name}.png)\n" if (place / f"{name}.png").exists() else ""
-        parts.append(
-            f"### {experiment.title}\n\n`{name}`: {experiment.about}\n\n*Calibration.* {experiment.calibration}\n"
-        )
+        parts.append(f"### {experiment.title}\n\n`{name}`: {experiment.about}\n")
+        parts.append(f"*Calibration.* {experiment.calibration}\n")
         parts.append(_claims(group))
         if picture:
             parts.append(picture)
