@@ -6,6 +6,7 @@ It can be stepped by hand with a hand-advanced clock; a process of its own is a 
 from __future__ import annotations
 
 import logging
+from collections import defaultdict
 from collections.abc import Callable, Mapping
 from itertools import count
 from random import Random
@@ -85,7 +86,7 @@ class Engine:
         """Run so far,"""
         self.busy = 0
         """the nanoseconds that they took,"""
-        self.class_busy: dict[str, int] = {}
+        self.class_busy: defaultdict[str, int] = defaultdict(int)
         """and the same by class."""
         self.ended: Callable[[RunningQuery], None] = _nobody_asks
         """Called once for each query when it has ended, in whatever way."""
@@ -296,10 +297,10 @@ class Engine:
         intake = self._intake
         if self._idle:
             intake.look(now)
-        else:
-            intake.look_when_due(now, self.slices, self.busy)
+        elif self.slices >= intake.look_at_slice or self.busy >= intake.look_at_busy:
+            intake.look_between(now, self.slices, self.busy)
         eager = intake.service is not SourceService.WHEN_IDLE
-        served = eager and intake.serve(now, self._idle)
+        served = eager and intake.waiting and intake.serve(now, self._idle)
         slice_ = self._policy.next(_CORE, now)
         if slice_ is None and not served and not (self._idle and eager):
             # There is nothing else to do: rows that wait for a full train are handed on as they are.
@@ -316,9 +317,9 @@ class Engine:
 
     def _run(self, slice_: Slice, now: int) -> None:
         report = self._runner.run(slice_)
-        self.busy += report.elapsed
-        class_name = slice_.operators[0].query.class_name
-        self.class_busy[class_name] = self.class_busy.get(class_name, 0) + report.elapsed
+        elapsed = report.elapsed
+        self.busy += elapsed
+        self.class_busy[slice_.operators[0].query.class_name] += elapsed
         if self.trace is not None:
             self.trace.add(now, _CORE, slice_, report)
         self._policy.finished(slice_, report)

@@ -49,7 +49,8 @@ class Intake:
         self.service = SourceService.BETWEEN_SLICES
         self.feeds: dict[str, StreamFeed] = {}
         self._of_query: dict[str, list[tuple[str, SourceTask]]] = {}
-        self._looked = (0, 0)  # slices and nanoseconds of work when logs were last looked at in between
+        self.look_at_slice = self.look_at_busy = 0
+        """Logs are looked at when so many slices were run, or so many nanoseconds were spent in them."""
         self._line: deque[SourceTask] = deque()
         self._lingering: list[tuple[int, int, SourceTask]] = []  # a heap by when they have waited enough
 
@@ -93,12 +94,11 @@ class Intake:
                 task.state = OperatorState.SUSPEND
         self._wake(tasks, 0)
 
-    def look_when_due(self, now: int, slices: int, busy: int) -> None:
-        """Look, unless few slices were run since, and less time was spent in them than is worth a look."""
-        before, spent = self._looked
-        if slices - before >= _LOOK_SLICES or busy - spent >= _LOOK_NS * len(self.feeds):
-            self._looked = slices, busy
-            self.look(now)
+    def look_between(self, now: int, slices: int, busy: int) -> None:
+        """Look, and not again until some more slices were run, or as much time was spent as is worth a look."""
+        self.look_at_slice = slices + _LOOK_SLICES
+        self.look_at_busy = busy + _LOOK_NS * len(self.feeds)
+        self.look(now)
 
     def look(self, now: int) -> None:
         """Look at all logs for news; costs well below a microsecond per stream that has none."""
@@ -118,6 +118,11 @@ class Intake:
         """Let the sources of a query whose queues have drained go on."""
         query.blocked = False
         self._wake([task for _, task in self._of_query.get(query.id, ())], now)
+
+    @property
+    def waiting(self) -> bool:
+        """Whether any source stands in line or waits for more rows."""
+        return bool(self._line or self._lingering)
 
     def serve(self, now: int, idle: bool) -> bool:
         """Let sources that have waited longest hand on a train each; returns whether any did."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 from mavstream_server.engine.clock import Clock
 from mavstream_server.engine.source_task import SourceTask
@@ -16,6 +16,10 @@ if TYPE_CHECKING:
 
 AnyTask = Task | SourceTask
 
+# Looked up for every turn of every operator.
+_READY, _RUN, _SUSPEND = OperatorState.READY, OperatorState.RUN, OperatorState.SUSPEND
+_SOURCE, _OPERATIONAL, _OUTPUT = OperatorKind.SOURCE, OperatorKind.OPERATIONAL, OperatorKind.OUTPUT
+
 
 class SliceRunner:
     """Runs the operators of a slice, each until a bound is met or nothing waits."""
@@ -26,7 +30,7 @@ class SliceRunner:
         ran: Callable[[AnyTask, bool], None],
         failed: Callable[[RunningQuery, str, Exception], None],
     ) -> None:
-        """`ran` is told behind each operator's turn, and whether new figures of it were published."""
+        """`ran` is told behind a turn that something may follow from, and whether figures were published."""
         self._monotonic = clock.monotonic
         self._ran = ran
         self._failed = failed
@@ -36,28 +40,26 @@ class SliceRunner:
     def run(self, slice_: Slice) -> Report:
         """Run the operators in their order."""
         # Slices are made of what the engine has shown to the policy.
-        tasks = cast("tuple[AnyTask, ...]", slice_.operators)
-        monotonic = self._monotonic
-        begin = now = monotonic()
+        tasks: tuple[AnyTask, ...] = slice_.operators  # type: ignore[assignment]
+        begin = now = self._monotonic()
         stop = None if slice_.duration is None else begin + slice_.duration
         consumed = produced = answers = response = 0
         self.cut = False
         for task in tasks:
             task.held = True
         for task in tasks:
-            if task.state is not OperatorState.READY:
+            if task.state is not _READY:
                 continue
-            work = task.work
-            if task.kind is OperatorKind.OUTPUT:
+            if task.kind is _OUTPUT:
                 latency = task.query.output.latency
                 count, total = latency.count, latency.total
                 rows, now = self._run_task(task, slice_.tuples, stop, now)
                 answers += latency.count - count
                 response += latency.total - total
             else:
-                before = work.rows_out
+                before = task.work.rows_out
                 rows, now = self._run_task(task, slice_.tuples, stop, now)
-                produced += work.rows_out - before
+                produced += task.work.rows_out - before
             consumed += rows
             if self.cut or (stop is not None and now >= stop):
                 break
@@ -70,12 +72,12 @@ class SliceRunner:
         work, monotonic = task.work, self._monotonic
         rows_before, bytes_before = work.rows_out, work.bytes_out
         consumed, calls, now = 0, 1, begin
-        task.state = OperatorState.RUN
+        task.state = _RUN
         try:
             consumed = task.run(tuples)
             ready, now = task.ready, monotonic()
             # A source hands on one train at a time: what it reads, the operators above work on first.
-            if ready and task.kind is not OperatorKind.SOURCE:
+            if ready and task.kind is not _SOURCE:
                 while not (
                     self.cut
                     or (tuples is not None and consumed >= tuples)
@@ -86,12 +88,13 @@ class SliceRunner:
                     ready, now = task.ready, monotonic()
                     if not ready:
                         break
-            if task.state is OperatorState.RUN:
-                task.state = OperatorState.READY if ready else OperatorState.SUSPEND
+            if task.state is _RUN:
+                task.state = _READY if ready else _SUSPEND
             published = task.collector.add(
                 consumed, work.rows_out - rows_before, work.bytes_out - bytes_before, now - begin, calls
             )
-            self._ran(task, published)
+            if published or task.kind is not _OPERATIONAL or task.query.blocked:
+                self._ran(task, published)
         except Exception as error:
             self._failed(task.query, work.name, error)
         return consumed, now

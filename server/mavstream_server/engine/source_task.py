@@ -83,13 +83,13 @@ class SourceTask:
     @property
     def ready(self) -> bool:
         """Whether it could hand on something now, and would not rather wait for more."""
-        if not self.attached or self.work.ended or not self.work.behind:
+        if not self.attached or self.work.ended or not self.work.cursor.behind:
             return False
         told = self.state is OperatorState.READY
         if not told and self.linger and self.work.waiting_rows < self.train:
             return False
-        self.query.blocked = not self.has_room
-        return not self.query.blocked
+        self.query.blocked = blocked = self.query.network.account.rows >= self.room
+        return not blocked
 
     @property
     def queued(self) -> int:

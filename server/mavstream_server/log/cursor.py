@@ -82,7 +82,9 @@ class Cursor:
     def behind(self) -> bool:
         """Whether anything could be read now."""
         segment = self._segment or self._settle()
-        return self._place < segment.limit or self.backlog.nbytes > 0
+        if self._place < segment.limit:
+            return True
+        return bool(self._reader.end_offset > segment.info.offset + self._place)
 
     @property
     def next_arrival(self) -> int | None:

@@ -129,9 +129,12 @@ class BroadcastDisk(Generic[ItemT]):
 
     def take(self) -> Place[ItemT] | None:
         """Go to the next slot of anybody awake and return who it is, who sleeps from then on, or None."""
-        entry = self._first()
-        if entry is None:
-            return None
+        heap = self._heap
+        entry = heap[0] if heap else None
+        if entry is None or entry[0] > self._last or entry[3].entry is not entry:
+            entry = self._first()
+            if entry is None:
+                return None
         heappop(self._heap)
         self._slot, self._order, _, place = entry
         place.taken, place.entry = self._slot, None

@@ -69,6 +69,6 @@ class RingPolicy(Policy[OptionsT]):
         turn = self._turns.get(slice_.operators[0].number)
         if turn is None:
             return
-        turn.taken = any(operator.ready for operator in slice_.operators)
+        turn.taken = slice_.ready
         if turn.taken:
             self._ring.append(turn)

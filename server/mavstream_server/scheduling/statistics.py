@@ -30,35 +30,32 @@ class StatisticsCollector:
 
     def __init__(self, declared: Statistics | None = None) -> None:
         self.published = declared or Statistics()
-        self._clear()
+        # What was gathered since the last publication; nothing, if there were no calls.
+        self._rows_in = self._rows_out = self._bytes_out = self._elapsed = self._calls = 0
 
     def add(self, rows_in: int, rows_out: int, bytes_out: int, elapsed: int, calls: int) -> bool:
         """Record a run; returns whether new figures were published."""
-        self._rows_in += rows_in
-        self._rows_out += rows_out
-        self._bytes_out += bytes_out
-        self._elapsed += elapsed
-        self._calls += calls
-        if self._rows_in < PUBLISH_EVERY:
+        if self._calls:
+            rows_in += self._rows_in
+            rows_out += self._rows_out
+            bytes_out += self._bytes_out
+            elapsed += self._elapsed
+            calls += self._calls
+        if rows_in < PUBLISH_EVERY:
+            self._rows_in, self._rows_out, self._bytes_out = rows_in, rows_out, bytes_out
+            self._elapsed, self._calls = elapsed, calls
             return False
-        self._publish()
-        return True
-
-    def _publish(self) -> None:
         call, cost, selectivity, size, tuples = self.published
-        rows_in, rows_out, elapsed = self._rows_in, self._rows_out, self._elapsed
         # The first measured period replaces the defaults: they say nothing about this operator.
         weight = _SMOOTHING if tuples else 1.0
         if rows_out:
-            size += weight * (self._bytes_out / rows_out - size)
+            size += weight * (bytes_out / rows_out - size)
         self.published = Statistics(
-            call + weight * (elapsed / (self._calls or 1) - call),
+            call + weight * (elapsed / (calls or 1) - call),
             cost + weight * (elapsed / rows_in - cost),
             selectivity + weight * (rows_out / rows_in - selectivity),
             size,
             tuples + rows_in,
         )
-        self._clear()
-
-    def _clear(self) -> None:
-        self._rows_in = self._rows_out = self._bytes_out = self._elapsed = self._calls = 0
+        self._calls = 0
+        return True

@@ -127,6 +127,14 @@ class Slice(NamedTuple):
     duration: int | None = None
     """At most about this many nanoseconds in all; looked at between two batches."""
 
+    @property
+    def ready(self) -> bool:
+        """Whether any of the operators is ready."""
+        for operator in self.operators:  # noqa: SIM110 (twice as quick as any, and called for every slice)
+            if operator.ready:
+                return True
+        return False
+
 
 class Report(NamedTuple):
     """What became of a slice."""

@@ -151,18 +151,17 @@ class MulticoreBroadcastDisk(QueryLevelPolicy[MulticoreBroadcastDiskOptions, Dis
                 self._disk.take_now(unit.place)
                 unit.in_line = False
                 return unit
-        while (place := self._take(core)) is not None:
+        disk, ahead = self._disk, self._ahead
+        while (place := self._take_ahead(core) if ahead else disk.take()) is not None:
             unit = place.item
             if unit.chance == 1 or not place.had_first or self.view.random.random() < unit.chance:
                 unit.in_line = False
                 return unit
-            self._disk.wake(place)
+            disk.wake(place)
         return None
 
-    def _take(self, core: int) -> Place[DiskUnit] | None:
-        if self._ahead:
-            return self._disk.take_ahead(lambda unit: unit.core == core, self._ahead)
-        return self._disk.take()
+    def _take_ahead(self, core: int) -> Place[DiskUnit] | None:
+        return self._disk.take_ahead(lambda unit: unit.core == core, self._ahead)
 
     def began(self, unit: DiskUnit, core: int) -> None:
         """Remember the core."""
@@ -170,7 +169,7 @@ class MulticoreBroadcastDisk(QueryLevelPolicy[MulticoreBroadcastDiskOptions, Dis
 
     def ended(self, unit: DiskUnit, report: Report) -> None:
         """Record how the unit's class answered, and whether it missed a slot."""
-        super().ended(unit, report)
+        self._slices += 1
         if report.answers:
             self.monitor.record(unit.class_name, report)
         unit.again = self._disk.missed(unit.place)
