@@ -95,7 +95,7 @@ class Intake:
         self._wake(tasks, 0)
 
     def look_between(self, now: int, slices: int, busy: int) -> None:
-        """Look, and not again until some more slices were run, or as much time was spent as is worth a look."""
+        """Look, and not again until some slices were run, or as much time was spent as is worth a look."""
         self.look_at_slice = slices + _LOOK_SLICES
         self.look_at_busy = busy + _LOOK_NS * len(self.feeds)
         self.look(now)
