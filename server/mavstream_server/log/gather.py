@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import Any, NamedTuple
 
@@ -13,7 +13,7 @@ from mavstream_server.columns.batch import BEGIN_OF_TIME, END_OF_TIME
 from mavstream_server.columns.column import Column, Ints, Mask, concatenate
 from mavstream_server.log.cursor import Span
 from mavstream_server.log.frame import Frame
-from mavstream_server.log.layout import FLAGS, FRAME_BYTES, ITEMS
+from mavstream_server.log.layout import FLAGS, FRAME_BYTES, ITEMS, ColumnPlace
 from mavstream_server.log.watermarks import row_watermarks
 
 _NO_ROWS: Ints = np.empty(0, dtype=np.int64)
@@ -130,6 +130,8 @@ class _Block(NamedTuple):
     frames: int
     start: int
     stop: int
+    places: Mapping[str, ColumnPlace]
+    """Where the columns lie in such a frame."""
 
 
 def _blocks(spans: Sequence[Span]) -> list[_Block]:
@@ -137,6 +139,7 @@ def _blocks(spans: Sequence[Span]) -> list[_Block]:
     blocks: list[_Block] = []
     first, count, begin, end = spans[0][0], 0, spans[0][1], spans[0][2]
     rows, nulls, step, expected = first.rows, first.nulls, first.nbytes, first.place
+    places = first.segment.layout.places
     whole = True
     for frame, start, stop in spans:
         same = (
@@ -144,37 +147,47 @@ def _blocks(spans: Sequence[Span]) -> list[_Block]:
         )
         complete = stop - start == frame.rows
         if not (same and ((whole and complete) or not count)):
-            blocks.append(_Block(first, count, begin, end))
+            blocks.append(_Block(first, count, begin, end, places(rows, nulls)))
             first, count, begin, end = frame, 0, start, stop
             rows, nulls, step = frame.rows, frame.nulls, frame.nbytes
         whole = complete
         count += 1
         expected = frame.place + step
-    blocks.append(_Block(first, count, begin, end))
+    blocks.append(_Block(first, count, begin, end, places(rows, nulls)))
     return blocks
 
 
 def _column(blocks: Sequence[_Block], name: str) -> Column:
     """Join a column of frames of one segment, from the map: no column objects for the frames."""
-    values: list[npt.NDArray[Any]] = []
-    valids: list[Mask | None] = []
-    for block in blocks:
-        frame = block.frame
-        array, shift, start, valid_start, field = frame.segment.layout.places(frame.rows, frame.nulls)[name]
-        values.append(_items(block, array, start << shift))
-        valids.append(None if valid_start < 0 else _items(block, FLAGS, valid_start))
-    valid = None
-    if any(part is not None for part in valids):
-        pairs = zip(valids, values, strict=True)
-        valid = np.concatenate([np.ones(len(v), dtype=bool) if ok is None else ok for ok, v in pairs])
     segment = blocks[0].frame.segment
+    array, shift, _, _, field = blocks[0].places[name]
+    items = segment.arrays[array]
+    values: list[npt.NDArray[Any]] = []
+    nulls = False
+    for block in blocks:
+        frame, count, begin, end, places = block
+        _, _, start, valid_start, _ = places[name]
+        nulls = nulls or valid_start >= 0
+        if count == 1:
+            start += frame.place + FRAME_BYTES >> shift
+            values.append(items[start + begin : start + end])
+        else:
+            values.append(_items(block, array, start << shift))
     joined = values[0] if len(values) == 1 else np.concatenate(values)
+    valid = np.concatenate([_valid(block, name) for block in blocks]) if nulls else None
     return Column(joined, valid, segment.dictionaries[field])
+
+
+def _valid(block: _Block, name: str) -> Mask:
+    _, _, _, start, _ = block.places[name]
+    if start < 0:
+        return np.ones(block.frames * (block.stop - block.start), dtype=bool)
+    return _items(block, FLAGS, start)
 
 
 def _items(block: _Block, array: int, offset: int) -> npt.NDArray[Any]:
     """Return the items of a block's frames that start so many bytes into each body."""
-    frame, count, start, stop = block
+    frame, count, start, stop, _ = block
     dtype = ITEMS[array]
     offset += frame.place + FRAME_BYTES + start * dtype.itemsize
     items: npt.NDArray[Any] = np.ndarray(
