@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from bench import classes, decisions, engine, isolation, service, simulator
+from bench import agreement, classes, decisions, engine, isolation, service, simulator
 from bench.outcome import Outcome
 
 
@@ -21,6 +21,7 @@ class Benchmark(NamedTuple):
 
 
 BENCHMARKS: dict[str, Benchmark] = {
+    "agreement": Benchmark("the simulator against the live engine", agreement.add_options, agreement.run),
     "engine": Benchmark("the engine on one core, from log to output", engine.add_options, engine.run),
     "classes": Benchmark("three classes under four policies", classes.add_options, classes.run),
     "decisions": Benchmark("what a scheduling decision costs", decisions.add_options, decisions.run),

@@ -109,10 +109,10 @@ def _highest_rate(workload: Workload, seconds: float) -> float:
 
 
 def _measure(workload: Workload, policy: str, rate: float, seconds: float) -> Run:
-    with TemporaryDirectory(prefix="mavstream-bench-", dir=_memory()) as place:
+    with TemporaryDirectory(prefix="mavstream-bench-", dir=memory()) as place:
         queries = workload.queries()
         streams = [stream for query in queries for stream in query.streams]
-        with _feeder(Path(place), streams, rate, seconds) as feeder:
+        with feeder(Path(place), streams, rate, seconds) as feeding:
             engine = Engine(policy=policy)
             for stream in streams:
                 engine.attach(stream, LogReader(Path(place) / stream))
@@ -124,9 +124,9 @@ def _measure(workload: Workload, policy: str, rate: float, seconds: float) -> Ru
                 )
                 for query in queries
             }
-            feeder.start()
+            feeding.start()
             begin = time.perf_counter()
-            while feeder.writing:
+            while feeding.writing:
                 if not engine.step():
                     time.sleep(0.0001)
             elapsed, busy = time.perf_counter() - begin, engine.busy
@@ -142,11 +142,11 @@ def _measure(workload: Workload, policy: str, rate: float, seconds: float) -> Ru
                 for name in workload.priorities
             }
             engine.run()
-            lost = feeder.written() - sum(query.rows_in for query in running.values())
+            lost = feeding.written() - sum(query.rows_in for query in running.values())
     return Run(classes, behind, busy / 1e9 / elapsed, lost)
 
 
-def _memory() -> Path | None:
+def memory() -> Path | None:
     """Return a folder in memory, if there is one with room: policies are compared, not disks.
 
     At these rates a run writes a gigabyte, and a disk that cannot keep up stops writer and engine alike.
@@ -155,15 +155,15 @@ def _memory() -> Path | None:
     return place if place.is_dir() and disk_usage(place).free > _ROOM else None
 
 
-class _Feeder:
+class Feeder:
     """The other process, and what it shares with this one."""
 
-    def __init__(self, place: Path, streams: Sequence[str], rate: float, seconds: float) -> None:
+    def __init__(self, place: Path, streams: Sequence[str], rate: float, seconds: float, tick: float) -> None:
         context = get_context("spawn")
         self._made, self._go = context.Event(), context.Event()
         # Plain memory, since one of them is looked at between any two slices.
         self._done, self._rows = context.RawValue("b", 0), context.RawValue("q", 0)
-        arguments = (place, streams, rate, seconds, self._made, self._go, self._done, self._rows)
+        arguments = (place, streams, rate, seconds, tick, self._made, self._go, self._done, self._rows)
         self._process = context.Process(target=_write, args=arguments, daemon=True)
         self._process.start()
         self._made.wait(60)
@@ -188,16 +188,27 @@ class _Feeder:
 
 
 @contextmanager
-def _feeder(place: Path, streams: Sequence[str], rate: float, seconds: float) -> Iterator[_Feeder]:
-    feeder = _Feeder(place, streams, rate, seconds)
+def feeder(
+    place: Path, streams: Sequence[str], rate: float, seconds: float, tick: float = _TICK
+) -> Iterator[Feeder]:
+    """Have a process write Poisson numbers of tuples into logs, at every tick (s)."""
+    made = Feeder(place, streams, rate, seconds, tick)
     try:
-        yield feeder
+        yield made
     finally:
-        feeder.close()
+        made.close()
 
 
 def _write(
-    place: Path, streams: Sequence[str], rate: float, seconds: float, made: Any, go: Any, done: Any, rows: Any
+    place: Path,
+    streams: Sequence[str],
+    rate: float,
+    seconds: float,
+    tick: float,
+    made: Any,
+    go: Any,
+    done: Any,
+    rows: Any,
 ) -> None:
     random = np.random.default_rng(1)
     columns = {name: column for name, column in readings(_KEPT_ROWS, seed=2).items() if name in SCHEMA.names}
@@ -221,7 +232,7 @@ def _write(
             writer.append(frame, count, time.time_ns(), producer=1)
             at[place_] += count
             total += count
-        time.sleep(max(0.0, now + _TICK - time.perf_counter()))
+        time.sleep(max(0.0, now + tick - time.perf_counter()))
     rows.value = total
     done.value = 1
     for writer in writers:

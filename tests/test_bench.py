@@ -150,3 +150,13 @@ def test_isolation_tells_what_a_class_gets_beside_an_overload() -> None:
     assert 0 < figure["share"] < 1
     assert figure["alone_p99_ms"] > 0
     assert figure["loaded_p99_ms"] > 0
+
+
+def test_agreement_shows_every_class_live_and_simulated() -> None:
+    done = run_bench("agreement", "--json", "--seconds", "0.4", "--policy", "cqc", "--utilisation", "0.3")
+    assert done.returncode == 0, done.stderr
+    shown = json.loads(done.stdout)["0.3"]["cqc"]
+    assert set(shown["classes"]) == {"H", "C", "N"}
+    for figure in shown["classes"].values():
+        assert figure["live_ms"] > 0
+        assert figure["simulated_ms"] > 0

@@ -112,7 +112,7 @@ class SimulatedOperator(Accounted):
         if most is not None and most < count:
             count = most
         setup, cost = self.setup * factor, self.cost * factor
-        if stop is not None and count * cost > stop - begin - setup:
+        if stop is not None and cost and count * cost > stop - begin - setup:
             count = min(count, max(ceil((stop - begin - setup) / cost), 1))
         if count == there:
             out = batch = waiting[head:] if head else waiting
@@ -178,7 +178,7 @@ class SimulatedOperator(Accounted):
     def _within(self, count: int, time: float, cost: float) -> int:
         """Return how many tuples it takes until a time is over: one at least."""
         cost += self.per_output * self.selectivity
-        if count * cost <= time:
+        if not cost or count * cost <= time:
             return count
         return min(count, max(ceil((time + self.progress) / cost), 1))
 

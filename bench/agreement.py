@@ -1,0 +1,234 @@
+"""Live against simulated: the same queries, arrivals and costs, and how far the response times are apart.
+
+The engine runs in this process, another one writes Poisson arrivals into the logs. What operators cost is
+taken from the engine's trace of the same run, and the arrivals from its logs; then the simulator runs the
+same policy on both.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import fmean
+from tempfile import TemporaryDirectory
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from bench.agreement_workload import PRIORITIES, Chain, chains
+from bench.classes import feeder, memory
+from bench.outcome import Outcome, shown, text_table
+from mavstream_server.engine.engine import Engine
+from mavstream_server.engine.query import QueryRequest
+from mavstream_server.engine.sinks import CountingSink
+from mavstream_server.engine.trace import Trace
+from mavstream_server.log import LogReader
+from mavstream_server.scheduling.policy import SourceService
+from mavstream_server.simulation import Workload, simulate
+
+POLICIES = ("rr", "hr", "cqc")
+UTILISATIONS = (0.5, 0.8)
+TOLERANCE = 0.25
+_TICK = 0.001  # seconds between two writings
+_FIRST_RATE = 20.0  # tuples/s of each stream
+_SEARCHES = 4
+_LATENCY_TARGET = 200  # us: sources do not wait for more rows
+_SLICES = 2_000_000
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Declare the options of the command."""
+    parser.add_argument("--seconds", type=float, default=10.0, help="length of a live run (10)")
+    parser.add_argument("--policy", action="append", help="instead of rr, hr and cqc")
+    parser.add_argument("--utilisation", type=float, action="append", help="instead of 0.5 and 0.8")
+
+
+def run(options: argparse.Namespace) -> Outcome:
+    """Run every policy live and simulated at each utilisation."""
+    figures: dict[str, Any] = {}
+    for utilisation in options.utilisation or UTILISATIONS:
+        rate = _rate(utilisation, options.seconds / 4)
+        figures[str(utilisation)] = {"tuples_per_s_per_stream": round(rate, 1)} | {
+            policy: _compare(policy, rate, options.seconds) for policy in options.policy or POLICIES
+        }
+    return Outcome(figures, _text(figures))
+
+
+@dataclass(frozen=True, slots=True)
+class Live:
+    """What a live run has shown."""
+
+    means: dict[str, float]
+    """Milliseconds, by class."""
+    utilisation: float
+    workload: Workload
+
+
+def _rate(utilisation: float, seconds: float) -> float:
+    """Return the rate at which round robin keeps the engine busy for that share of the time."""
+    rate = _FIRST_RATE
+    for _ in range(_SEARCHES):
+        found = _live("rr", rate, seconds).utilisation
+        # A busy engine works in larger batches: near the top more must come to make it busier.
+        rate *= utilisation / found if found < 1 else 0.5
+    return rate
+
+
+def _compare(policy: str, rate: float, seconds: float) -> dict[str, Any]:
+    live = _live(policy, rate, seconds)
+    result = simulate(live.workload, policy, sources=SourceService.PER_CLASS.value)
+    classes = {}
+    for name, mean in live.means.items():
+        simulated = result.classes[name].mean_ms or 0.0
+        classes[name] = {
+            "live_ms": round(mean, 3),
+            "simulated_ms": round(simulated, 3),
+            "apart": round(simulated / mean - 1, 3),
+        }
+    return {
+        "utilisation": round(live.utilisation, 3),
+        "simulated_utilisation": round(result.utilisation, 3),
+        "classes": classes,
+        "agree": all(abs(one["apart"]) <= TOLERANCE for one in classes.values()),
+    }
+
+
+def _live(policy: str, rate: float, seconds: float) -> Live:
+    queries = chains()
+    streams = [stream for query in queries for stream in query.streams]
+    with (
+        TemporaryDirectory(prefix="mavstream-bench-", dir=memory()) as folder,
+        feeder(Path(folder), streams, rate, seconds, _TICK) as feeding,
+    ):
+        place = Path(folder)
+        engine = Engine(policy=policy, sources=SourceService.PER_CLASS)
+        engine.trace = Trace(_SLICES)
+        for stream in streams:
+            engine.attach(stream, LogReader(place / stream))
+        for class_name, priority in PRIORITIES.items():
+            engine.set_priority(class_name, priority)
+        running = {
+            query.name: engine.start(
+                QueryRequest(query.name, query.plan, query.class_name, latency_target=_LATENCY_TARGET),
+                CountingSink(),
+            )
+            for query in queries
+        }
+        feeding.start()
+        begin, working = time.perf_counter_ns(), 0
+        wall = time.time_ns()
+        while feeding.writing:
+            before = time.perf_counter_ns()
+            if engine.step():
+                working += time.perf_counter_ns() - before
+        elapsed = time.perf_counter_ns() - begin
+        engine.run()
+        arrivals = {stream: _arrivals(place / stream, wall) for stream in streams}
+        outputs = {name: query.output.latency for name, query in running.items()}
+        operators = _measured(engine.trace)
+        decision = max(working - engine.busy, 0) / max(engine.slices, 1)
+    means = {}
+    for class_name in PRIORITIES:
+        known = [outputs[query.name] for query in queries if query.class_name == class_name]
+        means[class_name] = sum(one.total for one in known) / max(sum(one.count for one in known), 1) / 1e6
+    workload = _workload(queries, arrivals, operators, decision)
+    return Live(means, working / elapsed, workload)
+
+
+def _arrivals(place: Path, begin: int) -> list[float]:
+    """Return when each row of a log came, in seconds."""
+    spans = LogReader(place).cursor(0).take(1 << 40, 1 << 40)
+    stamps = np.repeat([frame.arrival for frame, _, _ in spans], [stop - start for _, start, stop in spans])
+    found: list[float] = np.maximum((stamps - begin) / 1e9, 0.0).tolist()
+    return found
+
+
+class Measured(NamedTuple):
+    """An operator: microseconds per call and per tuple, and tuples out per tuple in."""
+
+    setup: float
+    cost: float
+    selectivity: float
+
+
+def _measured(trace: Trace) -> dict[tuple[str, str], Measured]:
+    """Return what each operator costs and gives, by query and kind, from the traced slices."""
+    samples: dict[tuple[str, str], list[tuple[int, int, int]]] = defaultdict(list)
+    for one in trace.recorded().slices:
+        if len(one.operators) == 1:
+            samples[one.query, one.operators[0]].append((one.consumed, one.elapsed, one.produced))
+    return {key: _fitted(np.array(known, dtype=np.float64)) for key, known in samples.items()}
+
+
+def _fitted(samples: np.ndarray) -> Measured:
+    """Tell calls from tuples by least squares."""
+    tuples, elapsed, produced = samples.T
+    spread = tuples.var()
+    slope = float(np.cov(tuples, elapsed, bias=True)[0, 1] / spread) if spread > 0 else 0.0
+    # Where calls have about the same size, noise decides on the slope: neither part is less than nothing.
+    slope = min(max(slope, 0.0), float(elapsed.mean() / max(tuples.mean(), 1e-9)))
+    setup = max(float(elapsed.mean()) - slope * float(tuples.mean()), 0.0)
+    return Measured(setup / 1000, slope / 1000, float(produced.sum() / max(tuples.sum(), 1.0)))
+
+
+def _workload(
+    queries: Sequence[Chain],
+    arrivals: Mapping[str, Sequence[float]],
+    measured: Mapping[tuple[str, str], Measured],
+    decision: float,
+) -> Workload:
+    sources = [one for (_, kind), one in measured.items() if kind == "source"]
+    parts = []
+    for query in queries:
+        operators: dict[str, Any] = {}
+        for name, kind, inputs in query.operators:
+            one = measured.get((query.name, kind), Measured(0.0, 0.0, 1.0))
+            operators[name] = {
+                "kind": kind,
+                "inputs": inputs,
+                "setup_us": one.setup,
+                "cost_us": one.cost,
+                "selectivity": 1.0 if kind == "output" else one.selectivity,
+                "selection": "random",
+            }
+        parts.append({"id": query.name, "class": query.class_name, "operators": operators})
+    return Workload.model_validate(
+        {
+            "name": "live",
+            "about": "what a live run had",
+            "classes": {name: {"priority": priority} for name, priority in PRIORITIES.items()},
+            "streams": {
+                stream: {"arrivals": "recorded", "offsets_s": tuple(offsets)}
+                for stream, offsets in arrivals.items()
+            },
+            "sources": {
+                "setup_us": fmean(one.setup for one in sources),
+                "cost_us": fmean(one.cost for one in sources),
+            },
+            "overheads": {"decision_us": decision / 1000},
+            "queries": parts,
+        }
+    )
+
+
+def _rows(figures: Mapping[str, Any]) -> Iterator[tuple[str, ...]]:
+    for utilisation, policies in figures.items():
+        for policy, one in policies.items():
+            if isinstance(one, dict):
+                for name, figure in one["classes"].items():
+                    yield (
+                        f"{utilisation} {policy} {name}",
+                        shown(figure["live_ms"], ".3f"),
+                        shown(figure["simulated_ms"], ".3f"),
+                        shown(figure["apart"], "+.0%"),
+                    )
+
+
+def _text(figures: Mapping[str, Any]) -> str:
+    return text_table(
+        ("utilisation, policy, class", "live, ms", "simulated, ms", "apart"), list(_rows(figures))
+    )
