@@ -34,8 +34,9 @@ POLICIES = ("rr", "hr", "cqc")
 UTILISATIONS = (0.5, 0.8)
 TOLERANCE = 0.25
 _TICK = 0.001  # seconds between two writings
-_FIRST_RATE = 20.0  # tuples/s of each stream
+_FIRST_RATE = 50.0  # tuples/s of each stream
 _SEARCHES = 4
+_LEAST_SEARCH = 0.5  # seconds: every stream must have brought something
 _LATENCY_TARGET = 200  # us: sources do not wait for more rows
 _SLICES = 2_000_000
 
@@ -51,7 +52,7 @@ def run(options: argparse.Namespace) -> Outcome:
     """Run every policy live and simulated at each utilisation."""
     figures: dict[str, Any] = {}
     for utilisation in options.utilisation or UTILISATIONS:
-        rate = _rate(utilisation, options.seconds / 4)
+        rate = _rate(utilisation, max(options.seconds / 4, _LEAST_SEARCH))
         figures[str(utilisation)] = {"tuples_per_s_per_stream": round(rate, 1)} | {
             policy: _compare(policy, rate, options.seconds) for policy in options.policy or POLICIES
         }

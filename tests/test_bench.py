@@ -153,9 +153,9 @@ def test_isolation_tells_what_a_class_gets_beside_an_overload() -> None:
 
 
 def test_agreement_shows_every_class_live_and_simulated() -> None:
-    done = run_bench("agreement", "--json", "--seconds", "0.4", "--policy", "cqc", "--utilisation", "0.3")
+    done = run_bench("agreement", "--json", "--seconds", "1", "--policy", "cqc", "--utilisation", "0.5")
     assert done.returncode == 0, done.stderr
-    shown = json.loads(done.stdout)["0.3"]["cqc"]
+    shown = json.loads(done.stdout)["0.5"]["cqc"]
     assert set(shown["classes"]) == {"H", "C", "N"}
     for figure in shown["classes"].values():
         assert figure["live_ms"] > 0
