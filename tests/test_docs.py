@@ -15,6 +15,7 @@ from mavstream.testing import start_server
 
 ROOT = Path(__file__).parent.parent
 SDK = ROOT / "docs" / "sdk.md"
+SIMULATOR = ROOT / "docs" / "simulator.md"
 EXAMPLES = sorted((ROOT / "docs" / "examples").glob("*.py"))
 
 
@@ -99,3 +100,27 @@ def test_every_policy_is_described() -> None:
     text = (ROOT / "docs" / "scheduling.md").read_text()
     for name in POLICIES:
         assert f"`{name}`" in text
+
+
+def test_the_python_of_the_simulator_page_prints_what_is_shown() -> None:
+    (code,), (shown,) = blocks(SIMULATOR, "python"), blocks(SIMULATOR, "text")
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.stderr == ""
+    assert done.stdout == shown
+
+
+def test_the_workload_of_the_simulator_page_can_be_tried(tmp_path: Path) -> None:
+    (commands,), (workload,) = blocks(SIMULATOR, "sh"), blocks(SIMULATOR, "yaml")
+    (tmp_path / "shop.yaml").write_text(workload)
+    for line in commands.splitlines():
+        program, *words = shlex.split(line)
+        assert program == "mavstream"
+        done = subprocess.run(
+            [sys.executable, "-m", "mavstream", *words],
+            capture_output=True,
+            text=True,
+            check=False,
+            cwd=tmp_path,
+        )
+        assert done.returncode == 0, done.stderr
+        assert ("critical" if "shop.yaml" in words else '"H"') in done.stdout
