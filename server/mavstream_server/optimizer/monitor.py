@@ -1,0 +1,156 @@
+"""The monitor: the targets of all queries beside what was measured over the last seconds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from enum import StrEnum
+from typing import NamedTuple
+
+from mavstream_protocol.qos import QosSpec
+from mavstream_server.engine.figures import QueryStats
+from mavstream_server.optimizer.sliding import SlidingFigures, sample
+from mavstream_server.optimizer.standing import PATIENCE, Standing, TargetState
+
+WINDOW_S = 10.0
+"""What percentiles are taken over: long enough for some hundred answers of a slow query."""
+
+
+class Objective(StrEnum):
+    """What a target is about."""
+
+    LATENCY = "latency"
+    MEMORY = "memory"
+    THROUGHPUT = "throughput"
+
+
+class Observed(NamedTuple):
+    """A query as it is now."""
+
+    id: str
+    class_name: str
+    priority: int
+    qos: QosSpec
+    stats: QueryStats | None
+    """None while it is not in the engine."""
+
+
+class Target(NamedTuple):
+    """A target and what was measured of it."""
+
+    objective: Objective
+    statistic: str
+    """What is compared: `mean`, `p95`, ..., `bytes`, `rows_per_s`."""
+    target: float
+    """Milliseconds, bytes or rows per second."""
+    tolerance: float
+    measured: float | None
+    ratio: float | None
+    """Up to 1 is good."""
+
+
+class Watched:
+    """A query with its figures and how its targets stand."""
+
+    def __init__(self, query: Observed, seconds: float, patience: int) -> None:
+        self.query = query
+        self.figures = SlidingFigures(seconds)
+        self.standings: dict[Objective, Standing] = {}
+        self.targets: dict[Objective, Target] = {}
+        self._patience = patience
+
+    def observe(self, query: Observed, now: float) -> None:
+        """Take in the figures of now and judge every target."""
+        self.query = query
+        if query.stats is not None:
+            self.figures.add(sample(now, query.stats))
+        self.targets = {one.objective: one for one in _targets(query, self.figures)}
+        self.standings = {
+            objective: self.standings.get(objective) or Standing(self._patience) for objective in self.targets
+        }
+        for objective, target in self.targets.items():
+            self.standings[objective].judge(target.ratio, target.tolerance, target.measured, now)
+
+    @property
+    def missed(self) -> Iterator[Target]:
+        """The targets that are missed."""
+        for objective, standing in self.standings.items():
+            if standing.state is TargetState.MISSED:
+                yield self.targets[objective]
+
+
+class Monitor:
+    """Watches the queries that have targets."""
+
+    def __init__(self, seconds: float = WINDOW_S, patience: int = PATIENCE) -> None:
+        self._seconds = seconds
+        self._patience = patience
+        self.queries: dict[str, Watched] = {}
+
+    def observe(self, queries: Iterable[Observed], now: float) -> None:
+        """Take in the figures of all queries that there are; those that are gone are forgotten."""
+        seen: dict[str, Watched] = {}
+        for query in queries:
+            watched = self.queries.get(query.id) or Watched(query, self._seconds, self._patience)
+            watched.observe(query, now)
+            seen[query.id] = watched
+        self.queries = seen
+
+    @property
+    def distress(self) -> float:
+        """How much is missed in all: how far each missed target is exceeded, times its class priority."""
+        return sum(
+            watched.query.priority * (target.ratio - 1)
+            for watched in self.queries.values()
+            for target in watched.missed
+            if target.ratio is not None
+        )
+
+    def missed(self) -> list[tuple[Watched, Target]]:
+        """Return what is missed, that of the most important classes and the furthest off first."""
+        found = [(watched, target) for watched in self.queries.values() for target in watched.missed]
+        return sorted(found, key=lambda one: (-one[0].query.priority, -(one[1].ratio or 0), one[0].query.id))
+
+
+def _targets(query: Observed, figures: SlidingFigures) -> Iterator[Target]:
+    qos, there = query.qos, query.stats is not None
+    if qos.latency is not None:
+        limit = qos.latency.at_most / 1000
+        measured = _latency(figures, qos.latency.percentile) if there else None
+        ratio = None if measured is None else measured / limit
+        yield Target(Objective.LATENCY, qos.latency.statistic, limit, qos.latency.tolerance, measured, ratio)
+    if qos.memory is not None:
+        held = figures.held if there else None
+        ratio = None if held is None else held / qos.memory.at_most
+        yield Target(Objective.MEMORY, "bytes", qos.memory.at_most, qos.memory.tolerance, held, ratio)
+    if qos.throughput is not None:
+        least, tolerance = qos.throughput.at_least, qos.throughput.tolerance
+        rate = figures.rows_per_s if there else None
+        yield Target(
+            Objective.THROUGHPUT, "rows_per_s", least, tolerance, rate, _shortfall(figures, rate, least)
+        )
+
+
+def _latency(figures: SlidingFigures, percentile: float | None) -> float | None:
+    """Return the statistic in ms. Where rows wait and nothing comes out, it is at least as long as that."""
+    latency = figures.latency
+    known = latency.mean_ms if percentile is None else latency.percentile_ms(percentile)
+    silent = figures.silent_ms
+    return silent if known is None else known if silent is None else max(known, silent)
+
+
+def _shortfall(figures: SlidingFigures, rate: float | None, least: float) -> float | None:
+    """Return by how much too little is read. With nothing left to read, what was read is enough."""
+    if rate is None:
+        return None
+    if not figures.waiting:
+        return min(1.0, least / rate) if rate else 1.0
+    # A query that stands still falls short of any target; so far that it counts, but as a number.
+    return least / max(rate, least / 1000)
+
+
+def by_class(queries: Mapping[str, Watched]) -> dict[str, list[Watched]]:
+    """Return the queries of each class."""
+    found: dict[str, list[Watched]] = {}
+    for watched in queries.values():
+        found.setdefault(watched.query.class_name, []).append(watched)
+    return found

@@ -1,0 +1,109 @@
+"""The optimizer: one action at a time, each on probation, kept if it helps and undone if it does not.
+
+Pure: it looks at a situation and says what to change; whoever calls it does that, and calls again later.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from mavstream_server.optimizer.change import Change, Proposal
+from mavstream_server.optimizer.journal import Decision, Journal, Outcome
+from mavstream_server.optimizer.rule import Rule
+from mavstream_server.optimizer.situation import Situation
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """How long things take. Seconds."""
+
+    probation: float = 10.0
+    """Before an action is judged: what it was taken for must have left the sliding figures."""
+    bar: float = 120.0
+    """In which an action that did not help is not tried again."""
+    calm: float = 30.0
+    """Without a missed target before anything is taken back."""
+    gain: float = 0.1
+    """The share by which less must be missed for an action to be kept."""
+
+
+class Optimizer:
+    """Goes through its rules in order, and takes the first action that was not found useless lately."""
+
+    def __init__(
+        self, rules: Sequence[Rule], pace: Pace | None = None, journal: Journal | None = None
+    ) -> None:
+        self.rules = list(rules)
+        self.disabled: set[str] = set()
+        """Names of rules that are switched off."""
+        self.journal = journal or Journal()
+        self._pace = pace or Pace()
+        self._trial: Decision | None = None
+        self._barred: dict[str, float] = {}  # until when, by rule and change
+        self._calm_since: float | None = None
+
+    @property
+    def on_probation(self) -> Decision | None:
+        """The action that waits to be judged."""
+        return self._trial
+
+    def decide(self, situation: Situation) -> Change | None:
+        """Return what to change now, or None."""
+        now, distress = situation.now, situation.monitor.distress
+        if self._trial is not None:
+            if now < self._trial.at + self._pace.probation:
+                return None
+            undo = self._judge(self._trial, now, distress)
+            if undo is not None:
+                return undo
+        if distress > 0:
+            self._calm_since = None
+            return self._act(situation, distress)
+        self._calm_since = now if self._calm_since is None else self._calm_since
+        return self._relax(situation) if now >= self._calm_since + self._pace.calm else None
+
+    def failed(self, reason: str, now: float) -> None:
+        """The change that was asked for last could not be made."""
+        if self._trial is not None:
+            self._bar(self._trial.proposal, now)
+            self._trial.end(Outcome.FAILED, now, None, reason)
+            self._trial = None
+
+    def _judge(self, trial: Decision, now: float, distress: float) -> Change | None:
+        """End a probation; returns what undoes an action that did not help."""
+        self._trial = None
+        if distress <= trial.before * (1 - self._pace.gain):
+            trial.end(Outcome.KEPT, now, distress)
+            return None
+        trial.end(Outcome.UNDONE, now, distress, "it did not help")
+        self._bar(trial.proposal, now)
+        return trial.proposal.undo
+
+    def _act(self, situation: Situation, distress: float) -> Change | None:
+        for rule in self._enabled():
+            for proposal in rule.propose(situation):
+                if self._barred.get(_key(proposal), situation.now) <= situation.now:
+                    self._trial = self.journal.add(situation.now, proposal, distress)
+                    return proposal.change
+        return None
+
+    def _relax(self, situation: Situation) -> Change | None:
+        for rule in self._enabled():
+            for proposal in rule.relax(situation):
+                decision = self.journal.add(situation.now, proposal, 0.0)
+                decision.end(Outcome.RELAXED, situation.now, 0.0)
+                # The next step back waits as long: what this one does must show first.
+                self._calm_since = situation.now
+                return proposal.change
+        return None
+
+    def _enabled(self) -> list[Rule]:
+        return [rule for rule in self.rules if rule.name not in self.disabled]
+
+    def _bar(self, proposal: Proposal, now: float) -> None:
+        self._barred[_key(proposal)] = now + self._pace.bar
+
+
+def _key(proposal: Proposal) -> str:
+    return f"{proposal.rule} {proposal.change!r}"

@@ -1,0 +1,58 @@
+"""Switching the policy: a decision table from what is missed to who is good at it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from mavstream_protocol.scheduling import DEFAULT_SCHEDULER, SchedulerSettings
+from mavstream_server.optimizer.change import Proposal, SwitchPolicy
+from mavstream_server.optimizer.monitor import Objective
+from mavstream_server.optimizer.rule import Rule
+from mavstream_server.optimizer.situation import Situation
+
+CANDIDATES: Mapping[Objective, Sequence[SchedulerSettings]] = {
+    # Classes by priority; inside one, who answers most per time.
+    Objective.LATENCY: (
+        DEFAULT_SCHEDULER,
+        SchedulerSettings(policy="cqc"),
+        SchedulerSettings(policy="abd"),
+    ),
+    # Who releases most memory per time (MavStream thesis, 6.3; CAPE).
+    Objective.MEMORY: (SchedulerSettings(policy="segment"), SchedulerSettings(policy="chain")),
+    # Whole queries in long trains, which cost least per tuple; then the path with the highest capacity.
+    Objective.THROUGHPUT: (
+        SchedulerSettings(policy="rr", options={"unit": "query"}),
+        SchedulerSettings(policy="path_capacity"),
+    ),
+}
+"""By what is missed, the policies to try, in order."""
+
+
+class SwitchPolicyRule(Rule):
+    """Lets a policy decide that is made for what is missed."""
+
+    name = "policy"
+    about = "switches to a policy that is made for the objective that is missed"
+
+    def propose(self, situation: Situation) -> Iterator[Proposal]:
+        """Go by the target of the most important class that is furthest off."""
+        missed = situation.monitor.missed()
+        if not missed:
+            return
+        worst, target = missed[0]
+        for settings in CANDIDATES[target.objective]:
+            if settings == situation.scheduler:
+                continue
+            yield Proposal(
+                rule=self.name,
+                change=SwitchPolicy(settings),
+                undo=SwitchPolicy(situation.scheduler),
+                what=f"switch from {situation.scheduler.policy} to {settings.policy}",
+                why=(
+                    f"{target.objective} of query {worst.query.id} in class {worst.query.class_name}: "
+                    f"{target.statistic} is {target.measured:.4g}, the target {target.target:.4g}"
+                ),
+                queries=tuple(
+                    watched.query.id for watched, other in missed if other.objective is target.objective
+                ),
+            )

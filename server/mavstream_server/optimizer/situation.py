@@ -1,0 +1,23 @@
+"""What rules look at: the targets as they stand, and what was done before."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from mavstream_protocol.scheduling import SchedulerSettings
+from mavstream_server.optimizer.monitor import Monitor
+
+
+@dataclass(frozen=True, slots=True)
+class Situation:
+    """The server at one time."""
+
+    now: float
+    """Seconds."""
+    monitor: Monitor
+    scheduler: SchedulerSettings
+    priorities: Mapping[str, int]
+    """Of the classes."""
+    shed: Mapping[str, float] = field(default_factory=dict)
+    """The share of rows that is dropped, by query."""

@@ -1,0 +1,89 @@
+"""Sliding figures: what a query did over the last seconds, from figures that count since its start."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import NamedTuple
+
+from mavstream_server.engine.figures import Latency, QueryStats
+
+
+class Sample(NamedTuple):
+    """A query at one time."""
+
+    at: float
+    """Seconds."""
+    epoch: int
+    latency: Latency
+    rows_in: int
+    held: int
+    """Bytes in queues, state and backlog."""
+    waiting: bool
+    """Whether rows wait that it has not read."""
+
+
+def sample(at: float, stats: QueryStats) -> Sample:
+    """Return what matters of a query's figures."""
+    held = stats.queued_bytes + stats.state_bytes + stats.backlog_bytes
+    waiting = stats.backlog_bytes + stats.queued_bytes > 0
+    return Sample(at, stats.epoch, stats.latency, stats.rows_in, held, waiting)
+
+
+class SlidingFigures:
+    """Samples of one query over a length of time; a new epoch begins anew."""
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+        self._samples: deque[Sample] = deque()
+
+    def add(self, new: Sample) -> None:
+        """Take a sample; the last one ahead of the length stays, as what the others are counted from."""
+        samples = self._samples
+        if samples and samples[-1].epoch != new.epoch:
+            samples.clear()
+        samples.append(new)
+        while len(samples) > 2 and samples[1].at <= new.at - self._seconds:
+            samples.popleft()
+
+    @property
+    def _spans(self) -> bool:
+        return len(self._samples) > 1
+
+    @property
+    def latency(self) -> Latency:
+        """Of the answers that came within the length."""
+        if not self._spans:
+            return self._samples[-1].latency if self._samples else Latency()
+        first, last = self._samples[0].latency, self._samples[-1].latency
+        buckets = {
+            bucket: more
+            for bucket, count in last.buckets.items()
+            if (more := count - first.buckets.get(bucket, 0)) > 0
+        }
+        return Latency(last.count - first.count, last.total - first.total, last.maximum, buckets)
+
+    @property
+    def silent_ms(self) -> float | None:
+        """How long rows have waited at least while no answer came, or None if answers come."""
+        if not self._spans or not all(one.waiting for one in self._samples):
+            return None
+        first, last = self._samples[0], self._samples[-1]
+        return 1000 * (last.at - first.at) if last.latency.count == first.latency.count else None
+
+    @property
+    def rows_per_s(self) -> float | None:
+        """Rows read per second, or None until there are two samples."""
+        if not self._spans:
+            return None
+        first, last = self._samples[0], self._samples[-1]
+        return (last.rows_in - first.rows_in) / (last.at - first.at) if last.at > first.at else None
+
+    @property
+    def held(self) -> int | None:
+        """The most bytes that it held at any of the samples, or None without one."""
+        return max((one.held for one in self._samples), default=None)
+
+    @property
+    def waiting(self) -> bool:
+        """Whether rows wait now."""
+        return bool(self._samples) and self._samples[-1].waiting

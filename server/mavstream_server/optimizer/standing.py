@@ -1,0 +1,76 @@
+"""How a target stands: kept, at risk or missed, and since when. Single outliers change nothing."""
+
+from __future__ import annotations
+
+from collections import deque
+from enum import StrEnum
+from typing import NamedTuple
+
+PATIENCE = 3
+"""Judgements in a row before a target counts as missed, or as kept again."""
+_CHANGES = 50  # remembered
+
+
+class TargetState(StrEnum):
+    """How a target stands."""
+
+    KEPT = "kept"
+    AT_RISK = "at risk"
+    """Within the tolerance, or beyond it for too short a time to act."""
+    MISSED = "missed"
+    UNKNOWN = "unknown"
+    """Nothing was measured yet, or the query does not run."""
+
+
+class StandingChange(NamedTuple):
+    """A target that stands otherwise than before."""
+
+    at: float
+    before: TargetState
+    after: TargetState
+    measured: float | None
+
+
+class Standing:
+    """One target over time.
+
+    What is judged is a ratio: the measured value divided by the target, or the other way round where more is
+    better, so that up to 1 is good. Beyond 1 + tolerance for `patience` judgements in a row is missed; up to
+    1 for as many is kept again. So a value that moves about the target does not flap.
+    """
+
+    def __init__(self, patience: int = PATIENCE) -> None:
+        self._patience = patience
+        self._over = self._under = 0
+        self.state = TargetState.UNKNOWN
+        self.since: float | None = None
+        self.measured: float | None = None
+        self.ratio: float | None = None
+        self.changes: deque[StandingChange] = deque(maxlen=_CHANGES)
+
+    def judge(self, ratio: float | None, tolerance: float, measured: float | None, now: float) -> TargetState:
+        """Take in a measurement; None if there is none."""
+        self.ratio, self.measured = ratio, measured
+        self._become(self._next(ratio, tolerance), now)
+        return self.state
+
+    def _next(self, ratio: float | None, tolerance: float) -> TargetState:
+        if ratio is None:
+            self._over = self._under = 0
+            return TargetState.UNKNOWN
+        self._over = self._over + 1 if ratio > 1 + tolerance else 0
+        self._under = self._under + 1 if ratio <= 1 else 0
+        if self._over:
+            enough = self._over >= self._patience or self.state is TargetState.MISSED
+            return TargetState.MISSED if enough else TargetState.AT_RISK
+        if not self._under:
+            return TargetState.AT_RISK
+        calm = self._under >= self._patience or self.state in (TargetState.KEPT, TargetState.UNKNOWN)
+        return TargetState.KEPT if calm else TargetState.AT_RISK
+
+    def _become(self, state: TargetState, now: float) -> None:
+        if state is self.state:
+            return
+        self.changes.append(StandingChange(now, self.state, state, self.measured))
+        self.state = state
+        self.since = None if state is TargetState.UNKNOWN else now

@@ -1,0 +1,290 @@
+"""The optimizer on scripted figures: how targets stand, what is done about them, and what is undone."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import pytest
+
+from mavstream_protocol.qos import QosSpec
+from mavstream_protocol.scheduling import DEFAULT_SCHEDULER, SchedulerSettings
+from mavstream_server.engine.figures import Latency, QueryStats
+from mavstream_server.optimizer.change import Change, ShedRows, SwitchPolicy
+from mavstream_server.optimizer.journal import Outcome
+from mavstream_server.optimizer.monitor import Monitor, Objective, Observed
+from mavstream_server.optimizer.optimizer import Optimizer, Pace
+from mavstream_server.optimizer.rules import all_rules
+from mavstream_server.optimizer.rules.policy import SwitchPolicyRule
+from mavstream_server.optimizer.rules.shedding import ShedRule
+from mavstream_server.optimizer.situation import Situation
+from mavstream_server.optimizer.standing import Standing, TargetState
+
+KEPT, AT_RISK, MISSED, UNKNOWN = (
+    TargetState.KEPT,
+    TargetState.AT_RISK,
+    TargetState.MISSED,
+    TargetState.UNKNOWN,
+)
+PACE = Pace(probation=5, bar=60, calm=10)
+
+
+@dataclass
+class ScriptedQuery:
+    """A query whose figures grow as it is told."""
+
+    id: str
+    class_name: str = "default"
+    priority: int = 1
+    qos: dict[str, object] = field(default_factory=dict)
+    epoch: int = 1
+    rows: int = 0
+    answers: int = 0
+    total: int = 0
+    buckets: dict[int, int] = field(default_factory=dict)
+    held: int = 0
+    backlog: int = 0
+
+    def answer(self, count: int, latency_ms: float) -> None:
+        """Answer so many times, all after the same time."""
+        ns = int(latency_ms * 1e6)
+        bucket = int((ns.bit_length() - 1) * 8)
+        self.answers += count
+        self.total += count * ns
+        self.buckets[bucket] = self.buckets.get(bucket, 0) + count
+
+    def observed(self) -> Observed:
+        latency = Latency(self.answers, self.total, 10**12, dict(self.buckets))
+        stats = QueryStats(
+            id=self.id, state="running", reason=None, class_name=self.class_name, epoch=self.epoch,
+            offset=self.answers, rows_in=self.rows, rows_out=self.answers, queued_bytes=0,
+            state_bytes=self.held, backlog_bytes=self.backlog, latency=latency, counters={}, positions={},
+            operators=(),
+        )  # fmt: skip
+        return Observed(self.id, self.class_name, self.priority, QosSpec.model_validate(self.qos), stats)
+
+
+LATENCY = {"latency": {"mean": "10ms", "tolerance": "10%"}}
+MEMORY = {"memory": {"at_most": "1MB", "tolerance": "0%"}}
+
+
+# How a target stands
+
+
+@pytest.mark.parametrize(
+    ("ratios", "states"),
+    [
+        ([0.5, 0.5], [KEPT, KEPT]),
+        ([0.5, 1.05, 0.9], [KEPT, AT_RISK, AT_RISK]),
+        ([0.5, 2.0, 2.0, 2.0], [KEPT, AT_RISK, AT_RISK, MISSED]),
+        ([0.5, 2.0, 2.0, 0.5], [KEPT, AT_RISK, AT_RISK, AT_RISK]),  # two outliers are not a miss
+        ([2.0, 2.0, 2.0, 1.05, 2.0], [AT_RISK, AT_RISK, MISSED, AT_RISK, AT_RISK]),
+        ([2.0, 2.0, 2.0, 0.5, 0.5, 0.5], [AT_RISK, AT_RISK, MISSED, AT_RISK, AT_RISK, KEPT]),
+        ([0.5, None, 0.5], [KEPT, UNKNOWN, KEPT]),
+    ],
+)
+def test_a_target_changes_its_state_only_when_it_lasts(
+    ratios: list[float | None], states: list[TargetState]
+) -> None:
+    standing = Standing(patience=3)
+    assert [standing.judge(ratio, 0.1, ratio, float(now)) for now, ratio in enumerate(ratios)] == states
+
+
+def test_a_standing_tells_since_when_and_what_it_was_before() -> None:
+    standing = Standing(patience=1)
+    for now, ratio in enumerate([0.5, 0.5, 3.0, 3.0]):
+        standing.judge(ratio, 0.1, 10 * ratio, float(now))
+    assert standing.since == 2
+    assert [(one.at, one.before, one.after, one.measured) for one in standing.changes] == [
+        (0, UNKNOWN, KEPT, 5.0),
+        (2, KEPT, MISSED, 30.0),
+    ]
+
+
+# The monitor
+
+
+def test_latency_is_that_of_the_last_seconds() -> None:
+    query, monitor = ScriptedQuery("q", qos=LATENCY), Monitor(seconds=3, patience=1)
+    for now in range(10):
+        query.answer(100, 1000 if now < 5 else 1)
+        monitor.observe([query.observed()], float(now))
+    assert monitor.queries["q"].targets[Objective.LATENCY].measured == pytest.approx(1.0)
+    assert monitor.queries["q"].standings[Objective.LATENCY].state is KEPT
+
+
+def test_a_query_that_is_silent_while_rows_wait_misses_its_latency() -> None:
+    query, monitor = ScriptedQuery("q", qos=LATENCY, backlog=1000), Monitor(seconds=3, patience=1)
+    query.answer(10, 1)
+    for now in range(6):
+        monitor.observe([query.observed()], float(now))
+    target = monitor.queries["q"].targets[Objective.LATENCY]
+    assert target.measured == pytest.approx(3000)
+    assert monitor.queries["q"].standings[Objective.LATENCY].state is MISSED
+
+
+def test_a_query_that_has_nothing_to_do_is_not_silent() -> None:
+    query, monitor = ScriptedQuery("q", qos=LATENCY), Monitor(seconds=3, patience=1)
+    for now in range(6):
+        monitor.observe([query.observed()], float(now))
+    assert monitor.queries["q"].standings[Objective.LATENCY].state is UNKNOWN
+
+
+def test_figures_of_an_earlier_epoch_do_not_count() -> None:
+    query, monitor = ScriptedQuery("q", qos={"throughput": {"at_least": 100}}), Monitor(seconds=5, patience=1)
+    for now in range(4):
+        query.rows += 1000
+        monitor.observe([query.observed()], float(now))
+    assert monitor.queries["q"].targets[Objective.THROUGHPUT].measured == 1000
+    query.epoch, query.rows = 2, 0
+    monitor.observe([query.observed()], 4.0)
+    assert monitor.queries["q"].targets[Objective.THROUGHPUT].measured is None
+
+
+@pytest.mark.parametrize(("backlog", "state"), [(0, KEPT), (10, MISSED)])
+def test_a_throughput_is_missed_only_while_rows_wait(backlog: int, state: TargetState) -> None:
+    qos: dict[str, object] = {"throughput": {"at_least": 1000}}
+    query, monitor = ScriptedQuery("q", qos=qos, backlog=backlog), Monitor(seconds=5, patience=1)
+    for now in range(4):
+        query.rows += 100
+        monitor.observe([query.observed()], float(now))
+    assert monitor.queries["q"].standings[Objective.THROUGHPUT].state is state
+
+
+def test_a_query_that_is_gone_is_forgotten() -> None:
+    monitor = Monitor(patience=1)
+    first, second = ScriptedQuery("first", qos=MEMORY), ScriptedQuery("second", qos=MEMORY)
+    monitor.observe([first.observed(), second.observed()], 0.0)
+    monitor.observe([second.observed()], 1.0)
+    assert set(monitor.queries) == {"second"}
+
+
+# Decisions
+
+
+class Server:
+    """Queries, the policy and what is shed, a second at a time."""
+
+    def __init__(self, *queries: ScriptedQuery, rules: Optimizer | None = None) -> None:
+        self.queries = queries
+        self.monitor = Monitor(seconds=2, patience=2)
+        self.optimizer = rules or Optimizer(all_rules(), PACE)
+        self.scheduler = SchedulerSettings(policy="rr")
+        self.shed: dict[str, float] = {}
+        self.now = 0.0
+
+    def second(self) -> Change | None:
+        """Observe, decide and do it."""
+        self.now += 1
+        self.monitor.observe([query.observed() for query in self.queries], self.now)
+        priorities = {query.class_name: query.priority for query in self.queries}
+        change = self.optimizer.decide(
+            Situation(self.now, self.monitor, self.scheduler, priorities, dict(self.shed))
+        )
+        match change:
+            case SwitchPolicy(settings):
+                self.scheduler = settings
+            case ShedRows(query, share):
+                self.shed[query] = share
+        return change
+
+    def seconds(self, count: int) -> list[Change]:
+        """Return what was changed in so many seconds."""
+        return [change for _ in range(count) if (change := self.second()) is not None]
+
+
+def test_nothing_is_done_while_targets_are_kept() -> None:
+    query = ScriptedQuery("q", qos=MEMORY, held=1000)
+    assert Server(query).seconds(100) == []
+
+
+def test_memory_that_is_missed_brings_a_policy_that_releases_memory_and_it_stays_if_that_helps() -> None:
+    query = ScriptedQuery("q", qos=MEMORY, held=3_000_000)
+    server = Server(query)
+    (change,) = server.seconds(3)
+    assert change == SwitchPolicy(SchedulerSettings(policy="segment"))
+    query.held = 500_000
+    assert server.seconds(20) == []
+    (decision,) = server.optimizer.journal
+    assert decision.outcome is Outcome.KEPT
+    assert decision.before == pytest.approx(2.0)
+    assert decision.after == 0
+    assert "bytes is 3e+06, the target 1e+06" in decision.proposal.why
+
+
+def test_an_action_that_does_not_help_is_undone_and_the_next_one_tried() -> None:
+    query = ScriptedQuery("q", qos=MEMORY, held=3_000_000)
+    server = Server(query, rules=Optimizer([SwitchPolicyRule()], PACE))
+    changes = server.seconds(30)
+    names = [change.settings.policy for change in changes if isinstance(change, SwitchPolicy)]
+    assert names == ["segment", "rr", "chain", "rr"], "then both are barred"
+    assert {decision.outcome for decision in server.optimizer.journal} == {Outcome.UNDONE}
+    assert server.seconds(60)[:1] == [SwitchPolicy(SchedulerSettings(policy="segment"))], "tried again later"
+
+
+def test_latency_of_an_important_class_brings_a_policy_for_classes() -> None:
+    query = ScriptedQuery("q", "critical", 6, LATENCY)
+    server = Server(query)
+    changes: list[Change] = []
+    for _ in range(4):
+        query.answer(100, 500)
+        changes += server.seconds(1)
+    assert changes == [SwitchPolicy(DEFAULT_SCHEDULER)]
+
+
+def test_one_action_at_a_time() -> None:
+    first, second = ScriptedQuery("a", qos=MEMORY, held=3_000_000), ScriptedQuery("b", "high", 5, LATENCY)
+    server = Server(first, second)
+    changes: list[Change] = []
+    for _ in range(6):
+        second.answer(100, 500)
+        changes += server.seconds(1)
+    assert len(changes) == 1
+    assert server.optimizer.on_probation is not None
+
+
+def test_rows_are_shed_where_it_is_allowed_the_lowest_class_first_a_step_at_a_time() -> None:
+    critical = ScriptedQuery("alarm", "critical", 6, LATENCY)
+    low = ScriptedQuery("low", "low", 1, {"max_loss": "8%"})
+    strict = ScriptedQuery("strict", "low", 1, {})
+    server = Server(critical, low, strict, rules=Optimizer([ShedRule()], PACE))
+    latency = 100.0
+    for _ in range(40):
+        critical.answer(100, latency)
+        if server.second() is not None:
+            latency *= 0.5
+    assert set(server.shed) == {"low"}
+    assert 0 < server.shed["low"] <= 0.08
+    for _ in range(80):
+        critical.answer(100, 1)
+        server.second()
+    assert server.shed["low"] == 0, "what is not needed any more is given back"
+
+
+def test_a_more_important_class_never_loses_rows_for_a_less_important_one() -> None:
+    low = ScriptedQuery("low", "low", 1, LATENCY)
+    high = ScriptedQuery("high", "high", 6, {"max_loss": "50%"})
+    server = Server(low, high, rules=Optimizer([ShedRule()], PACE))
+    for _ in range(20):
+        low.answer(100, 500)
+        server.second()
+    assert server.shed == {}
+
+
+def test_a_rule_can_be_switched_off() -> None:
+    query = ScriptedQuery("q", qos=MEMORY, held=3_000_000)
+    server = Server(query)
+    server.optimizer.disabled.add("policy")
+    assert server.seconds(20) == []
+
+
+def test_a_change_that_cannot_be_made_is_written_down_and_not_tried_again_at_once() -> None:
+    query = ScriptedQuery("q", qos=MEMORY, held=3_000_000)
+    server = Server(query, rules=Optimizer([SwitchPolicyRule()], PACE))
+    server.seconds(2)
+    server.optimizer.failed("the engine is away", server.now)
+    (change,) = server.seconds(1)
+    assert change == SwitchPolicy(SchedulerSettings(policy="chain"))
+    first, _ = server.optimizer.journal
+    assert first.outcome is Outcome.FAILED
+    assert first.note == "the engine is away"
+    assert server.optimizer.journal.of("q") == list(server.optimizer.journal)
