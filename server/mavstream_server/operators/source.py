@@ -14,6 +14,7 @@ from mavstream_server.log.portion import Portion
 from mavstream_server.log.problems import GapError
 from mavstream_server.log.sharing import SharedPortions
 from mavstream_server.operators.operator import Operator, State
+from mavstream_server.operators.shedding import Shedder
 
 
 class Needs(NamedTuple):
@@ -46,6 +47,8 @@ class Source(Operator):
         self.cursor = cursor
         self.shared: SharedPortions | None = None
         """Where to look for rows that another source on the stream has just taken."""
+        self.shedder: Shedder | None = None
+        """Who says which rows are left out, where that is wanted; they are counted as `shed`."""
         self._columns = tuple(columns)
         self._needs = needs
         self._start = None if start_at is None else start_at * 1000
@@ -103,7 +106,8 @@ class Source(Operator):
             self._start = None
             if self._unseen:
                 self._announce_gap(portion.spans[0])
-            self.emit(self._batch(portion))
+            batch = self._batch(portion)
+            self.emit(batch if self.shedder is None else self._shed(batch, portion, self.shedder))
         if stopped is not None:
             self.end(stopped)
         return portion.rows
@@ -150,6 +154,13 @@ class Source(Operator):
         if needs.position:
             batch.position = portion.positions
         return batch
+
+    def _shed(self, batch: Batch, portion: Portion, shedder: Shedder) -> Batch:
+        if not batch.size:
+            return batch
+        kept = shedder.kept(portion.positions)
+        self.counters["shed"] += batch.size - len(kept)
+        return batch.take(kept)
 
     def _mark(self, spans: Sequence[Span]) -> Mark | None:
         last, _, stop = spans[-1]
