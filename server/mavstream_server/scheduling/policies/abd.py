@@ -24,8 +24,10 @@ Microseconds = Annotated[int, Field(gt=0, le=10_000_000)]
 class AdaptiveBroadcastDiskOptions(PolicyOptions):
     """What decides inside a class, the quota slice and its bounds, and how far corrections may go."""
 
-    inner: InnerPolicy = Field(default_factory=lambda: InnerPolicy(policy="rr"))
-    """Round robin, so that no operator of a class starves when its slice is over."""
+    inner: InnerPolicy = Field(default_factory=lambda: InnerPolicy(policy="rr", options={"unit": "query"}))
+    """Round robin, so that no operator of a class starves when its slice is over. In the text it goes around
+    a list, where an output stands right behind what feeds it; in the order in which operators become ready,
+    rows would wait for a whole round of the class at each of them."""
     quota_us: Microseconds = 50
     """The quota slice to begin with; it hardly matters which."""
     least_us: Microseconds = 20
