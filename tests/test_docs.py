@@ -65,6 +65,7 @@ def test_the_commands_of_the_sdk_page_run(tmp_path: Path) -> None:
     (plan,) = blocks(SDK, "yaml")
     (tmp_path / "hot.yaml").write_text(plan)
     (tmp_path / "rows.csv").write_text("at,room,temperature\n2026-01-01T12:00:00Z,attic,31.5\n")
+    (tmp_path / "rooms.csv").write_text("room,threshold\nattic,30\n")
     said = ""
     with start_server() as url:
         for line in commands.splitlines():

@@ -18,6 +18,7 @@ ALLOWED = {
     SERVER / "columns": ["mavstream_protocol"],
     SERVER / "expressions": ["mavstream_protocol", "mavstream_server.columns"],
     SERVER / "log": ["mavstream_protocol", "mavstream_server.columns"],
+    SERVER / "tables": ["mavstream_protocol", "mavstream_server.columns"],
     SERVER / "scheduling": ["mavstream_protocol"],
     SERVER / "simulation": ["mavstream_protocol", "mavstream_server.scheduling"],
     SERVER / "operators": [
@@ -25,8 +26,14 @@ ALLOWED = {
         "mavstream_server.columns",
         "mavstream_server.expressions",
         "mavstream_server.log",
+        "mavstream_server.tables",
     ],
-    SERVER / "instantiator.py": ["mavstream_protocol", "mavstream_server.log", "mavstream_server.operators"],
+    SERVER / "instantiator.py": [
+        "mavstream_protocol",
+        "mavstream_server.log",
+        "mavstream_server.operators",
+        "mavstream_server.tables",
+    ],
     SERVER / "engine": [
         "mavstream_protocol",
         "mavstream_server.columns",
@@ -34,6 +41,7 @@ ALLOWED = {
         "mavstream_server.log",
         "mavstream_server.operators",
         "mavstream_server.scheduling",
+        "mavstream_server.tables",
     ],
     SERVER / "service": [
         "mavstream_protocol",
@@ -42,6 +50,7 @@ ALLOWED = {
         "mavstream_server.instantiator",
         "mavstream_server.log",
         "mavstream_server.scheduling",
+        "mavstream_server.tables",
     ],
     SERVER / "api": [
         "mavstream_protocol",

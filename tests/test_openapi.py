@@ -23,6 +23,8 @@ ROUTES = """
     PUT /v1/scheduler                 GET /v1/plan                 GET /v1/stats
     GET /v1/info                      GET /v1/feed                 GET /livez
     GET /readyz                       GET /metrics                 GET /v1/scheduler/trace
+    PUT /v1/tables/{name}             GET /v1/tables/{name}        DELETE /v1/tables/{name}
+    GET /v1/tables
 """
 
 

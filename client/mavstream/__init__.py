@@ -2,7 +2,7 @@
 
 from mavstream._async_client import AsyncClient, AsyncQuery
 from mavstream._async_streaming import AsyncFeed, AsyncResults
-from mavstream._builder import Flow, Split, Windowed, join, stream
+from mavstream._builder import Flow, Split, Table, Windowed, join, stream, table
 from mavstream._client import Client, Query
 from mavstream._errors import (
     CannotStart,
@@ -59,10 +59,12 @@ __all__ = [
     "Retry",
     "ServerProblem",
     "Split",
+    "Table",
     "Timeout",
     "TooMany",
     "TransportError",
     "Windowed",
     "join",
     "stream",
+    "table",
 ]

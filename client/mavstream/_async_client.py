@@ -16,6 +16,7 @@ from mavstream._documents import QueryLike, StreamLike
 from mavstream._producer import OnReject, Producer
 from mavstream._retry import DEFAULT_RETRY, Retry
 from mavstream._subscription import After, OnGap, Subscription
+from mavstream._tables import FieldsLike, TableLike
 from mavstream._tuples import Tuples
 from mavstream_protocol import QueryClass
 from mavstream_protocol.scheduling import LONGEST_TRACE, SchedulerSettings, SchedulerTrace, SourceService
@@ -25,6 +26,8 @@ from mavstream_protocol.wire.resources import (
     QueryInfo,
     ServerInfo,
     StreamInfo,
+    TableDetail,
+    TableInfo,
     Validation,
 )
 from mavstream_protocol.wire.results import OnLag
@@ -121,6 +124,26 @@ class AsyncClient:
         return AsyncFeed(
             Producer(producer, calls.schema, on_reject, timeout, calls.retry), streams, self._line
         )
+
+    async def put_table(self, name: str, data: TableLike, fields: FieldsLike | None = None) -> TableInfo:
+        """Store a table, or a new version of one: a file, rows, columns, Arrow or a data frame.
+
+        Rows that arrive from now on join it. `fields="room:string,threshold:float?"` declares a new table's
+        fields, which are else found in the rows.
+        """
+        return await self._line.run(self._calls.put_table(name, data, fields))
+
+    async def tables(self) -> list[TableInfo]:
+        """Return all stored tables."""
+        return await self._line.run(self._calls.tables())
+
+    async def table_info(self, name: str) -> TableDetail:
+        """Return how a stored table stands, with the versions that are kept."""
+        return await self._line.run(self._calls.table_info(name))
+
+    async def delete_table(self, name: str) -> None:
+        """Remove a stored table and its versions; refused while queries join it."""
+        await self._line.run(self._calls.delete_table(name))
 
     async def put_class(self, name: str, priority: int, description: str = "") -> QueryClass:
         """Set how much a class of queries matters, 1 to 1000."""

@@ -64,7 +64,7 @@ class Flow:
 
     def join(
         self,
-        other: Flow,
+        other: Flow | Table,
         on: Keys = (),
         *,
         within: Within | None = None,
@@ -72,9 +72,12 @@ class Flow:
         where: str | None = None,
         compute: Mapping[str, str] | None = None,
         order: Literal["time"] | None = None,
+        how: Literal["inner", "left"] | None = None,
     ) -> Flow:
         """Pair rows with equal keys that are near in time (`within`) or in the same `window`.
 
+        With a stored table, `table("rooms")`, neither is given: rows find what it held when they arrived, and
+        `how="left"` keeps those that find nothing.
         `where` and `compute` read `l.column` and `r.column`; without `compute` all columns come out.
         """
         return self._then(
@@ -87,6 +90,7 @@ class Flow:
             where=where,
             compute=None if compute is None else dict(compute),
             order=order,
+            how=how,
         )
 
     def window(
@@ -164,13 +168,30 @@ class Split:
         return replace(self, _node=replace(self._node, name=name))
 
 
+@dataclass(frozen=True, slots=True)
+class Table:
+    """A stored table, to be joined: `stream("readings").join(table("rooms"), on="room")`."""
+
+    _node: Node
+    _output: None = None
+
+    def named(self, name: str) -> Table:
+        """Give the table another name in the plan; without one it has its own."""
+        return replace(self, _node=replace(self._node, name=name))
+
+
+def table(name: str) -> Table:
+    """Return a stored table, for `join`."""
+    return Table(_node_of("table", {"table": name}))
+
+
 def stream(name: str) -> Flow:
     """Begin with the rows of a stream."""
     return Flow(_node_of("source", {"stream": name}))
 
 
-def join(left: Flow, right: Flow, on: Keys = (), **options: Any) -> Flow:
-    """Pair the rows of two flows; see `Flow.join`."""
+def join(left: Flow, right: Flow | Table, on: Keys = (), **options: Any) -> Flow:
+    """Pair the rows of two flows, or of a flow and a table; see `Flow.join`."""
     return left.join(right, on, **options)
 
 

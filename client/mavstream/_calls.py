@@ -14,6 +14,7 @@ from mavstream._errors import Invalid, NotFound
 from mavstream._http import exchange, fetch, fetch_all
 from mavstream._retry import Retry
 from mavstream._steps import Request, Talk, ask, quote
+from mavstream._tables import FieldsLike, TableLike, fields_text, table_body
 from mavstream._tuples import Tuples, canonical, portions
 from mavstream_protocol import InvalidTuples, QueryClass, Schema
 from mavstream_protocol.scheduling import SchedulerSettings, SchedulerTrace, SourceService
@@ -24,6 +25,8 @@ from mavstream_protocol.wire.resources import (
     QueryInfo,
     ServerInfo,
     StreamInfo,
+    TableDetail,
+    TableInfo,
     Validation,
 )
 
@@ -100,6 +103,31 @@ class Calls:
                     raise
         fresh = yield from self.schema(stream)
         return (yield from self._append(stream, fresh, held))
+
+    def put_table(self, name: str, data: TableLike, fields: FieldsLike | None) -> Talk[TableInfo]:
+        """Make rows the current version of a table."""
+        declared, (kind, content) = fields_text(fields), table_body(data)
+        # The same rows again make no new version, so that it can be repeated.
+        request = Request(
+            "PUT",
+            f"/v1/tables/{quote(name)}",
+            params={} if declared is None else {"fields": declared},
+            headers={"Content-Type": kind},
+            content=content,
+        )
+        return fetch(request, self.retry, TableInfo)
+
+    def tables(self) -> Talk[list[TableInfo]]:
+        """Ask for all tables."""
+        return fetch_all("/v1/tables", self.retry, TableInfo, {})
+
+    def table_info(self, name: str) -> Talk[TableDetail]:
+        """Ask how a table stands."""
+        return self._get(f"/v1/tables/{quote(name)}", TableDetail)
+
+    def delete_table(self, name: str) -> Talk[None]:
+        """Remove a table and its versions."""
+        yield from exchange(Request("DELETE", f"/v1/tables/{quote(name)}"), self.retry)
 
     def put_class(self, name: str, priority: int, description: str) -> Talk[QueryClass]:
         """Set how much a class matters."""

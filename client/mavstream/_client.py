@@ -16,6 +16,7 @@ from mavstream._producer import OnReject, Producer
 from mavstream._retry import DEFAULT_RETRY, Retry
 from mavstream._streaming import Feed, Results
 from mavstream._subscription import After, OnGap, Subscription
+from mavstream._tables import FieldsLike, TableLike
 from mavstream._tuples import Tuples
 from mavstream_protocol import QueryClass
 from mavstream_protocol.scheduling import LONGEST_TRACE, SchedulerSettings, SchedulerTrace, SourceService
@@ -25,6 +26,8 @@ from mavstream_protocol.wire.resources import (
     QueryInfo,
     ServerInfo,
     StreamInfo,
+    TableDetail,
+    TableInfo,
     Validation,
 )
 from mavstream_protocol.wire.results import OnLag
@@ -119,6 +122,26 @@ class Client:
         """Return a feed: rows sent over one websocket, acked, and sent again after a lost connection."""
         calls = self._calls
         return Feed(Producer(producer, calls.schema, on_reject, timeout, calls.retry), streams, self._line)
+
+    def put_table(self, name: str, data: TableLike, fields: FieldsLike | None = None) -> TableInfo:
+        """Store a table, or a new version of one: a file, rows, columns, Arrow or a data frame.
+
+        Rows that arrive from now on join it. `fields="room:string,threshold:float?"` declares a new table's
+        fields, which are else found in the rows.
+        """
+        return self._line.run(self._calls.put_table(name, data, fields))
+
+    def tables(self) -> list[TableInfo]:
+        """Return all stored tables."""
+        return self._line.run(self._calls.tables())
+
+    def table_info(self, name: str) -> TableDetail:
+        """Return how a stored table stands, with the versions that are kept."""
+        return self._line.run(self._calls.table_info(name))
+
+    def delete_table(self, name: str) -> None:
+        """Remove a stored table and its versions; refused while queries join it."""
+        self._line.run(self._calls.delete_table(name))
 
     def put_class(self, name: str, priority: int, description: str = "") -> QueryClass:
         """Set how much a class of queries matters, 1 to 1000."""

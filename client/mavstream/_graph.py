@@ -25,8 +25,9 @@ class Node:
 
     @property
     def hint(self) -> str:
-        """The name that it gets if nothing else has it: the stream's for a source, else the operator's."""
-        return str(orjson.loads(self.parts)["stream"]) if self.op == "source" else self.op
+        """The name that it gets if nothing else has it: that of a stream or table, else the operator's."""
+        key = {"source": "stream", "table": "table"}.get(self.op)
+        return self.op if key is None else str(orjson.loads(self.parts)[key])
 
 
 def plan_of(root: Node, output: str | None) -> Plan:

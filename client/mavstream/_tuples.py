@@ -22,9 +22,9 @@ def canonical(schema: Schema, tuples: Tuples) -> pa.RecordBatch:
     if isinstance(tuples, pa.RecordBatch):
         return decode_batch(schema, tuples)
     if isinstance(tuples, Mapping):
-        return decode_columns(schema, {name: _listed(values) for name, values in tuples.items()})
+        return decode_columns(schema, {name: listed(values) for name, values in tuples.items()})
     if hasattr(tuples, "__arrow_c_stream__"):
-        table = _without_index(tuples).combine_chunks()
+        table = without_index(tuples).combine_chunks()
         batches = table.to_batches()
         return decode_batch(schema, batches[0] if batches else _no_rows(table.schema))
     return decode_rows(schema, [dict(row) if isinstance(row, Mapping) else row for row in tuples])
@@ -52,14 +52,16 @@ def portions(batch: pa.RecordBatch, most: int) -> Iterator[Portion]:
         yield from portions(batch.slice(start, step), most)
 
 
-def _listed(values: Any) -> Any:
+def listed(values: Any) -> Any:
+    """Return the values of a column as a list that JSON can be written from."""
     # Arrays of numpy, pandas and Arrow hold numbers that are not Python's.
     if isinstance(values, list | tuple):
         return values
     return values.tolist() if hasattr(values, "tolist") else list(values)
 
 
-def _without_index(frame: Any) -> pa.Table:
+def without_index(frame: Any) -> pa.Table:
+    """Return a data frame of any make as an Arrow table, without the index of pandas."""
     if isinstance(frame, pa.Table):
         return frame
     if type(frame).__module__.partition(".")[0] == "pandas":

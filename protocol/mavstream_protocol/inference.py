@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from functools import singledispatch
 
 from mavstream_protocol import plan as nodes
-from mavstream_protocol.expressions.parser import parse_aggregate, parse_predicate, parse_scalar
-from mavstream_protocol.expressions.typed import Expression
+from mavstream_protocol.expressions.parser import parse_aggregate
 from mavstream_protocol.graph import bottom_up, unknown
+from mavstream_protocol.inference_scope import Scope, field_of
 from mavstream_protocol.plan import InputRef, Node, Plan
 from mavstream_protocol.problems import ExpressionError, InvalidPlan, ProblemItem
-from mavstream_protocol.schema import Field, FieldType, Schema
+from mavstream_protocol.schema import Field, Schema
+from mavstream_protocol.table_inference import check_table_readers, infer_table_join
 from mavstream_protocol.typed_plan import (
     StreamShape,
     TypedAggregate,
@@ -23,18 +24,23 @@ from mavstream_protocol.typed_plan import (
     TypedSelect,
     TypedSource,
     TypedSplit,
+    TypedTable,
     TypedUnion,
 )
-from mavstream_protocol.windows import RowWindow, TimeWindow
+from mavstream_protocol.windows import RowWindow
 
 ORDER_SENSITIVE = frozenset({"first", "last"})
 """Aggregate functions whose answer depends on the order of the rows."""
 
 
-def infer(plan: Plan, streams: Mapping[str, StreamShape]) -> TypedPlan:
+def infer(
+    plan: Plan, streams: Mapping[str, StreamShape], tables: Mapping[str, Schema] | None = None
+) -> TypedPlan:
     """Return the plan with all types worked out; raises InvalidPlan naming every fault that was found."""
-    scope = _Scope(streams)
-    for name in bottom_up(plan):
+    scope = Scope(streams, tables or {})
+    order = bottom_up(plan)
+    check_table_readers(plan)
+    for name in order:
         inputs = tuple(plan.inputs(name).values())
         if all(reference.node in scope.typed for reference in inputs):
             scope.enter(name, inputs)
@@ -63,102 +69,13 @@ def check_one_time(plan: TypedPlan) -> None:
         reference = node.inputs[0]
 
 
-class _Scope:
-    """What is known while a plan is walked bottom-up, and what was found wrong at the current node."""
-
-    def __init__(self, streams: Mapping[str, StreamShape]) -> None:
-        self.streams = streams
-        self.typed: dict[str, TypedNode] = {}
-        self.ordered: dict[str, bool] = {}  # whether a node's rows come in one order, whatever the policy
-        self.problems: list[ProblemItem] = []
-        self.name = ""
-        self.inputs: tuple[InputRef, ...] = ()
-        self.failed = False
-
-    def enter(self, name: str, inputs: tuple[InputRef, ...]) -> None:
-        self.name, self.inputs, self.failed = name, inputs, False
-
-    def fail(self, field: str, code: str, detail: str) -> None:
-        """Record a problem at a field of the current node."""
-        pointer = f"nodes/{self.name}/{field}" if field else f"nodes/{self.name}"
-        self.problems.append(ProblemItem(pointer=pointer, code=code, detail=detail))
-        self.failed = True
-
-    def schema(self, index: int = 0) -> Schema:
-        return self.typed[self.inputs[index].node].schema
-
-    def columns(self, index: int = 0, prefix: str = "") -> dict[str, Field]:
-        return {prefix + field.name: field for field in self.schema(index)}
-
-    def keeps_order(self, *, of: Iterable[int] = (0,)) -> bool:
-        return all(self.ordered[self.inputs[index].node] for index in of)
-
-    def scalar(self, field: str, text: str, columns: Mapping[str, Field]) -> Expression | None:
-        try:
-            return parse_scalar(text, columns)
-        except ExpressionError as error:
-            self.fail(field, error.code, error.detail)
-            return None
-
-    def predicate(self, field: str, text: str, columns: Mapping[str, Field]) -> Expression | None:
-        try:
-            return parse_predicate(text, columns)
-        except ExpressionError as error:
-            self.fail(field, error.code, error.detail)
-            return None
-
-    def need_order(self, field: str, what: str, index: int = 0) -> None:
-        """Refuse an order-sensitive operator whose input comes in no particular order."""
-        name = self.inputs[index].node
-        if not self.ordered[name]:
-            self.fail(
-                field,
-                "order_required",
-                f"{what} depends on the order of the rows, and node {name!r} gives them in none; "
-                'write `"order": "time"` at the union or join below',
-            )
-
-    def window_columns(self, window: TimeWindow | RowWindow, others: Iterable[str]) -> tuple[Field, Field]:
-        """Return the two columns that a windowed operator adds."""
-        for name in others:
-            if name in ("window_start", "window_end"):
-                self.fail(
-                    "",
-                    "duplicate_column",
-                    f"the operator adds a column {name!r} and there is one already; "
-                    "rename the one below with a project",
-                )
-        type_ = FieldType.TIMESTAMP if isinstance(window, TimeWindow) else FieldType.INT
-        return Field("window_start", type_), Field("window_end", type_)
-
-    def same_columns(self, field: str, index: int) -> None:
-        """Refuse inputs of a set operation whose columns differ."""
-        first = {f.name: f.type for f in self.schema(0)}
-        other = {f.name: f.type for f in self.schema(index)}
-        if first != other:
-            self.fail(
-                field,
-                "schema_mismatch",
-                f"both inputs must have the same columns; {self.inputs[0].node!r} has {_shape(first)}, "
-                f"{self.inputs[index].node!r} has {_shape(other)}; make them equal with a project",
-            )
-
-
-def _shape(columns: Mapping[str, FieldType]) -> str:
-    return "(" + ", ".join(f"{name} {type_}" for name, type_ in columns.items()) + ")"
-
-
-def _field(name: str, expression: Expression) -> Field:
-    return Field(name, expression.type, expression.nullable)
-
-
 @singledispatch
-def _infer(node: Node, scope: _Scope) -> TypedNode | None:
+def _infer(node: Node, scope: Scope) -> TypedNode | None:
     raise AssertionError(f"no rule for {type(node).__name__}")
 
 
 @_infer.register
-def _source(node: nodes.SourceNode, scope: _Scope) -> TypedNode | None:
+def _source(node: nodes.SourceNode, scope: Scope) -> TypedNode | None:
     scope.ordered[scope.name] = True
     shape = scope.streams.get(node.stream)
     if shape is None:
@@ -168,32 +85,35 @@ def _source(node: nodes.SourceNode, scope: _Scope) -> TypedNode | None:
 
 
 @_infer.register
-def _table(node: nodes.TableNode, scope: _Scope) -> TypedNode | None:
-    scope.fail("table", "unknown_table", unknown("table", node.table, []))
-    return None
+def _table(node: nodes.TableNode, scope: Scope) -> TypedNode | None:
+    schema = scope.tables.get(node.table)
+    if schema is None:
+        scope.fail("table", "unknown_table", unknown("table", node.table, list(scope.tables)))
+        return None
+    return TypedTable(scope.name, (), schema, node.table)
 
 
 @_infer.register
-def _select(node: nodes.SelectNode, scope: _Scope) -> TypedNode | None:
+def _select(node: nodes.SelectNode, scope: Scope) -> TypedNode | None:
     scope.ordered[scope.name] = scope.keeps_order()
     where = scope.predicate("where", node.where, scope.columns())
     return None if where is None else TypedSelect(scope.name, scope.inputs, scope.schema(), where)
 
 
 @_infer.register
-def _project(node: nodes.ProjectNode, scope: _Scope) -> TypedNode | None:
+def _project(node: nodes.ProjectNode, scope: Scope) -> TypedNode | None:
     scope.ordered[scope.name] = scope.keeps_order()
     compute = []
     for name, text in node.compute.items():
         expression = scope.scalar(f"compute/{name}", text, scope.columns())
         if expression is not None:
             compute.append((name, expression))
-    schema = Schema(tuple(_field(name, expression) for name, expression in compute))
+    schema = Schema(tuple(field_of(name, expression) for name, expression in compute))
     return TypedProject(scope.name, scope.inputs, schema, tuple(compute))
 
 
 @_infer.register
-def _split(node: nodes.SplitNode, scope: _Scope) -> TypedNode | None:
+def _split(node: nodes.SplitNode, scope: Scope) -> TypedNode | None:
     scope.ordered[scope.name] = scope.keeps_order()
     if nodes.ELSE in node.outputs:
         scope.fail(
@@ -210,7 +130,7 @@ def _split(node: nodes.SplitNode, scope: _Scope) -> TypedNode | None:
 
 
 @_infer.register
-def _union(node: nodes.UnionNode, scope: _Scope) -> TypedNode | None:
+def _union(node: nodes.UnionNode, scope: Scope) -> TypedNode | None:
     scope.ordered[scope.name] = node.order == "time"
     for index in range(1, len(scope.inputs)):
         scope.same_columns(f"inputs/{index}", index)
@@ -230,7 +150,7 @@ def _union(node: nodes.UnionNode, scope: _Scope) -> TypedNode | None:
 
 
 @_infer.register
-def _except(node: nodes.ExceptNode, scope: _Scope) -> TypedNode | None:
+def _except(node: nodes.ExceptNode, scope: Scope) -> TypedNode | None:
     scope.ordered[scope.name] = scope.keeps_order()
     scope.same_columns("right", 1)
     if isinstance(node.window, RowWindow):
@@ -241,7 +161,7 @@ def _except(node: nodes.ExceptNode, scope: _Scope) -> TypedNode | None:
 
 
 @_infer.register
-def _aggregate(node: nodes.AggregateNode, scope: _Scope) -> TypedNode | None:
+def _aggregate(node: nodes.AggregateNode, scope: Scope) -> TypedNode | None:
     columns = scope.columns()
     by: list[Field] = []
     for index, name in enumerate(node.by):
@@ -272,12 +192,20 @@ def _aggregate(node: nodes.AggregateNode, scope: _Scope) -> TypedNode | None:
     added = scope.window_columns(node.window, [*node.by, *node.compute])
     # Groups are answered in the order of their first rows; a single group has no such order to lose.
     scope.ordered[scope.name] = scope.keeps_order() or not node.by
-    schema = Schema((*by, *(_field(name, e.result) for name, e in compute), *added))
+    schema = Schema((*by, *(field_of(name, e.result) for name, e in compute), *added))
     return TypedAggregate(scope.name, scope.inputs, schema, node.by, node.window, tuple(compute))
 
 
 @_infer.register
-def _join(node: nodes.JoinNode, scope: _Scope) -> TypedNode | None:
+def _join(node: nodes.JoinNode, scope: Scope) -> TypedNode | None:
+    if isinstance(scope.typed[scope.inputs[1].node], TypedTable):
+        return infer_table_join(node, scope)
+    if node.how != "inner":
+        scope.fail(
+            "how",
+            "table_required",
+            f"a join of two streams is inner, and {node.how!r} came; only a join with a table can be left",
+        )
     scope.ordered[scope.name] = node.order == "time"
     if (node.within is None) == (node.window is None):
         scope.fail(
@@ -287,7 +215,7 @@ def _join(node: nodes.JoinNode, scope: _Scope) -> TypedNode | None:
             + ("both" if node.window else "none"),
         )
     for index, (left, right) in enumerate(node.on):
-        _check_key(scope, f"on/{index}", left, right)
+        scope.check_key(f"on/{index}", left, right)
     if isinstance(node.window, RowWindow):
         for index, side in enumerate(("left", "right")):
             scope.need_order(side, "a window by rows", index)
@@ -301,7 +229,7 @@ def _join(node: nodes.JoinNode, scope: _Scope) -> TypedNode | None:
         expression = scope.scalar(f"compute/{name}", text, pairs)
         if expression is not None:
             compute.append((name, expression))
-    fields = [_field(name, expression) for name, expression in compute]
+    fields = [field_of(name, expression) for name, expression in compute]
     if node.window is not None:
         fields += scope.window_columns(node.window, [name for name, _ in compute])
     return TypedJoin(
@@ -317,26 +245,7 @@ def _join(node: nodes.JoinNode, scope: _Scope) -> TypedNode | None:
     )
 
 
-def _check_key(scope: _Scope, pointer: str, left: str, right: str) -> None:
-    fields = []
-    for index, name in enumerate((left, right)):
-        field = scope.schema(index).get(name)
-        if field is None:
-            known = list(scope.schema(index).names)
-            side = scope.inputs[index].node
-            scope.fail(f"{pointer}/{index}", "unknown_field", unknown(f"field of {side!r}", name, known))
-        else:
-            fields.append(field)
-    if len(fields) == 2 and fields[0].type is not fields[1].type:
-        scope.fail(
-            pointer,
-            "type_mismatch",
-            f"keys must have the same type; left {left!r} is {fields[0].type}, "
-            f"right {right!r} is {fields[1].type}; cast one in a project below",
-        )
-
-
-def _all_columns(scope: _Scope) -> dict[str, str]:
+def _all_columns(scope: Scope) -> dict[str, str]:
     """Name the columns of both sides, for a join that computes none."""
     left, right = scope.schema(0).names, scope.schema(1).names
     for name in left:

@@ -108,7 +108,10 @@ class Within(BaseModel):
 
 
 class JoinNode(BaseModel):
-    """Pairs of rows with equal keys that are near in time or in the same window."""
+    """Pairs of rows with equal keys that are near in time or in the same window; or rows of a stored table.
+
+    Where `right` is a table, each row joins the version of it that was current when the row arrived.
+    """
 
     model_config = _CONFIG
     op: Literal["join"]
@@ -122,6 +125,8 @@ class JoinNode(BaseModel):
     compute: Computation | None = None
     """The columns of the result; without it, all columns of both sides."""
     order: Literal["time"] | None = None
+    how: Literal["inner", "left"] = "inner"
+    """`left`, with a table only: rows that find nothing come out too, with nulls for the table's columns."""
 
     @model_validator(mode="before")
     @classmethod

@@ -56,6 +56,25 @@ class Retention(BaseModel):
         return self
 
 
+def distinct_fields(fields: tuple[FieldSpec, ...]) -> tuple[FieldSpec, ...]:
+    """Return fields whose names can stand beside each other; raises ValueError for others."""
+    seen: dict[str, int] = {}
+    for index, field in enumerate(fields):
+        if field.name.lower() in RESERVED_NAMES:
+            raise refusal(
+                "reserved_name",
+                f"field '{field.name}' has a name that windowed operators add: use another name",
+            )
+        # Names in expressions are found regardless of case, as in SQL.
+        first = seen.setdefault(field.name.lower(), index)
+        if first != index:
+            raise refusal(
+                "duplicate_name",
+                f"fields {first} and {index} are both named '{field.name}' (case is ignored): rename one",
+            )
+    return fields
+
+
 class StreamSpec(BaseModel):
     """A stream as a client registers it."""
 
@@ -100,21 +119,7 @@ class StreamSpec(BaseModel):
     @field_validator("fields")
     @classmethod
     def _distinct(cls, fields: tuple[FieldSpec, ...]) -> tuple[FieldSpec, ...]:
-        seen: dict[str, int] = {}
-        for index, field in enumerate(fields):
-            if field.name.lower() in RESERVED_NAMES:
-                raise refusal(
-                    "reserved_name",
-                    f"field '{field.name}' has a name that windowed operators add: use another name",
-                )
-            # Names in expressions are found regardless of case, as in SQL.
-            first = seen.setdefault(field.name.lower(), index)
-            if first != index:
-                raise refusal(
-                    "duplicate_name",
-                    f"fields {first} and {index} are both named '{field.name}' (case is ignored): rename one",
-                )
-        return fields
+        return distinct_fields(fields)
 
     @field_validator("event_time")
     @classmethod

@@ -93,6 +93,27 @@ class TypedJoin(TypedNode):
 
 
 @dataclass(frozen=True, slots=True)
+class TypedTable(TypedNode):
+    """A stored table; no operator of its own, its join looks things up in it."""
+
+    table: str
+
+
+@dataclass(frozen=True, slots=True)
+class TypedTableJoin(TypedNode):
+    """Rows of the only input, each with the rows of a table's version that have the same keys."""
+
+    table: str
+    table_schema: Schema
+    on: tuple[tuple[str, str], ...]
+    outer: bool
+    """Whether rows that find nothing come out too."""
+    where: Expression | None
+    """A part of the condition, like the keys: it decides what is found."""
+    compute: tuple[tuple[str, Expression], ...]
+
+
+@dataclass(frozen=True, slots=True)
 class TypedPlan:
     """A plan that was checked: nodes bottom-up, each behind its inputs."""
 
@@ -108,6 +129,11 @@ class TypedPlan:
     def sources(self) -> Iterator[TypedSource]:
         """The leaves."""
         return (node for node in self.nodes.values() if isinstance(node, TypedSource))
+
+    @property
+    def tables(self) -> frozenset[str]:
+        """The stored tables that it looks things up in."""
+        return frozenset(node.table for node in self.nodes.values() if isinstance(node, TypedTable))
 
     def paths(self) -> tuple[tuple[str, ...], ...]:
         """Return the operator paths, leaf to root, one per leaf (the first where a split offers several)."""

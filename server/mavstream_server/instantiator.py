@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from mavstream_protocol.expressions.typed import references
+from mavstream_protocol.expressions.typed import Expression, references
 from mavstream_protocol.plan import InputRef
 from mavstream_protocol.queries import OnError
 from mavstream_protocol.typed_plan import (
@@ -18,6 +18,8 @@ from mavstream_protocol.typed_plan import (
     TypedSelect,
     TypedSource,
     TypedSplit,
+    TypedTable,
+    TypedTableJoin,
     TypedUnion,
 )
 from mavstream_server.log.cursor import Cursor
@@ -31,14 +33,18 @@ from mavstream_server.operators.queue import Queue, QueueAccount
 from mavstream_server.operators.select import Select
 from mavstream_server.operators.source import Needs, Source
 from mavstream_server.operators.split import Split
+from mavstream_server.operators.table_join import Key, TableJoin
 from mavstream_server.operators.union import OrderedUnion, Union
 from mavstream_server.operators.window_join import WindowJoin
+from mavstream_server.tables.stored import StoredTable
 
 OUTPUT = "#output"
 """The name of the operator above the root; no node can have it."""
 
 CursorMaker = Callable[[str], Cursor]
 """Returns a cursor on a stream, standing where the query starts."""
+TableOpener = Callable[[str], StoredTable]
+"""Returns a stored table."""
 
 
 @dataclass(slots=True)
@@ -75,7 +81,12 @@ class RunOptions:
 
 
 def instantiate(
-    plan: TypedPlan, options: RunOptions, cursor: CursorMaker, sink: Sink, now: Callable[[], int]
+    plan: TypedPlan,
+    options: RunOptions,
+    cursor: CursorMaker,
+    sink: Sink,
+    now: Callable[[], int],
+    table: TableOpener,
 ) -> Network:
     """Build the operators of a plan, each behind its inputs, and wire their queues."""
     network = Network()
@@ -83,6 +94,8 @@ def instantiate(
     needs = _needs(plan)
     once = _one_time_node(plan) if options.one_time else None
     for node in plan.nodes.values():
+        if isinstance(node, TypedTable):
+            continue  # its join has it
         if isinstance(node, TypedSource):
             operator: Operator = Source(
                 node.name,
@@ -92,6 +105,8 @@ def instantiate(
                 options.start_at,
                 options.stop_at,
             )
+        elif isinstance(node, TypedTableJoin):
+            operator = _table_join(node, table(node.table), set(needed[node.name]), options.on_error)
         else:
             inputs = [plan.nodes[reference.node] for reference in node.inputs]
             operator = _operator(node, inputs, needed, options.on_error, node.name == once)
@@ -150,6 +165,13 @@ def _join(node: TypedJoin, inputs: list[TypedNode], on_error: OnError, once: boo
     )
 
 
+def _table_join(node: TypedTableJoin, table: StoredTable, wanted: set[str], on_error: OnError) -> Operator:
+    types = {f.name: f.type for f in node.table_schema}
+    keys = [Key(left, right, types[right]) for left, right in node.on]
+    compute = [column for column in node.compute if column[0] in wanted]
+    return TableJoin(node.name, table, keys, node.where, compute, node.outer, on_error)
+
+
 def _connect(network: Network, operator: Operator, inputs: tuple[InputRef, ...]) -> None:
     for reference in inputs:
         queue = Queue(network.account)
@@ -197,17 +219,26 @@ def _read_columns(node: TypedNode, place: int, wanted: set[str]) -> set[str]:
         case TypedExcept():
             return set(node.schema.names) - {"window_start", "window_end"}
         case TypedJoin():
-            return set(_join_columns(node, place)) | {pair[place] for pair in node.on}
+            expressions = [e for _, e in node.compute]
+            return _side_columns(expressions, node.where, place) | {pair[place] for pair in node.on}
+        case TypedTableJoin():
+            expressions = [e for column, e in node.compute if column in wanted]
+            return _side_columns(expressions, node.where, 0) | {left for left, _ in node.on}
         case _:
             return wanted
 
 
 def _join_columns(node: TypedJoin, place: int) -> tuple[str, ...]:
     """Return the columns of one side that pairs are made of."""
+    return tuple(sorted(_side_columns([e for _, e in node.compute], node.where, place)))
+
+
+def _side_columns(expressions: list[Expression], where: Expression | None, place: int) -> set[str]:
+    """Return the columns of one side that the expressions of a join read."""
     prefix = ("l.", "r.")[place]
-    expressions = [e for _, e in node.compute] + ([] if node.where is None else [node.where])
-    names = {name for e in expressions for name in references(e) if name.startswith(prefix)}
-    return tuple(sorted(name.removeprefix(prefix) for name in names))
+    read = expressions if where is None else [*expressions, where]
+    names = {name for e in read for name in references(e) if name.startswith(prefix)}
+    return {name.removeprefix(prefix) for name in names}
 
 
 def _one_time_node(plan: TypedPlan) -> str:

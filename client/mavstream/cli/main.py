@@ -13,7 +13,7 @@ from typing import Annotated
 import typer
 
 from mavstream._errors import ProblemError, TransportError
-from mavstream.cli import classes, queries, scheduling, server, streams
+from mavstream.cli import classes, queries, scheduling, server, streams, tables
 from mavstream.cli.assembly import AssembledGroup
 from mavstream.cli.output import complain
 from mavstream.cli.session import Session
@@ -28,6 +28,7 @@ app = typer.Typer(
     help="A data stream management service where the queries that matter stay fast.",
 )
 app.add_typer(streams.app, name="stream")
+app.add_typer(tables.app, name="table")
 app.add_typer(classes.app, name="class")
 app.add_typer(queries.app, name="query")
 app.add_typer(scheduling.scheduler, name="scheduler")

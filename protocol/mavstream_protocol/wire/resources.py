@@ -63,6 +63,63 @@ class StreamInfo(BaseModel):
     """The query whose cursor keeps the oldest segment from being removed."""
 
 
+class TableVersion(BaseModel):
+    """A version of a stored table that is still kept."""
+
+    model_config = _CONFIG
+    version: int
+    since: str
+    """Rows that arrive from then on join it, until the next one."""
+    rows: int
+    bytes: int
+    """On disk."""
+
+
+class TableInfo(BaseModel):
+    """A stored table as it stands."""
+
+    model_config = ConfigDict(
+        **_CONFIG,
+        json_schema_extra={
+            "examples": [
+                {
+                    "name": "rooms",
+                    "fields": [
+                        {"name": "room", "type": "string", "nullable": False},
+                        {"name": "threshold", "type": "float", "nullable": True},
+                    ],
+                    "version": 3,
+                    "since": "2026-01-01T12:00:00.000000Z",
+                    "rows": 12,
+                    "bytes": 4096,
+                    "versions": 2,
+                }
+            ]
+        },
+    )
+    name: str
+    fields: tuple[FieldSpec, ...]
+    version: int
+    """The number of the current version, from 1,"""
+    since: str
+    """when it became current,"""
+    rows: int
+    """and its rows."""
+    bytes: int
+    """On disk, all versions that are kept."""
+    versions: int
+    """How many are kept: older ones stay while rows that arrived in their time can be read."""
+
+
+class TableDetail(TableInfo):
+    """A stored table with its versions and its users."""
+
+    kept: tuple[TableVersion, ...]
+    """Oldest first; the last one is current."""
+    used_by: tuple[str, ...]
+    """Queries that join it and have not ended."""
+
+
 class LatencySummary(BaseModel):
     """Milliseconds from arrival to output."""
 

@@ -19,7 +19,17 @@ from mavstream_server.api.bodies import check_body
 from mavstream_server.api.limits import Connections, Limits
 from mavstream_server.api.openapi import DESCRIPTION, TAGS, document
 from mavstream_server.api.problems import HANDLERS
-from mavstream_server.api.routers import classes, health, plan, policies, queries, scheduler, stats, streams
+from mavstream_server.api.routers import (
+    classes,
+    health,
+    plan,
+    policies,
+    queries,
+    scheduler,
+    stats,
+    streams,
+    tables,
+)
 from mavstream_server.api.services import Services
 from mavstream_server.engine.clock import SystemClock
 from mavstream_server.engine.messages import Hello
@@ -29,11 +39,14 @@ from mavstream_server.service.engine_link import EngineLink, EngineUnavailable
 from mavstream_server.service.queries import QueryService
 from mavstream_server.service.settings import Settings
 from mavstream_server.service.streams import StreamStore
+from mavstream_server.service.table_keeping import TableKeeper
+from mavstream_server.service.tables import TableStore
 
 _LOG = logging.getLogger("mavstream.server")
 
 ROUTERS = (
     streams.router,
+    tables.router,
     queries.router,
     classes.router,
     policies.router,
@@ -71,7 +84,12 @@ def create_app(settings: Settings) -> FastAPI:
         exception_handlers=HANDLERS,
         dependencies=[Depends(check_body)],
         middleware=[
-            Middleware(Limits, max_body_bytes=settings.max_body_bytes, connections=connections),
+            Middleware(
+                Limits,
+                max_body_bytes=settings.max_body_bytes,
+                max_table_bytes=settings.max_table_bytes,
+                connections=connections,
+            ),
             Middleware(KnownTokens, settings=settings),
         ],
     )
@@ -102,9 +120,13 @@ async def _start(settings: Settings, connections: Connections, stack: AsyncExitS
         stack.callback(background.close)
     store = StreamStore(settings, catalog, SystemClock(), soon=loop.call_soon, background=background)
     stack.callback(store.close)
+    stored = TableStore(settings, SystemClock())
+    stack.callback(stored.close)
     link = _link(settings, catalog)
-    service = QueryService(settings, catalog, store, link)
-    services = Services(settings, catalog, store, link, service, service.results, Auth(settings), connections)
+    service = QueryService(settings, catalog, store, link, tables=stored)
+    services = Services(
+        settings, catalog, store, stored, link, service, service.results, Auth(settings), connections
+    )
     store.on_news(link.ring)
     store.on_need(service.needed_position, service.held_by)
     store.on_credit(services.feeds.credit_returned)
@@ -117,7 +139,8 @@ async def _start(settings: Settings, connections: Connections, stack: AsyncExitS
         await link.set_priority(record.spec.name, record.spec.priority)
     stack.push_async_callback(service.stop)
     await service.start()
-    keeping = asyncio.create_task(_keep_house(services))
+    keeper = TableKeeper(settings.streams_directory, stored, store, link, SystemClock())
+    keeping = asyncio.create_task(_keep_house(services, keeper))
     stack.push_async_callback(_end, keeping)
     return services
 
@@ -135,13 +158,14 @@ def _link(settings: Settings, catalog: Catalog) -> EngineLink:
     )
 
 
-async def _keep_house(services: Services) -> None:
+async def _keep_house(services: Services, tables: TableKeeper) -> None:
     """Do what is due every 100 ms, whatever goes wrong in a round."""
     while True:
         await asyncio.sleep(HOUSEKEEPING_S)
         try:
             services.streams.housekeeping()
             await _tell_priorities(services)
+            await tables.run()
         except Exception:
             _LOG.exception("housekeeping failed")
 

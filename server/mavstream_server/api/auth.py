@@ -2,9 +2,9 @@
 
 | role | may |
 |---|---|
-| `admin` | everything, alone: remove streams, change classes and the scheduler |
-| `client` | register streams and queries, read results |
-| `feeder` | register streams and feed them |
+| `admin` | everything, alone: remove streams and tables, change classes and the scheduler |
+| `client` | register streams and queries, put tables, read results |
+| `feeder` | register streams and feed them, put tables |
 
 Every role may read how things stand. Without tokens everything is allowed; such a server binds to
 loopback only.

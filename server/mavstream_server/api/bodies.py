@@ -19,7 +19,7 @@ JSON = "application/json"
 NDJSON = "application/x-ndjson"
 ARROW = "application/vnd.apache.arrow.stream"
 
-_TUPLES = re.compile(r"/v1/streams/[^/]+/tuples")
+_NOT_JSON = re.compile(r"/v1/streams/[^/]+/tuples|/v1/tables/[^/]+")
 _ROW: dict[str, Any] = {"type": "object"}
 TUPLE_TYPES: dict[str, Any] = {
     JSON: {
@@ -55,7 +55,7 @@ async def check_body(request: HTTPConnection) -> None:
 
     Python's own parser, which the framework uses, lets NaN and halves of characters through.
     """
-    if not isinstance(request, Request) or _TUPLES.fullmatch(request.url.path):
+    if not isinstance(request, Request) or _NOT_JSON.fullmatch(request.url.path):
         return
     body = await request.body() if request.method in ("POST", "PUT", "PATCH") else b""
     if not body:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -11,6 +12,8 @@ from mavstream_protocol.problems import MavstreamError
 from mavstream_protocol.quantities import format_size
 from mavstream_protocol.wire.feed import CloseCode
 from mavstream_server.api.problems import ProblemResponse, problem_of
+
+_TABLES = "/v1/tables/"
 
 BODY_SECONDS = 30.0
 """The longest silence inside a body before the request is given up."""
@@ -51,9 +54,12 @@ class Connections:
 class Limits:
     """The outermost layer: refuses what is too large, too slow or too many."""
 
-    def __init__(self, app: ASGIApp, max_body_bytes: int, connections: Connections) -> None:
+    def __init__(
+        self, app: ASGIApp, max_body_bytes: int, max_table_bytes: int, connections: Connections
+    ) -> None:
         self.app = app
         self.max_body_bytes = max_body_bytes
+        self.max_table_bytes = max_table_bytes
         self.connections = connections
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -75,14 +81,17 @@ class Limits:
 
     async def _request(self, scope: Scope, receive: Receive, send: Send) -> None:
         declared = next((value for name, value in scope["headers"] if name == b"content-length"), b"0")
-        if declared.isdigit() and int(declared) > self.max_body_bytes:
+        table = scope["method"] == "PUT" and scope["path"].startswith(_TABLES)
+        too_large = self._table_too_large if table else self._too_large
+        most = self.max_table_bytes if table else self.max_body_bytes
+        if declared.isdigit() and int(declared) > most:
             # Before reading: the client may have gigabytes to send.
-            problem = problem_of(self._too_large(int(declared)))
+            problem = problem_of(too_large(int(declared)))
             await ProblemResponse(problem, {"connection": "close"})(scope, receive, send)
             return
-        await self.app(scope, self._counted(receive), send)
+        await self.app(scope, self._counted(receive, most, too_large), send)
 
-    def _counted(self, receive: Receive) -> Receive:
+    def _counted(self, receive: Receive, most: int, too_large: Callable[[int], BodyTooLarge]) -> Receive:
         came, more = 0, True
 
         async def counted() -> Message:
@@ -97,8 +106,8 @@ class Limits:
                 ) from None
             came += len(message.get("body", b""))
             more = message.get("more_body", False)
-            if came > self.max_body_bytes:
-                raise self._too_large(came)
+            if came > most:
+                raise too_large(came)
             return message
 
         return counted
@@ -108,6 +117,14 @@ class Limits:
             f"the body has {came} bytes or more and this server takes {self.max_body_bytes} "
             f"({format_size(self.max_body_bytes)}): send it in parts"
         )
+
+    def _table_too_large(self, came: int) -> BodyTooLarge:
+        error = BodyTooLarge(
+            f"the table has {came} bytes or more and this server takes {self.max_table_bytes} "
+            f"({format_size(self.max_table_bytes)}): put less, or raise MAVSTREAM_MAX_TABLE_BYTES"
+        )
+        error.code = "table_too_large"
+        return error
 
     async def _refuse(self, scope: Scope, receive: Receive, send: Send) -> None:
         detail = (

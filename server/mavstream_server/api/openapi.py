@@ -26,6 +26,7 @@ Two websockets stand beside the routes: `/v1/feed` (messages `FromProducer` and 
 
 TAGS = [
     {"name": "streams", "description": "What flows: registered, fed, completed."},
+    {"name": "tables", "description": "What rows are looked up in: stored, replaced as a whole."},
     {"name": "queries", "description": "Continuous queries, their plans, results and targets."},
     {"name": "classes", "description": "Groups of queries that matter equally."},
     {"name": "scheduling", "description": "Policies, and the one that decides."},

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from mavstream_server.service.results import ResultFeed
     from mavstream_server.service.settings import Settings
     from mavstream_server.service.streams import StreamStore
+    from mavstream_server.service.tables import TableStore
 
 
 class Leaving(Protocol):
@@ -36,6 +37,7 @@ class Services:
     settings: Settings
     catalog: Catalog
     streams: StreamStore
+    tables: TableStore
     link: EngineLink
     queries: QueryService
     results: ResultFeed

@@ -12,6 +12,10 @@ from mavstream_server.columns.dictionary import Dictionary
 from mavstream_server.columns.index import IntIndex
 
 _NULL = 0  # the code of null in every column; values follow from 1
+_ABSENT = -1  # what is found for a key that was never met, and for null
+
+
+_UNMET = -3  # for a text: plus 1 it is neither a code nor the mark of a text that was not looked for
 
 
 class _NumberKeys:
@@ -36,6 +40,11 @@ class _NumberKeys:
         codes = np.zeros(len(values), dtype=np.int64)
         codes[column.valid] = self._index.encode(values[column.valid]) + 1
         return codes
+
+    def find(self, column: Column) -> Ints:
+        found = self._index.find(self._as_ints(column))
+        known = found >= 0 if column.valid is None else (found >= 0) & column.valid
+        return np.where(known, found + 1, _ABSENT)
 
     def column(self, codes: Ints) -> Column:
         valid = None if len(codes) == 0 or codes.min() > _NULL else codes > _NULL
@@ -62,7 +71,8 @@ class _StringKeys:
 
     def __init__(self) -> None:
         self._texts = Dictionary()
-        # By source dictionary, newest last: its code -> our code, -1 where the text was not met yet.
+        # By source dictionary, newest last: its code -> our code, -1 where nobody asked for the text yet,
+        # less where it was looked for and is not here.
         self._moves: list[tuple[Dictionary, Ints]] = []
 
     @property
@@ -81,6 +91,25 @@ class _StringKeys:
             return self._move(column.values, source, moved)
         codes = np.zeros(len(column), dtype=np.int64)
         codes[column.valid] = self._move(column.values[column.valid], source, moved)
+        return codes
+
+    def find(self, column: Column) -> Ints:
+        source = column.dictionary
+        assert source is not None
+        moved = self._moved_from(source)
+        if column.valid is None:
+            return self._find(column.values, source, moved)
+        codes = np.full(len(column), _ABSENT, dtype=np.int64)
+        codes[column.valid] = self._find(column.values[column.valid], source, moved)
+        return codes
+
+    def _find(self, values: Ints, source: Dictionary, moved: Ints) -> Ints:
+        codes = moved.take(values)
+        if len(codes) and (codes == -1).any():
+            distinct = np.unique(values[codes == -1])
+            texts, known = source.values, self._texts.codes
+            moved[distinct] = [known.get(texts[code], _UNMET) + 1 for code in distinct.tolist()]
+            codes = moved.take(values)
         return codes
 
     def _moved_from(self, source: Dictionary) -> Ints:
@@ -104,7 +133,11 @@ class _StringKeys:
             distinct, first = np.unique(missing, return_index=True)
             distinct = distinct[np.argsort(first)]
             texts, add = source.values, self._texts.add
-            moved[distinct] = [add(texts[code]) + 1 for code in distinct.tolist()]
+            if not self._texts.values:  # all are new, which is known of a whole dictionary at once
+                self._texts.extend([texts[code] for code in distinct.tolist()])
+                moved[distinct] = np.arange(1, len(distinct) + 1)
+            else:
+                moved[distinct] = [add(texts[code]) + 1 for code in distinct.tolist()]
             codes = moved.take(values)
         return codes
 
@@ -136,6 +169,10 @@ class _PairIndex:
             self._bits = second_count.bit_length() + 2
             self._index = IntIndex((old[0] << self._bits) | old[1])
         return self._index.encode((first << self._bits) | second)
+
+    def find(self, first: Ints, second: Ints) -> Ints:
+        found = self._index.find((first << self._bits) | second)
+        return np.where((first < 0) | (second < 0), _ABSENT, found)
 
     def pairs(self, codes: Ints) -> tuple[Ints, Ints]:
         packed = self._index.keys.take(codes)
@@ -174,6 +211,15 @@ class KeyCoder:
         for pair, coder, column in zip(self._pairs, self._columns[1:], columns[1:], strict=True):
             second = coder.encode(column)
             codes = pair.encode(codes, second, coder.count)
+        return codes
+
+    def find(self, columns: Sequence[Column], size: int) -> Ints:
+        """Return the code of each row's key, negative where it was never met or a part of it is null."""
+        if not self._columns:
+            return np.zeros(size, dtype=np.int64)
+        codes = self._columns[0].find(columns[0])
+        for pair, coder, column in zip(self._pairs, self._columns[1:], columns[1:], strict=True):
+            codes = pair.find(codes, coder.find(column))
         return codes
 
     def columns(self, codes: Ints) -> list[Column]:

@@ -17,6 +17,7 @@ from mavstream_server.engine.messages import (
     ForgetQuery,
     GetClasses,
     GetStats,
+    GetTableNeed,
     GetTotals,
     Hello,
     Need,
@@ -30,14 +31,17 @@ from mavstream_server.engine.messages import (
     StartTrace,
     StopQuery,
     SwitchPolicy,
+    TableNeed,
     TakeTrace,
     Value,
 )
 from mavstream_server.engine.query import QueryRequest, RunningQuery
 from mavstream_server.engine.reporting import class_figures, engine_totals, query_stats
 from mavstream_server.engine.result_logs import ResultLogs
+from mavstream_server.engine.table_needs import oldest_arrival
 from mavstream_server.engine.trace import RecordedSlices, Trace
 from mavstream_server.log.reader import LogReader
+from mavstream_server.tables.stored import OpenTables
 
 _log = logging.getLogger(__name__)
 
@@ -67,6 +71,7 @@ class HostedEngine:
             train=hello.train or DEFAULT_TRAIN,
         )
         self.engine.ended = self._ended
+        self.engine.tables = OpenTables(hello.data / "tables")
         self.logs = ResultLogs(hello.data / "results", hello.result_bytes, hello.result_time_ns)
         self._tell_ended = ended
         self._started = clock.monotonic()
@@ -97,6 +102,8 @@ class HostedEngine:
                 return {query.id: query_stats(query, self._epochs[query.id]) for query in known}
             case GetClasses():
                 return class_figures(engine.queries.values())
+            case GetTableNeed(table):
+                return TableNeed(oldest_arrival(engine.queries.values(), table))
             case AttachStream(name, path):
                 if name not in engine.readers:
                     engine.attach(name, LogReader(path, _CACHE_BYTES))

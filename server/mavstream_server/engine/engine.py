@@ -33,6 +33,7 @@ from mavstream_server.scheduling.policy import Policy, SourceService
 from mavstream_server.scheduling.registry import make_policy
 from mavstream_server.scheduling.units import QueryUnits
 from mavstream_server.scheduling.view import OperatorKind, Slice
+from mavstream_server.tables.stored import OpenTables, StoredTable
 
 _log = logging.getLogger(__name__)
 
@@ -74,6 +75,8 @@ class Engine:
         self.random = Random(seed)
         self.queries: dict[str, RunningQuery] = {}
         self.priorities: dict[str, int] = {DEFAULT_CLASS: 1}
+        self.tables: OpenTables | None = None
+        """Where stored tables are, for the queries that join them."""
         self.trace: Trace | None = None
         """Where slices are recorded, while someone wants to see them."""
         self._train = train
@@ -197,12 +200,17 @@ class Engine:
                 position = feed.reader.begin
             return feed.reader.cursor(position)
 
-        network = instantiate(request.plan, request.options, cursor, sink, self.clock.now)
+        network = instantiate(request.plan, request.options, cursor, sink, self.clock.now, self._table)
         room = request.queue_limit or self._queue_limit
         query = assemble(request, network, self._numbers, self._train, room, self._woken)
         for task in query.tasks.values():
             task.tell_growth(self._grew if self._policy.watches_growth else None)
         return query
+
+    def _table(self, name: str) -> StoredTable:
+        if self.tables is None:
+            raise UnknownObject(f"table {name!r} cannot be joined: this engine was given no tables")
+        return self.tables.open(name)
 
     def query(self, id_: str) -> RunningQuery:
         """Return a query by id, ended ones included; raises UnknownObject."""

@@ -150,6 +150,13 @@ class GetClasses:
 
 
 @dataclass(frozen=True, slots=True)
+class GetTableNeed:
+    """Ask which rows that join a table are on their way. Done(TableNeed)."""
+
+    table: str
+
+
+@dataclass(frozen=True, slots=True)
 class Shutdown:
     """Close everything and exit. Done()."""
 
@@ -171,6 +178,7 @@ Command = (
     | GetTotals
     | GetStats
     | GetClasses
+    | GetTableNeed
     | Shutdown
 )
 
@@ -187,7 +195,15 @@ class Started:
     """The lowest position it needs, by stream."""
 
 
-Value = Started | EngineTotals | dict[str, QueryStats] | ClassFigures | RecordedSlices | None
+@dataclass(frozen=True, slots=True)
+class TableNeed:
+    """What is still needed of a table's older versions."""
+
+    arrival: int | None
+    """The lowest of the rows that were read and not joined yet; None if there are none."""
+
+
+Value = Started | EngineTotals | dict[str, QueryStats] | ClassFigures | RecordedSlices | TableNeed | None
 
 
 @dataclass(frozen=True, slots=True)

@@ -154,6 +154,11 @@ class IntervalJoin(Operator):
         waiting = 0 if self._order is None else self._order.nbytes
         return waiting + self._keys.nbytes + sum(side.nbytes for side in self.sides)
 
+    @property
+    def oldest_held(self) -> int | None:
+        """Lowest arrival of the pairs that wait for their turn; rows that wait for partners come later."""
+        return None if self._order is None else self._order.oldest
+
     def save(self) -> State:
         """Return the rows of both sides; their keys are coded anew when they are loaded."""
         runs: list[list[dict[str, Any]]] = [

@@ -72,6 +72,11 @@ class Operator(ABC):
         """Bytes that the operator keeps between two calls."""
         return 0
 
+    @property
+    def oldest_held(self) -> int | None:
+        """Lowest arrival of the rows that it keeps to hand them on later as they came, or None."""
+        return None
+
     def save(self) -> State:
         """Return what must be kept to go on elsewhere."""
         return {"progress": self.progress.save(), "counters": dict(self.counters)}

@@ -25,9 +25,9 @@ class PairOutput:
         operator: Operator,
     ) -> None:
         self._where = None if where is None else compile_predicate(where)
-        self._tested = _sides(() if where is None else [where])
+        self._tested = sides(() if where is None else [where])
         self._compute = tuple((column, compile_expression(expression)) for column, expression in compute)
-        self._read = _sides(expression for _, expression in compute)
+        self._read = sides(expression for _, expression in compute)
         self._errors = ErrorPolicy(on_error, operator)
 
     def rows(
@@ -77,7 +77,7 @@ class PairOutput:
 _NONE: Ints = np.empty(0, dtype=np.int64)
 
 
-def _sides(expressions: Iterable[Expression]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+def sides(expressions: Iterable[Expression]) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Return which columns of the left and of the right side expressions read."""
     names = {name for expression in expressions for name in references(expression)}
     return (

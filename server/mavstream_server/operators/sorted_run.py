@@ -86,7 +86,7 @@ class SortedRun:
                 return
             begin, end = self._near(asking, earlier, later)
         counts = end - begin
-        for first, last in _portions(counts):
+        for first, last in portions(counts):
             part = counts[first:last]
             total = int(part.sum())
             if total:
@@ -151,7 +151,7 @@ def with_keys(rows: Batch, keys: Sequence[str]) -> Batch:
     return rows if valid is None else rows.take(np.flatnonzero(valid))
 
 
-def _portions(counts: Ints) -> Iterator[tuple[int, int]]:
+def portions(counts: Ints) -> Iterator[tuple[int, int]]:
     """Cut rows so that each portion has a bounded number of pairs, or a single row."""
     if int(counts.sum()) <= _PAIRS_AT_ONCE:
         yield 0, len(counts)

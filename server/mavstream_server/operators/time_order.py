@@ -39,6 +39,11 @@ class TimeOrder:
         """Bytes of the rows that wait."""
         return sum(batch.nbytes + minor.nbytes for batch, _, minor in self._waiting)
 
+    @property
+    def oldest(self) -> int | None:
+        """Lowest arrival of the rows that wait, or None."""
+        return min((int(batch.arrival.min()) for batch, _, _ in self._waiting), default=None)
+
     def add(self, batch: Batch, major: int, minor: Ints) -> None:
         """Keep rows; ties in time break by `major` (the input), the position and `minor`."""
         if batch.size:

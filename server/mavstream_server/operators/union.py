@@ -53,6 +53,11 @@ class OrderedUnion(Operator):
         """Bytes of the rows that wait."""
         return self._order.nbytes
 
+    @property
+    def oldest_held(self) -> int | None:
+        """Lowest arrival of the rows that wait, or None."""
+        return self._order.oldest
+
     def save(self) -> State:
         """Return the rows that wait."""
         return {**super().save(), "order": self._order.save()}

@@ -11,12 +11,14 @@ from mavstream_server.engine.messages import (
     ForgetQuery,
     GetClasses,
     GetStats,
+    GetTableNeed,
     GetTotals,
     PauseQuery,
     Reclass,
     ResumeQuery,
     StartTrace,
     StopQuery,
+    TableNeed,
     TakeTrace,
     Value,
 )
@@ -67,6 +69,12 @@ class EngineCommands(ABC):
         figures = await self.call(GetClasses())
         assert isinstance(figures, ClassFigures)
         return figures.classes
+
+    async def table_need(self, table: str) -> int | None:
+        """Return the lowest arrival of the rows that were read and are still to join a table, or None."""
+        need = await self.call(GetTableNeed(table))
+        assert isinstance(need, TableNeed)
+        return need.arrival
 
     async def totals(self) -> EngineTotals:
         """Return the engine's own figures."""

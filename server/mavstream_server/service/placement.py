@@ -151,7 +151,9 @@ class Placement:
             if query.placed or query.final is not None or not self._link.ready:
                 return
             if query.plan is None:
-                self._finish(query, ActualState.FAILED, "its plan does not fit its streams any more")
+                self._finish(
+                    query, ActualState.FAILED, "its plan does not fit its streams and tables any more"
+                )
                 return
             try:
                 await self._start(query)

@@ -8,7 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from mavstream_protocol.plan import Plan
 from mavstream_protocol.streams import FieldSpec
-from mavstream_protocol.typed_plan import TypedPlan
+from mavstream_protocol.typed_plan import TypedPlan, TypedTableJoin
 from mavstream_protocol.wire.resources import ActualState, OperatorInfo
 from mavstream_server.engine.figures import QueryStats
 from mavstream_server.instantiator import OUTPUT
@@ -20,11 +20,11 @@ _CONFIG = ConfigDict(frozen=True, use_attribute_docstrings=True, serialize_by_al
 
 
 class Edge(BaseModel):
-    """Rows flow from one operator, or from a stream, to another."""
+    """Rows flow from one operator, or from a stream, to another; or are looked up in a table."""
 
     model_config = _CONFIG
     from_: str = Field(serialization_alias="from")
-    """An operator, or `stream:NAME`."""
+    """An operator, `stream:NAME` or `table:NAME`."""
     to: str
     output: str | None = None
     """Which output of a split is read."""
@@ -135,6 +135,8 @@ def edges_of(plan: TypedPlan) -> tuple[Edge, ...]:
     found = [Edge(from_=f"stream:{source.stream}", to=source.name) for source in plan.sources]
     for node in plan.nodes.values():
         found += [Edge(from_=ref.node, to=node.name, output=ref.output) for ref in node.inputs]
+        if isinstance(node, TypedTableJoin):
+            found.append(Edge(from_=f"table:{node.table}", to=node.name))
     return (*found, Edge(from_=plan.root.node, to=OUTPUT, output=plan.root.output))
 
 

@@ -2,7 +2,7 @@
 
 ServiceError
     Refused             400  the request makes no sense as it is
-    NotFound            404  there is no stream, query or class of that name
+    NotFound            404  there is no stream, table, query or class of that name
     Conflict            409  it does not fit what is there
         SequenceGap     409  a producer left out frames
     WrongVersion        412  the object changed since the client read it
@@ -75,6 +75,14 @@ class NotFound(ServiceError):
         """Return the error for a query that does not exist."""
         return cls(
             f"there is no query '{id_}': GET /v1/queries lists those that there are", code="unknown_query"
+        )
+
+    @classmethod
+    def table(cls, name: str, known: Iterable[str] = ()) -> NotFound:
+        """Return the error for a table that does not exist."""
+        return cls(
+            f"there is no table '{name}': make it with PUT /v1/tables/{name}{_meant(name, known)}",
+            code="unknown_table",
         )
 
     @classmethod

@@ -8,7 +8,7 @@ import logging
 import time
 from bisect import bisect_right, insort
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from mavstream_protocol.problems import InvalidObject
 from mavstream_protocol.queries import QuerySpec, ReadFrom
@@ -34,6 +34,7 @@ from mavstream_server.service.query import Query, new_id
 from mavstream_server.service.results import ResultFeed
 from mavstream_server.service.settings import Settings
 from mavstream_server.service.streams import StreamStore
+from mavstream_server.service.tables import TableStore
 
 _log = logging.getLogger("mavstream.queries")
 _SCOPE = "/v1/queries"
@@ -54,10 +55,14 @@ class QueryService:
         link: EngineLink,
         results: ResultFeed | None = None,
         now_us: Callable[[], int] = lambda: time.time_ns() // 1000,
+        tables: TableStore | None = None,
     ) -> None:
         self._settings = settings
         self._catalog = catalog
         self._streams = streams
+        self._tables: Mapping[str, Schema] = {} if tables is None else tables.schemas()
+        if tables is not None:
+            tables.newest_row = self._newest_row
         self._link = link
         self._now_us = now_us
         self._queries: dict[str, Query] = {}
@@ -92,7 +97,7 @@ class QueryService:
 
     def validate(self, data: object) -> Validation:
         """Check a specification or a plan without starting anything; raises nothing for a bad one."""
-        return specs.validate(data, self._streams.shapes(), self._has_class)
+        return specs.validate(data, self._streams.shapes(), self._has_class, self._tables)
 
     async def register(self, data: object, key: str | None = None) -> QueryInfo:
         """Register a query from its JSON form and start it; raises InvalidQuery, TooMany, Conflict.
@@ -107,7 +112,7 @@ class QueryService:
             if known is not None:
                 return await self._registered_before(known, key)
         spec = specs.parse_spec(data)
-        plan = specs.check(spec, self._streams.shapes(), self._has_class)
+        plan = specs.check(spec, self._streams.shapes(), self._has_class, self._tables)
         if len(self._queries) >= self._settings.max_queries:
             raise TooMany(
                 f"{len(self._queries)} queries are registered, ended ones included, which is the limit: "
@@ -221,6 +226,16 @@ class QueryService:
         """Return the queries that read a stream and have not ended."""
         return self.placement.users(stream)
 
+    def table_users(self, table: str) -> list[str]:
+        """Return the queries that join a stored table and have not ended."""
+        return [query.id for query in self._queries.values() if table in query.tables]
+
+    def _newest_row(self, table: str) -> int:
+        """Return the last arrival in the streams of queries that join a table: they may have joined it."""
+        joining = [query for query in self._queries.values() if table in query.tables]
+        streams = {stream for query in joining for stream in query.streams}
+        return max((self._streams.last_arrival(name) for name in streams), default=0)
+
     def needed_position(self, stream: str) -> int | None:
         """Return the lowest position that a query still needs of a stream, for retention."""
         return self.placement.needed(stream)[0]
@@ -329,9 +344,9 @@ class QueryService:
         return query
 
     def _typed(self, record: QueryRecord) -> TypedPlan | None:
-        """Return the typed plan, or None if it fits the streams no more: those of ended queries go."""
+        """Return the typed plan, or None if it fits streams and tables no more: those of ended queries go."""
         try:
-            return specs.type_plan(record.spec, self._streams.shapes())
+            return specs.type_plan(record.spec, self._streams.shapes(), self._tables)
         except InvalidObject:
             return None
 

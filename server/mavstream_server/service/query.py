@@ -91,6 +91,11 @@ class Query:
         """The streams that it reads while it can run."""
         return frozenset() if self.plan is None else frozenset(source.stream for source in self.plan.sources)
 
+    @property
+    def tables(self) -> frozenset[str]:
+        """The stored tables that it joins while it can run."""
+        return frozenset() if self.plan is None or self.final is not None else self.plan.tables
+
     def check_move(self, desired: DesiredState) -> None:
         """Raise Conflict if a client cannot want this of the query any more."""
         was = self.record.desired

@@ -97,6 +97,11 @@ class Settings(BaseModel):
     max_frame_bytes: Bytes = 16 << 20
     max_queries: Count = 5000
     max_streams: Count = 1000
+    max_tables: Count = 1000
+    max_table_bytes: Bytes = 64 << 20
+    """Of a stored table's version, as it is sent and in memory."""
+    max_table_versions: Count = 1000
+    """Of a table that rows in the streams can still need."""
     max_producers: Count = 10_000
     """Names of producers that ever fed this server."""
     max_subscribers: Count = 1000
@@ -209,6 +214,11 @@ class Settings(BaseModel):
     def streams_directory(self) -> Path:
         """The directory with a log per stream."""
         return self.data / "streams"
+
+    @property
+    def tables_directory(self) -> Path:
+        """The directory with a directory per stored table."""
+        return self.data / "tables"
 
     @property
     def results_directory(self) -> Path:

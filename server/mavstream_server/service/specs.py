@@ -22,6 +22,8 @@ _MOST_ITEMS = 100
 _DUMMY_PLAN = Plan.parse({"root": "in", "nodes": {"in": {"op": "source", "stream": "none"}}})
 
 Shapes = Mapping[str, StreamShape]
+Tables = Mapping[str, Schema]
+_NO_TABLES: Tables = {}
 
 
 class InvalidQuery(InvalidObject):
@@ -64,10 +66,10 @@ def parse_spec(data: object) -> QuerySpec:
     return spec
 
 
-def type_plan(spec: QuerySpec, streams: Shapes) -> TypedPlan:
+def type_plan(spec: QuerySpec, streams: Shapes, tables: Tables = _NO_TABLES) -> TypedPlan:
     """Work out all types of a query's plan; raises InvalidQuery with pointers below `plan`."""
     try:
-        typed = infer(spec.plan, streams)
+        typed = infer(spec.plan, streams, tables)
         if spec.mode is Mode.ONE_TIME:
             check_one_time(typed)
     except InvalidPlan as error:
@@ -75,14 +77,16 @@ def type_plan(spec: QuerySpec, streams: Shapes) -> TypedPlan:
     return typed
 
 
-def check(spec: QuerySpec, streams: Shapes, has_class: Callable[[str], bool]) -> TypedPlan:
+def check(
+    spec: QuerySpec, streams: Shapes, has_class: Callable[[str], bool], tables: Tables = _NO_TABLES
+) -> TypedPlan:
     """Return the typed plan of a query that can be registered; raises InvalidQuery with every fault."""
     items: list[ProblemItem] = []
     typed = None
     if not has_class(spec.class_):
         items += unknown_class(spec.class_).items
     try:
-        typed = type_plan(spec, streams)
+        typed = type_plan(spec, streams, tables)
     except InvalidObject as error:
         items += error.items
     if typed is None or items:
@@ -90,15 +94,17 @@ def check(spec: QuerySpec, streams: Shapes, has_class: Callable[[str], bool]) ->
     return typed
 
 
-def validate(data: object, streams: Shapes, has_class: Callable[[str], bool]) -> Validation:
+def validate(
+    data: object, streams: Shapes, has_class: Callable[[str], bool], tables: Tables = _NO_TABLES
+) -> Validation:
     """Check a specification, or a plan alone; says all that is wrong and raises nothing."""
     try:
         check_text(data)
         if isinstance(data, Mapping) and "nodes" in data and "plan" not in data:
-            typed = infer(Plan.parse(data), streams)
+            typed = infer(Plan.parse(data), streams, tables)
         else:
             spec = parse_spec(data)
-            typed = check(spec, streams, has_class)
+            typed = check(spec, streams, has_class, tables)
     except InvalidObject as error:
         return Validation(valid=False, errors=error.items)
     schemas = {name: field_specs(node.schema) for name, node in typed.nodes.items()}

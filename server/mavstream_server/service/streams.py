@@ -138,6 +138,18 @@ class StreamStore:
         """Return a stream's specification; raises NotFound."""
         return self._log(name).spec
 
+    def last_arrival(self, name: str) -> int:
+        """Return when the last row or mark of a stream arrived, in ns; raises NotFound."""
+        writer = self._log(name).writer
+        return 0 if writer is None else writer.last_arrival
+
+    def first_segment(self, name: str) -> int | None:
+        """Return the number of the oldest segment of a stream, None if it has no rows; raises NotFound."""
+        log = self._log(name)
+        if log.writer is None:
+            return -1  # cannot be looked at
+        return log.writer.segments[0].serial if log.writer.end > log.writer.begin else None
+
     def counts(self, name: str) -> IngestCounts:
         """Return what a stream took since the server started; raises NotFound."""
         log = self._log(name)

@@ -1,9 +1,10 @@
-"""Tools for tests: a clock that is advanced by hand, scripted streams, plans run to their end."""
+"""Tools for tests: a clock that is advanced by hand, scripted streams and tables, plans run to their end."""
 
 from mavstream_server.testing.clock import ManualClock
 from mavstream_server.testing.network import ScriptedNetwork, ScriptedOperator, ScriptedQuery, Step
 from mavstream_server.testing.plans import PlanRun, run_plan
 from mavstream_server.testing.streams import ScriptedStream
+from mavstream_server.testing.tables import ScriptedTable
 
 __all__ = [
     "ManualClock",
@@ -12,6 +13,7 @@ __all__ = [
     "ScriptedOperator",
     "ScriptedQuery",
     "ScriptedStream",
+    "ScriptedTable",
     "Step",
     "run_plan",
 ]

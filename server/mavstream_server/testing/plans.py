@@ -14,8 +14,10 @@ from mavstream_server.engine.engine import Engine
 from mavstream_server.engine.query import QueryRequest, RunningQuery
 from mavstream_server.engine.sinks import MemorySink
 from mavstream_server.instantiator import RunOptions
+from mavstream_server.tables.stored import OpenTables
 from mavstream_server.testing.clock import ManualClock
 from mavstream_server.testing.streams import ScriptedStream
+from mavstream_server.testing.tables import ScriptedTable
 
 Row = tuple[Any, ...]
 
@@ -44,6 +46,7 @@ def run_plan(
     root: str,
     streams: Iterable[ScriptedStream],
     *,
+    tables: Iterable[ScriptedTable] = (),
     clock: ManualClock | None = None,
     policy: str = "rr",
     policy_options: Mapping[str, Any] | None = None,
@@ -56,12 +59,18 @@ def run_plan(
     **request: Any,
 ) -> PlanRun:
     """Check a plan, start it (from the first row, unless told otherwise) and return it, not run yet."""
-    streams = list(streams)
-    typed = infer(Plan.parse({"root": root, "nodes": nodes}), {s.name: s.shape for s in streams})
+    streams, tables = list(streams), list(tables)
+    typed = infer(
+        Plan.parse({"root": root, "nodes": nodes}),
+        {stream.name: stream.shape for stream in streams},
+        {table.name: table.schema for table in tables},
+    )
     if engine is None:
         engine = Engine(clock or ManualClock(), policy, policy_options, train=train)
         for stream in streams:
             engine.attach(stream.name, stream.reader)
+        if tables:
+            engine.tables = OpenTables(tables[0].path.parent)
     sink = MemorySink()
     made = QueryRequest(id_, typed, options=options or RunOptions(), earliest=earliest, **request)
     query = engine.start(made, sink, saved)

@@ -1,0 +1,130 @@
+"""Scopes: what is known of a plan while it is walked bottom-up, and what was found wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from mavstream_protocol.expressions.parser import parse_predicate, parse_scalar
+from mavstream_protocol.expressions.typed import Expression
+from mavstream_protocol.graph import unknown
+from mavstream_protocol.plan import InputRef
+from mavstream_protocol.problems import ExpressionError, ProblemItem
+from mavstream_protocol.schema import Field, FieldType, Schema
+from mavstream_protocol.typed_plan import StreamShape, TypedNode
+from mavstream_protocol.windows import RowWindow, TimeWindow
+
+
+class Scope:
+    """What is known while a plan is walked bottom-up, and what was found wrong at the current node."""
+
+    def __init__(self, streams: Mapping[str, StreamShape], tables: Mapping[str, Schema]) -> None:
+        self.streams = streams
+        self.tables = tables
+        self.typed: dict[str, TypedNode] = {}
+        self.ordered: dict[str, bool] = {}  # whether a node's rows come in one order, whatever the policy
+        self.problems: list[ProblemItem] = []
+        self.name = ""
+        self.inputs: tuple[InputRef, ...] = ()
+        self.failed = False
+
+    def enter(self, name: str, inputs: tuple[InputRef, ...]) -> None:
+        """Turn to a node, whose inputs are known to be right."""
+        self.name, self.inputs, self.failed = name, inputs, False
+
+    def fail(self, field: str, code: str, detail: str) -> None:
+        """Record a problem at a field of the current node."""
+        pointer = f"nodes/{self.name}/{field}" if field else f"nodes/{self.name}"
+        self.problems.append(ProblemItem(pointer=pointer, code=code, detail=detail))
+        self.failed = True
+
+    def schema(self, index: int = 0) -> Schema:
+        """Return the columns of an input."""
+        return self.typed[self.inputs[index].node].schema
+
+    def columns(self, index: int = 0, prefix: str = "") -> dict[str, Field]:
+        """Return the columns of an input by how expressions name them."""
+        return {prefix + field.name: field for field in self.schema(index)}
+
+    def keeps_order(self, *, of: Iterable[int] = (0,)) -> bool:
+        """Return whether rows of these inputs come in one order."""
+        return all(self.ordered[self.inputs[index].node] for index in of)
+
+    def scalar(self, field: str, text: str, columns: Mapping[str, Field]) -> Expression | None:
+        """Return the typed expression; or None after recording what is wrong with it."""
+        try:
+            return parse_scalar(text, columns)
+        except ExpressionError as error:
+            self.fail(field, error.code, error.detail)
+            return None
+
+    def predicate(self, field: str, text: str, columns: Mapping[str, Field]) -> Expression | None:
+        """Return the typed condition; or None after recording what is wrong with it."""
+        try:
+            return parse_predicate(text, columns)
+        except ExpressionError as error:
+            self.fail(field, error.code, error.detail)
+            return None
+
+    def need_order(self, field: str, what: str, index: int = 0) -> None:
+        """Refuse an order-sensitive operator whose input comes in no particular order."""
+        name = self.inputs[index].node
+        if not self.ordered[name]:
+            self.fail(
+                field,
+                "order_required",
+                f"{what} depends on the order of the rows, and node {name!r} gives them in none; "
+                'write `"order": "time"` at the union or join below',
+            )
+
+    def window_columns(self, window: TimeWindow | RowWindow, others: Iterable[str]) -> tuple[Field, Field]:
+        """Return the two columns that a windowed operator adds."""
+        for name in others:
+            if name in ("window_start", "window_end"):
+                self.fail(
+                    "",
+                    "duplicate_column",
+                    f"the operator adds a column {name!r} and there is one already; "
+                    "rename the one below with a project",
+                )
+        type_ = FieldType.TIMESTAMP if isinstance(window, TimeWindow) else FieldType.INT
+        return Field("window_start", type_), Field("window_end", type_)
+
+    def same_columns(self, field: str, index: int) -> None:
+        """Refuse inputs of a set operation whose columns differ."""
+        first = {f.name: f.type for f in self.schema(0)}
+        other = {f.name: f.type for f in self.schema(index)}
+        if first != other:
+            self.fail(
+                field,
+                "schema_mismatch",
+                f"both inputs must have the same columns; {self.inputs[0].node!r} has {_shape(first)}, "
+                f"{self.inputs[index].node!r} has {_shape(other)}; make them equal with a project",
+            )
+
+    def check_key(self, pointer: str, left: str, right: str) -> None:
+        """Refuse a pair of keys that the two inputs do not have, or that cannot be equal."""
+        fields = []
+        for index, name in enumerate((left, right)):
+            field = self.schema(index).get(name)
+            if field is None:
+                known = list(self.schema(index).names)
+                side = self.inputs[index].node
+                self.fail(f"{pointer}/{index}", "unknown_field", unknown(f"field of {side!r}", name, known))
+            else:
+                fields.append(field)
+        if len(fields) == 2 and fields[0].type is not fields[1].type:
+            self.fail(
+                pointer,
+                "type_mismatch",
+                f"keys must have the same type; left {left!r} is {fields[0].type}, "
+                f"right {right!r} is {fields[1].type}; cast one in a project below",
+            )
+
+
+def _shape(columns: Mapping[str, FieldType]) -> str:
+    return "(" + ", ".join(f"{name} {type_}" for name, type_ in columns.items()) + ")"
+
+
+def field_of(name: str, expression: Expression) -> Field:
+    """Return the column that an expression makes."""
+    return Field(name, expression.type, expression.nullable)

@@ -1,0 +1,103 @@
+"""Stored tables: put, listed, described, removed."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Annotated
+
+from fastapi import APIRouter, Depends, Path, Query, Request, Response
+from pydantic import ValidationError
+
+from mavstream_protocol.names import Name
+from mavstream_protocol.problems import ProblemItem
+from mavstream_protocol.schema import Schema
+from mavstream_protocol.tables import read_fields
+from mavstream_protocol.wire.resources import Page, TableDetail, TableInfo
+from mavstream_server.api.auth import require
+from mavstream_server.api.paging import PageQuery, cut
+from mavstream_server.api.problems import documented
+from mavstream_server.api.services import Parts
+from mavstream_server.api.table_bodies import TABLE_TYPES, InvalidTable, read_table
+from mavstream_server.api.versions import IfMatch, etag
+from mavstream_server.service.settings import Role
+
+router = APIRouter(prefix="/v1/tables", tags=["tables"])
+
+_READ = [Depends(require())]
+_PUT = [Depends(require(Role.CLIENT, Role.FEEDER))]
+_REMOVE = [Depends(require(Role.ADMIN))]
+
+TableName = Annotated[Name, Path(description="The table")]
+Fields = Annotated[
+    str | None,
+    Query(
+        description="The fields of a new table, `?` for those that may be null; without it, a table that is "
+        "there keeps its fields, and those of a new one are found in the rows",
+        examples=["room:string,threshold:float?"],
+        max_length=32_768,
+    ),
+]
+
+
+@router.get("", dependencies=_READ, responses=documented())
+async def list_tables(parts: Parts, page: PageQuery) -> Page[TableInfo]:
+    """List the tables by name."""
+    names = [name for name in parts.tables.names if page.after is None or name > page.after]
+    return cut([parts.tables.info(name) for name in names[: page.limit + 1]], page, key=lambda one: one.name)
+
+
+@router.get("/{name}", dependencies=_READ, responses=documented(404))
+async def show_table(name: TableName, parts: Parts, response: Response) -> TableDetail:
+    """Show a table: its fields, the versions that are kept, and the queries that join it."""
+    found = parts.tables.detail(name, parts.queries.table_users(name))
+    response.headers["etag"] = etag(found.version)
+    return found
+
+
+@router.put(
+    "/{name}",
+    dependencies=_PUT,
+    responses={
+        **documented(408, 409, 412, 413, 415, 429, 507),
+        201: {"description": "The table is new", "model": TableInfo},
+    },
+    openapi_extra={"requestBody": {"required": True, "content": TABLE_TYPES}},
+)
+async def put_table(
+    name: TableName,
+    request: Request,
+    parts: Parts,
+    response: Response,
+    expected: IfMatch,
+    fields: Fields = None,
+) -> TableInfo:
+    """Make the rows of the body the current version of a table: rows that arrive from now on join it."""
+    declared = parts.tables.schemas().get(name) if fields is None else _declared(fields)
+    body, limit = await request.body(), parts.settings.max_table_bytes
+    kind = request.headers.get("content-type", "")
+    # Large bodies take seconds to read, in which others want to be served.
+    given = await asyncio.to_thread(read_table, kind, body, declared, limit)
+    info, created = await parts.tables.put(name, given, expected)
+    response.status_code = 201 if created else 200
+    response.headers["etag"] = etag(info.version)
+    response.headers["location"] = f"/v1/tables/{name}"
+    return info
+
+
+@router.delete("/{name}", status_code=204, dependencies=_REMOVE, responses=documented(404, 409))
+async def remove_table(name: TableName, parts: Parts) -> None:
+    """Remove a table with all its versions; refused while queries join it."""
+    await parts.tables.remove(name, lambda: parts.queries.table_users(name))
+
+
+def _declared(fields: str) -> Schema:
+    try:
+        return read_fields(fields).schema()
+    except ValidationError as error:
+        reason = "; ".join(item["msg"] for item in error.errors(include_url=False, include_input=False))
+    except ValueError as error:
+        reason = str(error)
+    item = ProblemItem(
+        pointer="query/fields", code="invalid_fields", detail=f"the fields are wrong: {reason}"
+    )
+    raise InvalidTable([item])

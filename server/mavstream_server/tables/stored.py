@@ -1,0 +1,138 @@
+"""Stored tables as joins read them: which version was current when, and its columns."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable
+from pathlib import Path
+from typing import TypeVar
+from weakref import WeakValueDictionary
+
+import numpy as np
+
+from mavstream_protocol.schema import Schema
+from mavstream_server.columns.column import DTYPES, Column, Ints
+from mavstream_server.columns.dictionary import Dictionary
+from mavstream_server.tables.directory import Changes, TableDescription, VersionName, list_versions
+from mavstream_server.tables.file import VersionFile
+from mavstream_server.tables.problems import TableFilesError
+
+Made = TypeVar("Made")
+
+NOTHING = -1
+"""The place of the version that is current before the first one: it has no rows."""
+
+
+class LoadedVersion:
+    """The rows of a version. Immutable; what is made of it is made once, for all who use it."""
+
+    def __init__(self, number: int, file: VersionFile | None, schema: Schema) -> None:
+        """Without a file it has no rows."""
+        self.number = number
+        self.rows = 0 if file is None else file.rows
+        self._file = file
+        self._schema = schema
+        self._columns: dict[str, Column] = {}
+        self._made: dict[Hashable, object] = {}
+
+    def column(self, name: str) -> Column:
+        """Return a column."""
+        if name not in self._columns:
+            self._columns[name] = self._empty(name) if self._file is None else self._file.column(name)
+        return self._columns[name]
+
+    def _empty(self, name: str) -> Column:
+        field = self._schema.get(name)
+        assert field is not None
+        dictionary = Dictionary() if field.type == "string" else None
+        return Column(np.empty(0, dtype=DTYPES[field.type]), None, dictionary)
+
+    def once(self, key: Hashable, make: Callable[[], Made]) -> Made:
+        """Return what was made of the version under a key; makes it when it is first asked for."""
+        if key not in self._made:
+            self._made[key] = make()
+        made: Made = self._made[key]  # type: ignore[assignment]
+        return made
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the columns that were used so far."""
+        return sum(
+            column.nbytes + (0 if column.dictionary is None else column.dictionary.nbytes)
+            for column in self._columns.values()
+        )
+
+
+class StoredTable:
+    """A table in its directory, which another process may be changing."""
+
+    def __init__(self, path: Path) -> None:
+        """Raises TableFilesError."""
+        self.path = path
+        self.description = TableDescription.load(path)
+        self._changes = Changes(path)
+        self._seen = -1
+        self._names: list[VersionName] = []
+        self._stamps: Ints = np.empty(0, dtype=np.int64)
+        self._loaded: WeakValueDictionary[int, LoadedVersion] = WeakValueDictionary()
+        self._nothing = LoadedVersion(0, None, self.description.schema)
+
+    def refresh(self) -> bool:
+        """Look for versions that have come or gone; to be called behind the reading of rows to be joined."""
+        count = self._changes.count  # before the names: a version that comes in between is looked for again
+        if count == self._seen:
+            return False
+        self._names = list_versions(self.path)
+        self._stamps = np.array([name.stamp for name in self._names], dtype=np.int64)
+        self._seen = count
+        return True
+
+    @property
+    def numbers(self) -> frozenset[int]:
+        """The numbers of the versions that are kept."""
+        return frozenset(name.number for name in self._names)
+
+    def span(self, arrivals: Ints) -> tuple[int, int]:
+        """Return the places of the oldest and of the newest version that rows arrived under."""
+        lowest = int(arrivals.min())
+        if len(self._stamps) and lowest >= self._stamps[-1]:  # nearly always: rows of now
+            return len(self._stamps) - 1, len(self._stamps) - 1
+        low, high = self.places(np.array([lowest, arrivals.max()])).tolist()
+        return low, high
+
+    def places(self, arrivals: Ints) -> Ints:
+        """Return the place of the version that was current at each arrival, NOTHING before the first."""
+        found = np.searchsorted(self._stamps, arrivals, "right") - 1
+        if self._names and self._names[0].number > 1:
+            # Older versions went because no row could need them; a clock that was set back makes one.
+            return np.maximum(found, 0)
+        return found
+
+    def version(self, place: int) -> LoadedVersion:
+        """Return the version at a place; raises TableFilesError."""
+        if place == NOTHING:
+            return self._nothing
+        name = self._names[place]
+        version = self._loaded.get(name.number)
+        if version is None:
+            file = VersionFile(name.within(self.path))
+            version = self._loaded[name.number] = LoadedVersion(name.number, file, file.schema)
+        return version
+
+
+class OpenTables:
+    """The tables in a directory, each opened once for all who use it."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self._open: WeakValueDictionary[str, StoredTable] = WeakValueDictionary()
+
+    def open(self, name: str) -> StoredTable:
+        """Return a table; raises TableFilesError if there is none."""
+        path, known = self._directory / name, self._open.get(name)
+        # The name may have gone to another table since.
+        if known is not None and known.description.id == TableDescription.load(path).id:
+            return known
+        if not path.is_dir():
+            raise TableFilesError(path, "there is no such table; put it first")
+        table = self._open[name] = StoredTable(path)
+        return table
