@@ -32,6 +32,7 @@ from mavstream_server.simulation.scenario import (
     SourcePlan,
     StreamPlan,
 )
+from mavstream_server.simulation.source_lines import DiskLine, RingLine
 
 
 def join(**more: Any) -> QueryPlan:
@@ -291,3 +292,24 @@ def test_queues_are_sampled() -> None:
     assert result.queues.bytes.tolist() == [150, 100, 50, 0]
     assert result.queues.max_bytes == 150
     assert result.queues.mean_tuples == 1.5
+
+
+@pytest.mark.parametrize(
+    ("line", "order"),
+    [
+        (RingLine(), [0, 1, 2, 0, 1, 2, 0, 1, 2]),
+        # Priorities 4, 2 and 1: as many slots in a round, spread over it.
+        (DiskLine([4, 2, 1]), [0, 1, 0, 2, 0, 1, 0, 0, 1]),
+    ],
+    ids=["round_robin", "broadcast_disk"],
+)
+def test_sources_that_always_have_something_are_read_in_their_order(
+    line: RingLine | DiskLine, order: list[int]
+) -> None:
+    for place in range(3):
+        line.join(place)
+    taken = []
+    for _ in order:
+        taken.append(line.take())
+        line.join(taken[-1])
+    assert taken == order

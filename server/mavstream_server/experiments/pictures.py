@@ -122,6 +122,8 @@ def _boxes(axes: Axes, picture: Boxes, tables: Sequence[Table]) -> None:
 
 
 def _estimate(point: Point, tables: Sequence[Table]) -> Estimate:
+    if callable(point):
+        return estimate([point(table) for table in tables])
     cell, figure = point
     return estimate([table[cell][figure] for table in tables])
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-Point = tuple[str, str]
-"""A cell and the name of one of its figures."""
+Point = tuple[str, str] | Callable[[Mapping[str, Mapping[str, float]]], float]
+"""A cell and the name of one of its figures, or what is worked out from the figures of all cells."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,7 +32,7 @@ class Verdict(NamedTuple):
 
 
 class _Watched:
-    __slots__ = ("answers", "frequency", "least", "most", "priority", "response")
+    __slots__ = ("answers", "frequency", "least", "most", "priority", "response", "slices")
 
     def __init__(self, priority: int, bounds: tuple[float, float]) -> None:
         self.priority = priority
@@ -40,14 +40,29 @@ class _Watched:
         self.least, self.most = bounds
         self.answers = 0
         self.response = 0
+        self.slices: list[tuple[float, int]] = []
+        """Mean response time and answers of each slice, where a percentile is asked for."""
 
-    def figures(self) -> ClassFigures:
-        response = self.response / self.answers if self.answers else None
+    def figures(self, level: int | None) -> ClassFigures:
+        response = None
+        if self.answers:
+            response = self.response / self.answers if level is None else self._at(level)
         return ClassFigures(self.priority, self.frequency, response, self.least)
+
+    def _at(self, level: int) -> float:
+        """Return the percentile over answers, each counted with the mean of its slice."""
+        above = self.answers * (100 - level) / 100
+        ranked = sorted(self.slices, reverse=True)
+        for response, answers in ranked:
+            above -= answers
+            if above < 0:
+                return response
+        return ranked[-1][0]
 
     def begin(self, frequency: float) -> None:
         self.frequency = min(max(frequency, self.least), self.most)
         self.answers = self.response = 0
+        self.slices = []
 
 
 class InversionMonitor:
@@ -55,13 +70,15 @@ class InversionMonitor:
 
     The dissertation does not say over what it averages, nor that a correction ever ends. Here a window is
     what happened since the last one was closed, frequencies stay within `limit` times the priorities, and
-    after `calm` windows without an inversion the module may take back some of what it did.
+    after `calm` windows without an inversion the module may take back some of what it did. `level` is the
+    percentile that classes are compared at, None for the mean.
     """
 
-    def __init__(self, module: InversionModule, limit: float, calm: int) -> None:
+    def __init__(self, module: InversionModule, limit: float, calm: int, level: int | None = None) -> None:
         self._module = module
         self._limit = limit
         self._calm = calm
+        self._level = level
         self._calm_windows = 0
         self._classes: dict[str, _Watched] = {}  # the most important first
         self.updated: Callable[[], None] = _nobody_asks
@@ -86,13 +103,15 @@ class InversionMonitor:
         if (watched := self._classes.get(class_name)) is not None:
             watched.answers += report.answers
             watched.response += report.response
+            if self._level is not None and report.answers:
+                watched.slices.append((report.response / report.answers, report.answers))
 
     def close_window(self) -> Verdict:
         """Judge what was recorded since the last window, correct, and begin a new one."""
         if len(self._classes) < 2:
             return Verdict(False, False)
         classes = list(self._classes.values())
-        figures = [watched.figures() for watched in classes]
+        figures = [watched.figures(self._level) for watched in classes]
         found = self._module.find(figures)
         before = frequencies = [watched.frequency for watched in classes]
         if found:

@@ -11,7 +11,7 @@ from mavstream_server.simulation.loading import load
 from mavstream_server.simulation.model import Utilisation, Workload
 from mavstream_server.simulation.result import Result
 from mavstream_server.simulation.run import run
-from mavstream_server.simulation.scenario import Figures, ResponseFrom, Scenario, Service
+from mavstream_server.simulation.scenario import Figures, ResponseFrom, Scenario, Service, SourceOrder
 
 PolicyChoice = str | tuple[str, Mapping[str, Any]]
 """A policy, alone or with options."""
@@ -24,6 +24,7 @@ def simulate(
     *,
     cores: int | None = None,
     source_cores: int | None = None,
+    source_order: SourceOrder | str | None = None,
     seconds: float | None = None,
     seed: int = 0,
     utilisation: float | None = None,
@@ -47,6 +48,7 @@ def simulate(
         model,
         cores=cores,
         source_cores=source_cores,
+        source_order=source_order,
         seconds=seconds,
         utilisation=utilisation,
         sources=sources,
@@ -77,6 +79,7 @@ def scenario_of(
     *,
     cores: int | None = None,
     source_cores: int | None = None,
+    source_order: SourceOrder | str | None = None,
     seconds: float | None = None,
     utilisation: float | None = None,
     sources: Service | str | None = None,
@@ -92,7 +95,11 @@ def scenario_of(
         update["statistics"] = Figures(statistics)
     if response_from is not None:
         update["response_from"] = ResponseFrom(response_from)
-    served = {"service": None if sources is None else Service(sources), "cores": source_cores}
+    served = {
+        "service": None if sources is None else Service(sources),
+        "cores": source_cores,
+        "order": None if source_order is None else SourceOrder(source_order),
+    }
     chosen = {name: value for name, value in served.items() if value is not None}
     if chosen:
         update["sources"] = model.sources.model_copy(update=chosen)

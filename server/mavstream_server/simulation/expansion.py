@@ -138,7 +138,8 @@ def _stream_names(queries: tuple[QueryPlan, ...]) -> list[str]:
 def _sources(workload: Workload) -> SourcePlan:
     part = workload.sources
     setup = workload.overheads.setup_us if part.setup_us is None else part.setup_us
-    return SourcePlan(part.service, part.cost_us * MICROSECOND, setup * MICROSECOND, part.train, part.cores)
+    costs = part.cost_us * MICROSECOND, setup * MICROSECOND
+    return SourcePlan(part.service, *costs, part.train, part.cores, part.order)
 
 
 def _overheads(workload: Workload) -> Overheads:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from bisect import bisect_right, insort
 from collections import deque
 from collections.abc import Iterator, Sequence
 from heapq import heapify, heappop, heappush
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING
 from mavstream_server.simulation.accounts import Readers
 from mavstream_server.simulation.arrivals import NEVER, Feed, merged
 from mavstream_server.simulation.cores import Core
+from mavstream_server.simulation.source_lines import line_of
 from mavstream_server.simulation.sources import SourceOperator
 
 if TYPE_CHECKING:
@@ -158,7 +158,7 @@ class LineIntake(WakingIntake):
 
 
 class OwnCoreIntake(Intake):
-    """Cores of their own serve the sources, round robin; a source is read by one core at a time.
+    """Cores of their own serve the sources, by turns or slots; a source is read by one core at a time.
 
     What they do does not depend on the policy, so they need no events, and all that they need to know is in
     the variables of one generator.
@@ -199,18 +199,16 @@ class OwnCoreIntake(Intake):
         ]
         heapify(coming)
         free = [(0, core.number, core) for core in self.cores]
-        waiting: list[int] = []  # places of sources that have something, in order
-        place = -1  # of the source that was read last
+        line = line_of(self._driver.scenario, sources)  # of those that have something, by place
         batch: Sequence[int]
         while True:
-            while free and (waiting or coming):
+            while free and (line.waiting or coming):
                 time, number, core = heappop(free)
-                if not waiting and coming[0][0] > time:
+                if not line.waiting and coming[0][0] > time:
                     time = coming[0][0]
                 while coming and coming[0][0] <= time:
-                    insort(waiting, heappop(coming)[1])
-                at = bisect_right(waiting, place)
-                place = waiting.pop(at if at < len(waiting) else 0)
+                    line.join(heappop(coming)[1])
+                place = line.take()
                 source = sources[place]
                 core.begin = time
                 runner.calls += 1

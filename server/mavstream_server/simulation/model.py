@@ -24,6 +24,7 @@ from mavstream_server.simulation.scenario import (
     Figures,
     ResponseFrom,
     Service,
+    SourceOrder,
     SwitchPoint,
 )
 
@@ -112,6 +113,7 @@ class SourcesPart(Part):
     """Without, as of other operators."""
     train: Annotated[int, Field(gt=0)] = 4096
     cores: Annotated[int, Field(ge=0, le=16)] = 0
+    order: SourceOrder = SourceOrder.ROUND_ROBIN
 
 
 class Utilisation(Part):

@@ -27,6 +27,14 @@ class Service(StrEnum):
     """There are no source operators: a tuple is in the queue of the leaf at the moment it arrives."""
 
 
+class SourceOrder(StrEnum):
+    """Which source a core that serves nothing but sources reads next."""
+
+    ROUND_ROBIN = "round_robin"
+    BROADCAST_DISK = "broadcast_disk"
+    """In slots by the priority of the most important class that reads it (dissertation, 6.3.6)."""
+
+
 class ArrivalKind(StrEnum):
     """What the times between two tuples are."""
 
@@ -177,7 +185,9 @@ class SourcePlan:
     train: int = 4096
     """Most tuples that a source hands on at a time."""
     cores: int = 0
-    """Cores that serve nothing but sources."""
+    """Cores that serve nothing but sources,"""
+    order: SourceOrder = SourceOrder.ROUND_ROBIN
+    """and how they choose."""
 
 
 @dataclass(frozen=True, slots=True)

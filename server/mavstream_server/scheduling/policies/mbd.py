@@ -22,6 +22,8 @@ class MulticoreBroadcastDiskOptions(PolicyOptions):
 
     inversion: Literal["none", "dvp", "ivp", "dsp", "isp", "cascade"] = "cascade"
     """What is done when a class answers later than a less important one (6.1.5)."""
+    level: Annotated[int, Field(gt=0, lt=100)] | None = None
+    """The percentile that this is judged by, from the means of slices; without, the mean (6.3.3)."""
     selectivity: Literal["none", "s", "sa"] = "s"
     """`s`: figures that have moved by a tenth count from the next round on. `sa`: all figures are taken
     over when there is an inversion. `none`: those hold that a query came with (6.1.6)."""
@@ -78,7 +80,9 @@ class MulticoreBroadcastDisk(QueryLevelPolicy[MulticoreBroadcastDiskOptions, Dis
         super().__init__(view, options)
         self._disk: BroadcastDisk[DiskUnit] = BroadcastDisk(self._new_round)
         self._again: deque[DiskUnit] = deque()
-        self.monitor = InversionMonitor(MODULES[options.inversion](), options.limit, options.calm)
+        self.monitor = InversionMonitor(
+            MODULES[options.inversion](), options.limit, options.calm, options.level
+        )
         self._priorities: dict[str, int] = {}  # of the classes, as they count now
         self._ahead = options.ahead if options.affinity else 0
         self._multiplier = 1.0
