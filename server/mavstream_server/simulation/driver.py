@@ -57,12 +57,11 @@ class Driver:
         operators = sum(len(query.operators) for query in scenario.queries)
         self.runner = SliceRunner(scenario.overheads, scenario.exact_quantum, seed, operators if ring else 0)
         self.slices = self.preemptions = self.consultations = 0
-        """So far; a consultation is an arrival that the policy was told of while a slice was being run."""
+        """So far; a consultation is a tuple that arrived while a slice was being run."""
         self.news = True
         """Whether something has become ready that idle cores were not asked about."""
         self._cut = False  # whether the policy wants to be asked at once
         self._watches_growth = self.policy.watches_growth
-        self._tell = self._tell_counted if scenario.overheads.transition else self.policy.arrived
         self._scheduled = self.service is Service.PER_CLASS
         self._serving = self.service is Service.BETWEEN_SLICES
         self._events: list[tuple[int, int, Core]] = []
@@ -169,18 +168,18 @@ class Driver:
                     self.policy.grew(reader, now)
             elif reader.appends or reader.stands_ready():
                 reader.ready = self.news = True
-                if self._tell(reader, now):
+                if self.policy.arrived(reader, now):
                     self._cut = True
 
     def arrived(self, operator: OperatorView, now: int) -> None:
         """Tell the policy of an operator that has something to do."""
         self.news = True
-        if self._tell(operator, now):
+        if self.policy.arrived(operator, now):
             self._cut = True
 
-    def _tell_counted(self, operator: OperatorView, now: int) -> bool:
+    def consult(self) -> None:
+        """Count a tuple that came from a stream while a core was busy: a policy that preempts looks at it."""
         self.consultations += len(self._idle) < len(self.cores)
-        return self.policy.arrived(operator, now)
 
     # Cores
 

@@ -72,6 +72,7 @@ class DirectIntake(Intake):
         self._go_on()
         self.delivered += 1
         self.handed += len(readers)
+        self._driver.consult()
         self._driver.hand_on(readers, (now,), now)
 
 

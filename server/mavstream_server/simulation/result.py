@@ -80,16 +80,21 @@ class Counts:
     switches: int
     empty_visits: int
     preemptions: int
+    """Slices that an arrival ended,"""
+    cuts: int
+    """and all that ended in the middle of a tuple, at the end of a quantum too."""
     consultations: int
-    """Arrivals that the policy was told of while a slice was being run; counted where transitions cost."""
+    """Tuples that came from streams while a slice was being run."""
 
     @property
     def transitions(self) -> int:
         """Of the PRB paper, 5.6: invoking the scheduler or an operator, and preempting one.
 
-        A policy that preempts is also invoked by every arrival.
+        A policy that preempts is also invoked by every arrival; one that does preempt is the invocation for
+        the slice that follows, and counts once.
         """
-        return self.slices + self.calls + self.preemptions + (self.consultations if self.preemptions else 0)
+        consulted = self.consultations - self.preemptions if self.preemptions else 0
+        return self.slices + self.calls + self.cuts + consulted
 
 
 @dataclass(frozen=True, slots=True)

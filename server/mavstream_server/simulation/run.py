@@ -94,6 +94,7 @@ def _counts(driver: Driver) -> Counts:
         switches=sum(core.switches for core in cores),
         empty_visits=sum(core.empty_visits for core in cores),
         preemptions=driver.preemptions,
+        cuts=driver.runner.cuts,
         consultations=driver.consultations,
     )
 

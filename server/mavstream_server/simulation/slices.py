@@ -39,8 +39,8 @@ class SliceRunner:
         self._ring = ring
         self.factors = _factors(overheads.noise, seed)
         """What the costs of each call are multiplied by."""
-        self.calls = 0
-        """Of operators so far."""
+        self.calls = self.cuts = 0
+        """Of operators so far, and slices that were ended in the middle of a tuple."""
 
     def begin(self, core: Core, slice_: Slice, now: int) -> int:
         """Let a core run a slice from now on; returns when it ends.
@@ -153,6 +153,7 @@ class SliceRunner:
     def cut(self, core: Core, now: int) -> None:
         """End a slice of one operator before its time: what is unfinished stays as progress."""
         assert core.single is not None
+        self.cuts += 1
         operator, begin, call, factor, progress = core.single
         done, left = operator.done_by(now, begin, call, factor, progress)
         operator.take_back(begin, call)

@@ -1,0 +1,3 @@
+"""Sutherland et al.: AMoS, the adaptive choice between policies in CAPE, and the policies it chooses from."""
+
+PAPER = "AMoS (CAPE)"

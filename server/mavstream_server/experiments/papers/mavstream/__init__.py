@@ -1,0 +1,3 @@
+"""Pajjuri 2004: the MavStream thesis, chapter 6."""
+
+PAPER = "MavStream"

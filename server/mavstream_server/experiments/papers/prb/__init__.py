@@ -1,0 +1,3 @@
+"""Sharaf, Chrysanthis and Labrinidis: preemptive rate-based operator scheduling (PRB)."""
+
+PAPER = "PRB"
