@@ -1,0 +1,1 @@
+"""The run-time optimizer: watches targets of service and acts to keep them."""
