@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from bench import agreement, classes, decisions, engine, isolation, service, simulator
+from bench import agreement, classes, decisions, engine, feeder, isolation, service, simulator
 from bench.outcome import Outcome
 
 
@@ -25,6 +25,7 @@ BENCHMARKS: dict[str, Benchmark] = {
     "engine": Benchmark("the engine on one core, from log to output", engine.add_options, engine.run),
     "classes": Benchmark("three classes under four policies", classes.add_options, classes.run),
     "decisions": Benchmark("what a scheduling decision costs", decisions.add_options, decisions.run),
+    "feeder": Benchmark("whether the feeder keeps time, and how fast it is", feeder.add_options, feeder.run),
     "isolation": Benchmark("an important class beside an overload", isolation.add_options, isolation.run),
     "simulator": Benchmark("tuples per second of the simulator", simulator.add_options, simulator.run),
     "service": Benchmark("the service over websockets", service.add_options, service.run),

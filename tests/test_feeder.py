@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import json
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from cutting import cutting_proxy
+from feeder_commands import command
 from reading_files import written
 from servers import PATIENCE, RunningServer, running_server, until
 
@@ -211,12 +210,6 @@ def test_a_feeder_of_the_same_name_takes_over(server: RunningServer, numbers: Pa
     with Client(server.url) as client:
         client.create_stream(spec)
         asyncio.run(feed())
-
-
-def command(*words: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "mavstream", *words], capture_output=True, text=True, check=False, timeout=120
-    )
 
 
 def test_the_command_creates_feeds_and_reports(server: RunningServer, tmp_path: Path) -> None:

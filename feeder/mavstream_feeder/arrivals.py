@@ -1,15 +1,17 @@
-"""Arrival times of one stream: a Poisson process whose rate may change over time."""
+"""Arrival times of one stream: a Poisson process whose rate may change over time, or recorded times."""
 
 from __future__ import annotations
 
 import math
 import zlib
+from abc import ABC, abstractmethod
+from collections.abc import Callable
 from typing import Protocol, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from mavstream_feeder.rates import Rate
+from mavstream_feeder.rates import Rate, Recorded
 
 Times: TypeAlias = NDArray[np.float64]
 """Seconds on the feeder's clock, never falling."""
@@ -29,7 +31,38 @@ class Arrivals(Protocol):
         """Remove and return the due times up to and including `now`, at most so many."""
 
 
-class PoissonArrivals:
+class _Blocks(ABC):
+    """Due times that are made a block at a time."""
+
+    def __init__(self) -> None:
+        self._ready: Times = np.empty(0)
+        self._next = 0
+
+    def head(self) -> float:
+        """Return the next due time, infinity when there are no more."""
+        if self._next == len(self._ready):
+            self._ready, self._next = self._more(), 0
+        return math.inf if self._next == len(self._ready) else float(self._ready[self._next])
+
+    def take(self, now: float, most: int) -> Times:
+        """Remove and return the due times up to and including `now`, at most so many."""
+        taken: list[Times] = []
+        while most > 0 and (head := self.head()) <= now and head < math.inf:
+            stop = int(self._ready.searchsorted(now, side="right"))
+            stop = min(stop, self._next + most)
+            taken.append(self._ready[self._next : stop])
+            most -= stop - self._next
+            self._next = stop
+        if len(taken) == 1:
+            return taken[0]
+        return np.concatenate(taken) if taken else np.empty(0)
+
+    @abstractmethod
+    def _more(self) -> Times:
+        """Return the next due times; none when there are no more."""
+
+
+class PoissonArrivals(_Blocks):
     """Exponential gaps at a rate of pieces, by inversion: exact also across changes of the rate.
 
     Gaps are drawn with rate one; the time at which the integral of the rate reaches their running sum is the
@@ -37,6 +70,7 @@ class PoissonArrivals:
     """
 
     def __init__(self, rate: Rate, start: float, seed: int, name: str) -> None:
+        super().__init__()
         self._random = np.random.default_rng([seed, zlib.crc32(name.encode())])
         lengths = [piece.seconds for piece in rate.pieces]
         rates = [piece.per_second for piece in rate.pieces]
@@ -46,41 +80,44 @@ class PoissonArrivals:
         self._integral = np.concatenate(([0.0], np.cumsum(np.multiply(bounded, rates[: len(bounded)]))))
         self._beyond = rates[-1] if len(bounded) < len(lengths) else 0.0
         self._drawn = 0.0
-        self._ready: Times = np.empty(0)
-        self._next = 0
         self._over = False
 
-    def head(self) -> float:
-        """Return the next due time, infinity when there are no more."""
-        if self._next == len(self._ready):
-            self._draw()
-        return math.inf if self._next == len(self._ready) else float(self._ready[self._next])
-
-    def take(self, now: float, most: int) -> Times:
-        """Remove and return the due times up to and including `now`, at most so many."""
-        taken: list[Times] = []
-        while most > 0 and (head := self.head()) <= now and head < math.inf:
-            stop = int(np.searchsorted(self._ready, now, side="right"))
-            stop = min(stop, self._next + most)
-            taken.append(self._ready[self._next : stop])
-            most -= stop - self._next
-            self._next = stop
-        return np.concatenate(taken) if taken else np.empty(0)
-
-    def _draw(self) -> None:
+    def _more(self) -> Times:
         if self._over:
-            return
+            return np.empty(0)
         sums = np.cumsum(np.concatenate(([self._drawn], self._random.standard_exponential(_BLOCK))))[1:]
         self._drawn = float(sums[-1])
         end = self._integral[-1]
         inside = sums[sums <= end] if self._drawn > end else sums
-        times = np.interp(inside, self._integral, self._knots)
+        times: Times = np.interp(inside, self._integral, self._knots)
         if self._beyond:
             behind = sums[len(inside) :]
-            times = np.concatenate((times, self._knots[-1] + (behind - end) / self._beyond))
-        else:
-            self._over = self._drawn > end
-        self._ready, self._next = times, 0
+            return np.concatenate((times, self._knots[-1] + (behind - end) / self._beyond))
+        self._over = bool(self._drawn > end)
+        return times
+
+
+class RecordedArrivals(_Blocks):
+    """The times at which rows came when they were recorded, moved to where the stream joins.
+
+    A row that was recorded out of order falls due with the one before it, since rows keep their order.
+    """
+
+    def __init__(self, rate: Recorded, start: float, ahead: Callable[[], Times | None]) -> None:
+        super().__init__()
+        self._rate = rate
+        self._start = start
+        self._ahead = ahead
+        self._last = -math.inf
+
+    def _more(self) -> Times:
+        recorded = self._ahead()
+        if recorded is None:
+            return np.empty(0)
+        times = self._start + (recorded - (self._rate.origin or 0.0)) / self._rate.speed
+        times = np.maximum.accumulate(np.maximum(times, self._last))
+        self._last = float(times[-1])
+        return times
 
 
 class FlatOut:

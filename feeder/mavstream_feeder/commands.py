@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
+from pathlib import Path
 from typing import Annotated
 
 import orjson
@@ -11,8 +12,9 @@ import typer
 
 from mavstream_feeder.feeds import FRAME_ROWS, Options
 from mavstream_feeder.link import Address
-from mavstream_feeder.names import read_feeds
-from mavstream_feeder.problems import InvalidRate, UnreadableFile
+from mavstream_feeder.names import Named, parse_skips, read_feeds
+from mavstream_feeder.problems import InvalidRate, InvalidSplit, UnreadableFile
+from mavstream_feeder.rates import parse_speed
 from mavstream_feeder.session import Session, run_feed
 from mavstream_protocol import parse_duration
 from mavstream_protocol.wire.feed import Format
@@ -32,7 +34,8 @@ RateOption = Annotated[
     typer.Option(
         "--rate",
         metavar="[STREAM=]RATE",
-        help="Tuples a second, for all streams or one: 500, readings=500, 40@150s,80@50s, max.",
+        help="Tuples a second, for all streams or one: 500, readings=500, 40@150s,80@50s, max, recorded, "
+        "recorded:COLUMN.",
     ),
 ]
 SeedOption = Annotated[int, typer.Option(min=0, help="The same seed gives the same arrival times.")]
@@ -46,7 +49,26 @@ def feed(
         typer.Argument(metavar="[STREAM=]FILE...", help="CSV, JSON lines or Parquet files, one a stream."),
     ] = None,
     sample: Annotated[bool, typer.Option("--sample", help="Feed the sample smart-home streams.")] = False,
+    data: Annotated[
+        Path | None,
+        typer.Option("--data", help="Feed the streams of a dataset: a folder with manifest.json."),
+    ] = None,
+    stream: Annotated[
+        list[str] | None, typer.Option("--stream", help="With --data: only these streams of the dataset.")
+    ] = None,
+    split: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--split",
+            metavar="'STREAM=FILE where CONDITION'",
+            help="Rows of a file that meet a condition, for a stream; each row to the first that takes it. "
+            "Without 'where': all rows that are left.",
+        ),
+    ] = None,
     rate: RateOption = None,
+    speed: Annotated[
+        str, typer.Option("--speed", help="How many times as fast all rates and recordings run: 10x, 0.5x.")
+    ] = "1x",
     create: Annotated[bool, typer.Option("--create", help="Create the streams that are missing.")] = False,
     event_time: Annotated[
         str | None, typer.Option(help="With --create: the field that tells when a row happened.")
@@ -55,7 +77,17 @@ def feed(
         str, typer.Option(help="Event times: 'file' keeps those of the file, 'now' puts the due times.")
     ] = "file",
     loop: Annotated[bool, typer.Option("--loop", help="Begin files again at their end.")] = False,
-    limit: Annotated[int | None, typer.Option(min=1, help="Rows of each stream at most.")] = None,
+    limit: Annotated[int | None, typer.Option(min=1, help="Rows of each file at most.")] = None,
+    skip: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--skip", metavar="[STREAM=]ROWS", help="Leave out the first rows, of all files or one."
+        ),
+    ] = None,
+    skip_rejected: Annotated[
+        bool,
+        typer.Option("--skip-rejected", help="Leave out and count rows that the server refuses, and go on."),
+    ] = False,
     seconds: Annotated[float | None, typer.Option(min=0.0, help="Stop after this time.")] = None,
     seed: SeedOption = 0,
     producer: Annotated[
@@ -68,12 +100,22 @@ def feed(
     url: UrlOption = None,
     token: TokenOption = None,
 ) -> None:
-    """Feed streams from files, with the random gaps of live sources."""
+    """Feed streams from files, with the random gaps of live sources or as they were recorded."""
+    from mavstream_feeder.display import print_report
+
     _one_of("--stamp", stamp, ("file", "now"))
     _one_of("--output", output, ("table", "json"))
     try:
-        options = Options(producer, format_, seed, parse_duration(linger) / 1e6, frame_rows)
-        feeds = read_feeds(files or [], rate or ["max"], sample=sample)
+        options = Options(
+            producer,
+            format_,
+            seed,
+            parse_duration(linger) / 1e6,
+            frame_rows,
+            skip_rejected=skip_rejected,
+        )
+        named = Named(files or (), split or (), sample, data, stream or ())
+        feeds = read_feeds(named, rate or (), parse_speed(speed))
         session = Session(
             address=_address(context, url, token),
             options=options,
@@ -83,13 +125,20 @@ def feed(
             stamp=stamp == "now",
             loop=loop,
             limit=limit,
+            skips=parse_skips(skip or (), [each.name for each in feeds]),
             seconds=seconds,
         )
-        report = asyncio.run(run_feed(session, show=output == "table"))
-    except (InvalidRate, UnreadableFile, ValueError) as error:
+        ending = asyncio.run(run_feed(session, show=output == "table"))
+    except (InvalidRate, InvalidSplit, UnreadableFile, ValueError) as error:
         raise typer.BadParameter(str(error)) from None
     if output == "json":
-        _print_json(report.as_json())
+        _print_json(ending.report.as_json())
+    else:
+        print_report(ending.report)
+    if ending.interrupted:
+        raise typer.Exit(130)
+    if ending.error is not None:
+        raise ending.error
 
 
 @app.command("demo")

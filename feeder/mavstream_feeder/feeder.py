@@ -1,14 +1,16 @@
 """The feeder: one task, one websocket, many streams.
 
 It sleeps until the next tuple of any stream falls due, takes what is due by then and sends a frame per
-stream. A stream without credit waits, its arrivals with it, while the others go on. When the connection
-breaks, the feeder connects again and sends what was not acked once more under the same numbers.
+stream (thesis, 4.4.2: there the list of next times is sorted again and again, here it is a heap). A stream
+without credit waits, its arrivals with it, while the others go on. When the connection breaks, the feeder
+connects again and sends what was not acked once more under the same numbers.
 """
 
 from __future__ import annotations
 
 import asyncio
 import math
+import re
 import secrets
 import time
 
@@ -18,25 +20,29 @@ from websockets.exceptions import ConnectionClosed
 
 from mavstream_feeder.arrivals import Times
 from mavstream_feeder.feeds import Feed, Options
-from mavstream_feeder.frames import make_frame
+from mavstream_feeder.frames import make_frame, without_rows
 from mavstream_feeder.lags import Lags
 from mavstream_feeder.lane import Lane
 from mavstream_feeder.link import Address, Link, Patience
 from mavstream_feeder.problems import RowsRefused
-from mavstream_feeder.rates import Rate
-from mavstream_feeder.reports import Report, milliseconds
+from mavstream_feeder.rates import AnyRate
+from mavstream_feeder.reports import Report, Stopped, StreamReport, milliseconds
 from mavstream_feeder.schedule import Schedule
 from mavstream_feeder.sources import FileSource
+from mavstream_feeder.splitting import Splitter
+from mavstream_protocol import Problem
 from mavstream_protocol.wire.feed import Ack, End, Ended, Reject
 
 # What is refused with these passes: too many, not ready, storage full. A gap follows from such a refusal.
 _PASSING = frozenset({429, 503, 507})
 _GAP = "sequence_gap"
+_BAD_ROWS = "invalid_tuples"
+_ROW = re.compile(r"rows/(\d+)(?:/|$)")
 _TRY_AGAIN = 0.25
 
 
 class Feeder:
-    """Feeds streams from files at Poisson rates."""
+    """Feeds streams from files, at Poisson rates or as it was recorded."""
 
     def __init__(
         self, address: Address, options: Options | None = None, patience: Patience | None = None
@@ -46,7 +52,11 @@ class Feeder:
         self._link = Link(address, self.producer, patience or Patience())
         self._schedule = Schedule(self._options.seed)
         self._feeds: dict[str, Feed] = {}
+        self._lanes: dict[str, Lane] = {}
         self._frames = 0
+        # Messages for the next write, and whose lags are known when it is done.
+        self._outgoing: list[bytes | str] = []
+        self._leaving: list[tuple[Lags, Times]] = []
         self._stopping = False
         self._joined = False
         self._settling = False
@@ -54,19 +64,33 @@ class Feeder:
         self._started = time.monotonic()
         self._epoch_us = 0
         self._ended_at: float | None = None
+        self._stopped: Stopped | None = None
 
-    def add(self, stream: str, source: FileSource, rate: Rate) -> None:
+    def add(self, stream: str, source: FileSource, rate: AnyRate) -> None:
         """Let a stream join, now or while the feeder runs."""
-        if stream in self._feeds:
-            raise ValueError(f"stream '{stream}' is fed already: give each stream one file")
-        self._feeds[stream] = Feed(stream, source, rate)
+        self._add(Feed(stream, source, rate))
+
+    def add_split(self, name: str, source: FileSource, rate: AnyRate, splitter: Splitter) -> None:
+        """Let a source join whose rows go to several streams; `name` is its own."""
+        self._add(Feed(name, source, rate, splitter))
+
+    def _add(self, feed: Feed) -> None:
+        for stream in feed.lanes:
+            if stream in self._lanes:
+                raise ValueError(f"stream '{stream}' is fed already: give each stream one file")
+        if feed.name in self._feeds:
+            raise ValueError(f"'{feed.name}' is the name of another file that is fed: rename one of them")
+        self._feeds[feed.name] = feed
+        self._lanes |= feed.lanes
         # Only a hello tells number and credit of a stream, so a running feeder says it again.
         self._joined = True
         self._news.set()
 
-    def stop(self) -> None:
+    def stop(self, reason: Stopped = Stopped.ASKED) -> None:
         """Send nothing new; wait for acks, then `run` returns."""
-        self._stopping = True
+        if not self._stopping:
+            self._stopping = True
+            self._stopped = reason
         self._news.set()
 
     async def run(self, seconds: float | None = None) -> Report:
@@ -75,10 +99,14 @@ class Feeder:
         self._epoch_us = time.time_ns() // 1000
         timer = None
         if seconds is not None:
-            timer = asyncio.get_running_loop().call_later(seconds, self.stop)
+            timer = asyncio.get_running_loop().call_later(seconds, self.stop, Stopped.TIME)
         try:
             while not self._finished():
                 await self._session()
+            self._stopped = self._stopped or Stopped.DONE
+        except BaseException:
+            self._stopped = Stopped.FAILED
+            raise
         finally:
             if timer is not None:
                 timer.cancel()
@@ -86,34 +114,63 @@ class Feeder:
             self._ended_at = self._now()
         return self.report()
 
+    @property
+    def total(self) -> int | None:
+        """How many rows there are to feed in all; None if nobody knows. Raises UnreadableFile."""
+        totals = [feed.source.total for feed in self._feeds.values()]
+        return None if None in totals else sum(total or 0 for total in totals)
+
+    @property
+    def taken(self) -> int:
+        """How many of them have fallen due and were taken."""
+        return sum(feed.source.taken for feed in self._feeds.values())
+
     def report(self) -> Report:
         """Return what was done so far."""
         total = Lags()
-        streams = {}
+        streams: dict[str, StreamReport] = {}
         for name, feed in self._feeds.items():
-            total.add(feed.lags)
-            streams[name] = feed.report(waiting=self._schedule.held(name))
+            for lags in feed.lags.values():
+                total.add(lags)
+            streams |= feed.reports(waiting=self._schedule.held(name))
         return Report(
             seconds=self._now() if self._ended_at is None else self._ended_at,
             sent=sum(each.sent for each in streams.values()),
             acked=sum(each.acked for each in streams.values()),
+            rejected=sum(each.rejected for each in streams.values()),
+            unmatched={
+                feed.source.name: feed.splitter.unmatched
+                for feed in self._feeds.values()
+                if feed.splitter is not None
+            },
             frames=self._frames,
             reconnects=self._link.reconnects,
             lag_p50_ms=milliseconds(total.quantile(0.5)),
             lag_p99_ms=milliseconds(total.quantile(0.99)),
+            lag_max_ms=milliseconds(total.worst),
+            stopped=self._stopped if self._ended_at is not None else None,
             streams=streams,
         )
 
     async def _session(self) -> None:
         """Feed over one connection, until all is done, a stream joins or the connection breaks."""
         self._joined = self._settling = False
-        welcome = await self._link.open(tuple(self._feeds))
-        for name, feed in self._feeds.items():
-            standing = welcome.streams[name]
-            feed.lane.welcomed(standing.last_sequence, standing.credit)
-            if not feed.scheduled:
-                feed.scheduled = True
-                self._schedule.add(name, feed.rate, self._now())
+        self._outgoing.clear()
+        welcome = await self._link.open(tuple(self._lanes))
+        for name, lane in self._lanes.items():
+            lane.welcomed(welcome.streams[name].last_sequence, welcome.streams[name].credit)
+        # What was held for want of acks may find them all in the welcome: no further one would release it.
+        self._release()
+        joining = [feed for feed in self._feeds.values() if not feed.scheduled]
+        for feed in joining:
+            # Here, or opening files would cost the first tuples their time.
+            feed.over = not feed.source.opened()
+        # Streams that join together have one beginning, or recorded ones would be apart.
+        now = self._now()
+        for feed in joining:
+            feed.scheduled = True
+            if not feed.over:
+                self._schedule.join(feed.name, feed.arrivals(now, self._options.seed))
         listener = asyncio.create_task(self._listen())
         listener.add_done_callback(lambda _: self._news.set())
         retry = asyncio.create_task(self._retry())
@@ -133,10 +190,10 @@ class Feeder:
             self._news.clear()
             if listener.done():
                 await listener
-            now = self._now()
-            await self._resend()
-            for due in self._schedule.take(now, self._options.frame_rows):
-                await self._send(due.stream, due.times)
+            self._resend()
+            for due in self._schedule.take(self._now(), self._options.frame_rows):
+                self._make(self._feeds[due.stream], due.times)
+            await self._write()
             if not self._schedule:
                 return
             next_due = self._schedule.next_due()
@@ -156,12 +213,13 @@ class Feeder:
             self._news.clear()
             if listener.done():
                 await listener
-            await self._resend()
+            self._resend()
+            await self._write()
             if self._finished():
                 return
             if self._options.end:
-                for name, feed in self._feeds.items():
-                    if feed.lane.settled and not feed.lane.ended and name not in ending:
+                for name, lane in self._lanes.items():
+                    if lane.settled and not lane.ended and name not in ending:
                         ending.add(name)
                         await self._link.send(End(stream=name).model_dump_json())
             await self._news.wait()
@@ -177,46 +235,59 @@ class Feeder:
         if timer is not None:
             timer.cancel()
 
-    async def _send(self, stream: str, times: Times) -> None:
-        feed = self._feeds[stream]
+    def _make(self, feed: Feed, times: Times) -> None:
+        """Make frames of the rows that have fallen due, and send them with the next write."""
         rows = feed.source.take(self._epoch_us + (times * 1e6).astype(np.int64))
         if rows is not None:
-            await self._send_rows(feed, rows)
-            feed.lags.record(self._now() - times[: rows.num_rows])
+            for lane, part, due, place in feed.parts(rows, times[: rows.num_rows]):
+                self._make_frame(lane, part, place)
+                self._leaving.append((feed.lags[lane.stream], due))
         if feed.source.over:
-            if stream in self._schedule:
-                self._schedule.remove(stream)
-        elif not feed.lane.open:
-            self._schedule.hold(stream)
+            feed.over = True
+            if feed.name in self._schedule:
+                self._schedule.remove(feed.name)
+        elif not feed.open:
+            self._schedule.hold(feed.name)
 
-    async def _send_rows(self, feed: Feed, rows: pa.RecordBatch) -> None:
-        frame = make_frame(feed.lane.stream, feed.lane.next_sequence, rows, self._options.format)
+    def _make_frame(self, lane: Lane, rows: pa.RecordBatch, place: int) -> None:
+        frame = make_frame(lane.stream, lane.next_sequence, rows, self._options.format, place)
         if frame.size > self._link.max_frame_bytes and rows.num_rows > 1:
             half = rows.num_rows // 2
-            await self._send_rows(feed, rows.slice(0, half))
-            await self._send_rows(feed, rows.slice(half))
+            self._make_frame(lane, rows.slice(0, half), place)
+            self._make_frame(lane, rows.slice(half), place)
             return
-        feed.lane.made(frame)
-        await self._push(feed.lane)
+        lane.made(frame)
+        self._push(lane)
 
-    async def _resend(self) -> None:
-        for feed in self._feeds.values():
-            await self._push(feed.lane)
+    def _resend(self) -> None:
+        for lane in self._lanes.values():
+            if lane.waiting:
+                self._push(lane)
 
-    async def _push(self, lane: Lane) -> None:
+    def _push(self, lane: Lane) -> None:
         while (frame := lane.next_frame()) is not None:
             self._frames += 1
-            await self._link.send(frame.message)
+            self._outgoing.append(frame.message)
+
+    async def _write(self) -> None:
+        if not self._outgoing:
+            return
+        messages, self._outgoing = self._outgoing, []
+        await self._link.send_all(messages)
+        now = self._now()
+        leaving, self._leaving = self._leaving, []
+        for lags, due in leaving:
+            lags.record(now - due)
 
     async def _listen(self) -> None:
         """Take in acks, refusals and confirmed ends."""
         while True:
             message = await self._link.receive()
-            lane = self._feeds[message.stream].lane
+            lane = self._lanes[message.stream]
             match message:
                 case Ack():
                     lane.acked(message.sequence, message.credit)
-                    self._release(message.stream, lane)
+                    self._release()
                     if lane.waiting or self._settling:
                         self._news.set()
                 case Reject():
@@ -226,31 +297,47 @@ class Feeder:
                     self._news.set()
 
     def _refused(self, lane: Lane, refusal: Reject) -> None:
+        if lane.is_stale():
+            return
         problem = refusal.problem
-        if problem.status not in _PASSING and problem.code != _GAP:
+        if problem.status in _PASSING or problem.code == _GAP:
+            lane.again_from(refusal.expected)
+            return
+        frame = lane.sent_frame(refusal.sequence)
+        if frame is None:
             raise RowsRefused(lane.stream, problem)
-        lane.again_from(refusal.expected)
+        rows = _bad_rows(problem)
+        rest = without_rows(frame, rows, self._options.format) if rows else None
+        lane.refused(frame, rest)
+        if not (self._options.skip_rejected and problem.code == _BAD_ROWS):
+            raise RowsRefused(lane.stream, problem)
+        self._news.set()
 
     async def _retry(self) -> None:
         """Try streams without credit once in a while: a server with room again need not tell."""
         while True:
             await asyncio.sleep(_TRY_AGAIN)
-            for name, feed in self._feeds.items():
-                if feed.lane.try_again():
-                    self._release(name, feed.lane)
+            for lane in self._lanes.values():
+                if lane.try_again():
+                    self._release()
                     self._news.set()
 
-    def _release(self, stream: str, lane: Lane) -> None:
-        if self._schedule.held(stream) and lane.open:
-            self._schedule.release(stream)
-            self._news.set()
+    def _release(self) -> None:
+        for name in self._schedule.all_held():
+            if self._feeds[name].open:
+                self._schedule.release(name)
+                self._news.set()
 
     def _finished(self) -> bool:
         if self._joined or (self._schedule and not self._stopping):
             return False
-        return all(
-            feed.lane.settled and (feed.lane.ended or not self._options.end) for feed in self._feeds.values()
-        )
+        return all(lane.settled and (lane.ended or not self._options.end) for lane in self._lanes.values())
 
     def _now(self) -> float:
         return time.monotonic() - self._started
+
+
+def _bad_rows(problem: Problem) -> set[int]:
+    """Return which rows of a frame a refusal names."""
+    found = (_ROW.match(item.pointer) for item in problem.errors)
+    return {int(row[1]) for row in found if row is not None}

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 
+import pyarrow as pa
+
+from mavstream_feeder.arrivals import Arrivals, RecordedArrivals, Times, arrivals_of
 from mavstream_feeder.lags import Lags
 from mavstream_feeder.lane import Lane
-from mavstream_feeder.rates import Rate
+from mavstream_feeder.rates import AnyRate, Rate, Recorded
 from mavstream_feeder.reports import StreamReport, milliseconds
 from mavstream_feeder.sources import FileSource
+from mavstream_feeder.splitting import Splitter
 from mavstream_protocol.wire.feed import Format
 
 LINGER = 0.001
@@ -32,24 +37,71 @@ class Options:
     frame_rows: int = FRAME_ROWS
     end: bool = True
     """Whether to tell the server at the end that no more rows come, which closes open windows."""
+    skip_rejected: bool = False
+    """Whether rows that the server refuses are left out and counted, instead of ending the feed."""
 
 
 class Feed:
-    """A stream with its rows and its lane."""
+    """Rows of a source at a rate, with a lane for each stream that they go to."""
 
-    def __init__(self, stream: str, source: FileSource, rate: Rate) -> None:
+    def __init__(
+        self, name: str, source: FileSource, rate: AnyRate, splitter: Splitter | None = None
+    ) -> None:
+        if isinstance(rate, Recorded) and not source.recorded:
+            raise ValueError(f"'{name}' is fed as recorded: make its source with recorded={rate!r}")
+        self.name = name
         self.source = source
         self.rate = rate
-        self.lane = Lane(stream, _FULL_FRAMES if rate.flat_out else _FRAMES)
-        self.lags = Lags()
+        self.splitter = splitter
+        flat_out = isinstance(rate, Rate) and rate.flat_out
+        streams = (name,) if splitter is None else splitter.streams
+        self.lanes = {stream: Lane(stream, _FULL_FRAMES if flat_out else _FRAMES) for stream in streams}
+        self.lags = {stream: Lags() for stream in streams}
         self.scheduled = False
+        self.over = False
+        """Whether the source has no more rows."""
 
-    def report(self, *, waiting: bool) -> StreamReport:
-        """Return what was done so far."""
-        return StreamReport(
-            sent=self.lane.rows_sent,
-            acked=self.lane.rows_acked,
-            lag_p50_ms=milliseconds(self.lags.quantile(0.5)),
-            lag_p99_ms=milliseconds(self.lags.quantile(0.99)),
-            waiting=waiting,
-        )
+    @property
+    def open(self) -> bool:
+        """Whether new frames may be made, for whichever stream the next rows are."""
+        return all(lane.open for lane in self.lanes.values())
+
+    def arrivals(self, start: float, seed: int) -> Arrivals:
+        """Return when its rows fall due, from the moment it joins."""
+        rate = self.rate
+        if isinstance(rate, Recorded):
+            if rate.origin is None and not self.source.counts_seconds:
+                rate = replace(rate, origin=self.source.begin())
+            return RecordedArrivals(rate, start, self.source.ahead)
+        return arrivals_of(rate, start, seed, self.name)
+
+    def parts(self, rows: pa.RecordBatch, times: Times) -> Iterator[tuple[Lane, pa.RecordBatch, Times, int]]:
+        """Yield for each stream its rows, their due times, and the rows of the source ahead of the first."""
+        base = self.source.taken - rows.num_rows
+        if self.splitter is None:
+            yield self.lanes[self.name], rows, times, base
+            return
+        for part in self.splitter.parts(rows):
+            yield self.lanes[part.stream], part.rows, times[part.places], base + int(part.places[0])
+
+    def reports(self, *, waiting: bool) -> dict[str, StreamReport]:
+        """Return what was done so far, by stream."""
+        unsettled = [lane.first_place for lane in self.lanes.values() if lane.first_place is not None]
+        place = self.source.place_at(min(unsettled, default=self.source.taken))
+        return {
+            stream: StreamReport(
+                sent=lane.rows_sent,
+                acked=lane.rows_acked,
+                rejected=lane.rows_rejected,
+                lag_p50_ms=milliseconds(self.lags[stream].quantile(0.5)),
+                lag_p99_ms=milliseconds(self.lags[stream].quantile(0.99)),
+                lag_max_ms=milliseconds(self.lags[stream].worst),
+                waiting=waiting,
+                feed=self.name,
+                file=self.source.name,
+                row=place.row,
+                passes=place.passes,
+                over=self.over,
+            )
+            for stream, lane in self.lanes.items()
+        }

@@ -53,6 +53,13 @@ def read_batches(path: Path, schema: Schema) -> Batches:
             yield batch
 
 
+def row_count(path: Path) -> int | None:
+    """Return how many rows a file has if it says so itself, as Parquet does. Raises UnreadableFile."""
+    if kind_of(path) != "parquet":
+        return None
+    return _guarded(path, lambda: int(pyarrow.parquet.read_metadata(path).num_rows))
+
+
 def kind_of(path: Path) -> str:
     """Return `csv`, `jsonl` or `parquet`, by the file's name. Raises UnreadableFile."""
     kind = _ENDINGS.get(path.suffix.lower())
@@ -134,8 +141,10 @@ def _parquet_names(path: Path) -> tuple[str, ...]:
 
 def _read_parquet(path: Path, schema: Schema) -> Batches:
     with pyarrow.parquet.ParquetFile(path) as file:
-        for batch in file.iter_batches(batch_size=BATCH_ROWS):
-            yield decode_batch(schema, batch)
+        # One row group after the other, so that no more than one is ever in memory.
+        for group in range(file.num_row_groups):
+            for batch in file.iter_batches(batch_size=BATCH_ROWS, row_groups=[group], use_threads=False):
+                yield decode_batch(schema, batch)
 
 
 _ENDINGS = MappingProxyType(

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 _GROWTH = math.log(1.05)
 _BUCKETS = 512  # From a microsecond to a day.
+_TOGETHER = 256
 
 
 class Lags:
@@ -17,22 +18,46 @@ class Lags:
     def __init__(self) -> None:
         self._counts = np.zeros(_BUCKETS, dtype=np.int64)
         self.count = 0
+        self._worst = 0.0
+        self._pending: list[NDArray[np.float64]] = []
 
     def record(self, lags: NDArray[np.float64]) -> None:
         """Count the lags of a frame's tuples; negative ones are none."""
+        # Frames are small and many, so that they are counted together.
+        self._pending.append(lags)
+        self.count += len(lags)
+        if len(self._pending) >= _TOGETHER:
+            self._fold()
+
+    @property
+    def worst(self) -> float | None:
+        """The longest lag in seconds; None without tuples."""
+        self._fold()
+        return self._worst if self.count else None
+
+    def _fold(self) -> None:
+        if not self._pending:
+            return
+        lags = np.concatenate(self._pending)
+        self._pending.clear()
+        if not len(lags):
+            return
+        self._worst = max(self._worst, float(lags.max()))
         scaled = np.log(np.maximum(lags * 1e6, 1.0)) / _GROWTH
         buckets = np.minimum(np.ceil(scaled).astype(np.int64), _BUCKETS - 1)
         self._counts += np.bincount(buckets, minlength=_BUCKETS)
-        self.count += len(lags)
 
     def add(self, other: Lags) -> None:
         """Count the lags of another histogram too."""
+        other._fold()
         self._counts += other._counts
+        self._worst = max(self._worst, other._worst)
         self.count += other.count
 
     def quantile(self, share: float) -> float | None:
         """Return the lag in seconds that this share of the tuples did not exceed; None without tuples."""
         if not self.count:
             return None
+        self._fold()
         reached = np.cumsum(self._counts) >= share * self.count
         return math.exp(int(np.argmax(reached)) * _GROWTH) / 1e6

@@ -2,14 +2,14 @@
 
 Frames are numbered 1, 2, 3, ... and kept until an ack covers them. After a reconnect the server says how far
 it has come; frames up to there are done, the later ones are sent again under their old numbers, so that
-nothing is lost and nothing counts twice.
+nothing is lost and nothing counts twice. A frame that is refused for good goes, and those behind it move up.
 """
 
 from __future__ import annotations
 
 from collections import deque
 
-from mavstream_feeder.frames import Frame
+from mavstream_feeder.frames import Frame, renumbered
 from mavstream_feeder.problems import FeedLost
 
 
@@ -21,6 +21,7 @@ class Lane:
         self._most_frames = most_frames
         self.rows_sent = 0
         self.rows_acked = 0
+        self.rows_rejected = 0
         self.credit = 0
         """Bytes that may be under way."""
         self.under_way = 0
@@ -33,6 +34,8 @@ class Lane:
         # Frames in order of their numbers: first the ones under way, then the ones to send (again).
         self._sent: deque[Frame] = deque()
         self._waiting: deque[Frame] = deque()
+        # Frames that were under way behind one that was dropped: each will be refused for its old number.
+        self._stale = 0
 
     @property
     def next_sequence(self) -> int:
@@ -57,10 +60,17 @@ class Lane:
         """Whether every frame is acked."""
         return not self._sent and not self._waiting
 
+    @property
+    def first_place(self) -> int | None:
+        """Rows of the source ahead of the first frame that is not settled; None if all are."""
+        first = self._sent[0] if self._sent else self._waiting[0] if self._waiting else None
+        return None if first is None else first.place
+
     def welcomed(self, last_sequence: int, credit: int) -> None:
         """Start a connection: the server has frames up to `last_sequence`. Raises FeedLost."""
         self._waiting.extendleft(reversed(self._sent))
         self._sent.clear()
+        self._stale = 0
         self.under_way = 0
         self.credit = credit
         if not self._begun:
@@ -112,10 +122,30 @@ class Lane:
     def again_from(self, sequence: int) -> None:
         """Send frames from this number on again, after `try_again`: they were refused for now."""
         self.credit = 0
-        while self._sent and self._sent[-1].sequence >= sequence:
-            frame = self._sent.pop()
-            self.under_way -= frame.size
-            self._waiting.appendleft(frame)
+        self._take_back(sequence)
+
+    def is_stale(self) -> bool:
+        """Whether a refusal is of a frame that has moved up since; such a one says nothing new."""
+        if not self._stale:
+            return False
+        self._stale -= 1
+        return True
+
+    def sent_frame(self, sequence: int) -> Frame | None:
+        """Return the frame under way that has a number."""
+        return next((frame for frame in self._sent if frame.sequence == sequence), None)
+
+    def refused(self, frame: Frame, rest: Frame | None) -> None:
+        """Give up rows of a frame under way: send the rest in its place, and what is behind it again."""
+        behind = self._take_back(frame.sequence)
+        self._stale += behind - 1
+        self._waiting.popleft()
+        self.rows_rejected += frame.rows - (0 if rest is None else rest.rows)
+        if rest is not None:
+            self._waiting.appendleft(rest)
+            return
+        self._waiting = deque(renumbered(each, each.sequence - 1) for each in self._waiting)
+        self._made -= 1
 
     def try_again(self) -> bool:
         """Let one frame go where the server gave no credit, to see whether it takes it now."""
@@ -123,6 +153,16 @@ class Lane:
             return False
         self.credit = 1
         return True
+
+    def _take_back(self, sequence: int) -> int:
+        """Let frames under way wait again from a number on; return how many."""
+        count = 0
+        while self._sent and self._sent[-1].sequence >= sequence:
+            frame = self._sent.pop()
+            self.under_way -= frame.size
+            self._waiting.appendleft(frame)
+            count += 1
+        return count
 
     def _done(self, frame: Frame) -> None:
         self._acked = frame.sequence

@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 import random
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
+import orjson
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidURI
 
@@ -15,6 +17,7 @@ from mavstream_feeder.problems import FeedLost, NoServer
 from mavstream_protocol.wire.feed import Ack, CloseCode, Ended, Hello, Reject, Welcome, to_producer
 
 _WRITE_LIMIT = 256 << 10
+_ACK = b'{"type":"ack"'
 _REFUSALS = frozenset(
     {
         CloseCode.TOO_BIG,
@@ -108,6 +111,18 @@ class Link:
         assert self._socket is not None
         await self._socket.send(message)
 
+    async def send_all(self, messages: Sequence[bytes | str]) -> None:
+        """Send messages in one write, which costs a third of as many sends. Raises ConnectionClosed."""
+        assert self._socket is not None
+        async with self._socket.send_context():
+            protocol = self._socket.protocol
+            for message in messages:
+                if isinstance(message, str):
+                    protocol.send_text(message.encode())
+                else:
+                    protocol.send_binary(message)
+            self._socket.transport.write(b"".join(protocol.data_to_send()))
+
     async def receive(self) -> Ack | Reject | Ended:
         """Return the next message about a stream. Raises ConnectionClosed, FeedLost."""
         message = await self._receive()
@@ -144,8 +159,11 @@ class Link:
 
     async def _receive(self) -> Welcome | Ack | Reject | Ended:
         assert self._socket is not None
-        message = await self._socket.recv()
+        message = await self._socket.recv(decode=False)
         try:
+            # Acks are as many as frames; reading them by the model would cost more than all the rest.
+            if message.startswith(_ACK):
+                return Ack.model_construct(**orjson.loads(message))
             return to_producer.validate_json(message)
         except ValueError:
             raise FeedLost(f"the server sent what is no message of the feed: {message[:100]!r}") from None

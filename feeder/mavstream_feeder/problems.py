@@ -2,6 +2,7 @@
 
 FeederError
     InvalidRate         a rate that cannot be read
+    InvalidSplit        a split condition that cannot be read, or streams that do not fit it
     UnreadableFile      a file that is not there, or whose rows do not fit the stream
     RowsRefused         the server refused rows, and would refuse them again
     FeedLost            the server ended the feed, or forgot what it acked
@@ -24,6 +25,12 @@ class InvalidRate(FeederError):
     """A rate that cannot be read."""
 
     code = "invalid_rate"
+
+
+class InvalidSplit(FeederError):
+    """A split condition that cannot be read, or whose streams do not fit its file."""
+
+    code = "invalid_split"
 
 
 class UnreadableFile(FeederError):

@@ -1,18 +1,22 @@
-"""Rates as people write them: `500`, `40@150s,80@50s`, `max`, and `readings=500` for one stream."""
+"""Rates as people write them: `500`, `40@150s,80@50s`, `max`, `recorded`; `readings=500` for one stream."""
 
 from __future__ import annotations
 
 import math
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import TypeAlias
 
 from mavstream_feeder.problems import InvalidRate
 from mavstream_protocol import parse_duration
 
 _MICROSECONDS = 1_000_000
 _NAMED = re.compile(r"\s*([A-Za-z_][A-Za-z0-9_]*)\s*=(.*)", re.DOTALL)
+_RECORDED = re.compile(r"recorded(?::([A-Za-z_][A-Za-z0-9_]*))?")
+_SPEED = re.compile(r"([0-9]+(?:\.[0-9]+)?)x?")
 _HIGHEST = 1e9
+_FASTEST = 1e6
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +42,10 @@ class Rate:
         """Whether the stream is fed as fast as it is taken."""
         return not self.pieces
 
+    def faster(self, speed: float) -> Rate:
+        """Return the rate on a clock that runs so many times as fast."""
+        return Rate(tuple(Piece(piece.per_second * speed, piece.seconds / speed) for piece in self.pieces))
+
     def __str__(self) -> str:
         if self.flat_out:
             return "max"
@@ -47,6 +55,27 @@ class Rate:
         )
 
 
+@dataclass(frozen=True, slots=True)
+class Recorded:
+    """Arrivals as they were recorded: a column of the file says when each row is due."""
+
+    column: str | None = None
+    """The column, which need not be a field of the stream; None for the stream's event time."""
+    origin: float | None = None
+    """The recorded time, in seconds, that is the moment at which the stream joins; None for the first row's,
+    or for 0 where the column counts seconds."""
+    speed: float = 1.0
+
+    def faster(self, speed: float) -> Recorded:
+        """Return the same on a clock that runs so many times as fast."""
+        return replace(self, speed=self.speed * speed)
+
+    def __str__(self) -> str:
+        return "recorded" if self.column is None else f"recorded:{self.column}"
+
+
+AnyRate: TypeAlias = Rate | Recorded
+
 FLAT_OUT = Rate()
 
 
@@ -55,10 +84,21 @@ def constant(per_second: float) -> Rate:
     return Rate((Piece(per_second),))
 
 
-def parse_rate(text: str) -> Rate:
+def parse_speed(text: str) -> float:
+    """Return how many times as fast the feeder's clock runs: `10x`, `0.5x`, `2`. Raises InvalidRate."""
+    written = _SPEED.fullmatch(text.strip())
+    speed = float(written[1]) if written else 0.0
+    if not 1 / _FASTEST <= speed <= _FASTEST:
+        raise InvalidRate(f"speed '{text}' cannot be read: write how many times as fast, such as 10x or 0.5x")
+    return speed
+
+
+def parse_rate(text: str) -> AnyRate:
     """Return the rate that `text` describes; raises InvalidRate."""
     if text.strip() == "max":
         return FLAT_OUT
+    if recorded := _RECORDED.fullmatch(text.strip()):
+        return Recorded(recorded[1])
     pieces = tuple(_piece(part.strip(), text) for part in text.split(","))
     if any(math.isinf(piece.seconds) for piece in pieces[:-1]):
         raise InvalidRate(
@@ -70,11 +110,16 @@ def parse_rate(text: str) -> Rate:
     return Rate(pieces)
 
 
-def parse_rates(texts: Iterable[str], streams: Iterable[str]) -> Mapping[str, Rate]:
-    """Return the rate of each stream: its own (`name=RATE`) or the common one. Raises InvalidRate."""
+def parse_rates(
+    texts: Iterable[str], streams: Iterable[str], defaults: Mapping[str, AnyRate] | None = None
+) -> Mapping[str, AnyRate]:
+    """Return the rate of each stream: its own (`name=RATE`), the common one, or its default.
+
+    Raises InvalidRate.
+    """
     names = list(streams)
-    common: Rate | None = None
-    own: dict[str, Rate] = {}
+    common: AnyRate | None = None
+    own: dict[str, AnyRate] = {}
     for text in texts:
         named = _NAMED.fullmatch(text)
         if named is None:
@@ -84,10 +129,11 @@ def parse_rates(texts: Iterable[str], streams: Iterable[str]) -> Mapping[str, Ra
         if name not in names:
             raise InvalidRate(f"rate '{text}' is for '{name}', which is not fed: fed are {', '.join(names)}")
         own[name] = parse_rate(rate)
-    without = [name for name in names if name not in own]
-    if without and common is None:
+    found = {**(defaults or {}), **({} if common is None else dict.fromkeys(names, common)), **own}
+    without = [name for name in names if name not in found]
+    if without:
         raise InvalidRate(f"no rate for {', '.join(without)}: give one for all streams, such as --rate 500")
-    return {name: own.get(name, common or FLAT_OUT) for name in names}
+    return {name: found[name] for name in names}
 
 
 def _piece(part: str, text: str) -> Piece:
@@ -97,7 +143,7 @@ def _piece(part: str, text: str) -> Piece:
     except ValueError:
         raise InvalidRate(
             f"rate '{text}' has the part '{part}': write tuples a second such as 500, "
-            "parts such as 40@150s,80@50s, or max"
+            "parts such as 40@150s,80@50s, max or recorded"
         ) from None
     if not 0 <= per_second <= _HIGHEST:
         raise InvalidRate(f"rate '{text}' has {number} tuples a second: give 0 to {_HIGHEST:g}, or max")

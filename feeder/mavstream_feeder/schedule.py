@@ -44,9 +44,13 @@ class Schedule:
 
     def add(self, stream: str, rate: Rate, now: float) -> None:
         """Let a stream join; its first tuple falls due one gap after `now`."""
+        self.join(stream, arrivals_of(rate, now, self._seed, stream))
+
+    def join(self, stream: str, arrivals: Arrivals) -> None:
+        """Let a stream join whose arrivals are known."""
         if stream in self._arrivals:
             raise ValueError(f"stream '{stream}' is already in the schedule: remove it first")
-        self._arrivals[stream] = arrivals_of(rate, now, self._seed, stream)
+        self._arrivals[stream] = arrivals
         self._push(stream)
 
     def remove(self, stream: str) -> None:
@@ -72,6 +76,10 @@ class Schedule:
     def held(self, stream: str) -> bool:
         """Whether a stream waits for its release."""
         return stream in self._held
+
+    def all_held(self) -> list[str]:
+        """Return the streams that wait for their release."""
+        return list(self._held)
 
     def next_due(self) -> float | None:
         """Return when the next tuple falls due; None when none will before a release or a join."""

@@ -1,55 +1,89 @@
-"""Sources of rows: a file's batches handed out in the portions that fall due, once or over and over."""
+"""Sources of rows: the batches of files handed out in the portions that fall due."""
 
 from __future__ import annotations
 
+import os
+from collections import deque
+from collections.abc import Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from mavstream_feeder.files import Batches, column_names, read_batches
-from mavstream_feeder.problems import UnreadableFile
+from mavstream_feeder.arrivals import Times
+from mavstream_feeder.files import column_names, row_count
+from mavstream_feeder.passes import Passes
+from mavstream_feeder.rates import Recorded
+from mavstream_feeder.recordings import Recording
 from mavstream_protocol import Schema, StreamSpec
 from mavstream_protocol.tuples import arrow_schema
 
-# Files up to this size are decoded once and kept, so that going round costs nothing.
-_KEPT_BYTES = 64 << 20
+_UTC = pa.timestamp("us", "UTC")
+
+
+class Place(NamedTuple):
+    """How far a source has come in its files."""
+
+    row: int
+    """Rows of the pass that are done, or were skipped."""
+    passes: int
+    """Passes over the files that are done."""
 
 
 class FileSource:
-    """The rows of a file for one stream.
+    """The rows of a file, or of several that are read one behind the other, for one stream.
 
     With `stamp`, the event-time column holds the due times that `take` is given; the file need not have it.
+    With `recorded`, a column tells when rows are due; unless it is a field of the stream it is not fed.
     """
 
     def __init__(
         self,
-        path: Path,
+        path: Path | Sequence[Path],
         spec: StreamSpec,
         *,
         loop: bool = False,
         stamp: bool = False,
         limit: int | None = None,
+        skip: int = 0,
+        recorded: Recorded | None = None,
+        period: float | None = None,
     ) -> None:
-        self._path = path
-        self._schema = spec.schema()
-        self._stamped = spec.event_time if stamp else None
-        self._read = self._schema
-        if self._stamped is not None and self._stamped not in column_names(path):
-            self._read = Schema(tuple(field for field in self._schema if field.name != self._stamped))
-        self._layout = arrow_schema(self._schema)
-        # Where each column of a stamped row comes from in the file's row; None is the due time.
-        names = self._read.names
-        self._order = [None if name == self._stamped else names.index(name) for name in self._schema.names]
+        self.paths = (path,) if isinstance(path, Path) else tuple(path)
+        self.spec = spec
+        schema = spec.schema()
+        stamped = spec.event_time if stamp else None
+        there = column_names(self.paths[0]) if self.paths else schema.names
+        fields = [field for field in schema if field.name != stamped or field.name in there]
+        self._recording: Recording | None = None
+        if recorded is not None:
+            self._recording = Recording(recorded, spec, period, str(self.paths[0]) if self.paths else "")
+            fields += self._recording.beside
+        read = Schema(tuple(fields))
+        self._layout = arrow_schema(schema)
+        # Where each column of a row comes from in what is read; None is the due time.
+        self._order = [None if name == stamped else read.names.index(name) for name in schema.names]
+        self._as_read = read.names == schema.names and stamped is None
         self._loop = loop
-        self._left = limit
-        self._kept: list[pa.RecordBatch] | None = None
-        if loop and path.exists() and path.stat().st_size <= _KEPT_BYTES:
-            self._kept = list(read_batches(path, self._read))
-        self._batches = self._pass()
+        self._limit = self._left = limit
+        self._skipped = skip
+        self._passes = Passes(self.paths, read, loop=loop, skip=skip)
+        # Batches whose arrival times were looked at and whose rows were not taken.
+        self._seen: deque[pa.RecordBatch] = deque()
+        self._first: pa.RecordBatch | None = None
         self._batch: pa.RecordBatch | None = None
         self._offset = 0
+        self.taken = 0
+        """Rows that were handed out."""
+
+    @property
+    def name(self) -> str:
+        """The file as people know it; of several, the folder that holds them all."""
+        if len(self.paths) == 1:
+            return str(self.paths[0])
+        return os.path.commonpath(self.paths) if self.paths else "no file"
 
     def take(self, due_us: NDArray[np.int64]) -> pa.RecordBatch | None:
         """Return a row for each due time (microseconds since 1970); fewer at the end, None after it."""
@@ -62,14 +96,61 @@ class FileSource:
         if not parts:
             return None
         rows = parts[0] if len(parts) == 1 else pa.concat_batches(parts)
+        self.taken += rows.num_rows
         if self._left is not None:
             self._left -= rows.num_rows
-        return rows if self._stamped is None else self._stamp(rows, due_us[: rows.num_rows])
+        return rows if self._as_read else self._fed(rows, due_us[: rows.num_rows])
+
+    def ahead(self) -> Times | None:
+        """Return the recorded times, in seconds, of the rows that were not looked at yet; None at the end."""
+        assert self._recording is not None
+        batch = self._pull()
+        if batch is None:
+            return None
+        self._seen.append(batch)
+        return self._recording.times(batch, self._passes.done)
+
+    def begin(self) -> float | None:
+        """Return when the first row was recorded, in seconds; None without rows. Before anything is taken."""
+        assert self._recording is not None
+        return self._recording.begin(self._first) if self.opened() else None
+
+    def opened(self) -> bool:
+        """Open the files and read the first rows, before anything is taken; whether there are any."""
+        self._first = self._pull()
+        return self._first is not None and self._left != 0
+
+    @property
+    def recorded(self) -> bool:
+        """Whether it tells when its rows were recorded."""
+        return self._recording is not None
+
+    @property
+    def counts_seconds(self) -> bool:
+        """Whether recorded times are seconds since the begin, not points in time."""
+        return self._recording is not None and not self._recording.absolute
 
     @property
     def over(self) -> bool:
         """Whether no row will come again; known as soon as the last one is taken."""
         return self._left == 0 or (self._batch is None and not self._advance())
+
+    def place_at(self, taken: int) -> Place:
+        """Return where in the files it stood when so many rows were taken."""
+        behind = self._skipped + taken
+        rows = self._passes.rows
+        return Place(behind, 0) if not rows else Place(behind % rows, behind // rows)
+
+    @property
+    def total(self) -> int | None:
+        """How many rows it will hand out in all; None if nobody knows."""
+        if self._loop:
+            return self._limit
+        counts = [row_count(path) for path in self.paths]
+        if None in counts:
+            return self._limit
+        left = max(sum(count or 0 for count in counts) - self._skipped, 0)
+        return left if self._limit is None else min(left, self._limit)
 
     def _part(self, most: int) -> pa.RecordBatch | None:
         if self._batch is None and not self._advance():
@@ -83,18 +164,19 @@ class FileSource:
 
     def _advance(self) -> bool:
         self._offset = 0
-        self._batch = next(self._batches, None)
-        if self._batch is None and self._loop:
-            self._batches = self._pass()
-            self._batch = next(self._batches, None)
-            if self._batch is None:
-                raise UnreadableFile(f"file '{self._path}' has no rows to go round with")
+        self._batch = self._seen.popleft() if self._seen else self._pull()
         return self._batch is not None
 
-    def _pass(self) -> Batches:
-        return read_batches(self._path, self._read) if self._kept is None else iter(self._kept)
+    def _pull(self) -> pa.RecordBatch | None:
+        first, self._first = self._first, None
+        return self._passes.next() if first is None else first
 
-    def _stamp(self, rows: pa.RecordBatch, due_us: NDArray[np.int64]) -> pa.RecordBatch:
-        times = pa.array(due_us).view(pa.timestamp("us", "UTC"))
-        columns = [times if index is None else rows.column(index) for index in self._order]
+    def _fed(self, rows: pa.RecordBatch, due_us: NDArray[np.int64]) -> pa.RecordBatch:
+        read = rows.columns
+        columns = [self._instants(due_us) if index is None else read[index] for index in self._order]
         return pa.RecordBatch.from_arrays(columns, schema=self._layout)
+
+    @staticmethod
+    def _instants(due_us: NDArray[np.int64]) -> pa.Array:
+        # From the buffer: this is done for every frame, and `pa.array` would look at each value.
+        return pa.Array.from_buffers(_UTC, len(due_us), [None, pa.py_buffer(due_us)])

@@ -19,7 +19,7 @@ from mavstream_feeder.demo.watch import Watch
 from mavstream_feeder.feeder import Feeder
 from mavstream_feeder.feeds import Options
 from mavstream_feeder.link import Address
-from mavstream_feeder.rates import parse_rates
+from mavstream_feeder.rates import Recorded, parse_rates
 from mavstream_feeder.reports import Report
 from mavstream_feeder.sample import STREAMS, sample_file
 from mavstream_feeder.sources import FileSource
@@ -97,7 +97,10 @@ class _Demo:
         seconds = self._options.seconds
         if self._options.feed:
             for name, rate in parse_rates(self._options.rates, STREAMS).items():
-                source = FileSource(sample_file(name), STREAMS[name], loop=True, stamp=True)
+                recorded = rate if isinstance(rate, Recorded) else None
+                source = FileSource(
+                    sample_file(name), STREAMS[name], loop=True, stamp=True, recorded=recorded
+                )
                 feeder.add(name, source, rate)
             work = asyncio.create_task(feeder.run(seconds))
         else:
