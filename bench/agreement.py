@@ -8,10 +8,12 @@ same policy on both.
 from __future__ import annotations
 
 import argparse
+import gc
 import time
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from math import sqrt
 from pathlib import Path
 from statistics import fmean
 from tempfile import TemporaryDirectory
@@ -39,6 +41,7 @@ _SEARCHES = 4
 _LEAST_SEARCH = 0.5  # seconds: every stream must have brought something
 _LATENCY_TARGET = 200  # us: sources do not wait for more rows
 _SLICES = 2_000_000
+_MOST_NOISE = 0.95
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -119,6 +122,8 @@ def _live(policy: str, rate: float, seconds: float) -> Live:
             )
             for query in queries
         }
+        # A trace is a long list of small objects, and looking through it for garbage takes 0.1 s at a time.
+        gc.disable()
         feeding.start()
         begin, working = time.perf_counter_ns(), 0
         wall = time.time_ns()
@@ -128,6 +133,7 @@ def _live(policy: str, rate: float, seconds: float) -> Live:
                 working += time.perf_counter_ns() - before
         elapsed = time.perf_counter_ns() - begin
         engine.run()
+        gc.enable()
         arrivals = {stream: _arrivals(place / stream, wall) for stream in streams}
         outputs = {name: query.output.latency for name, query in running.items()}
         operators = _measured(engine.trace)
@@ -149,11 +155,18 @@ def _arrivals(place: Path, begin: int) -> list[float]:
 
 
 class Measured(NamedTuple):
-    """An operator: microseconds per call and per tuple, and tuples out per tuple in."""
+    """An operator: microseconds per call and per tuple, tuples out per tuple in, and how calls vary."""
 
     setup: float
     cost: float
     selectivity: float
+    variation: float
+    """The standard deviation of what a call takes, as a share of the mean."""
+    time: float
+    """All that its calls took, in microseconds."""
+
+
+_NOTHING = Measured(0.0, 0.0, 1.0, 0.0, 0.0)
 
 
 def _measured(trace: Trace) -> dict[tuple[str, str], Measured]:
@@ -173,7 +186,9 @@ def _fitted(samples: np.ndarray) -> Measured:
     # Where calls have about the same size, noise decides on the slope: neither part is less than nothing.
     slope = min(max(slope, 0.0), float(elapsed.mean() / max(tuples.mean(), 1e-9)))
     setup = max(float(elapsed.mean()) - slope * float(tuples.mean()), 0.0)
-    return Measured(setup / 1000, slope / 1000, float(produced.sum() / max(tuples.sum(), 1.0)))
+    variation = float((elapsed - slope * tuples).std() / max(elapsed.mean(), 1.0))
+    selectivity = float(produced.sum() / max(tuples.sum(), 1.0))
+    return Measured(setup / 1000, slope / 1000, selectivity, variation, float(elapsed.sum()) / 1000)
 
 
 def _workload(
@@ -187,7 +202,7 @@ def _workload(
     for query in queries:
         operators: dict[str, Any] = {}
         for name, kind, inputs in query.operators:
-            one = measured.get((query.name, kind), Measured(0.0, 0.0, 1.0))
+            one = measured.get((query.name, kind), _NOTHING)
             operators[name] = {
                 "kind": kind,
                 "inputs": inputs,
@@ -210,10 +225,17 @@ def _workload(
                 "setup_us": fmean(one.setup for one in sources),
                 "cost_us": fmean(one.cost for one in sources),
             },
-            "overheads": {"decision_us": decision / 1000},
+            "overheads": {"decision_us": decision / 1000, "noise": _noise(measured.values())},
             "queries": parts,
         }
     )
+
+
+def _noise(measured: Iterable[Measured]) -> float:
+    """Return the noise that varies as calls do: costs are spread evenly around their means."""
+    known = list(measured)
+    variation = sum(one.time * one.variation for one in known) / sum(one.time for one in known)
+    return min(sqrt(3) * variation, _MOST_NOISE)
 
 
 def _rows(figures: Mapping[str, Any]) -> Iterator[tuple[str, ...]]:

@@ -7,6 +7,7 @@ tick. The load is relative to the highest rate that is sustained under `rr`, fou
 from __future__ import annotations
 
 import argparse
+import gc
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -124,6 +125,9 @@ def _measure(workload: Workload, policy: str, rate: float, seconds: float) -> Ru
                 )
                 for query in queries
             }
+            # As the engine's own process does when it starts.
+            gc.collect()
+            gc.freeze()
             feeding.start()
             begin = time.perf_counter()
             while feeding.writing:
@@ -142,6 +146,7 @@ def _measure(workload: Workload, policy: str, rate: float, seconds: float) -> Ru
                 for name in workload.priorities
             }
             engine.run()
+            gc.unfreeze()
             lost = feeding.written() - sum(query.rows_in for query in running.values())
     return Run(classes, behind, busy / 1e9 / elapsed, lost)
 

@@ -81,7 +81,7 @@ class Engine:
         """Where slices are recorded, while someone wants to see them."""
         self._train = train
         self._queue_limit = queue_limit or 4 * train
-        self._intake = Intake(self._fail, self._woken)
+        self._intake = Intake(self.clock.monotonic, self._fail, self._woken)
         self._runner = SliceRunner(self.clock, self._ran, self._fail)
         self._timed: set[RunningQuery] = set()  # those with a time to stop at
         self._numbers = count(1)

@@ -17,8 +17,9 @@ DEFAULT_TRAIN = 4096
 """Rows that a source hands on at once: cost per tuple falls steeply up to here and hardly beyond."""
 
 _LOOK_SLICES = 32
-_LOOK_NS = 60_000
-"""Work between two looks, per stream: twenty times what a look at one with news takes."""
+_LOOK_SHARE = 20
+"""Looks at the logs take a twentieth of the time: little where there is no news, more where there is much."""
+_LOOK_NS = 200  # what a look at a stream takes at least
 _AT_ONCE = 2
 """Sources served between two slices. A batch that one hands on takes two slices or more, so that with many
 sources the operators would fall behind, and rows grow old in queues, if all were served each time."""
@@ -37,13 +38,17 @@ class Intake:
 
     def __init__(
         self,
+        monotonic: Callable[[], int],
         failed: Callable[[RunningQuery, str, Exception], None],
         woken: Callable[[SourceTask], None],
     ) -> None:
-        """`failed` is told of a query whose source could not read on, by the source's name.
+        """`monotonic` tells how long things take, in ns.
+
+        `failed` is told of a query whose source could not read on, by the source's name.
 
         `woken` is told of sources that have become ready, where policies serve them.
         """
+        self._monotonic = monotonic
         self._failed = failed
         self._woken = woken
         self.service = SourceService.BETWEEN_SLICES
@@ -96,9 +101,11 @@ class Intake:
 
     def look_between(self, now: int, slices: int, busy: int) -> None:
         """Look, and not again until some slices were run, or as much time was spent as is worth a look."""
-        self.look_at_slice = slices + _LOOK_SLICES
-        self.look_at_busy = busy + _LOOK_NS * len(self.feeds)
+        begin = self._monotonic()
         self.look(now)
+        took = max(self._monotonic() - begin, _LOOK_NS * len(self.feeds))
+        self.look_at_slice = slices + _LOOK_SLICES
+        self.look_at_busy = busy + _LOOK_SHARE * took
 
     def look(self, now: int) -> None:
         """Look at all logs for news; costs well below a microsecond per stream that has none."""
