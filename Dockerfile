@@ -7,11 +7,16 @@ COPY protocol protocol
 COPY client client
 COPY server server
 COPY feeder feeder
-RUN /opt/mavstream/bin/pip install --no-cache-dir --disable-pip-version-check '.[server]'
+ARG EXTRAS=server
+RUN /opt/mavstream/bin/pip install --no-cache-dir --disable-pip-version-check ".[${EXTRAS}]"
 
 FROM python:3.11-slim
 RUN useradd --system --uid 10001 --home-dir /data mavstream \
-    && install --directory --owner mavstream /data
+    && install --directory --owner mavstream /data /feed
+# Only the data jobs need Java.
+ARG JAVA=
+RUN if [ -n "$JAVA" ]; then apt-get update && apt-get install -y --no-install-recommends default-jre-headless \
+    && rm -rf /var/lib/apt/lists/*; fi
 COPY --from=build /opt/mavstream /opt/mavstream
 ENV PATH=/opt/mavstream/bin:$PATH PYTHONUNBUFFERED=1
 USER mavstream

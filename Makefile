@@ -34,6 +34,9 @@ bench: install
 	$(BIN)/python -m bench classes
 	$(BIN)/python -m bench isolation
 	$(BIN)/python -m bench service
+	$(BIN)/python -m bench feeder
+	$(BIN)/python -m bench agreement
+	$(BIN)/python -m bench spark
 
 clean:
 	rm -rf $(VENV) build *.egg-info .pytest_cache .mypy_cache .ruff_cache

@@ -19,6 +19,7 @@ import yaml
 from servers import PATIENCE, running_server
 
 from mavstream_feeder.commands import app as feeder_app
+from mavstream_feeder.spark.commands import app as data_app
 from mavstream_server.commands import app as server_app
 from mavstream_server.service.settings import Settings
 
@@ -53,8 +54,10 @@ def test_the_file_fits_the_compose_schema() -> None:
 @pytest.mark.parametrize("service", SERVICES)
 def test_commands_and_flags_exist(service: str) -> None:
     name, *flags = words_of(service)
-    apps = {"serve": server_app, "feed": feeder_app, "demo": feeder_app}
+    apps = {"serve": server_app, "feed": feeder_app, "demo": feeder_app, "data": data_app}
     command = typer.main.get_command(apps[name])
+    if name == "data":
+        name, *flags = flags
     command = getattr(command, "commands", {}).get(name, command)
     # Parses as the command line is parsed, and fails on a flag or value that is not known.
     with command.make_context(name, flags) as context:
@@ -64,7 +67,7 @@ def test_commands_and_flags_exist(service: str) -> None:
 def test_variables_are_those_that_are_read() -> None:
     settings = {f"MAVSTREAM_{field.upper()}" for field in Settings.model_fields}
     for service in SERVICES:
-        known = settings if service == "server" else {"MAVSTREAM_URL", "MAVSTREAM_TOKEN"}
+        known = settings if service == "server" else {"MAVSTREAM_URL", "MAVSTREAM_TOKEN", "SPARK_LOCAL_DIRS"}
         assert set(SERVICES[service]["environment"]) <= known
 
 
@@ -78,16 +81,27 @@ def test_what_is_kept_lies_in_the_volume() -> None:
     words = words_of("server")
     folder = words[words.index("--data") + 1]
     assert SERVICES["server"]["volumes"] == [f"data:{folder}"]
-    assert COMPOSE["volumes"] == {"data": {}}
+    assert COMPOSE["volumes"] == {"data": {}, "feed": {}}
     assert f"VOLUME {folder}" in DOCKERFILE
+
+
+def test_the_data_job_writes_where_the_feeder_reads() -> None:
+    words = words_of("data")
+    folder = Path(words[words.index("--out") + 1]).parent
+    assert SERVICES["data"]["volumes"] == [f"feed:{folder}"]
+    assert SERVICES["feeder"]["volumes"] == [f"feed:{folder}:ro"]
+    assert SERVICES["data"]["profiles"] == ["data"], "it runs only when it is asked for"
+    assert f"--owner mavstream /data {folder}" in DOCKERFILE
 
 
 def test_the_image_is_made_of_what_is_here() -> None:
     for source in re.findall(r"^COPY (?!--)(.+) \S+$", DOCKERFILE, re.MULTILINE):
         assert all((ROOT / part).exists() for part in source.split())
         assert all(f"!{part}" in (ROOT / ".dockerignore").read_text().split() for part in source.split())
-    (extras,) = re.findall(r"'\.\[(.+)\]'", DOCKERFILE)
-    assert set(extras.split(",")) <= set(PROJECT["optional-dependencies"])
+    given = re.findall(r"^ARG EXTRAS=(\S+)$", DOCKERFILE, re.MULTILINE)
+    given.append(SERVICES["data"]["build"]["args"]["EXTRAS"])
+    for extras in given:
+        assert set(extras.split(",")) <= set(PROJECT["optional-dependencies"])
     assert 'ENTRYPOINT ["mavstream"]' in DOCKERFILE
     assert "mavstream" in PROJECT["scripts"]
     assert re.findall(r"^USER (\w+)$", DOCKERFILE, re.MULTILINE)[-1] != "root"

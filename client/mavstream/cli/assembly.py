@@ -16,6 +16,7 @@ KNOWN = {
     "feed": ("feeder", "Feed streams from files."),
     "demo": ("server", "Show a server at work: 21 queries in three classes."),
     "simulate": ("server", "Try policies on a workload in virtual time."),
+    "data": ("spark", "Make, convert and check datasets with Spark."),
     "experiments": ("server", "Run the experiments of the papers on the simulator."),
 }
 """What comes with an extra of this distribution: the extra to install, and what to say in the list."""

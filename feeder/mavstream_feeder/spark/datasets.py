@@ -1,0 +1,266 @@
+"""Datasets: written whole or not at all, and read again."""
+
+from __future__ import annotations
+
+import math
+import os
+import secrets
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote
+
+from mavstream_feeder.spark.checksum import checksum, checksum_columns, checksum_of
+from mavstream_feeder.spark.manifest import MANIFEST, BadLines, DataFile, Kind, Manifest, StreamData
+from mavstream_feeder.spark.plans.sql import SPARK_TYPES
+from mavstream_feeder.spark.plans.windows import POSITION, TIME
+from mavstream_feeder.spark.problems import InvalidDataset
+from mavstream_feeder.spark.storage import Storage
+from mavstream_protocol import FieldSpec, StreamSpec
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+SLICE_ROWS = 500_000
+"""Rows that one task sorts and writes, about: what fits into memory, whatever the size of the whole."""
+_MOST_SLICES = 20_000
+_WORTH_A_TASK = 50_000
+_DAY = "day"
+_TRUTH = "truth"
+_FIRST, _LAST = "first", "last"
+_SECOND = 1_000_000
+
+
+class DatasetWriter:
+    """A dataset that is being written, in a folder beside its final place."""
+
+    def __init__(self, spark: SparkSession, folder: str, begin: int | None, end: int | None) -> None:
+        self._spark = spark
+        self.folder = folder
+        self.begin = begin
+        self.end = end
+        self.streams: dict[str, StreamData] = {}
+        self.truth: StreamData | None = None
+        self.bad_lines: BadLines | None = None
+
+    def write_stream(self, spec: StreamSpec, frame: DataFrame, expected_rows: int) -> StreamData:
+        """Write a stream's rows in the order of time, a folder per day; `expected_rows` need not be exact.
+
+        Each task takes one slice of time, so the names of the files sort like their rows. Rows outside of the
+        dataset's time are left out.
+        """
+        from pyspark.sql import Observation
+        from pyspark.sql.functions import expr
+
+        assert spec.event_time is not None
+        assert self.begin is not None
+        assert self.end is not None
+        time = f"unix_micros(`{spec.event_time}`)"
+        # Small streams go in a few slices too, or all cores but one would wait for the last step.
+        fewest = min(max(expected_rows // _WORTH_A_TASK, 1), 4)
+        slices = min(max(math.ceil(expected_rows / SLICE_ROWS), fewest), _MOST_SLICES)
+        width = max(-(-(self.end - self.begin) // slices), 1)
+        names = [field.name for field in spec.fields]
+        seen = Observation()
+        frame = (
+            frame.where(f"{time} >= {self.begin}L AND {time} < {self.end}L")
+            .repartitionById(slices, expr(f"CAST(({time} - {self.begin}L) DIV {width}L AS INT)"))
+            .withColumn(_DAY, expr(f"date_format(`{spec.event_time}`, 'yyyy-MM-dd')"))
+            # All columns, so that rows of one time have one order too.
+            .sortWithinPartitions(_DAY, spec.event_time, *names)
+            # Seen where rows are written: these tasks count once, even if a lost one runs again.
+            .observe(seen, *checksum_columns(names), *_range_columns(time))
+        )
+        frame.write.partitionBy(_DAY).parquet(f"{self.folder}/{spec.name}")
+        return self._entry(spec, seen.get)
+
+    def write_answer(self, name: str, fields: tuple[FieldSpec, ...], frame: DataFrame) -> StreamData:
+        """Write rows that have no order, as an entry without time."""
+        from pyspark.sql import Observation
+
+        seen = Observation()
+        frame.observe(seen, *checksum_columns(frame.columns)).write.parquet(f"{self.folder}/{name}")
+        rows, digits = checksum_of(seen.get)
+        self.streams[name] = StreamData(
+            fields=fields, event_time=None, rows=rows, time_range=None, rate=None, checksum=digits, files=()
+        )
+        return self.streams[name]
+
+    def add_stream(self, spec: StreamSpec, frame: DataFrame, expected_rows: int) -> StreamData:
+        """Write a stream that is fed."""
+        self.streams[spec.name] = self.write_stream(spec, frame, expected_rows)
+        return self.streams[spec.name]
+
+    def _entry(self, spec: StreamSpec, found: dict[str, Any]) -> StreamData:
+        assert self.begin is not None
+        assert self.end is not None
+        rows, digits = checksum_of(found)
+        return StreamData(
+            fields=spec.fields,
+            event_time=spec.event_time,
+            rows=rows,
+            time_range=(found[_FIRST], found[_LAST]) if rows else None,
+            rate=round(rows * _SECOND / (self.end - self.begin), 6),
+            checksum=digits,
+            files=(),
+        )
+
+    def finish(self) -> None:
+        """List the files of all streams, in one pass over what the files themselves say."""
+        entries = {**self.streams, **({} if self.truth is None else {_TRUTH: self.truth})}
+        files = self._files([name for name, entry in entries.items() if entry.rows])
+        for name, entry in entries.items():
+            found = tuple(sorted(files.get(name, ()), key=lambda file: file.path))
+            written = sum(file.rows for file in found)
+            if written != entry.rows:
+                raise InvalidDataset(
+                    f"stream '{name}': {entry.rows} rows went to '{self.folder}/{name}' and its files hold "
+                    f"{written}: something else writes there, run the job again"
+                )
+            entries[name] = entry.model_copy(update={"files": found})
+        if self.truth is not None:
+            self.truth = entries.pop(_TRUTH)
+        self.streams = entries
+
+    def _files(self, names: list[str]) -> dict[str, list[DataFile]]:
+        if not names:
+            return {}
+        from pyspark.sql.functions import expr
+
+        # A column that no file has: rows are counted by the files' footers, nothing is read.
+        frame = self._spark.read.schema("`#none` INT").option("recursiveFileLookup", "true")
+        paths = [f"{self.folder}/{name}" for name in names]
+        counts = frame.parquet(*paths).groupBy(expr("_metadata.file_path").alias("path")).count().collect()
+        files: dict[str, list[DataFile]] = {}
+        for row in counts:
+            # Behind the name of the unfinished folder, which occurs once.
+            path = unquote(row["path"]).rpartition(f"/{self.folder.rpartition('/')[2]}/")[2]
+            files.setdefault(path.partition("/")[0], []).append(DataFile(path=path, rows=row["count"]))
+        return files
+
+    def manifest(self, kind: Kind, options: dict[str, Any]) -> Manifest:
+        """Return the manifest of what was written."""
+        return Manifest(
+            kind=kind,
+            options=options,
+            begin=self.begin,
+            end=self.end,
+            streams=self.streams,
+            truth=self.truth,
+            bad_lines=self.bad_lines,
+        )
+
+
+def _range_columns(time: str) -> list[Any]:
+    from pyspark.sql.functions import expr
+
+    return [expr(f"min({time})").alias(_FIRST), expr(f"max({time})").alias(_LAST)]
+
+
+@contextmanager
+def new_dataset(
+    spark: SparkSession,
+    folder: str,
+    kind: Kind,
+    options: dict[str, Any],
+    *,
+    begin: int | None = None,
+    end: int | None = None,
+    overwrite: bool = False,
+) -> Iterator[DatasetWriter]:
+    """Give a writer; when the block ends well, the dataset appears in `folder` in one step.
+
+    All is written to a hidden folder beside it, which goes if the block fails; after a kill it is left there,
+    without a manifest. Raises InvalidDataset if the place is taken.
+    """
+    folder = _absolute(folder)
+    storage = Storage(spark, folder)
+    _check_free(storage, folder, overwrite)
+    name = storage.name(folder)
+    unfinished = storage.sibling(folder, f".{name}.{secrets.token_hex(4)}.unfinished")
+    writer = DatasetWriter(spark, unfinished, begin, end)
+    try:
+        yield writer
+        writer.finish()
+        storage.write(f"{unfinished}/{MANIFEST}", writer.manifest(kind, options).text())
+        _publish(storage, unfinished, folder, overwrite)
+    except BaseException:
+        storage.remove(unfinished)
+        raise
+
+
+def _check_free(storage: Storage, folder: str, overwrite: bool) -> None:
+    if not storage.exists(folder) or storage.is_empty(folder):
+        return
+    if not storage.exists(f"{folder}/{MANIFEST}"):
+        raise InvalidDataset(f"'{folder}' is there and is no dataset: give a new folder as --out")
+    if not overwrite:
+        raise InvalidDataset(f"'{folder}' holds a dataset: give a new folder, or --overwrite to replace it")
+
+
+def _publish(storage: Storage, unfinished: str, folder: str, overwrite: bool) -> None:
+    replaced = None
+    if storage.exists(folder):
+        # Checked again: something may have come while the job ran.
+        _check_free(storage, folder, overwrite)
+        replaced = storage.sibling(folder, f".{storage.name(folder)}.{secrets.token_hex(4)}.replaced")
+        storage.rename(folder, replaced)
+    if not storage.rename(unfinished, folder):
+        if replaced is not None:
+            storage.rename(replaced, folder)
+        raise InvalidDataset(f"'{folder}' could not be put in place: check the rights of its parent folder")
+    if replaced is not None:
+        storage.remove(replaced)
+
+
+class Dataset:
+    """A whole dataset, wherever Spark can read it."""
+
+    def __init__(self, spark: SparkSession, folder: str) -> None:
+        self.folder = _absolute(folder)
+        self._spark = spark
+        text = Storage(spark, self.folder).read(f"{self.folder}/{MANIFEST}")
+        self.manifest = Manifest.parse(text, self.folder)
+
+    def rows(self, name: str) -> DataFrame:
+        """Return the rows of a stream, or of `truth`, in no order."""
+        data = self.manifest.stream(name)
+        schema = spark_schema(data.fields)
+        paths = [f"{self.folder}/{file.path}" for file in data.files]
+        if not paths:
+            return self._spark.createDataFrame([], schema)
+        return self._spark.read.schema(schema).parquet(*paths)
+
+    def stream(self, name: str) -> DataFrame:
+        """Return the rows of a stream with time and position, as plans read them."""
+        data = self.manifest.stream(name)
+        time = f"unix_micros(`{data.event_time}`)"
+        # Files are slices of time by number, and within a slice by day.
+        part = r"CAST(regexp_extract(_metadata.file_name, 'part-(\\d+)', 1) AS BIGINT)"
+        day = f"CAST(unix_date(CAST(`{data.event_time}` AS DATE)) AS BIGINT)"
+        place = f"array({part}, {day}, CAST(_metadata.row_index AS BIGINT))"
+        if not data.files:
+            place = "array(0L)"
+        return self.rows(name).selectExpr("*", f"{time} AS `{TIME}`", f"{place} AS `{POSITION}`")
+
+    def verify(self, name: str) -> None:
+        """Count and hash a stream's rows again; raises InvalidDataset where they differ."""
+        data = self.manifest.stream(name)
+        rows, digits = checksum(self.rows(name))
+        if (rows, digits) != (data.rows, data.checksum):
+            raise InvalidDataset(
+                f"stream '{name}' of '{self.folder}' has {rows} rows with checksum {digits}, and its "
+                f"manifest says {data.rows} rows with {data.checksum}: make the dataset again"
+            )
+
+
+def spark_schema(fields: Sequence[FieldSpec]) -> str:
+    """Return the columns of a stream as Spark declares them."""
+    return ", ".join(
+        f"`{field.name}` {SPARK_TYPES[field.type]}{'' if field.nullable else ' NOT NULL'}" for field in fields
+    )
+
+
+def _absolute(folder: str) -> str:
+    """Return a local path from the root: Spark's workers may have another working directory."""
+    return folder.rstrip("/") if ":/" in folder else os.path.abspath(folder)

@@ -1,0 +1,63 @@
+"""Windows in Spark SQL: one row per row and window that it is in.
+
+Streams of a dataset are in the order of their time, so no row is ever late and every time window is answered.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from mavstream_protocol.windows import RowWindow, TimeWindow
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+TIME, POSITION = "#time", "#position"
+"""Hidden columns: microseconds since 1970, and an array of integers by which rows are in stream order."""
+NUMBER, START, END = "#window", "#start", "#end"
+"""What windowed rows have besides: the window's number and its bounds."""
+
+
+def windowed(frame: DataFrame, window: TimeWindow | RowWindow, rows: int | None = None) -> DataFrame:
+    """Return each row once per window that it is in; `rows` is how many rows count, for windows by rows."""
+    at = f"`{TIME}`"
+    if isinstance(window, RowWindow):
+        at = "`#row`"
+        frame = frame.selectExpr("*", f"row_number() OVER (ORDER BY `{POSITION}`) - 1 AS {at}")
+    if window.until is not None:
+        frame = frame.where(f"{at} < {window.until}")
+    origin, size, hop = window.begin or 0, window.size, window.step
+    last = _floor_division(f"({at} - {_big(origin)})", hop)
+    first = f"({_floor_division(f'({at} - {_big(origin)} - {_big(size)})', hop)} + 1)"
+    if window.begin is not None or isinstance(window, RowWindow):
+        first = f"greatest(CAST(0 AS BIGINT), {first})"
+    # Without this condition a row between two windows would get a sequence that runs backwards.
+    frame = frame.where(f"{first} <= {last}")
+    numbers = last if size == hop else f"explode(sequence({first}, {last}))"
+    frame = frame.selectExpr("*", f"{numbers} AS `{NUMBER}`")
+    start = f"({_big(origin)} + `{NUMBER}` * {_big(hop)})"
+    end = f"({start} + {_big(size)})"
+    if window.until is not None:
+        end = f"least({end}, {_big(window.until)})"
+    frame = frame.selectExpr("*", f"{start} AS `{START}`", f"{end} AS `{END}`")
+    if isinstance(window, RowWindow):
+        frame = frame.drop("#row").where(f"`{END}` <= {0 if rows is None else rows}")
+    return frame
+
+
+def bounds(window: TimeWindow | RowWindow, prefix: str = "") -> list[str]:
+    """Return the two columns that a windowed operator adds."""
+    start, end = f"`{prefix}{START}`", f"`{prefix}{END}`"
+    if isinstance(window, TimeWindow):
+        start, end = f"timestamp_micros({start})", f"timestamp_micros({end})"
+    return [f"{start} AS `window_start`", f"{end} AS `window_end`"]
+
+
+def _floor_division(value: str, divisor: int) -> str:
+    """Divide integers downwards, exact also before 1970."""
+    by = _big(divisor)
+    return f"(({value} - pmod({value}, {by})) DIV {by})"
+
+
+def _big(value: int) -> str:
+    return f"{value}L" if value >= 0 else f"(-{-value}L)"

@@ -1,0 +1,83 @@
+"""Spark sessions with the settings that our jobs rely on."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from mavstream_feeder.spark.java import check_java
+from mavstream_feeder.spark.problems import NoSpark
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+# What the answers depend on; set on every session, whoever started it.
+_MEANING = {
+    # All our times are UTC.
+    "spark.sql.session.timeZone": "UTC",
+    # A row that fails is null, and our own rules say which rows do; nothing may throw.
+    "spark.sql.ansi.enabled": "false",
+    "spark.sql.caseSensitive": "true",
+    "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
+}
+# What can only be said before Spark starts.
+_START = {
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    # Without the checksum files that Hadoop would lay beside each local file.
+    "spark.hadoop.fs.file.impl": "org.apache.hadoop.fs.RawLocalFileSystem",
+    "spark.hadoop.mapreduce.fileoutputcommitter.marksuccessfuljobs": "false",
+    "spark.log.level": "ERROR",
+}
+_SUBMITTED = "PYSPARK_GATEWAY_PORT"
+"""Set by spark-submit, which has started Java and knows the master."""
+
+
+@contextmanager
+def spark_session(
+    master: str | None = None, settings: Mapping[str, str] | None = None
+) -> Iterator[SparkSession]:
+    """Give a session on a master (default: what spark-submit says, else all local cores), and stop it.
+
+    A session that runs already in this process is used and left running, as in a notebook. Raises NoSpark
+    where Java or PySpark is missing.
+    """
+    running = _running_session()
+    spark = running or start_session(master, settings)
+    try:
+        yield spark
+    finally:
+        if running is None:
+            spark.stop()
+
+
+def _running_session() -> SparkSession | None:
+    if "pyspark" not in sys.modules:
+        return None
+    from pyspark.sql import SparkSession
+
+    return SparkSession.getActiveSession()
+
+
+def start_session(master: str | None = None, settings: Mapping[str, str] | None = None) -> SparkSession:
+    """As `spark_session`, for callers that stop it themselves."""
+    submitted = _SUBMITTED in os.environ
+    if not submitted:
+        check_java()
+    try:
+        from pyspark.sql import SparkSession
+    except ImportError as error:
+        raise NoSpark(f"PySpark is not installed ({error}): pip install 'mavstream[spark]'") from None
+    builder = SparkSession.builder.appName("mavstream data")
+    if master is not None or not submitted:
+        master = master or "local[*]"
+        builder = builder.master(master)
+        if master.startswith("local"):
+            # The workers must find the packages of this Python, not of the first one on the PATH.
+            os.environ["PYSPARK_PYTHON"] = sys.executable
+    for key, value in {**_START, **_MEANING, **(settings or {})}.items():
+        builder = builder.config(key, value)
+    return builder.getOrCreate()

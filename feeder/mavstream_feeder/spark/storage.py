@@ -1,0 +1,68 @@
+"""Folders as Spark sees them: local, HDFS or an object store, through Hadoop's own file systems."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+class Storage:
+    """File operations at the place of a folder."""
+
+    def __init__(self, spark: SparkSession, folder: str) -> None:
+        # Everything behind the gateway is typed as Any.
+        context: Any = spark.sparkContext
+        self._java: Any = context._jvm
+        self._folder = self._path(folder)
+        self._files = self._folder.getFileSystem(context._jsc.hadoopConfiguration())
+
+    def exists(self, path: str) -> bool:
+        """Whether there is a file or folder."""
+        return bool(self._files.exists(self._path(path)))
+
+    def is_empty(self, path: str) -> bool:
+        """Whether a folder has nothing in it."""
+        return not self.names(path)
+
+    def names(self, path: str) -> list[str]:
+        """Return the names of what is in a folder, sorted."""
+        return sorted(str(each.getPath().getName()) for each in self._files.listStatus(self._path(path)))
+
+    def rename(self, path: str, target: str) -> bool:
+        """Move a folder; on one file system this happens at once or not at all."""
+        return bool(self._files.rename(self._path(path), self._path(target)))
+
+    def remove(self, path: str) -> None:
+        """Delete a folder with all that is in it; nothing if it is not there."""
+        self._files.delete(self._path(path), True)
+
+    def write(self, path: str, text: str) -> None:
+        """Write a small text file."""
+        stream = self._files.create(self._path(path), True)
+        try:
+            stream.write(bytearray(text.encode()))
+        finally:
+            stream.close()
+
+    def read(self, path: str) -> str | None:
+        """Read a small text file; None if it is not there."""
+        if not self.exists(path):
+            return None
+        stream = self._files.open(self._path(path))
+        try:
+            return bytes(stream.readAllBytes()).decode()
+        finally:
+            stream.close()
+
+    def sibling(self, path: str, name: str) -> str:
+        """Return the path of another name beside a path."""
+        return f"{self._path(path).getParent().toString()}/{name}"
+
+    def name(self, path: str) -> str:
+        """Return the last part of a path."""
+        return str(self._path(path).getName())
+
+    def _path(self, text: str) -> Any:
+        return self._java.org.apache.hadoop.fs.Path(text)

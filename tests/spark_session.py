@@ -1,0 +1,68 @@
+"""One Spark session for all tests of a process: it takes long to start."""
+
+from __future__ import annotations
+
+import atexit
+import shutil
+import tempfile
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pyspark.sql.functions import expr
+
+from mavstream_feeder.spark.datasets import Dataset, new_dataset
+from mavstream_feeder.spark.generate import HomesOptions, generate_homes
+from mavstream_feeder.spark.session import start_session
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+# Short jobs gain nothing from the optimising compiler, and it would use the other core.
+SETTINGS = {
+    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+    "spark.sql.shuffle.partitions": "2",
+    "spark.default.parallelism": "2",
+}
+# Of this seed, the first home has an intruder and the second one burns.
+SEED = 11
+RUSH_BEGIN = 10
+"""The hour at which the rush begins: both anomalies fall into it, and dinner is cooked."""
+HOMES = HomesOptions(homes=2, days=1, seed=SEED, anomalies=1.0)
+
+
+@cache
+def shared_session() -> SparkSession:
+    spark = start_session("local[2]", SETTINGS)
+    atexit.register(spark.stop)
+    return spark
+
+
+@cache
+def shared_homes() -> Path:
+    """Return a small dataset: two homes on one day, on which something goes wrong in both."""
+    generate_homes(shared_session(), str(shared_folder() / "homes"), HOMES)
+    return shared_folder() / "homes"
+
+
+@cache
+def shared_rush() -> Path:
+    """Return ten hours of that day in a quarter of one: rows meet in the short windows of the demo."""
+    spark = shared_session()
+    homes = Dataset(spark, str(shared_homes()))
+    begin = homes.manifest.begin
+    assert begin is not None
+    folder = shared_folder() / "rush"
+    with new_dataset(spark, str(folder), "homes", {}, begin=begin, end=begin + 900_000_000) as writer:
+        for name, data in homes.manifest.streams.items():
+            since = f"unix_micros(at) - {begin}L - {RUSH_BEGIN * 3_600_000_000}L"
+            rows = homes.rows(name).withColumn("at", expr(f"timestamp_micros({begin}L + ({since}) DIV 40)"))
+            writer.add_stream(data.spec(name), rows, data.rows)
+    return folder
+
+
+@cache
+def shared_folder() -> Path:
+    folder = Path(tempfile.mkdtemp(prefix="mavstream-spark-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return folder
