@@ -8,7 +8,6 @@ from pathlib import Path
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
-from matplotlib.patches import Patch
 
 from mavstream_server.experiments.estimates import Estimate, estimate
 from mavstream_server.experiments.model import Experiment, Table
@@ -38,7 +37,7 @@ def draw(experiment: Experiment, tables: Sequence[Table], file: Path) -> None:
     axes.set_axisbelow(True)
     handles, labels = axes.get_legend_handles_labels()
     if len(labels) > 1:
-        axes.legend(handles, labels, frameon=False, fontsize=8)
+        figure.legend(handles, labels, loc="outside right upper", frameon=False, fontsize=8)
     figure.savefig(file, format="png", metadata={"Software": None})
 
 
@@ -117,8 +116,8 @@ def _boxes(axes: Axes, picture: Boxes, tables: Sequence[Table]) -> None:
     )
     axes.set_ylabel(picture.y)
     axes.set_yscale("log")
-    known = [Patch(color=colour(place), label=name) for place, name in enumerate(picture.classes)]
-    axes.add_artist(axes.legend(handles=known, frameon=False, fontsize=8, title="Class"))
+    for place, name in enumerate(picture.classes):
+        axes.plot([], [], "s", color=colour(place), label=name)  # for the legend
 
 
 def _estimate(point: Point, tables: Sequence[Table]) -> Estimate:
