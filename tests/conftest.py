@@ -13,6 +13,13 @@ from mavstream_server.testing import ManualClock, ScriptedStream
 MakeStream = Callable[..., ScriptedStream]
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Keep the tests of a module in one process: they share servers, which take long to start."""
+    for item in items:
+        if item.get_closest_marker("xdist_group") is None:
+            item.add_marker(pytest.mark.xdist_group(item.path.stem))
+
+
 @pytest.fixture
 def clock() -> ManualClock:
     return ManualClock()

@@ -129,6 +129,7 @@ def test_decisions_are_timed_for_every_size() -> None:
     assert all(set(figure) == {"share", "mean_slice_us"} for figure in figures["overhead"].values())
 
 
+@pytest.mark.long
 def test_classes_are_measured_side_by_side_and_nothing_is_lost() -> None:
     arguments = ("--seconds", "0.7", "--rate", "2000", "--workload", "C", "--policy", "hr", "--policy", "cqc")
     done = run_bench("classes", "--json", *arguments)
@@ -142,6 +143,7 @@ def test_classes_are_measured_side_by_side_and_nothing_is_lost() -> None:
             assert 0 < figures[policy][name]["mean_ms"] <= figures[policy][name]["p99_ms"] * 1.1
 
 
+@pytest.mark.long
 def test_isolation_tells_what_a_class_gets_beside_an_overload() -> None:
     done = run_bench("isolation", "--json", "--seconds", "1", "--policy", "cqc")
     assert done.returncode == 0, done.stderr
@@ -152,6 +154,7 @@ def test_isolation_tells_what_a_class_gets_beside_an_overload() -> None:
     assert figure["loaded_p99_ms"] > 0
 
 
+@pytest.mark.long
 def test_agreement_shows_every_class_live_and_simulated() -> None:
     done = run_bench("agreement", "--json", "--seconds", "1", "--policy", "cqc", "--utilisation", "0.5")
     assert done.returncode == 0, done.stderr

@@ -87,6 +87,7 @@ def test_spreading_moves_no_row_across_a_stamp(kolmogorov: ModuleType) -> None:
     assert 3.0 <= times[2] <= times[3] <= 5.0 <= times[4] <= 5.5
 
 
+@pytest.mark.long
 def test_the_benchmark_counts_every_row_and_tells_all_figures() -> None:
     program = (
         "import argparse, json; from bench import feeder; parser = argparse.ArgumentParser(); "

@@ -19,8 +19,12 @@ BAD: dict[str, tuple[dict[str, Any], str, str, str, str]] = {
         "did you mean 'readings'",
     ),
     "unknown table": (
-        {"t": {"op": "table", "table": "rooms"}},
-        "t",
+        {
+            "in": {"op": "source", "stream": "readings"},
+            "t": {"op": "table", "table": "rooms"},
+            "j": {"op": "join", "left": "in", "right": "t", "on": [["home", "home"]]},
+        },
+        "j",
         "nodes/t/table",
         "unknown_table",
         "known are: none",

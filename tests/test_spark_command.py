@@ -94,6 +94,7 @@ def test_java_17_and_later_will_do(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert check_java() == 21
 
 
+@pytest.mark.long
 def test_it_generates_plain_streams_and_shows_them(spark: SparkSession, tmp_path: Path) -> None:
     out = tmp_path / "plain"
     words = ("--workload", "plain", "--streams", "1", "--rate", "100@2s,50@2s")
@@ -106,6 +107,7 @@ def test_it_generates_plain_streams_and_shows_them(spark: SparkSession, tmp_path
     assert json.loads(data("inspect", out, "--json")) == json.loads((out / "manifest.json").read_text())
 
 
+@pytest.mark.long
 def test_it_answers_plans(spark: SparkSession, homes: Path, tmp_path: Path) -> None:
     (tmp_path / "hot.json").write_text(json.dumps({"name": "hot", "plan": PLAN}))
     told = json.loads(
@@ -118,6 +120,7 @@ def test_it_answers_plans(spark: SparkSession, homes: Path, tmp_path: Path) -> N
     assert Manifest.load(tmp_path / "a").streams["hot"].checksum == entry["checksum"]
 
 
+@pytest.mark.long
 def test_it_converts_csv_by_what_the_file_shows(spark: SparkSession, tmp_path: Path) -> None:
     source = tmp_path / "rooms.csv"
     source.write_text("at,room,celsius\n2026-03-01T00:00:01Z,hall,20.5\n2026-03-01T00:00:00Z,hall,warm\n")
@@ -127,6 +130,7 @@ def test_it_converts_csv_by_what_the_file_shows(spark: SparkSession, tmp_path: P
     assert Manifest.load(tmp_path / "out").streams["rooms"].rows == 1
 
 
+@pytest.mark.long
 def test_a_home_is_drawn(homes: Path, tmp_path: Path) -> None:
     data("inspect", homes, "--picture", tmp_path / "day.png", "--home", "2")
     assert (tmp_path / "day.png").read_bytes()[:4] == b"\x89PNG"
@@ -138,6 +142,7 @@ def test_a_home_is_drawn(homes: Path, tmp_path: Path) -> None:
     assert Manifest.load(homes).options["seed"] == SEED
 
 
+@pytest.mark.long
 def test_errors_name_the_object_and_what_to_do(spark: SparkSession, homes: Path, tmp_path: Path) -> None:
     with pytest.raises(InvalidDataset, match="no whole dataset: give the folder that a finished"):
         data("inspect", tmp_path)

@@ -94,6 +94,7 @@ def test_bad_casas_lines_are_kept_and_counted(spark: SparkSession, tmp_path: Pat
     }
 
 
+@pytest.mark.long
 def test_csv_lines_become_rows_or_are_kept(spark: SparkSession, tmp_path: Path) -> None:
     header = "at,home,room,celsius,on"
     lines = [
@@ -130,6 +131,7 @@ def test_csv_lines_become_rows_or_are_kept(spark: SparkSession, tmp_path: Path) 
     ]
 
 
+@pytest.mark.long
 def test_files_without_a_good_line_are_refused(spark: SparkSession, tmp_path: Path) -> None:
     (tmp_path / "log.txt").write_text("no\nlog\n")
     with pytest.raises(UnreadableInput, match=r"no line that could be converted \(2 times too few fields\)"):

@@ -97,6 +97,7 @@ def killed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.mark.long
 def test_rows_do_not_depend_on_the_cores(homes: Path, killed: Path) -> None:
     assert checksums(Manifest.load(killed / "whole")) == checksums(Manifest.load(homes))
 
@@ -154,6 +155,7 @@ def test_a_changed_file_is_found(spark: SparkSession, homes: Path, tmp_path: Pat
         Dataset(spark, str(copy)).verify("doors")
 
 
+@pytest.mark.long
 def test_a_job_that_fails_leaves_nothing(spark: SparkSession, tmp_path: Path) -> None:
     def write_half() -> None:
         with new_dataset(spark, str(tmp_path / "half"), "homes", {}) as writer:
@@ -166,6 +168,7 @@ def test_a_job_that_fails_leaves_nothing(spark: SparkSession, tmp_path: Path) ->
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.long
 def test_a_killed_job_leaves_nothing_that_looks_whole(spark: SparkSession, killed: Path) -> None:
     out = killed / "half"
     assert not out.exists()
@@ -181,6 +184,7 @@ def test_a_killed_job_leaves_nothing_that_looks_whole(spark: SparkSession, kille
     assert Manifest.load(out) == made
 
 
+@pytest.mark.long
 def test_a_dataset_is_replaced_only_if_asked(spark: SparkSession, tmp_path: Path) -> None:
     folder = tmp_path / "plain"
     (tmp_path / "other").mkdir()

@@ -173,6 +173,7 @@ def test_the_demo_queries_are_answered_as_the_engine_does(
     assert expected or name == "frost"
 
 
+@pytest.mark.long
 def test_the_service_answers_the_demo_queries_as_spark_does(dataset: Dataset, rush: Path) -> None:
     with start_server() as url, Client(url, timeout=30) as client:
         for name, data in dataset.manifest.streams.items():

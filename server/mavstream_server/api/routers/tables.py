@@ -34,7 +34,7 @@ Fields = Annotated[
         description="The fields of a new table, `?` for those that may be null; without it, a table that is "
         "there keeps its fields, and those of a new one are found in the rows",
         examples=["room:string,threshold:float?"],
-        max_length=32_768,
+        max_length=4096,  # a character can take twelve bytes of the address, which may have 64 KiB
     ),
 ]
 
