@@ -89,7 +89,7 @@ def test_a_fuzzer_finds_no_server_error_and_no_undocumented_answer(
     checks = "not_a_server_error,status_code_conformance,content_type_conformance,response_schema_conformance"
     command = [str(Path(sys.executable).parent / "schemathesis"), "run", f"{server.url}/openapi.json"]
     command += ["--checks", checks, "--phases", "examples,coverage,fuzzing", "--continue-on-failure"]
-    command += ["--max-examples", str(scaled(5, 100)), "--max-time", str(scaled(25, 300)), "--seed", "1"]
+    command += ["--max-examples", str(scaled(5, 100)), "--max-time", str(scaled(15, 300)), "--seed", "1"]
     command += ["--generation-database", "none", "--request-timeout", "20", "--warnings", "off", "--no-color"]
     # It answers after as many seconds as are asked for, up to a minute; see test_scheduler_trace.
     command += ["--exclude-path", "/v1/scheduler/trace"]

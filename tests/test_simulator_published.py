@@ -28,6 +28,7 @@ def test_preemption_gains_with_the_skew_of_costs() -> None:
     assert 2 < even < 8 < skewed < 25
 
 
+@pytest.mark.long
 def test_preemption_gains_with_the_cost_of_an_expensive_operator() -> None:
     """PRB paper, figure 11: hardly anything at 25, most at 300."""
     little, much = (reduction("prb_expensive", {"cost": cost}, runs=2) for cost in (25.0, 300.0))

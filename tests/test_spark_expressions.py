@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pytest
 from oracle.random_expressions import FIELDS, random_expression, random_rows
+from scale import scaled
 
 from mavstream_feeder.spark.plans.expressions import with_columns
 from mavstream_protocol.expressions.parser import parse_scalar
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 pytest_plugins = ("spark_fixtures",)
 pytestmark = pytest.mark.xdist_group("spark")
 
-EXPRESSIONS = 80
+EXPRESSIONS = scaled(50, 400)
 ARROW_TYPES = {
     FieldType.INT: pa.int64(),
     FieldType.FLOAT: pa.float64(),
