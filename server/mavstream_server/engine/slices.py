@@ -18,7 +18,7 @@ AnyTask = Task | SourceTask
 
 # Looked up for every turn of every operator.
 _READY, _RUN, _SUSPEND = OperatorState.READY, OperatorState.RUN, OperatorState.SUSPEND
-_SOURCE, _OPERATIONAL, _OUTPUT = OperatorKind.SOURCE, OperatorKind.OPERATIONAL, OperatorKind.OUTPUT
+_SOURCE, _OUTPUT = OperatorKind.SOURCE, OperatorKind.OUTPUT
 
 
 class SliceRunner:
@@ -93,7 +93,12 @@ class SliceRunner:
             published = task.collector.add(
                 consumed, work.rows_out - rows_before, work.bytes_out - bytes_before, now - begin, calls
             )
-            if published or task.kind is not _OPERATIONAL or task.query.blocked:
+            if (
+                published
+                or task.query.blocked
+                or (task.kind is _SOURCE and not ready)
+                or (task.kind is _OUTPUT and task.query.output.ended)
+            ):
                 self._ran(task, published)
         except Exception as error:
             self._failed(task.query, work.name, error)

@@ -6,6 +6,9 @@ from typing import NamedTuple
 
 PUBLISH_EVERY = 200
 """Tuples between two publications: policies see figures that stand still in between."""
+_PUBLISH_CALLS = 8
+"""Calls between two, where each takes many tuples at once: figures that follow every train mostly follow the
+noise of the machine, and what is worked out from them would be worked out again for that."""
 _SMOOTHING = 0.25
 """Weight of the newest period: high enough to follow a change within a few periods."""
 
@@ -24,7 +27,7 @@ class Statistics(NamedTuple):
 
 
 class StatisticsCollector:
-    """Gathers runs of one operator and publishes smoothed figures every 200 tuples."""
+    """Gathers runs of one operator; publishes smoothed figures every 200 tuples, of large trains every eight."""
 
     __slots__ = ("_bytes_out", "_calls", "_elapsed", "_rows_in", "_rows_out", "published")
 
@@ -41,7 +44,7 @@ class StatisticsCollector:
             bytes_out += self._bytes_out
             elapsed += self._elapsed
             calls += self._calls
-        if rows_in < PUBLISH_EVERY:
+        if rows_in < PUBLISH_EVERY or (calls < _PUBLISH_CALLS and self.published.tuples):
             self._rows_in, self._rows_out, self._bytes_out = rows_in, rows_out, bytes_out
             self._elapsed, self._calls = elapsed, calls
             return False

@@ -134,10 +134,10 @@ class AdaptiveBroadcastDisk(ClassLevelPolicy[AdaptiveBroadcastDiskOptions]):
 
     def finished(self, slice_: Slice, report: Report) -> None:
         """Tell the class, and let it have its slots."""
-        class_name = self._under_way.get(slice_.operators[0].number)
+        place = self._places.get(slice_.operators[0].query.class_name)
         super().finished(slice_, report)
-        if class_name is not None and class_name in self._awake:
-            self._disk.wake(self._places[class_name])
+        if place is not None and place.entry is None and place.item in self._awake:
+            self._disk.wake(place)
 
     def charge(self, class_name: str, slice_: Slice, report: Report) -> None:
         """Take the time from the slot; if it was not enough, make the quota slice longer."""
@@ -145,6 +145,8 @@ class AdaptiveBroadcastDisk(ClassLevelPolicy[AdaptiveBroadcastDiskOptions]):
             self.monitor.record(class_name, report)
         turn = self._turn_of.pop(slice_.operators[0].number)
         turn.left -= report.elapsed
+        if turn.left >= report.elapsed:
+            return  # what was enough for all of its tuples is enough for one
         for operator in slice_.operators:
             if turn.left < operator.statistics.cost_per_tuple:
                 self._close(turn, slice_)
