@@ -27,7 +27,7 @@ class Statistics(NamedTuple):
 
 
 class StatisticsCollector:
-    """Gathers runs of one operator; publishes smoothed figures every 200 tuples, of large trains every eight."""
+    """Gathers runs of one operator; publishes smoothed figures every 200 tuples, or every eight trains."""
 
     __slots__ = ("_bytes_out", "_calls", "_elapsed", "_rows_in", "_rows_out", "published")
 
