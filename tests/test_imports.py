@@ -44,11 +44,13 @@ ALLOWED = {
         "mavstream_server.log",
         "mavstream_server.tables",
     ],
+    SERVER / "weighting.py": ["mavstream_protocol", "mavstream_server.operators"],
     SERVER / "instantiator.py": [
         "mavstream_protocol",
         "mavstream_server.log",
         "mavstream_server.operators",
         "mavstream_server.tables",
+        "mavstream_server.weighting",
     ],
     SERVER / "engine": [
         "mavstream_protocol",

@@ -41,6 +41,24 @@ SOURCES: Mapping[str, Mapping[str, Any]] = {
 }
 WINDOW = {"kind": "tumbling", "size": "1m"}
 OTHERS: dict[str, Plan] = {
+    # Files have lost nothing: plain values, and errors of zero, or null beside null.
+    "scaled": plan_of(
+        "sums",
+        power=SOURCES["power"],
+        sums={
+            "op": "aggregate",
+            "input": "power",
+            "by": ["home"],
+            "window": WINDOW,
+            "scaled": True,
+            "compute": {
+                "n": "count(*)",
+                "whole": "sum(home)",
+                "none": "sum(nullif(home, home))",
+                "mean": "avg(home)",
+            },
+        },
+    ),
     # Order within files and across them: rows of a window, the first and the last of each.
     "by rows": plan_of(
         "ends",

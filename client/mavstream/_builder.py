@@ -126,6 +126,11 @@ class Windowed:
     _flow: Flow
     _window: bytes
     _by: tuple[str, ...] = ()
+    _scaled: bool = False
+
+    def scaled(self) -> Windowed:
+        """Let counts, sums and averages stand for rows that were shed, too, each with its `<name>_error`."""
+        return replace(self, _scaled=True)
 
     def by(self, *fields: str) -> Windowed:
         """Answer for each combination of values of these fields."""
@@ -139,8 +144,14 @@ class Windowed:
     def agg(self, compute: Mapping[str, str] | None = None, /, **named: str) -> Flow:
         """Answer with aggregates, at the close of each window: `agg(n="count(*)")`."""
         columns = {**(compute or {}), **named}
-        window = orjson.loads(self._window)
-        return self._flow._then("aggregate", input=self._flow, by=self._by, window=window, compute=columns)
+        return self._flow._then(
+            "aggregate",
+            input=self._flow,
+            by=self._by,
+            window=orjson.loads(self._window),
+            compute=columns,
+            scaled=self._scaled or None,
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,7 @@ from mavstream_protocol.graph import bottom_up, unknown
 from mavstream_protocol.inference_scope import Scope, field_of
 from mavstream_protocol.plan import InputRef, Node, Plan
 from mavstream_protocol.problems import ExpressionError, InvalidPlan, ProblemItem
+from mavstream_protocol.scaling import scale
 from mavstream_protocol.schema import Field, Schema
 from mavstream_protocol.table_inference import check_table_readers, infer_table_join
 from mavstream_protocol.typed_plan import (
@@ -189,11 +190,13 @@ def _aggregate(node: nodes.AggregateNode, scope: Scope) -> TypedNode | None:
         compute.append((name, expression))
     if isinstance(node.window, RowWindow):
         scope.need_order("window", "a window by rows")
+    if node.scaled:
+        compute = scale(node, compute, scope)
     added = scope.window_columns(node.window, [*node.by, *node.compute])
     # Groups are answered in the order of their first rows; a single group has no such order to lose.
     scope.ordered[scope.name] = scope.keeps_order() or not node.by
     schema = Schema((*by, *(field_of(name, e.result) for name, e in compute), *added))
-    return TypedAggregate(scope.name, scope.inputs, schema, node.by, node.window, tuple(compute))
+    return TypedAggregate(scope.name, scope.inputs, schema, node.by, node.window, tuple(compute), node.scaled)
 
 
 @_infer.register

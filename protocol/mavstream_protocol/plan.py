@@ -95,6 +95,8 @@ class AggregateNode(BaseModel):
     by: Annotated[tuple[Name, ...], Field(max_length=64)] = ()
     window: Window
     compute: Computation
+    scaled: bool = False
+    """Whether counts, sums and averages stand for rows that were shed, too, each with its `<name>_error`."""
 
 
 class Within(BaseModel):

@@ -23,6 +23,7 @@ from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema
 
 from mavstream_protocol.explained import explained, refusal
+from mavstream_protocol.names import Name
 from mavstream_protocol.quantities import (
     Percent,
     PositiveDuration,
@@ -199,6 +200,7 @@ class QosSpec(BaseModel):
                     "memory": {"at_most": "64MB"},
                     "weights": {"latency": 3, "memory": 1},
                     "max_loss": "1%",
+                    "worth": {"readings": "temperature"},
                 }
             ]
         },
@@ -213,7 +215,10 @@ class QosSpec(BaseModel):
     weights: ObjectiveWeights = EQUAL_WEIGHTS
     """How the objectives weigh when they conflict; equal where this is left out."""
     max_loss: Annotated[Percent, Field(json_schema_extra={"default": "0%"})] = 0.0
-    """The share of its rows that load shedding may drop; 0% forbids it."""
+    """The share of its rows that load shedding may drop, of every 4,096; 0% forbids it."""
+    worth: Annotated[dict[Name, str], Field(max_length=64)] = {}
+    """What rows are worth, by stream: a number or a condition over its fields. Rows with the smallest number,
+    or of which the condition is false, are dropped first; those of other streams are drawn at random."""
 
 
 def _plain(number: float) -> str:

@@ -78,6 +78,8 @@ class TypedAggregate(TypedNode):
     by: tuple[str, ...]
     window: TimeWindow | RowWindow
     compute: tuple[tuple[str, AggregateExpression], ...]
+    scaled: bool = False
+    """Whether columns come in pairs, a value and its error, that stand for rows that were shed, too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,3 +150,15 @@ class TypedPlan:
                 path.append(above[path[-1]])
             found.append(tuple(path))
         return tuple(found)
+
+
+def all_below(nodes: Mapping[str, TypedNode], reference: InputRef) -> Iterator[TypedNode]:
+    """Yield the node that is read and all below it, each once."""
+    seen, waiting = {reference.node}, [reference.node]
+    while waiting:
+        node = nodes[waiting.pop()]
+        yield node
+        for below in node.inputs:
+            if below.node not in seen:
+                seen.add(below.node)
+                waiting.append(below.node)

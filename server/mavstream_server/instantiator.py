@@ -31,12 +31,16 @@ from mavstream_server.operators.output import Output, Sink
 from mavstream_server.operators.project import Project
 from mavstream_server.operators.queue import Queue, QueueAccount
 from mavstream_server.operators.select import Select
+from mavstream_server.operators.shedding import WEIGHT, Shedder
 from mavstream_server.operators.source import Needs, Source
 from mavstream_server.operators.split import Split
 from mavstream_server.operators.table_join import Key, TableJoin
 from mavstream_server.operators.union import OrderedUnion, Union
 from mavstream_server.operators.window_join import WindowJoin
 from mavstream_server.tables.stored import StoredTable
+from mavstream_server.weighting import weighted
+
+_WINDOW = frozenset(("window_start", "window_end"))
 
 OUTPUT = "#output"
 """The name of the operator above the root; no node can have it."""
@@ -78,6 +82,8 @@ class RunOptions:
     one_time: bool = False
     start_at: int | None = None
     stop_at: int | None = None
+    worth: Mapping[str, Expression] = field(default_factory=dict)
+    """Which rows go first where load is shed: those that this makes smallest, by stream; else any."""
 
 
 def instantiate(
@@ -90,6 +96,7 @@ def instantiate(
 ) -> Network:
     """Build the operators of a plan, each behind its inputs, and wire their queues."""
     network = Network()
+    plan = weighted(plan)
     needed = _needed_columns(plan)
     needs = _needs(plan)
     once = _one_time_node(plan) if options.one_time else None
@@ -97,13 +104,15 @@ def instantiate(
         if isinstance(node, TypedTable):
             continue  # its join has it
         if isinstance(node, TypedSource):
+            columns = needed[node.name]
             operator: Operator = Source(
                 node.name,
                 cursor(node.stream),
-                needed[node.name],
-                needs,
+                [column for column in columns if column != WEIGHT],
+                needs._replace(weight=WEIGHT in columns),
                 options.start_at,
                 options.stop_at,
+                Shedder(node.stream, options.worth.get(node.stream)),
             )
         elif isinstance(node, TypedTableJoin):
             operator = _table_join(node, table(node.table), set(needed[node.name]), options.on_error)
@@ -142,7 +151,7 @@ def _operator(
             by = [(name, types[name]) for name in node.by]
             return Aggregate(node.name, by, node.window, node.compute, on_error, once)
         case TypedExcept():
-            compared = [(f.name, f.type) for f in inputs[0].schema]
+            compared = [(f.name, f.type) for f in node.schema if f.name not in _WINDOW]
             return Except(node.name, compared, node.window, once)
         case TypedJoin():
             return _join(node, inputs, on_error, once)
@@ -217,7 +226,7 @@ def _read_columns(node: TypedNode, place: int, wanted: set[str]) -> set[str]:
             arguments = [call.argument for _, e in node.compute for call in e.calls if call.argument]
             return set(node.by) | {name for argument in arguments for name in references(argument)}
         case TypedExcept():
-            return set(node.schema.names) - {"window_start", "window_end"}
+            return set(node.schema.names) - _WINDOW
         case TypedJoin():
             expressions = [e for _, e in node.compute]
             return _side_columns(expressions, node.where, place) | {pair[place] for pair in node.on}

@@ -167,6 +167,12 @@ class _Translation:
     def _aggregate(self, node: kinds.AggregateNode, name: str) -> str:
         rows = self._rows(node.window, node.input)[0]
         computed = self._computed(node.compute, self._schemas[name])
+        if node.scaled:  # nothing is shed, so errors are zero, or null beside null
+            errors = [
+                f'CASE WHEN {_sql(text)} IS NOT NULL THEN 0.0::DOUBLE END AS "{column}_error"'
+                for column, text in node.compute.items()
+            ]
+            computed = [text for pair in zip(computed, errors, strict=True) for text in pair]
         by = [f'"{column}"' for column in node.by]
         columns = [*by, *computed, *bounds(node.window)]
         time = "_end - 1" if isinstance(node.window, TimeWindow) else "max(_time)"

@@ -12,6 +12,7 @@ from math import ceil
 from typing import NamedTuple
 
 from mavstream_server.operators.latency import PER_OCTAVE
+from mavstream_server.operators.spells import Spell
 
 _MS = 1_000_000
 
@@ -125,6 +126,8 @@ class QueryStats(NamedTuple):
     positions: dict[str, int]
     """The lowest position that it still needs, by stream; none while it is paused or when it has ended."""
     operators: tuple[OperatorStats, ...]
+    spells: tuple[Spell, ...] = ()
+    """When rows were left out to shed load: the last 32 times of each source, oldest first."""
 
 
 class ClassStats(NamedTuple):

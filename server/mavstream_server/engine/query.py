@@ -11,6 +11,7 @@ from mavstream_server.engine.source_task import SourceTask
 from mavstream_server.engine.states import QUERY_MOVES, OperatorState, QueryState, move
 from mavstream_server.engine.task import Task
 from mavstream_server.instantiator import Network, RunOptions
+from mavstream_server.operators.spells import Spell
 from mavstream_server.scheduling.units import QueryUnits
 from mavstream_server.scheduling.view import OperatorView
 
@@ -73,6 +74,7 @@ class RunningQuery:
         self.units: QueryUnits
         self._counters: dict[str, dict[str, int]] = {}
         self._rows_read = 0
+        self._spells: tuple[Spell, ...] = ()
         self.blocked = False
         """Its sources wait until its queues have drained."""
 
@@ -131,6 +133,13 @@ class RunningQuery:
                 self._counters[name] = dict(operator.counters)
         return self._counters
 
+    @property
+    def spells(self) -> tuple[Spell, ...]:
+        """When rows of its streams were left out to shed load; they stay when the query has ended."""
+        return self._spells + tuple(
+            s for source in self.network.sources for s in source.shedder.record.spells
+        )
+
     def release(self) -> None:
         """Stop all operators and drop what they hold and what waits between them."""
         for task in self._all_tasks():
@@ -140,6 +149,7 @@ class RunningQuery:
                 queue.clear()
         self._counters = self.counters
         self._rows_read = self.rows_in
+        self._spells = self.spells
         self.network.operators.clear()
         self.tasks, self.sources = {}, {}
         self.operators = self.paths = ()

@@ -77,6 +77,7 @@ def query_stats(query: RunningQuery, epoch: int) -> QueryStats:
         counters=query.counters,
         positions=positions,
         operators=tuple(operators),
+        spells=query.spells,
     )
 
 

@@ -8,13 +8,14 @@ from typing import NamedTuple
 import numpy as np
 
 from mavstream_server.columns.batch import BEGIN_OF_TIME, Batch, Mark, mark_only
+from mavstream_server.columns.column import Column
 from mavstream_server.log.cursor import Cursor, Span
 from mavstream_server.log.layout import FrameKind
 from mavstream_server.log.portion import Portion
 from mavstream_server.log.problems import GapError
 from mavstream_server.log.sharing import SharedPortions
 from mavstream_server.operators.operator import Operator, State
-from mavstream_server.operators.shedding import Shedder
+from mavstream_server.operators.shedding import WEIGHT, Shedder
 
 
 class Needs(NamedTuple):
@@ -22,6 +23,7 @@ class Needs(NamedTuple):
 
     time: bool = False
     position: bool = False
+    weight: bool = False
 
 
 class Source(Operator):
@@ -41,13 +43,14 @@ class Source(Operator):
         needs: Needs,
         start_at: int | None = None,
         stop_at: int | None = None,
+        shedder: Shedder | None = None,
     ) -> None:
         """Times are arrival times in microseconds."""
         super().__init__(name)
         self.cursor = cursor
         self.shared: SharedPortions | None = None
         """Where to look for rows that another source on the stream has just taken."""
-        self.shedder: Shedder | None = None
+        self.shedder = shedder or Shedder(name)
         """Who says which rows are left out, where that is wanted; they are counted as `shed`."""
         self._columns = tuple(columns)
         self._needs = needs
@@ -107,7 +110,9 @@ class Source(Operator):
             if self._unseen:
                 self._announce_gap(portion.spans[0])
             batch = self._batch(portion)
-            self.emit(batch if self.shedder is None else self._shed(batch, portion, self.shedder))
+            if self.shedder.quota and portion.rows:
+                batch = self._shed(batch, portion)
+            self.emit(self._weighed(batch) if self._needs.weight and batch.size else batch)
         if stopped is not None:
             self.end(stopped)
         return portion.rows
@@ -155,12 +160,15 @@ class Source(Operator):
             batch.position = portion.positions
         return batch
 
-    def _shed(self, batch: Batch, portion: Portion, shedder: Shedder) -> Batch:
-        if not batch.size:
-            return batch
-        kept = shedder.kept(portion.positions)
+    def _shed(self, batch: Batch, portion: Portion) -> Batch:
+        kept = self.shedder.kept(portion)
         self.counters["shed"] += batch.size - len(kept)
         return batch.take(kept)
+
+    def _weighed(self, batch: Batch) -> Batch:
+        """Add how many rows of the stream each row stands for."""
+        weights = np.full(batch.size, self.shedder.weight)
+        return batch.with_columns({**batch.columns, WEIGHT: Column(weights)}, batch.mark)
 
     def _mark(self, spans: Sequence[Span]) -> Mark | None:
         last, _, stop = spans[-1]
@@ -176,13 +184,14 @@ class Source(Operator):
         return Mark(watermark, last.arrival, end=complete)
 
     def save(self) -> State:
-        """Return the position of the next row to be read."""
+        """Return the position of the next row to be read, and what is being shed."""
         return {
             **super().save(),
             "position": self.cursor.position,
             "unseen": self._unseen,
             "ended": self.ended,
             "started": self._start is None,
+            "shedding": self.shedder.save(),
         }
 
     def load(self, state: State) -> None:
@@ -190,6 +199,7 @@ class Source(Operator):
         super().load(state)
         self.cursor.seek(state["position"])
         self._unseen, self.ended = state["unseen"], state["ended"]
+        self.shedder.load(state["shedding"])
         if state["started"]:
             self._start = None
 

@@ -17,6 +17,7 @@ from mavstream_protocol.schema import Schema
 from mavstream_protocol.streams import FieldSpec
 from mavstream_protocol.typed_plan import StreamShape, TypedPlan
 from mavstream_protocol.wire.resources import Validation
+from mavstream_protocol.worth import infer_worth
 
 _MOST_ITEMS = 100
 _DUMMY_PLAN = Plan.parse({"root": "in", "nodes": {"in": {"op": "source", "stream": "none"}}})
@@ -87,6 +88,7 @@ def check(
         items += unknown_class(spec.class_).items
     try:
         typed = type_plan(spec, streams, tables)
+        infer_worth(spec.qos, typed)
     except InvalidObject as error:
         items += error.items
     if typed is None or items:

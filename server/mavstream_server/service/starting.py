@@ -8,6 +8,7 @@ from mavstream_protocol.queries import Mode, ReadFrom
 from mavstream_protocol.typed_plan import TypedAggregate, TypedExcept, TypedJoin, TypedPlan, TypedUnion
 from mavstream_protocol.windows import TimeWindow
 from mavstream_protocol.wire.resources import DesiredState
+from mavstream_protocol.worth import infer_worth
 from mavstream_server.engine.messages import StartQuery
 from mavstream_server.instantiator import RunOptions
 from mavstream_server.service.query import Query
@@ -31,7 +32,13 @@ def start_command(query: Query, begins: Mapping[str, int] | None) -> StartQuery:
         id=query.id,
         plan=query.plan,
         class_name=spec.class_,
-        options=RunOptions(spec.on_error, spec.mode is Mode.ONE_TIME, spec.start_at, spec.stop_at),
+        options=RunOptions(
+            spec.on_error,
+            spec.mode is Mode.ONE_TIME,
+            spec.start_at,
+            spec.stop_at,
+            infer_worth(spec.qos, query.plan),
+        ),
         # What is instantiated again goes on with the rows to come.
         earliest=spec.from_ is ReadFrom.EARLIEST and not query.begun,
         latency_target_us=None if spec.qos.latency is None else spec.qos.latency.at_most,

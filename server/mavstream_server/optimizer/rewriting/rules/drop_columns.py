@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from mavstream_protocol.plan import AggregateNode, JoinNode, Node, ProjectNode
+from mavstream_protocol.scaling import ERROR
 from mavstream_protocol.typed_plan import TypedAggregate, TypedJoin, TypedNode, TypedProject, TypedTableJoin
 from mavstream_server.optimizer.rewriting.editing import Draft
 from mavstream_server.optimizer.rewriting.reading import columns_read
@@ -25,6 +26,7 @@ def rewrites(subject: Subject) -> Iterator[Rewrite]:
     - The answer's columns stay, and those that a union or an except gets: these compare or line up.
     - Columns of joins of streams and of aggregates stay if any column of the plan can fail, unless failures
       are mere nulls: what they read may be what fails.
+    - A scaled column stays where its error is read.
     - Sums and what is made of sums stay: an overflow there fails the query.
     """
     read = columns_read(subject.typed)
@@ -35,7 +37,12 @@ def rewrites(subject: Subject) -> Iterator[Rewrite]:
         texts = _texts(subject, name, node, typed)
         if texts is None:
             continue
-        kept = {c: text for c, text in texts.items() if c in read[name] or not _droppable(subject, typed, c)}
+        used = {column.removesuffix(ERROR) for column in read[name]} if _scaled(node) else set()
+        kept = {
+            c: text
+            for c, text in texts.items()
+            if c in read[name] or c in used or not _droppable(subject, typed, c)
+        }
         kept = kept or dict([next(iter(texts.items()))])  # rows without columns cannot be said
         if len(kept) < len(texts):
             draft.put(name, node.model_copy(update={"compute": kept}))
@@ -55,6 +62,10 @@ def _texts(subject: Subject, name: str, node: Node, typed: TypedNode) -> Mapping
     columns = subject.columns(name)
     texts = {column: text_of(expression, columns) for column, expression in typed.compute}
     return {column: text for column, text in texts.items() if text is not None}
+
+
+def _scaled(node: Node) -> bool:
+    return isinstance(node, AggregateNode) and node.scaled
 
 
 def _droppable(subject: Subject, typed: TypedNode, column: str) -> bool:

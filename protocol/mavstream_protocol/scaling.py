@@ -1,0 +1,148 @@
+"""Scaled aggregates: counts, sums and averages that stand for rows which load shedding left out.
+
+Each column gets a companion, `<name>_error`: the true value lies within that distance of the scaled one in
+95 of 100 windows. What inference makes of them holds for streams of which nothing was left out: plain values,
+as floats, and errors of zero. A backend that sheds puts weighted sums in their place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import combinations
+
+from mavstream_protocol.expressions.coercion import FLOAT, cast
+from mavstream_protocol.expressions.functions import OPERATORS
+from mavstream_protocol.expressions.typed import AggregateCall, AggregateExpression, ColumnRef, Literal
+from mavstream_protocol.inference_scope import Scope
+from mavstream_protocol.plan import AggregateNode, InputRef
+from mavstream_protocol.typed_plan import (
+    TypedProject,
+    TypedSelect,
+    TypedSource,
+    TypedSplit,
+    TypedUnion,
+    all_below,
+)
+from mavstream_protocol.windows import RowWindow
+
+ERROR = "_error"
+"""What the name of a companion ends with."""
+_LONGEST_NAME = 64
+_FUNCTIONS = ("count", "sum", "avg")
+
+Columns = list[tuple[str, AggregateExpression]]
+
+
+def scale(node: AggregateNode, compute: Columns, scope: Scope) -> Columns:
+    """Return the scaled columns, each ahead of its error; faults are recorded in the scope."""
+    if isinstance(node.window, RowWindow):
+        scope.fail(
+            "scaled",
+            "not_scalable",
+            "a window by rows is full when so many rows were kept, so nothing says how many it stands for; "
+            "take a window by time, or leave `scaled` out",
+        )
+    _check_rows(scope)
+    made: Columns = []
+    taken = {*node.by, *node.compute, "window_start", "window_end"}
+    for name, expression in compute:
+        companion = f"{name}{ERROR}"
+        if companion in taken or len(companion) > _LONGEST_NAME:
+            scope.fail(
+                f"compute/{name}",
+                "duplicate_column" if companion in taken else "invalid_name",
+                f"the error of {name!r} is to be the column {companion!r}, which "
+                f"{'there is already' if companion in taken else 'is longer than 64'}; choose another name",
+            )
+        call = _only_call(expression)
+        if call is None:
+            scope.fail(
+                f"compute/{name}",
+                "not_scalable",
+                f"column {name!r} of a scaled aggregate must be count(*), count(x), sum(x) or avg(x) alone, "
+                "not distinct: nothing else has an error that can be told; put the rest into another "
+                "aggregate, or compute with the results in a project above",
+            )
+        else:
+            made += ((name, _value(call)), (companion, _error(call)))
+    return made
+
+
+def _only_call(expression: AggregateExpression) -> AggregateCall | None:
+    """Return the call that a column consists of, if it can be scaled."""
+    result = expression.result
+    if len(expression.calls) != 1 or not isinstance(result, ColumnRef) or not result.name.startswith("#"):
+        return None
+    call = expression.calls[0]
+    return call if call.function in _FUNCTIONS and not call.distinct else None
+
+
+def _value(call: AggregateCall) -> AggregateExpression:
+    if call.function == "sum" and call.argument is not None:
+        # Weights are floats, so sums are.
+        call = AggregateCall("sum", cast(call.argument, FLOAT), False, FLOAT, True)
+    return AggregateExpression(cast(ColumnRef("#0", call.type, call.nullable), FLOAT), (call,))
+
+
+def _error(call: AggregateCall) -> AggregateExpression:
+    """Return zero, or null where there is no value that it could be the error of."""
+    value = _value(call)
+    if not call.nullable:
+        return AggregateExpression(Literal(0.0, FLOAT), value.calls)
+    missing = OPERATORS["is_null"].call((ColumnRef("#0", FLOAT, True),), "")
+    nothing = Literal(None, FLOAT)
+    return AggregateExpression(
+        OPERATORS["case"].call((missing, nothing, Literal(0.0, FLOAT)), ""), value.calls
+    )
+
+
+def _check_rows(scope: Scope) -> None:
+    """Refuse inputs whose rows are not rows of streams, each of them once.
+
+    The error is told from the kept rows as if each had been kept or not by itself. Rows of a join that come
+    from the same row are kept or lost together; rows of a window are made of many.
+    """
+    for node in all_below(scope.typed, scope.inputs[0]):
+        if isinstance(node, TypedUnion):
+            inputs = [(reference, _streams(scope, reference)) for reference in node.inputs]
+            for (left, some), (right, others) in combinations(inputs, 2):
+                shared = some & others
+                if shared and not _apart(scope, left, right):
+                    scope.fail(
+                        "scaled",
+                        "not_scalable",
+                        f"union {node.name!r} below may give a row of stream {min(shared)!r} twice, and such "
+                        "rows are kept or lost together, so the error cannot be told; read the stream once, "
+                        "or part its rows with a split",
+                    )
+                    return
+        elif not isinstance(node, TypedSource | TypedSelect | TypedProject | TypedSplit):
+            scope.fail(
+                "scaled",
+                "not_scalable",
+                f"a scaled aggregate counts rows of streams, and {node.name!r} below makes new ones, which "
+                "are kept or lost together, so the error cannot be told; only select, project, split and "
+                "union may stand between, or leave `scaled` out",
+            )
+            return
+
+
+def _streams(scope: Scope, reference: InputRef) -> set[str]:
+    return {node.stream for node in all_below(scope.typed, reference) if isinstance(node, TypedSource)}
+
+
+def _apart(scope: Scope, left: InputRef, right: InputRef) -> bool:
+    """Whether two inputs come from different outputs of one split."""
+    outputs = dict(_outputs(scope, left))
+    return any(outputs.get(split, output) != output for split, output in _outputs(scope, right))
+
+
+def _outputs(scope: Scope, reference: InputRef) -> Iterator[tuple[str, str | None]]:
+    """Yield the splits between an input and what several inputs or a stream give, with the output taken."""
+    while True:
+        node = scope.typed[reference.node]
+        if isinstance(node, TypedSplit):
+            yield node.name, reference.output
+        if len(node.inputs) != 1:
+            return
+        reference = node.inputs[0]
