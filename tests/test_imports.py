@@ -50,7 +50,6 @@ ALLOWED = {
         "mavstream_server.log",
         "mavstream_server.operators",
         "mavstream_server.tables",
-        "mavstream_server.weighting",
     ],
     SERVER / "engine": [
         "mavstream_protocol",
@@ -60,6 +59,7 @@ ALLOWED = {
         "mavstream_server.operators",
         "mavstream_server.scheduling",
         "mavstream_server.tables",
+        "mavstream_server.weighting",
     ],
     SERVER / "service": [
         "mavstream_protocol",

@@ -102,7 +102,7 @@ def started(name: str, streams: list[ScriptedStream], share: float, **options: A
 
 def shed(run: PlanRun, share: float) -> None:
     for source in run.query.network.sources:
-        source.shedder.set(share)
+        source.shed(share)
 
 
 def columns(run: PlanRun) -> dict[str, Array]:

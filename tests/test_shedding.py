@@ -74,7 +74,7 @@ def test_a_query_tells_when_it_lost_rows_and_how_many(stream: MakeStream, clock:
     for share in (0.0, 0.25, 0.25, 0.5, 0.0, 0.25):
         clock.advance(seconds=1)
         arrivals.append(clock.now())
-        source.shedder.set(share)
+        source.shed(share)
         rows.columns({"x": [0.0] * 1000, "k": [0] * 1000})
         run.engine.run()
     stats = query_stats(run.query, 0)
@@ -95,7 +95,7 @@ def test_a_share_that_met_no_row_is_not_told(stream: MakeStream) -> None:
     run = run_plan(IN, "in", [numbers(stream, np.zeros(10))])
     (source,) = run.query.network.sources
     for share in (0.5, 0.0, 0.25):
-        source.shedder.set(share)
+        source.shed(share)
     run.engine.run()
     assert [spell.share for spell in run.query.spells] == [0.25]
 
@@ -115,7 +115,7 @@ def test_what_is_shed_goes_on_after_a_restore(stream: MakeStream) -> None:
     rows.complete()
     run = run_plan(IN, "in", [rows], train=100)
     (source,) = run.query.network.sources
-    source.shedder.set(0.3)
+    source.shed(0.3)
     run.engine.run(40)
     saved, before = run.engine.snapshot("q"), run.answers()
     again = run_plan(IN, "in", [rows], train=4096, saved=saved)

@@ -126,7 +126,7 @@ def test_a_query_sheds_by_a_column_that_it_does_not_read(stream: MakeStream) -> 
 
     run = run_plan(nodes, "p", [rows], options=RunOptions(worth=worth), train=900)
     (source,) = run.query.network.sources
-    source.shedder.set(0.2)
+    source.shed(0.2)
     run.engine.run(9)
     saved, before = run.engine.snapshot("q"), run.answers()
     assert [k for (k,) in run.rows()] == expected

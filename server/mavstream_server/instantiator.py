@@ -31,14 +31,13 @@ from mavstream_server.operators.output import Output, Sink
 from mavstream_server.operators.project import Project
 from mavstream_server.operators.queue import Queue, QueueAccount
 from mavstream_server.operators.select import Select
-from mavstream_server.operators.shedding import WEIGHT, Shedder
+from mavstream_server.operators.shedding import Shedder
 from mavstream_server.operators.source import Needs, Source
 from mavstream_server.operators.split import Split
 from mavstream_server.operators.table_join import Key, TableJoin
 from mavstream_server.operators.union import OrderedUnion, Union
 from mavstream_server.operators.window_join import WindowJoin
 from mavstream_server.tables.stored import StoredTable
-from mavstream_server.weighting import weighted
 
 _WINDOW = frozenset(("window_start", "window_end"))
 
@@ -96,7 +95,6 @@ def instantiate(
 ) -> Network:
     """Build the operators of a plan, each behind its inputs, and wire their queues."""
     network = Network()
-    plan = weighted(plan)
     needed = _needed_columns(plan)
     needs = _needs(plan)
     once = _one_time_node(plan) if options.one_time else None
@@ -104,12 +102,11 @@ def instantiate(
         if isinstance(node, TypedTable):
             continue  # its join has it
         if isinstance(node, TypedSource):
-            columns = needed[node.name]
             operator: Operator = Source(
                 node.name,
                 cursor(node.stream),
-                [column for column in columns if column != WEIGHT],
-                needs._replace(weight=WEIGHT in columns),
+                needed[node.name],
+                needs,
                 options.start_at,
                 options.stop_at,
                 Shedder(node.stream, options.worth.get(node.stream)),

@@ -30,7 +30,7 @@ _WEIGHT = ColumnRef(WEIGHT, _FLOAT, False)
 
 
 def weighted(plan: TypedPlan) -> TypedPlan:
-    """Return the plan as it is run: the same, if no aggregate is scaled."""
+    """Return the plan as it is run: with plain sums where aggregates are scaled, else the same."""
     scaled = [node for node in plan.nodes.values() if isinstance(node, TypedAggregate) and node.scaled]
     if not scaled:
         return plan
@@ -55,7 +55,7 @@ def _summing(node: TypedAggregate) -> TypedAggregate:
     for (name, value), (companion, _) in pairs:
         scaled, error = _scaled(value.calls[0])
         compute += [(name, scaled), (companion, error)]
-    return replace(node, compute=tuple(compute))
+    return replace(node, compute=tuple(compute), scaled=False)
 
 
 def _scaled(call: AggregateCall) -> tuple[AggregateExpression, AggregateExpression]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 from collections import defaultdict
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from itertools import count
 from random import Random
 from typing import Any
@@ -34,6 +35,7 @@ from mavstream_server.scheduling.registry import make_policy
 from mavstream_server.scheduling.units import QueryUnits
 from mavstream_server.scheduling.view import OperatorKind, Slice
 from mavstream_server.tables.stored import OpenTables, StoredTable
+from mavstream_server.weighting import weighted
 
 _log = logging.getLogger(__name__)
 
@@ -146,6 +148,7 @@ class Engine:
         """Instantiate a query and begin to run it, from a snapshot if one is given."""
         if request.id in self.queries and self.queries[request.id].active:
             raise ObjectInUse(f"query {request.id!r} is running already; stop it first or choose another id")
+        request = replace(request, plan=weighted(request.plan))
         query = self._instantiate(request, sink)
         if saved is not None:
             saving.load(query, saved)

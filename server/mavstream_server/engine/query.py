@@ -136,9 +136,7 @@ class RunningQuery:
     @property
     def spells(self) -> tuple[Spell, ...]:
         """When rows of its streams were left out to shed load; they stay when the query has ended."""
-        return self._spells + tuple(
-            s for source in self.network.sources for s in source.shedder.record.spells
-        )
+        return self._spells + tuple(s for source in self.network.sources for s in source.spells)
 
     def release(self) -> None:
         """Stop all operators and drop what they hold and what waits between them."""

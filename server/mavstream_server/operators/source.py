@@ -16,6 +16,7 @@ from mavstream_server.log.problems import GapError
 from mavstream_server.log.sharing import SharedPortions
 from mavstream_server.operators.operator import Operator, State
 from mavstream_server.operators.shedding import WEIGHT, Shedder
+from mavstream_server.operators.spells import Spell
 
 
 class Needs(NamedTuple):
@@ -23,7 +24,6 @@ class Needs(NamedTuple):
 
     time: bool = False
     position: bool = False
-    weight: bool = False
 
 
 class Source(Operator):
@@ -50,14 +50,34 @@ class Source(Operator):
         self.cursor = cursor
         self.shared: SharedPortions | None = None
         """Where to look for rows that another source on the stream has just taken."""
-        self.shedder = shedder or Shedder(name)
-        """Who says which rows are left out, where that is wanted; they are counted as `shed`."""
-        self._columns = tuple(columns)
+        self._shedder = shedder or Shedder(name)
+        self._columns: tuple[str, ...] = ()
+        self._weighs = False
+        self.carry(columns)
         self._needs = needs
         self._start = None if start_at is None else start_at * 1000
         self._stop = None if stop_at is None else stop_at * 1000
         self._unseen = True  # rows ahead of the next one were not seen
         self.ended = False
+
+    def carry(self, columns: Sequence[str]) -> None:
+        """Hand on these columns from now on; one of them may be the weight of rows."""
+        self._columns = tuple(column for column in columns if column != WEIGHT)
+        self._weighs = WEIGHT in columns
+
+    def shed(self, share: float) -> None:
+        """Leave out a share of the rows from here on, 0 for none; they are counted as `shed`."""
+        self._shedder.set(share)
+
+    @property
+    def shedder(self) -> Shedder | None:
+        """Who says which rows are left out; None while nothing is."""
+        return self._shedder if self._shedder.share else None
+
+    @property
+    def spells(self) -> tuple[Spell, ...]:
+        """When rows were left out, the last so many times."""
+        return self._shedder.record.spells
 
     def process(self, port: int, batch: Batch) -> None:
         """Sources have no inputs."""
@@ -110,9 +130,9 @@ class Source(Operator):
             if self._unseen:
                 self._announce_gap(portion.spans[0])
             batch = self._batch(portion)
-            if self.shedder.quota and portion.rows:
-                batch = self._shed(batch, portion)
-            self.emit(self._weighed(batch) if self._needs.weight and batch.size else batch)
+            if self._shedder.quota and portion.rows:
+                batch = self._left(batch, portion)
+            self.emit(self._weighed(batch) if self._weighs and batch.size else batch)
         if stopped is not None:
             self.end(stopped)
         return portion.rows
@@ -160,14 +180,15 @@ class Source(Operator):
             batch.position = portion.positions
         return batch
 
-    def _shed(self, batch: Batch, portion: Portion) -> Batch:
-        kept = self.shedder.kept(portion)
+    def _left(self, batch: Batch, portion: Portion) -> Batch:
+        """Return what shedding leaves of a batch."""
+        kept = self._shedder.kept(portion)
         self.counters["shed"] += batch.size - len(kept)
         return batch.take(kept)
 
     def _weighed(self, batch: Batch) -> Batch:
         """Add how many rows of the stream each row stands for."""
-        weights = np.full(batch.size, self.shedder.weight)
+        weights = np.full(batch.size, self._shedder.weight)
         return batch.with_columns({**batch.columns, WEIGHT: Column(weights)}, batch.mark)
 
     def _mark(self, spans: Sequence[Span]) -> Mark | None:
@@ -191,7 +212,7 @@ class Source(Operator):
             "unseen": self._unseen,
             "ended": self.ended,
             "started": self._start is None,
-            "shedding": self.shedder.save(),
+            "shedding": self._shedder.save(),
         }
 
     def load(self, state: State) -> None:
@@ -199,7 +220,7 @@ class Source(Operator):
         super().load(state)
         self.cursor.seek(state["position"])
         self._unseen, self.ended = state["unseen"], state["ended"]
-        self.shedder.load(state["shedding"])
+        self._shedder.load(state["shedding"])
         if state["started"]:
             self._start = None
 
