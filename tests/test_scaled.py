@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import json
+import re
+from functools import partial
 from itertools import islice
+from pathlib import Path
 from random import Random
 from typing import Any
 
@@ -18,9 +22,13 @@ from tests.conftest import MakeStream
 from mavstream import stream as flow_of
 from mavstream_protocol.inference import infer
 from mavstream_protocol.plan import Plan
+from mavstream_protocol.qos import QosSpec
+from mavstream_protocol.worth import infer_worth
 from mavstream_server.columns.column import Array
 from mavstream_server.optimizer.rewriting import Figures, alternates
-from mavstream_server.testing import PlanRun, ScriptedStream, run_plan
+from mavstream_server.service.specs import validate
+from mavstream_server.testing import ManualClock, PlanRun, ScriptedStream, run_plan
+from mavstream_server.weighting import weighted
 
 NUMBERS = {"in": {"op": "source", "stream": "numbers"}}
 OTHERS = {"others": {"op": "source", "stream": "others"}}
@@ -68,21 +76,21 @@ PLANS: dict[str, dict[str, Any]] = {
 }
 
 
-def fill(stream: MakeStream, name: str, seed: int, rows: int = ROWS) -> ScriptedStream:
-    """Write rows a millisecond apart: skewed numbers with a few nulls, in four groups of unlike sizes."""
+def fill(stream: MakeStream, name: str, seed: int, rows: int = ROWS, frame: int = ROWS) -> ScriptedStream:
+    """Write rows a millisecond apart: numbers with a few nulls, in four groups of unlike sizes."""
     made = stream(name, "ts timestamp, g int, x float null, k int", event_time="ts")
     random = np.random.default_rng(seed)
     x: list[float | None] = random.normal(1.0, 2.0, rows).tolist()
     for place in random.integers(0, rows, rows // 50).tolist():
         x[place] = None
-    made.columns(
-        {
-            "ts": range(0, 1000 * rows, 1000),
-            "g": random.choice(4, rows, p=[0.4, 0.3, 0.2, 0.1]).tolist(),
-            "x": x,
-            "k": random.integers(0, 1000, rows).tolist(),
-        }
-    )
+    columns = {
+        "ts": range(0, 1000 * rows, 1000),
+        "g": random.choice(4, rows, p=[0.4, 0.3, 0.2, 0.1]).tolist(),
+        "x": x,
+        "k": random.integers(0, 1000, rows).tolist(),
+    }
+    for start in range(0, rows, frame):
+        made.columns({column: values[start : start + frame] for column, values in columns.items()})
     made.complete()
     return made
 
@@ -174,12 +182,17 @@ def test_a_mean_far_from_zero_has_a_bound_of_the_right_size(stream: MakeStream) 
 
 
 @pytest.mark.parametrize("name", PLANS)
-def test_what_is_shed_and_scaled_does_not_depend_on_policies_trains_or_restores(
-    stream: MakeStream, name: str
+def test_what_is_shed_and_scaled_does_not_depend_on_frames_policies_trains_or_restores(
+    stream: MakeStream, tmp_path: Path, clock: ManualClock, name: str
 ) -> None:
     streams = [fill(stream, "numbers", 3, 5000), fill(stream, "others", 4, 5000)]
     expected = started(name, streams, 0.3).rows()
     assert expected
+    cut = partial(ScriptedStream, tmp_path / "cut", clock=clock)
+    others = [fill(cut, "numbers", 3, 5000, 611), fill(cut, "others", 4, 5000, 87)]
+    assert difference(expected, started(name, others, 0.3).rows()) == ([], [])
+    for other in others:
+        other.close()
     random = Random(name)
     for train, policy in ((100, "wrr"), (700, "chain")):
         run = started(name, streams, 0.3, train=train, policy=policy)
@@ -314,3 +327,30 @@ def test_what_cannot_be_scaled_is_refused_and_pointed_at(
     (item,) = problems(nodes, "a")
     assert (item.pointer, item.code) == (f"nodes/a/{pointer}", code)
     assert words in item.detail
+
+
+def test_the_query_of_the_page_on_shedding_is_valid() -> None:
+    page = (Path(__file__).parent.parent / "docs" / "shedding.md").read_text()
+    (query,) = re.findall(r"^```json\n(.*?)^```$", page, re.DOTALL | re.MULTILINE)
+    checked = validate(json.loads(query), STREAMS, lambda _: True)
+    assert checked.errors == ()
+    assert [field.name for field in checked.schemas["sums"]][1:5] == ["n", "n_error", "mean", "mean_error"]
+    (worth,) = re.findall(r'^    "qos": (.*)$', page, re.MULTILINE)
+    both = stream_plan("readings", "doors")
+    assert set(infer_worth(QosSpec.model_validate_json(worth), infer(both, STREAMS))) == {"readings", "doors"}
+
+
+def stream_plan(*names: str) -> Plan:
+    home = {"home": "home"}
+    nodes: dict[str, Any] = {name: {"op": "source", "stream": name} for name in names}
+    nodes |= {f"p_{name}": {"op": "project", "input": name, "compute": home} for name in names}
+    nodes["u"] = {"op": "union", "inputs": [f"p_{name}" for name in names]}
+    return Plan.parse({"root": "u", "nodes": nodes})
+
+
+def test_a_plan_is_weighted_once() -> None:
+    plan = infer(Plan.parse({"root": "a", "nodes": {**IN, **scaled()}}), STREAMS)
+    as_run = weighted(plan)
+    assert as_run.schema == plan.schema
+    assert as_run.nodes["in"].schema.names == (*plan.nodes["in"].schema.names, "#weight")
+    assert weighted(as_run) is as_run
