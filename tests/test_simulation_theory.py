@@ -9,6 +9,7 @@ from math import factorial, sqrt
 import numpy as np
 import pytest
 
+from mavstream_server.optimizer.queueing import Stream, cobham, pollaczek_khinchine
 from mavstream_server.simulation.result import Result
 from mavstream_server.simulation.run import run
 from mavstream_server.simulation.scenario import (
@@ -23,6 +24,7 @@ from mavstream_server.simulation.scenario import (
 )
 
 MICROSECOND = 1000
+MICROSECONDS = 1e-6
 STUDENT = 5.41
 """99.9 % of Student's distribution for eight runs: a wrong formula is found, chance is not."""
 
@@ -51,6 +53,12 @@ def served(
     )
 
 
+def constant(services: dict[str, tuple[float, float]]) -> list[Stream]:
+    """The same as the formulas take it, in seconds."""
+    costs = [(rate, cost * MICROSECONDS) for rate, cost in services.values()]
+    return [Stream(rate, cost, cost * cost) for rate, cost in costs]
+
+
 def assert_means(expected: dict[str, float], measure: Callable[[int], Result], runs: int = 8) -> None:
     """Mean response times over runs are what theory says, in microseconds, as far as their scatter allows."""
     results = [measure(seed) for seed in range(runs)]
@@ -77,17 +85,16 @@ def test_one_constant_server_is_m_d_1(load: float) -> None:
 def test_mixed_services_in_order_of_arrival_meet_pollaczek_and_khinchine() -> None:
     services = {"short": (6000.0, 50.0), "long": (1000.0, 400.0)}  # utilisations of 0.3 and 0.4
     scenario = served(services, 2.0)
-    waiting = sum(rate * cost**2 for rate, cost in services.values()) / 1e6 / (2 * (1 - 0.7))
+    waiting = pollaczek_khinchine(constant(services)) / MICROSECONDS
     expected = {"short": waiting + 50, "long": waiting + 400}
     assert_means(expected, lambda seed: run(scenario, "fifo", {"tuples": 1}, seed=seed))
 
 
 def test_rates_as_priorities_meet_cobham() -> None:
-    """Non-preemptive: W_1 = W_0 / (1 - r_1), W_2 = W_0 / ((1 - r_1)(1 - r_1 - r_2))."""
     services = {"short": (8000.0, 50.0), "long": (1000.0, 400.0)}  # utilisations of 0.4 and 0.4
     scenario = served(services, 2.0)
-    residual = sum(rate * cost**2 for rate, cost in services.values()) / 1e6 / 2
-    expected = {"short": residual / 0.6 + 50, "long": residual / (0.6 * 0.2) + 400}
+    first, second = (wait / MICROSECONDS for wait in cobham(constant(services)))
+    expected = {"short": first + 50, "long": second + 400}
     assert_means(expected, lambda seed: run(scenario, "rb", {"tuples": 1}, seed=seed))
 
 
