@@ -1,0 +1,57 @@
+"""Fairness: whether important classes answer sooner than others, and whether each gets its turn.
+
+The dissertation's priority inversion (2.3.2): a class answers later, on average, than a less important one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from itertools import groupby
+from typing import NamedTuple
+
+from mavstream_server.optimizer.load import SlidingLoad
+
+
+class ClassFairness(NamedTuple):
+    """How a class does beside the others, over the last seconds."""
+
+    inversion_ratio: float | None
+    """Its mean response time divided by that of the next less important class; None without answers."""
+    next_class: str | None
+    """Which class that is: the quickest one, where several are equally important."""
+    starved: bool
+    """Rows waited all the time, and it got no turn."""
+
+    @property
+    def inverted(self) -> bool:
+        """Whether it answers later than a less important class."""
+        return self.inversion_ratio is not None and self.inversion_ratio > 1
+
+
+def fairness(load: SlidingLoad, priorities: Mapping[str, int]) -> dict[str, ClassFairness]:
+    """Compare classes; those that gave no answer are nobody's neighbour."""
+    # A single look says nothing about a class that happened to be next.
+    long_enough = load.seconds >= load.length / 2
+    means = {name: load.latency(name).mean_ms for name in {**priorities, **load.classes}}
+    below = _next_class(means, priorities)
+    found = {}
+    for name, mean in means.items():
+        other = below.get(name)
+        quick = None if other is None else means[other]
+        ratio = mean / quick if mean is not None and quick else None
+        starved = long_enough and load.waited(name) and load.busy(name) == 0
+        found[name] = ClassFairness(ratio, other if ratio is not None else None, starved)
+    return found
+
+
+def _next_class(means: Mapping[str, float | None], priorities: Mapping[str, int]) -> dict[str, str]:
+    """Return for each class that answered the quickest one of the next lower priority that did."""
+    heard = [(priorities.get(name, 1), mean, name) for name, mean in means.items() if mean is not None]
+    found: dict[str, str] = {}
+    quickest: str | None = None
+    for _, group in groupby(sorted(heard), key=lambda one: one[0]):
+        members = [name for _, _, name in group]
+        if quickest is not None:
+            found |= dict.fromkeys(members, quickest)
+        quickest = members[0]
+    return found
