@@ -9,6 +9,7 @@ from math import factorial, sqrt
 import numpy as np
 import pytest
 
+from mavstream_server.optimizer.occupancy import ClassLoad, Occupancy
 from mavstream_server.optimizer.queueing import Stream, cobham, pollaczek_khinchine
 from mavstream_server.simulation.result import Result
 from mavstream_server.simulation.run import run
@@ -117,3 +118,26 @@ def test_several_cores_are_m_m_c(cores: int) -> None:
     busy = queueing / (sum(offered**k / factorial(k) for k in range(cores)) + queueing)
     expected = {"q": 100 + busy * 100 / (cores * (1 - load))}
     assert_means(expected, lambda seed: run(one_class, "mrr", seed=seed))
+
+
+@pytest.mark.parametrize("priorities", [(2, 1), (9, 1)])
+@pytest.mark.parametrize(
+    "services",
+    [
+        {"high": (3000.0, 100.0), "low": (4000.0, 100.0)},
+        {"high": (1000.0, 100.0), "low": (8000.0, 100.0)},
+        {"high": (2000.0, 100.0), "low": (1000.0, 600.0)},
+    ],
+)
+def test_what_admission_expects_of_two_classes_is_within_a_factor_of_two(
+    services: dict[str, tuple[float, float]], priorities: tuple[int, int]
+) -> None:
+    weights = dict(zip(services, priorities, strict=True))
+    scenario = replace(served(services, 1.0, varies=CostKind.EXPONENTIAL), priorities=weights)
+    simulated = run(scenario, "cqc", {"train": 1}, seed=3)
+    # So many queries that longer turns gain nothing: here tuples are taken one by one.
+    loads = {name: ClassLoad(weights[name], 10**6, r * c / 1e6, r) for name, (r, c) in services.items()}
+    for name in services:
+        found, expected = simulated.classes[name].mean_ms, 1000 * Occupancy(loads, True).response(name).mean
+        assert found is not None
+        assert found / 2 < expected < found * 2, (name, found, expected)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
+from statistics import median
 
 from mavstream_protocol.expressions.typed import Expression
 from mavstream_server.optimizer.rewriting.costing.estimates import KEYS_EQUAL, selectivity
@@ -11,6 +12,8 @@ from mavstream_server.optimizer.rewriting.costing.estimates import KEYS_EQUAL, s
 Equality = frozenset[Expression]
 _LOWEST = 1e-6
 _FACTORS = (0.01, 100.0)
+_MOST_FACTORS = 101  # of a kind, the newest
+_MOST_CONDITIONS = 20_000
 
 
 class Knowledge:
@@ -91,3 +94,26 @@ class Knowledge:
         self._kinds.setdefault(kind, []).append(factor)
         for origins in predicates:
             self._predicate_factors.update(dict.fromkeys(origins, factor))
+
+
+class PooledKnowledge(Knowledge):
+    """What many queries taught, for plans that have nothing to do with them.
+
+    Names of operators mean nothing from one query to the next; conditions on streams and kinds do.
+    """
+
+    def pool(self, other: Knowledge) -> None:
+        """Take over what holds in any plan."""
+        if len(self._predicates) > _MOST_CONDITIONS:
+            for known in (self._predicates, self._predicate_factors, self._equalities):
+                known.clear()
+        self._predicates |= other._predicates
+        self._predicate_factors |= other._predicate_factors
+        self._equalities |= other._equalities
+        for kind, factors in other._kinds.items():
+            self._kinds[kind] = (self._kinds.get(kind, []) + factors)[-_MOST_FACTORS:]
+
+    def kind_factor(self, kind: str) -> float:
+        """Return the median: one slow query must not make all new ones look slow."""
+        known = self._kinds.get(kind)
+        return median(known) if known else 1.0

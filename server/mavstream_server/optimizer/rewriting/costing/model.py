@@ -52,10 +52,19 @@ class CostModel:
     writing the answers is left out: it is the same for all.
     """
 
-    def __init__(self, running: TypedPlan, figures: Figures) -> None:
+    def __init__(
+        self, running: TypedPlan | None, figures: Figures, knowledge: Knowledge | None = None
+    ) -> None:
+        """Learn from a plan that runs, or go by what others taught."""
         self._figures = figures
-        self._knowledge = Knowledge()
-        self._walk(running, learning=True)
+        self._knowledge = Knowledge() if knowledge is None else knowledge
+        if running is not None:
+            self._walk(running, learning=True)
+
+    @property
+    def knowledge(self) -> Knowledge:
+        """What was learned."""
+        return self._knowledge
 
     def assess(self, typed: TypedPlan) -> Assessment:
         """Return what a plan is expected to need."""
