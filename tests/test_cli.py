@@ -161,8 +161,12 @@ def test_watching_can_be_interrupted(url: str, name: str, tmp_path: Path) -> Non
 
 def test_a_check_says_what_is_wrong_and_where(url: str, name: str, tmp_path: Path) -> None:
     good = plan_file(tmp_path, name)
-    assert answer(url, "query", "validate", good)["valid"]
-    assert "in > hot" in command(url, "query", "validate", good).stdout
+    found = answer(url, "query", "validate", good)
+    assert found["valid"]
+    assert found["admission"]["admitted"]
+    shown = command(url, "query", "validate", good).stdout
+    assert "in > hot" in shown
+    assert "expected cost" in shown
     bad = tmp_path / "bad.yaml"
     bad.write_text(PLAN.replace("STREAM", name).replace("id >=", "number >="))
     done = command(url, "query", "validate", str(bad))

@@ -56,6 +56,7 @@ def test_sizes_and_durations_are_written_with_units() -> None:
         ({"MAVSTREAM_MAX_BODY_BYTES": "16XB"}, "MAVSTREAM_MAX_BODY_BYTES: size '16XB'"),
         ({"MAVSTREAM_RESULT_TIME": "soon"}, "MAVSTREAM_RESULT_TIME: duration 'soon'"),
         ({"MAVSTREAM_ENGINE_TIMEOUT": "10ms"}, "MAVSTREAM_ENGINE_TIMEOUT: .*give 1s or more"),
+        ({"MAVSTREAM_ADMISSION": "maybe"}, "MAVSTREAM_ADMISSION: .*'warn', 'refuse' or 'off'"),
         ({"MAVSTREAM_MAX_QUERIES": "0"}, "MAVSTREAM_MAX_QUERIES: "),
     ],
 )

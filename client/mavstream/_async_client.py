@@ -19,6 +19,7 @@ from mavstream._subscription import After, OnGap, Subscription
 from mavstream._tables import FieldsLike, TableLike
 from mavstream._tuples import Tuples
 from mavstream_protocol import QueryClass
+from mavstream_protocol.admission import AdmissionEstimate
 from mavstream_protocol.scheduling import LONGEST_TRACE, SchedulerSettings, SchedulerTrace, SourceService
 from mavstream_protocol.wire.resources import (
     PolicyInfo,
@@ -181,7 +182,8 @@ class AsyncClient:
             "from_": from_,
             "on_error": on_error,
         }
-        return AsyncQuery(self, (await self._line.run(self._calls.submit(query, given))).id)
+        info = await self._line.run(self._calls.submit(query, given))
+        return AsyncQuery(self, info.id, info.admission)
 
     async def validate(self, query: QueryLike, *, mode: str | None = None) -> Validation:
         """Return the schemas and paths of a query, or its errors, without starting it."""
@@ -240,9 +242,11 @@ class AsyncClient:
 class AsyncQuery:
     """A query on the server, known by its id."""
 
-    def __init__(self, client: AsyncClient, id_: str) -> None:
+    def __init__(self, client: AsyncClient, id_: str, admission: AdmissionEstimate | None = None) -> None:
         self._client = client
         self.id = id_
+        self.admission = admission
+        """What the server expected of it when it was registered through this handle."""
 
     def __repr__(self) -> str:
         return f"AsyncQuery({self.id!r})"

@@ -19,6 +19,7 @@ from mavstream._subscription import After, OnGap, Subscription
 from mavstream._tables import FieldsLike, TableLike
 from mavstream._tuples import Tuples
 from mavstream_protocol import QueryClass
+from mavstream_protocol.admission import AdmissionEstimate
 from mavstream_protocol.scheduling import LONGEST_TRACE, SchedulerSettings, SchedulerTrace, SourceService
 from mavstream_protocol.wire.resources import (
     PolicyInfo,
@@ -179,7 +180,8 @@ class Client:
             "from_": from_,
             "on_error": on_error,
         }
-        return Query(self, self._line.run(self._calls.submit(query, given)).id)
+        info = self._line.run(self._calls.submit(query, given))
+        return Query(self, info.id, info.admission)
 
     def validate(self, query: QueryLike, *, mode: str | None = None) -> Validation:
         """Return the schemas and paths of a query, or its errors, without starting it."""
@@ -238,9 +240,11 @@ class Client:
 class Query:
     """A query on the server, known by its id."""
 
-    def __init__(self, client: Client, id_: str) -> None:
+    def __init__(self, client: Client, id_: str, admission: AdmissionEstimate | None = None) -> None:
         self._client = client
         self.id = id_
+        self.admission = admission
+        """What the server expected of it when it was registered through this handle."""
 
     def __repr__(self) -> str:
         return f"Query({self.id!r})"

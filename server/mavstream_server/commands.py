@@ -37,6 +37,10 @@ def serve(
     sources: Annotated[
         str | None, typer.Option(help="How sources are served: between_slices, per_class, ...")
     ] = None,
+    admission: Annotated[
+        str | None,
+        typer.Option(help="New queries that would miss targets, or make others: 'warn', 'refuse' or 'off'."),
+    ] = None,
     log: Annotated[str, typer.Option(help="Logs on stderr as 'json' or 'text'.")] = "json",
     max_body_bytes: Annotated[str | None, _limit("Largest body of a request, such as 16MiB.")] = None,
     max_frame_bytes: Annotated[str | None, _limit("Largest message of a producer.")] = None,

@@ -71,6 +71,11 @@ def cell(value: object) -> str:
     return escape(str(value))
 
 
+def warn(text: str) -> None:
+    """Print what may go wrong to the error output."""
+    console(error=True).print(f"[yellow]warning:[/yellow] {escape(text)}")
+
+
 def complain(text: str, items: Iterable[ProblemItem] = ()) -> None:
     """Print what is wrong to the error output, with a line for each place."""
     errors = console(error=True)

@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from mavstream.cli.admission import estimate_fields, warn_of
 from mavstream.cli.output import complain, show_fields, show_json, show_table
 from mavstream.cli.session import FileArgument, Output, OutputOption, QueryArgument, client_of
 from mavstream.cli.watching import watch_rows
@@ -31,7 +32,8 @@ def submit(
     """Register a query from a file with its specification, or with a plan alone."""
     with client_of(context) as client:
         query = client.submit(file, name=name, class_=class_, from_=from_)
-        _show(query.info(), output)
+        _show(query.info().model_copy(update={"admission": query.admission}), output)
+    warn_of(query.admission)
 
 
 @app.command("validate")
@@ -146,6 +148,7 @@ def _show(info: QueryInfo, output: Output) -> None:
             ("latency ms", latency and latency.model_dump(exclude_none=True)),
             ("memory bytes", info.memory_bytes),
             ("counters", info.counters),
+            *estimate_fields(info.admission),
         ]
     )
 
@@ -160,3 +163,5 @@ def _show_validation(found: Validation) -> None:
     ]
     show_table(["operator", "columns"], rows)
     show_table(["paths"], [(" > ".join(path),) for path in found.paths])
+    show_fields(estimate_fields(found.admission))
+    warn_of(found.admission)

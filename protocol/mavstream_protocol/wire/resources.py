@@ -7,6 +7,7 @@ from typing import Any, Generic, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from mavstream_protocol.admission import AdmissionEstimate
 from mavstream_protocol.problems import ProblemItem
 from mavstream_protocol.queries import QuerySpec
 from mavstream_protocol.streams import FieldSpec, StreamSpec
@@ -166,6 +167,8 @@ class QueryInfo(BaseModel):
     """queued, state, backlog."""
     counters: dict[str, dict[str, int]] = {}
     """Rows that were not mixed in, by operator and reason."""
+    admission: AdmissionEstimate | None = None
+    """What was expected when it was registered; in the answer to that only."""
 
 
 class QueryChange(BaseModel):
@@ -186,6 +189,8 @@ class Validation(BaseModel):
     paths: tuple[tuple[str, ...], ...] = ()
     """Operator paths, leaf to root."""
     errors: tuple[ProblemItem, ...] = ()
+    admission: AdmissionEstimate | None = None
+    """What is expected of a query that is valid; null where admission control is off."""
 
 
 class PulledResults(BaseModel):

@@ -140,8 +140,8 @@ async def _start(settings: Settings, connections: Connections, stack: AsyncExitS
     stack.push_async_callback(service.stop)
     await service.start()
     keeper = TableKeeper(settings.streams_directory, stored, store, link, SystemClock())
-    keeping = asyncio.create_task(_keep_house(services, keeper))
-    stack.push_async_callback(_end, keeping)
+    for task in (_keep_house(services, keeper), service.load.run()):
+        stack.push_async_callback(_end, asyncio.create_task(task))
     return services
 
 

@@ -34,4 +34,5 @@ async def take_figures(services: Services) -> Figures:
         engine_up=services.link.ready,
         engine_restarts=services.link.restarts,
         engine=await engine_stats(services),
+        fairness=services.queries.fairness(),
     )

@@ -17,6 +17,7 @@ from prometheus_client.registry import Collector
 
 from mavstream_server.api.traffic import Traffic
 from mavstream_server.engine.figures import EngineStats, Latency, QueryStats
+from mavstream_server.optimizer.fairness import ClassFairness
 
 LATENCY_BOUNDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 """Seconds."""
@@ -41,6 +42,8 @@ class Figures:
     engine_restarts: int
     engine: EngineStats | None
     """None while there is no engine."""
+    fairness: dict[str, ClassFairness]
+    """Of all classes."""
 
 
 def render(figures: Figures) -> bytes:
@@ -58,6 +61,7 @@ class _Shown(Collector):
         yield from _server(self._figures)
         if self._figures.engine is not None:
             yield from _engine(self._figures.engine)
+            yield from _fairness(self._figures.fairness)
             queries = list(self._figures.engine.queries.values())
             yield from _queries(queries)
             yield from _operators(queries)
@@ -91,6 +95,22 @@ def _engine(stats: EngineStats) -> Iterator[Metric]:
     yield _counter("engine_cpu_seconds", "Processor time", (), [((), engine.cpu_ns / 1e9)])
     yield _counter("engine_slices", "Slices that were run", ("policy",), [((engine.policy,), engine.slices)])
     yield _gauge("engine_resident_bytes", "Memory of the process", (), [((), engine.resident_bytes)])
+
+
+def _fairness(classes: dict[str, ClassFairness]) -> Iterator[Metric]:
+    ratios = (
+        ((name, one.next_class or ""), one.inversion_ratio)
+        for name, one in classes.items()
+        if one.inversion_ratio is not None
+    )
+    yield _gauge(
+        "class_inversion_ratio",
+        "Response time by that of the next less important class; above 1 is an inversion",
+        ("class", "next_class"),
+        ratios,
+    )
+    starved = (((name,), int(one.starved)) for name, one in classes.items())
+    yield _gauge("class_starved", "1 while rows wait and the class gets no turn", ("class",), starved)
 
 
 def _queries(queries: list[QueryStats]) -> Iterator[Metric]:

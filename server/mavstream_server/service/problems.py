@@ -5,6 +5,7 @@ ServiceError
     NotFound            404  there is no stream, table, query or class of that name
     Conflict            409  it does not fit what is there
         SequenceGap     409  a producer left out frames
+        NotAdmitted     409  a new query would miss its targets, or make others miss theirs
     WrongVersion        412  the object changed since the client read it
     TooLarge            413  larger than a limit
     TooMany             429  more than a limit
@@ -115,6 +116,16 @@ class SequenceGap(Conflict):
         )
         self.expected = expected
         self.came = came
+
+
+class NotAdmitted(Conflict):
+    """A new query would miss its targets, or make others miss theirs.
+
+    Not 503: that says to come again by oneself, and nothing will have changed.
+    """
+
+    code = "not_admitted"
+    title = "The query is not admitted"
 
 
 class WrongVersion(ServiceError):

@@ -8,7 +8,7 @@ import logging
 import time
 from bisect import bisect_right, insort
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 
 from mavstream_protocol.problems import InvalidObject
 from mavstream_protocol.queries import QuerySpec, ReadFrom
@@ -22,9 +22,13 @@ from mavstream_protocol.wire.resources import (
     Validation,
 )
 from mavstream_server.log import LogError, load_description
+from mavstream_server.optimizer.fairness import ClassFairness, fairness
+from mavstream_server.optimizer.promises import Promise
 from mavstream_server.service import specs
+from mavstream_server.service.admission import AdmissionControl
 from mavstream_server.service.catalog import Catalog, QueryRecord
 from mavstream_server.service.engine_link import EngineLink
+from mavstream_server.service.load import LoadWatch
 from mavstream_server.service.measurements import Measurements, describe
 from mavstream_server.service.placement import Placement
 from mavstream_server.service.plan_views import GlobalPlan, QueryPlan, global_plan, query_plan
@@ -70,6 +74,12 @@ class QueryService:
         self.results = results or ResultFeed(settings.results_directory, settings.max_subscribers)
         self.measurements = Measurements(link)
         self.qos_watch = QosWatch(now_us)
+        self.load = LoadWatch(
+            self.measurements, streams, lambda after, most: self.select(after, most, placed=True)
+        )
+        self.admission = AdmissionControl(
+            self.load, self._priorities, self._promises, lambda: settings.admission
+        )
         self.placement = Placement(
             settings.streams_directory,
             catalog,
@@ -97,7 +107,9 @@ class QueryService:
 
     def validate(self, data: object) -> Validation:
         """Check a specification or a plan without starting anything; raises nothing for a bad one."""
-        return specs.validate(data, self._streams.shapes(), self._has_class, self._tables)
+        return specs.validate(
+            data, self._streams.shapes(), self._has_class, self._tables, self.admission.estimate
+        )
 
     async def register(self, data: object, key: str | None = None) -> QueryInfo:
         """Register a query from its JSON form and start it; raises InvalidQuery, TooMany, Conflict.
@@ -119,11 +131,12 @@ class QueryService:
                 "remove some with DELETE /v1/queries/{id}",
                 code="too_many_queries",
             )
+        admission = self.admission.admit(spec, plan)
         query = self._enter(self._record(spec, key, fingerprint), plan)
         if spec.from_ is ReadFrom.NOW:
             self.placement.hold(query, {name: self._streams.info(name).position for name in query.streams})
         await self.placement.place(query)
-        return describe(query, None, 0)
+        return describe(query, None, 0).model_copy(update={"admission": admission})
 
     def _record(self, spec: QuerySpec, key: str | None, fingerprint: str) -> QueryRecord:
         """Keep a new query, and under which key it came, together."""
@@ -217,6 +230,10 @@ class QueryService:
         part = found[:limit]
         stats = await self.measurements.of(query.id for query in part)
         return global_plan(part, stats, part[-1].id if len(found) > limit else None)
+
+    def fairness(self) -> dict[str, ClassFairness]:
+        """Return how all classes do beside each other, over the last seconds."""
+        return fairness(self.load.load, self._priorities())
 
     def states(self) -> dict[str, int]:
         """Return how many queries are in each state."""
@@ -328,10 +345,21 @@ class QueryService:
 
     def _place_all(self) -> None:
         """Instantiate all queries that are to run, those of the highest classes first."""
-        priorities = {record.spec.name: record.spec.priority for record in self._catalog.classes()}
+        priorities = self._priorities()
         waiting = [query for query in self._queries.values() if query.final is None and not query.placed]
         waiting.sort(key=lambda query: (-priorities.get(query.class_name, 0), query.record.created_us))
         self.placement.place_all(waiting)
+
+    # What admission goes by
+
+    def _priorities(self) -> dict[str, int]:
+        return {record.spec.name: record.spec.priority for record in self._catalog.classes()}
+
+    def _promises(self) -> Iterator[Promise]:
+        """Yield what was promised to queries that run."""
+        for query in self._queries.values():
+            if query.placed and not query.paused:
+                yield Promise(query.id, query.class_name, query.record.spec.qos)
 
     # Keeping the books
 

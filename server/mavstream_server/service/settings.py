@@ -22,6 +22,7 @@ from pydantic import (
     field_validator,
 )
 
+from mavstream_protocol.admission import AdmissionPolicy
 from mavstream_protocol.explained import refusal
 from mavstream_protocol.quantities import parse_duration, parse_size
 from mavstream_protocol.scheduling import SourceService
@@ -90,6 +91,8 @@ class Settings(BaseModel):
     policy: str | None = None
     """The scheduling policy of a server that was never told another one; None for the default."""
     policy_options: dict[str, Any] = {}
+    admission: AdmissionPolicy = AdmissionPolicy.WARN
+    """What is done about new queries that are expected to miss targets, their own or others'."""
     sources: SourceService | None = None
     """How sources are served; None for as the policy's paper has it."""
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from mavstream_protocol.admission import AdmissionEstimate
 from mavstream_protocol.graph import unknown
 from mavstream_protocol.inference import check_one_time, infer
 from mavstream_protocol.plan import Plan
@@ -97,20 +98,28 @@ def check(
 
 
 def validate(
-    data: object, streams: Shapes, has_class: Callable[[str], bool], tables: Tables = _NO_TABLES
+    data: object,
+    streams: Shapes,
+    has_class: Callable[[str], bool],
+    tables: Tables = _NO_TABLES,
+    appraise: Callable[[QuerySpec, TypedPlan], AdmissionEstimate | None] = lambda _spec, _plan: None,
 ) -> Validation:
-    """Check a specification, or a plan alone; says all that is wrong and raises nothing."""
+    """Check a specification, or a plan alone; says all that is wrong and raises nothing.
+
+    What is valid is appraised; a plan alone as a query of the default class without targets.
+    """
     try:
         check_text(data)
         if isinstance(data, Mapping) and "nodes" in data and "plan" not in data:
-            typed = infer(Plan.parse(data), streams, tables)
+            plan = Plan.parse(data)
+            spec, typed = QuerySpec(name="plan", plan=plan), infer(plan, streams, tables)
         else:
             spec = parse_spec(data)
             typed = check(spec, streams, has_class, tables)
     except InvalidObject as error:
         return Validation(valid=False, errors=error.items)
     schemas = {name: field_specs(node.schema) for name, node in typed.nodes.items()}
-    return Validation(valid=True, schemas=schemas, paths=typed.paths())
+    return Validation(valid=True, schemas=schemas, paths=typed.paths(), admission=appraise(spec, typed))
 
 
 def unknown_class(name: str, pointer: str = "class") -> InvalidQuery:

@@ -13,6 +13,7 @@ from mavstream_server.api.problems import documented
 from mavstream_server.api.services import Parts, Services
 from mavstream_server.api.traffic import Traffic
 from mavstream_server.engine.figures import ClassStats, EngineTotals, Latency
+from mavstream_server.optimizer.fairness import ClassFairness
 from mavstream_server.service.measurements import Overview
 
 router = APIRouter(prefix="/v1/stats", tags=["server"])
@@ -47,6 +48,12 @@ class ClassShown(BaseModel):
     latency_ms: LatencySummary
     memory_bytes: dict[str, int]
     """queued, state, backlog."""
+    inversion_ratio: float | None
+    """Over the last seconds: its mean response time divided by that of the next less important class that
+    answered, `next_class`. Above 1 it is the wrong way round. null without answers."""
+    next_class: str | None
+    starved: bool
+    """Rows waited over the last seconds, and it got no turn."""
 
 
 class TrafficShown(BaseModel):
@@ -105,14 +112,15 @@ def _engine(totals: EngineTotals) -> EngineShown:
 def _classes(
     parts: Services, figures: Mapping[str, ClassStats], busy_ns: Mapping[str, int]
 ) -> dict[str, ClassShown]:
-    known = [record.spec for record in parts.catalog.classes()]
+    known = {record.spec.name: record.spec.priority for record in parts.catalog.classes()}
+    fairness = parts.queries.fairness()
     return {
-        spec.name: _class(spec.priority, figures.get(spec.name, _NOTHING), busy_ns.get(spec.name, 0))
-        for spec in known
+        name: _class(priority, figures.get(name, _NOTHING), busy_ns.get(name, 0), fairness[name])
+        for name, priority in known.items()
     }
 
 
-def _class(priority: int, stats: ClassStats, busy_ns: int) -> ClassShown:
+def _class(priority: int, stats: ClassStats, busy_ns: int, fairness: ClassFairness) -> ClassShown:
     return ClassShown(
         priority=priority,
         queries=stats.queries,
@@ -121,6 +129,9 @@ def _class(priority: int, stats: ClassStats, busy_ns: int) -> ClassShown:
         busy_s=busy_ns / 1e9,
         latency_ms=LatencySummary.model_validate(stats.latency.summary()),
         memory_bytes={kind: getattr(stats, f"{kind}_bytes") for kind in ("queued", "state", "backlog")},
+        inversion_ratio=fairness.inversion_ratio,
+        next_class=fairness.next_class,
+        starved=fairness.starved,
     )
 
 
