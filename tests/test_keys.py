@@ -44,9 +44,6 @@ def test_an_index_numbers_keys_as_they_come(batches: list[list[int]]) -> None:
     for keys in batches:
         assert index.encode(np.array(keys, dtype=np.int64)).tolist() == reference.encode(keys)
     assert index.keys.tolist() == list(reference.codes)
-    known = np.array([*reference.codes, 7_654_321], dtype=np.int64)
-    found = index.find(known).tolist()
-    assert found == [reference.codes.get(key, -1) for key in known.tolist()]
     again = IntIndex(index.keys)
     assert again.encode(index.keys).tolist() == list(range(index.count))
 

@@ -65,6 +65,9 @@ def test_a_table_of_any_format_holds_the_same(server: RunningServer, format_: st
     shown = server.http.get(f"/v1/tables/{name}").json()
     assert [version["version"] for version in shown["kept"]] == [1]
     assert shown["kept"][0]["since"] == info["since"]
+    metrics = server.http.get("/metrics").text
+    for figure, value in (("rows", 2), ("versions", 1), ("bytes", shown["bytes"])):
+        assert f'mavstream_table_{figure}{{table="{name}"}} {float(value)}' in metrics
 
 
 def test_what_is_put_is_what_rows_join(server: RunningServer) -> None:

@@ -16,6 +16,7 @@ from mavstream_protocol.queries import OnError
 from mavstream_protocol.typed_plan import StreamShape
 from mavstream_server.engine.table_needs import oldest_arrival
 from mavstream_server.instantiator import RunOptions
+from mavstream_server.tables.index_file import LARGE
 from mavstream_server.testing import ManualClock, ScriptedStream, ScriptedTable, run_plan
 from mavstream_server.testing.streams import parse_fields
 
@@ -338,3 +339,33 @@ def typed(changed: dict[str, Any]) -> Any:
     plan = Plan.parse({"root": "j", "nodes": {**NODES, "j": JOIN, **changed}})
     streams = {"readings": StreamShape(parse_fields("n int, room string null"))}
     return infer(plan, streams, {"rooms": parse_fields("room string null, cap int")})
+
+
+@pytest.mark.parametrize("indexed", [False, True])
+def test_a_large_version_gives_the_same_answer_with_an_index_in_a_file(
+    readings: ScriptedStream, table: MakeTable, clock: ManualClock, indexed: bool
+) -> None:
+    rooms = table("rooms", "room string null, label string null, cap int")
+    rows = [(f"room {n // 2}", None if n % 3 else f"lÄbel {n}", n) for n in range(LARGE + 2)]
+    versions = [rooms.put(*rows)]
+    asked = range(0, LARGE, 97)
+    readings.rows(*((n, f"room {n * 7}") for n in asked))
+    clock.advance(seconds=1)
+    versions.append(rooms.put(*reversed(rows)))
+    readings.rows((-1, "room 3"), (-2, "cellar"), (-3, None))
+    if indexed:
+        for version in versions:
+            rooms.index(version, "room")
+    plan = nodes(how="left", compute={"n": "l.n", "label": "r.label", "cap": "r.cap"})
+    run = run_plan(plan, "j", [readings], tables=[rooms])
+    by_room: dict[str, list[Any]] = {}
+    for room, label, cap in rows:
+        by_room.setdefault(room, []).append((label, cap))
+    expected = [(n, *pair) for n in asked for pair in by_room.get(f"room {n * 7}", [(None, None)])]
+    assert run.rows() == [
+        *expected,
+        (-1, None, 7),
+        (-1, "lÄbel 6", 6),
+        (-2, None, None),
+        (-3, None, None),
+    ]

@@ -25,6 +25,8 @@ from mavstream_server.service.settings import Settings
 from mavstream_server.service.streams import StreamStore
 from mavstream_server.service.table_keeping import TableKeeper
 from mavstream_server.service.tables import TableRows, TableStore
+from mavstream_server.tables.index_file import LARGE
+from mavstream_server.tables.stored import StoredTable
 from mavstream_server.testing import ManualClock
 from mavstream_server.testing.streams import parse_fields
 
@@ -143,6 +145,33 @@ def test_a_version_is_current_from_behind_the_last_row_that_a_query_may_have_joi
         parts.clock.advance(seconds=-1000)  # as when somebody sets it right
         await parts.put(("attic", 2))
         assert [version.stamp > came for version in parts.tables.versions("rooms")] == [False, True]
+
+    run(tmp_path, test)
+
+
+def test_large_versions_are_indexed_before_a_query_needs_them(tmp_path: Path) -> None:
+    many = [(f"room {number}", number) for number in range(LARGE)]
+    folder = tmp_path / "tables" / "rooms"
+
+    def indexed() -> list[int]:
+        """Return the versions that an engine finds indexed."""
+        table = StoredTable(folder)
+        table.refresh()
+        versions = [table.version(place) for place in range(len(table.numbers))]
+        return [version.number for version in versions if version.index(("room",)).mapped]
+
+    async def test(parts: Parts) -> None:
+        await parts.put(*many)
+        assert indexed() == []
+        await parts.queries.register({"name": "q", "plan": JOIN})
+        assert indexed() == [1]
+        await parts.feed()
+        await parts.put(*many[1:], ("attic", 1))
+        assert indexed() == [1, 2]
+        await parts.put(("attic", 1))  # small: indexed where it is used
+        assert indexed() == [1, 2]
+        parts.tables.forget_before("rooms", None)
+        assert [file.name[:10] for file in folder.glob("*.index")] == []
 
     run(tmp_path, test)
 

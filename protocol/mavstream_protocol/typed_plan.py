@@ -137,6 +137,12 @@ class TypedPlan:
         """The stored tables that it looks things up in."""
         return frozenset(node.table for node in self.nodes.values() if isinstance(node, TypedTable))
 
+    @property
+    def table_keys(self) -> frozenset[tuple[str, tuple[str, ...]]]:
+        """The stored tables, each with the columns that it is looked up by."""
+        joins = (node for node in self.nodes.values() if isinstance(node, TypedTableJoin))
+        return frozenset((node.table, tuple(right for _, right in node.on)) for node in joins)
+
     def paths(self) -> tuple[tuple[str, ...], ...]:
         """Return the operator paths, leaf to root, one per leaf (the first where a split offers several)."""
         above: dict[str, str] = {}

@@ -27,6 +27,7 @@ async def take_figures(services: Services) -> Figures:
         traffic=services.traffic,
         stream_bytes={stream.name: stream.bytes for stream in streams},
         stream_positions={stream.name: stream.position for stream in streams},
+        tables=[services.tables.info(name) for name in services.tables.names],
         states=Counter(services.queries.states()),
         connections=services.connections.open,
         producers=services.feeds.producers,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from prometheus_client import CollectorRegistry, generate_latest
@@ -15,6 +15,7 @@ from prometheus_client.metrics_core import (
 )
 from prometheus_client.registry import Collector
 
+from mavstream_protocol.wire.resources import TableInfo
 from mavstream_server.api.traffic import Traffic
 from mavstream_server.engine.figures import EngineStats, Latency, QueryStats
 from mavstream_server.optimizer.fairness import ClassFairness
@@ -33,6 +34,7 @@ class Figures:
     traffic: Traffic
     stream_bytes: dict[str, int]
     stream_positions: dict[str, int]
+    tables: Sequence[TableInfo]
     states: dict[str, int]
     """Queries by actual state."""
     connections: int
@@ -79,12 +81,23 @@ def _server(figures: Figures) -> Iterator[Metric]:
         yield _counter(name, text, ("stream",), (((stream,), count) for stream, count in counts.items()))
     yield _gauge("stream_bytes", "Bytes of a stream on disk", ("stream",), _keyed(figures.stream_bytes))
     yield _gauge("stream_position", "Next position", ("stream",), _keyed(figures.stream_positions))
+    yield from _tables(figures.tables)
     yield _gauge("queries", "Queries by state", ("state",), _keyed(figures.states))
     yield _gauge("connections", "Open requests and websockets", (), [((), figures.connections)])
     yield _gauge("producers", "Producers that are connected", (), [((), figures.producers)])
     yield _gauge("subscribers", "Subscribers of results", (), [((), figures.subscribers)])
     yield _gauge("engine_up", "1 while the engine takes work", (), [((), int(figures.engine_up))])
     yield _counter("engine_restarts", "Engines started after one died", (), [((), figures.engine_restarts)])
+
+
+def _tables(tables: Sequence[TableInfo]) -> Iterator[Metric]:
+    for name, text in (
+        ("rows", "Rows of a table's current version"),
+        ("bytes", "Bytes of a table's versions on disk"),
+        ("versions", "Versions of a table that are kept"),
+    ):
+        each = (((table.name,), getattr(table, name)) for table in tables)
+        yield _gauge(f"table_{name}", text, ("table",), each)
 
 
 def _engine(stats: EngineStats) -> Iterator[Metric]:

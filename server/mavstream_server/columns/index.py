@@ -15,11 +15,10 @@ class IntIndex:
     """Maps int64 keys to 0, 1, 2, ... as they come, vectorised.
 
     Keys that lie close together are looked up in a direct table (an array indexed by key - base), which
-    costs what a gather costs; scattered ones in a hash table, once per distinct key of a call. `find` has a
-    sorted copy of scattered keys instead, which is made anew when keys were added.
+    costs what a gather costs; scattered ones in a hash table, once per distinct key of a call.
     """
 
-    __slots__ = ("_base", "_hash", "_keys", "_sorted", "_table", "count")
+    __slots__ = ("_base", "_hash", "_keys", "_table", "count")
 
     def __init__(self, keys: Ints | None = None) -> None:
         """Start empty, or with distinct keys whose codes are their places."""
@@ -28,7 +27,6 @@ class IntIndex:
         self._base = 0
         self._table: Ints | None = np.empty(0, dtype=np.int64)
         self._hash: dict[int, int] = {}
-        self._sorted: tuple[Ints, Ints] | None = None  # keys in order and their codes, for who only looks
         if keys is not None and len(keys):
             self._append(keys)
             self._rebuild(int(keys.min()), int(keys.max()))
@@ -42,8 +40,7 @@ class IntIndex:
     def nbytes(self) -> int:
         """Bytes held."""
         table = 0 if self._table is None else self._table.nbytes
-        ordered = 0 if self._sorted is None else 2 * self._sorted[0].nbytes
-        return self._keys.nbytes + table + ordered + 100 * len(self._hash)
+        return self._keys.nbytes + table + 100 * len(self._hash)
 
     def encode(self, values: Ints) -> Ints:
         """Return the codes of keys, giving new ones the next codes."""
@@ -67,23 +64,6 @@ class IntIndex:
         table[distinct] = np.arange(self.count, self.count + len(distinct))
         self._append(distinct + self._base)
 
-    def find(self, values: Ints) -> Ints:
-        """Return the codes of keys, -1 for unknown ones."""
-        if self._table is not None:
-            places = values - self._base
-            inside = (values >= self._base) & (values < self._base + len(self._table))
-            if inside.all():
-                return self._table.take(places)
-            codes = np.full(len(values), -1, dtype=np.int64)
-            codes[inside] = self._table.take(places[inside])
-            return codes
-        if self._sorted is None:
-            order = self.keys.argsort()
-            self._sorted = self.keys.take(order), order
-        keys, codes = self._sorted
-        places = np.minimum(np.searchsorted(keys, values), len(keys) - 1)
-        return np.where(keys.take(places) == values, codes.take(places), -1)
-
     def _encode_hashed(self, values: Ints) -> Ints:
         distinct, first, inverse = np.unique(values, return_index=True, return_inverse=True)
         get = self._hash.get
@@ -99,7 +79,6 @@ class IntIndex:
         return known.take(inverse)
 
     def _append(self, keys: Ints) -> None:
-        self._sorted = None
         total = self.count + len(keys)
         if total > len(self._keys):
             grown = np.empty(max(total, 2 * len(self._keys)), dtype=np.int64)

@@ -12,10 +12,13 @@ from mavstream_server.columns.dictionary import Dictionary
 from mavstream_server.columns.index import IntIndex
 
 _NULL = 0  # the code of null in every column; values follow from 1
-_ABSENT = -1  # what is found for a key that was never met, and for null
 
 
-_UNMET = -3  # for a text: plus 1 it is neither a code nor the mark of a text that was not looked for
+def key_ints(column: Column, type_: FieldType) -> Ints:
+    """Return values, texts by code, as integers: equal values have equal ones, and only they."""
+    if type_ is FieldType.FLOAT:
+        return (column.values + 0.0).view(np.int64)  # -0.0 becomes 0.0
+    return column.values if column.values.dtype == np.int64 else column.values.astype(np.int64)
 
 
 class _NumberKeys:
@@ -34,28 +37,18 @@ class _NumberKeys:
         return self._index.nbytes
 
     def encode(self, column: Column) -> Ints:
-        values = self._as_ints(column)
+        values = key_ints(column, self._type)
         if column.valid is None:
             return self._index.encode(values) + 1
         codes = np.zeros(len(values), dtype=np.int64)
         codes[column.valid] = self._index.encode(values[column.valid]) + 1
         return codes
 
-    def find(self, column: Column) -> Ints:
-        found = self._index.find(self._as_ints(column))
-        known = found >= 0 if column.valid is None else (found >= 0) & column.valid
-        return np.where(known, found + 1, _ABSENT)
-
     def column(self, codes: Ints) -> Column:
         valid = None if len(codes) == 0 or codes.min() > _NULL else codes > _NULL
         if not self._index.count:
             return Column(self._as_values(np.zeros(len(codes), dtype=np.int64)), valid)
         return Column(self._as_values(self._index.keys.take(np.maximum(codes - 1, 0))), valid)
-
-    def _as_ints(self, column: Column) -> Ints:
-        if self._type is FieldType.FLOAT:
-            return (column.values + 0.0).view(np.int64)  # -0.0 becomes 0.0: equal values, equal keys
-        return column.values if column.values.dtype == np.int64 else column.values.astype(np.int64)
 
     def _as_values(self, ints: Ints) -> np.ndarray:
         if self._type is FieldType.FLOAT:
@@ -71,8 +64,7 @@ class _StringKeys:
 
     def __init__(self) -> None:
         self._texts = Dictionary()
-        # By source dictionary, newest last: its code -> our code, -1 where nobody asked for the text yet,
-        # less where it was looked for and is not here.
+        # By source dictionary, newest last: its code -> our code, -1 where nobody asked for the text yet.
         self._moves: list[tuple[Dictionary, Ints]] = []
 
     @property
@@ -91,25 +83,6 @@ class _StringKeys:
             return self._move(column.values, source, moved)
         codes = np.zeros(len(column), dtype=np.int64)
         codes[column.valid] = self._move(column.values[column.valid], source, moved)
-        return codes
-
-    def find(self, column: Column) -> Ints:
-        source = column.dictionary
-        assert source is not None
-        moved = self._moved_from(source)
-        if column.valid is None:
-            return self._find(column.values, source, moved)
-        codes = np.full(len(column), _ABSENT, dtype=np.int64)
-        codes[column.valid] = self._find(column.values[column.valid], source, moved)
-        return codes
-
-    def _find(self, values: Ints, source: Dictionary, moved: Ints) -> Ints:
-        codes = moved.take(values)
-        if len(codes) and (codes == -1).any():
-            distinct = np.unique(values[codes == -1])
-            texts, known = source.values, self._texts.codes
-            moved[distinct] = [known.get(texts[code], _UNMET) + 1 for code in distinct.tolist()]
-            codes = moved.take(values)
         return codes
 
     def _moved_from(self, source: Dictionary) -> Ints:
@@ -170,10 +143,6 @@ class _PairIndex:
             self._index = IntIndex((old[0] << self._bits) | old[1])
         return self._index.encode((first << self._bits) | second)
 
-    def find(self, first: Ints, second: Ints) -> Ints:
-        found = self._index.find((first << self._bits) | second)
-        return np.where((first < 0) | (second < 0), _ABSENT, found)
-
     def pairs(self, codes: Ints) -> tuple[Ints, Ints]:
         packed = self._index.keys.take(codes)
         return packed >> self._bits, packed & ((1 << self._bits) - 1)
@@ -211,15 +180,6 @@ class KeyCoder:
         for pair, coder, column in zip(self._pairs, self._columns[1:], columns[1:], strict=True):
             second = coder.encode(column)
             codes = pair.encode(codes, second, coder.count)
-        return codes
-
-    def find(self, columns: Sequence[Column], size: int) -> Ints:
-        """Return the code of each row's key, negative where it was never met or a part of it is null."""
-        if not self._columns:
-            return np.zeros(size, dtype=np.int64)
-        codes = self._columns[0].find(columns[0])
-        for pair, coder, column in zip(self._pairs, self._columns[1:], columns[1:], strict=True):
-            codes = pair.find(codes, coder.find(column))
         return codes
 
     def columns(self, codes: Ints) -> list[Column]:

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
 
 from mavstream_protocol.schema import FieldType
 from mavstream_server.columns.column import Column, Ints, Mask, both_valid
-from mavstream_server.columns.keys import KeyCoder
+from mavstream_server.columns.keys import key_ints
+from mavstream_server.columns.text_moves import TextMoves
 from mavstream_server.operators.sorted_run import portions
+from mavstream_server.tables.index_file import VersionIndex
+from mavstream_server.tables.key_index import ABSENT
 
 
 class Matches(NamedTuple):
@@ -23,41 +26,47 @@ class Matches(NamedTuple):
 
 
 class TableIndex:
-    """The rows of a table, sorted by the codes of their keys; equal keys in the order of the table.
+    """Looks batches up in the index of a version. Never learns keys that it is asked for."""
 
-    Rows with a null key are in nobody's way: null equals nothing.
-    """
-
-    def __init__(self, columns: Sequence[Column], types: Sequence[FieldType], rows: int) -> None:
-        valid: Mask | None = None
-        for column in columns:
-            valid = both_valid(valid, column.valid)
-        kept = np.arange(rows) if valid is None else np.flatnonzero(valid)
-        self._keys = KeyCoder(types)
-        codes = self._keys.encode([column.take(kept) for column in columns], len(kept))
-        self._rows: Ints = kept.take(codes.argsort(kind="stable"))
-        self._counts: Ints = np.bincount(codes, minlength=max(self._keys.count, 1))
-        self._begins: Ints = np.cumsum(self._counts) - self._counts
-        self._unique = bool(self._counts.max() <= 1)
+    def __init__(self, index: VersionIndex, types: Sequence[FieldType]) -> None:
+        self._index = index.keys
+        self._asked: list[Callable[[Column], Ints]] = []
+        self._moves: list[TextMoves] = []
+        for type_, look in zip(types, index.looks, strict=True):
+            if look is None:
+                self._asked.append(lambda column, type_=type_: key_ints(column, type_))  # type: ignore[misc]
+            else:
+                self._moves.append(TextMoves(look))
+                self._asked.append(self._moves[-1].find)
 
     @property
     def nbytes(self) -> int:
-        """Bytes held."""
-        return self._rows.nbytes + self._counts.nbytes + self._begins.nbytes + self._keys.nbytes
+        """Bytes held or mapped."""
+        return self._index.nbytes + sum(moves.nbytes for moves in self._moves)
 
     def matches(self, columns: Sequence[Column], size: int) -> Iterator[Matches]:
         """Look rows up by their keys; in portions of bounded size, however many rows a key has."""
-        codes = self._keys.find(columns, size)
-        if self._unique:
+        codes = self._found(columns, size)
+        rows, begins = self._index.rows, self._index.begins
+        if self._index.unique:
             asking = np.flatnonzero(codes >= 0)
-            found = self._begins.take(codes if len(asking) == size else codes.take(asking))
-            yield Matches(0, size, asking, self._rows.take(found))
+            found = begins.take(codes if len(asking) == size else codes.take(asking))
+            yield Matches(0, size, asking, rows.take(found))
             return
         known = np.maximum(codes, 0)
-        counts = np.where(codes >= 0, self._counts.take(known), 0)
-        begins = self._begins.take(known)
+        firsts = begins.take(known)
+        counts = np.where(codes >= 0, begins.take(known + 1) - firsts, 0)
         for start, stop in portions(counts):
             part = counts[start:stop]
-            offsets = begins[start:stop] - (np.cumsum(part) - part)
+            offsets = firsts[start:stop] - (np.cumsum(part) - part)
             places = np.arange(int(part.sum())) + np.repeat(offsets, part)
-            yield Matches(start, stop, np.repeat(np.arange(start, stop), part), self._rows.take(places))
+            yield Matches(start, stop, np.repeat(np.arange(start, stop), part), rows.take(places))
+
+    def _found(self, columns: Sequence[Column], size: int) -> Ints:
+        if not columns:  # every row of the table is found
+            return np.full(size, 0 if len(self._index.rows) else ABSENT, dtype=np.int64)
+        codes = self._index.find([asked(column) for asked, column in zip(self._asked, columns, strict=True)])
+        valid: Mask | None = None
+        for column in columns:
+            valid = both_valid(valid, column.valid)
+        return codes if valid is None else np.where(valid, codes, ABSENT)

@@ -153,9 +153,7 @@ class TableJoin(Operator):
     def _index(self, version: LoadedVersion) -> TableIndex:
         names = tuple(key.right for key in self._keys)
         types = [key.type for key in self._keys]
-        return version.once(
-            names, lambda: TableIndex([version.column(name) for name in names], types, version.rows)
-        )
+        return version.once(names, lambda: TableIndex(version.index(names), types))
 
     @property
     def state_bytes(self) -> int:
@@ -184,16 +182,17 @@ def _columns(
     columns = {
         f"l.{name}": batch.columns[name] if whole else batch.columns[name].take(asking) for name in names[0]
     }
-    columns |= {f"r.{name}": _looked_up(version.column(name), found) for name in names[1]}
+    columns |= {f"r.{name}": _looked_up(version, name, found) for name in names[1]}
     return columns
 
 
-def _looked_up(column: Column, found: Ints) -> Column:
+def _looked_up(version: LoadedVersion, name: str, found: Ints) -> Column:
     """Return the values of the rows that were found, null where none was."""
     if not len(found) or found.min() >= 0:
-        return column.take(found)
+        return version.taken(name, found)
     there = found >= 0
-    if not len(column):
+    if not version.rows:
+        column = version.column(name)
         return Column(np.zeros(len(found), dtype=column.values.dtype), there, column.dictionary)
-    taken = column.take(np.maximum(found, 0))
+    taken = version.taken(name, np.maximum(found, 0))
     return Column(taken.values, both_valid(taken.valid, there), taken.dictionary)

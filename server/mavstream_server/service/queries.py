@@ -65,8 +65,10 @@ class QueryService:
         self._catalog = catalog
         self._streams = streams
         self._tables: Mapping[str, Schema] = {} if tables is None else tables.schemas()
+        self._table_store = tables
         if tables is not None:
             tables.newest_row = self._newest_row
+            tables.joined_by = self._joined_by
         self._link = link
         self._now_us = now_us
         self._queries: dict[str, Query] = {}
@@ -135,8 +137,15 @@ class QueryService:
         query = self._enter(self._record(spec, key, fingerprint), plan)
         if spec.from_ is ReadFrom.NOW:
             self.placement.hold(query, {name: self._streams.info(name).position for name in query.streams})
+        await self._index_tables(plan, every=spec.from_ is ReadFrom.EARLIEST)
         await self.placement.place(query)
         return describe(query, None, 0).model_copy(update={"admission": admission})
+
+    async def _index_tables(self, plan: TypedPlan, every: bool) -> None:
+        """Have the tables of a plan indexed before rows are joined with them; old rows need all versions."""
+        if self._table_store is not None:
+            for table, keys in plan.table_keys:
+                await self._table_store.index(table, keys, every)
 
     def _record(self, spec: QuerySpec, key: str | None, fingerprint: str) -> QueryRecord:
         """Keep a new query, and under which key it came, together."""
@@ -252,6 +261,11 @@ class QueryService:
         joining = [query for query in self._queries.values() if table in query.tables]
         streams = {stream for query in joining for stream in query.streams}
         return max((self._streams.last_arrival(name) for name in streams), default=0)
+
+    def _joined_by(self, table: str) -> set[tuple[str, ...]]:
+        """Return the key columns by which queries join a table."""
+        plans = [query.plan for query in self._queries.values() if table in query.tables]
+        return {keys for plan in plans if plan for name, keys in plan.table_keys if name == table}
 
     def needed_position(self, stream: str) -> int | None:
         """Return the lowest position that a query still needs of a stream, for retention."""

@@ -6,7 +6,7 @@ import asyncio
 import logging
 import secrets
 import shutil
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
@@ -28,6 +28,7 @@ from mavstream_server.tables.directory import (
     sync_directories,
 )
 from mavstream_server.tables.file import VersionFile, write_version
+from mavstream_server.tables.index_file import Keys, remove_indexes, write_indexes
 from mavstream_server.tables.problems import TableFilesError
 
 _LOG = logging.getLogger("mavstream.tables")
@@ -65,7 +66,8 @@ class TableStore:
     """All tables of a server. Lives in one event loop; files are written beside it.
 
     `newest_row` tells the last arrival in the streams that queries join with a table: a version is current
-    from behind it, so that no row that a query may have joined already is in its time.
+    from behind it, so that no row that a query may have joined already is in its time. `joined_by` tells the
+    key columns by which queries join a table: large versions are indexed by them before they are current.
     """
 
     def __init__(self, settings: Settings, clock: Clock) -> None:
@@ -78,6 +80,7 @@ class TableStore:
         self._tables: dict[str, Table] = {}
         self._schemas: dict[str, Schema] = {}
         self.newest_row: Callable[[str], int] = lambda table: 0
+        self.joined_by: Callable[[str], Collection[Keys]] = lambda table: ()
         self._open_all()
 
     def _open_all(self) -> None:
@@ -97,6 +100,8 @@ class TableStore:
         kept = [_look(path, name) for name in list_versions(path)]
         if not kept:
             raise TableFilesError(path, "it has no version; remove the directory and put the table again")
+        numbers = {one.name.number for one in kept}
+        remove_indexes(path, lambda number: number not in numbers)  # what a death left
         self._tables[path.name] = Table(path, description, Changes(path, create=True), kept)
         self._schemas[path.name] = description.schema
 
@@ -174,6 +179,9 @@ class TableStore:
                     (folder / _DRAFT).unlink()
                     return self.info(name), False
                 self._check_versions(name, table)
+                number = 1 if table is None else table.kept[-1].name.number + 1
+                keys = self.joined_by(name)
+                await asyncio.to_thread(write_indexes, folder, number, folder / _DRAFT, keys, self._sync)
                 self._make_current(name, table, folder, new)
                 if self._sync:
                     await asyncio.to_thread(sync_directories, (self._directory / name, self._directory))
@@ -216,6 +224,24 @@ class TableStore:
             TableDescription(secrets.token_hex(8), given.schema).save(folder, self._sync)
         write_version(folder / _DRAFT, given.columns, given.schema, given.rows, self._sync)
 
+    async def index(self, name: str, keys: Keys, every: bool) -> None:
+        """Index the current version of a table by its key columns, or every one that is kept.
+
+        To be called when a query is about to join it. Without an index the query only has to build it.
+        """
+        async with self._changing:
+            table = self._tables.get(name)
+            if table is None:
+                return
+            try:
+                for version in [one.name for one in (table.kept if every else table.kept[-1:])]:
+                    file = version.within(table.path)
+                    await asyncio.to_thread(
+                        write_indexes, table.path, version.number, file, [keys], self._sync
+                    )
+            except OSError as error:
+                _LOG.warning("table not indexed", extra={"table": name, "reason": str(error)})
+
     def _make_current(self, name: str, table: Table | None, folder: Path, new: Kept) -> None:
         """Give a draft its name. No row is stamped in between: nothing here lets another task run."""
         kept = [] if table is None else table.kept
@@ -257,6 +283,7 @@ class TableStore:
         going = obsolete(self.versions(name), arrival)
         for version in going:
             version.within(table.path).unlink(missing_ok=True)
+        remove_indexes(table.path, lambda number: any(one.number == number for one in going))
         del table.kept[: len(going)]
         if going:
             table.changes.add()

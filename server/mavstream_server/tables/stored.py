@@ -9,12 +9,14 @@ from weakref import WeakValueDictionary
 
 import numpy as np
 
-from mavstream_protocol.schema import Schema
+from mavstream_protocol.schema import FieldType, Schema
 from mavstream_server.columns.column import DTYPES, Column, Ints
 from mavstream_server.columns.dictionary import Dictionary
 from mavstream_server.tables.directory import Changes, TableDescription, VersionName, list_versions
 from mavstream_server.tables.file import VersionFile
+from mavstream_server.tables.index_file import LARGE, VersionIndex, build_index, index_path, open_index
 from mavstream_server.tables.problems import TableFilesError
+from mavstream_server.tables.texts import UsedTexts
 
 Made = TypeVar("Made")
 
@@ -25,26 +27,49 @@ NOTHING = -1
 class LoadedVersion:
     """The rows of a version. Immutable; what is made of it is made once, for all who use it."""
 
-    def __init__(self, number: int, file: VersionFile | None, schema: Schema) -> None:
+    def __init__(self, number: int, file: VersionFile | None, schema: Schema, folder: Path) -> None:
         """Without a file it has no rows."""
         self.number = number
         self.rows = 0 if file is None else file.rows
         self._file = file
         self._schema = schema
+        self._folder = folder
         self._columns: dict[str, Column] = {}
+        self._used: dict[str, UsedTexts] = {}
         self._made: dict[Hashable, object] = {}
 
     def column(self, name: str) -> Column:
-        """Return a column."""
+        """Return a column, with all its texts in memory."""
         if name not in self._columns:
             self._columns[name] = self._empty(name) if self._file is None else self._file.column(name)
         return self._columns[name]
 
     def _empty(self, name: str) -> Column:
+        dictionary = Dictionary() if self._type(name) is FieldType.STRING else None
+        return Column(np.empty(0, dtype=DTYPES[self._type(name)]), None, dictionary)
+
+    def _type(self, name: str) -> FieldType:
         field = self._schema.get(name)
         assert field is not None
-        dictionary = Dictionary() if field.type == "string" else None
-        return Column(np.empty(0, dtype=DTYPES[field.type]), None, dictionary)
+        return field.type
+
+    def taken(self, name: str, rows: Ints) -> Column:
+        """Return a column of the given rows. Of a large version only texts that are taken are in memory."""
+        if self._file is None or self.rows < LARGE or self._type(name) is not FieldType.STRING:
+            return self.column(name).take(rows)
+        if name not in self._used:
+            self._used[name] = UsedTexts(self._file.bare_column(name), self._file.texts(name))
+        return self._used[name].take(rows)
+
+    def index(self, names: tuple[str, ...]) -> VersionIndex:
+        """Return the rows by columns, from the file if there is one."""
+        found = None
+        if self._file is not None:
+            found = open_index(index_path(self._folder, self.number, names), self._file, names)
+        if found is None:
+            types = [self._type(name) for name in names]
+            found = build_index([self.column(name) for name in names], types, self.rows)
+        return found
 
     def once(self, key: Hashable, make: Callable[[], Made]) -> Made:
         """Return what was made of the version under a key; makes it when it is first asked for."""
@@ -56,10 +81,11 @@ class LoadedVersion:
     @property
     def nbytes(self) -> int:
         """Bytes of the columns that were used so far."""
-        return sum(
+        columns = sum(
             column.nbytes + (0 if column.dictionary is None else column.dictionary.nbytes)
             for column in self._columns.values()
         )
+        return columns + sum(used.nbytes for used in self._used.values())
 
 
 class StoredTable:
@@ -74,7 +100,7 @@ class StoredTable:
         self._names: list[VersionName] = []
         self._stamps: Ints = np.empty(0, dtype=np.int64)
         self._loaded: WeakValueDictionary[int, LoadedVersion] = WeakValueDictionary()
-        self._nothing = LoadedVersion(0, None, self.description.schema)
+        self._nothing = LoadedVersion(0, None, self.description.schema, path)
 
     def refresh(self) -> bool:
         """Look for versions that have come or gone; to be called behind the reading of rows to be joined."""
@@ -115,7 +141,7 @@ class StoredTable:
         version = self._loaded.get(name.number)
         if version is None:
             file = VersionFile(name.within(self.path))
-            version = self._loaded[name.number] = LoadedVersion(name.number, file, file.schema)
+            version = self._loaded[name.number] = LoadedVersion(name.number, file, file.schema, self.path)
         return version
 
 

@@ -9,7 +9,8 @@ from typing import Any
 
 from mavstream_server.columns.column import Column
 from mavstream_server.tables.directory import Changes, TableDescription, VersionName
-from mavstream_server.tables.file import write_version
+from mavstream_server.tables.file import VersionFile, write_version
+from mavstream_server.tables.index_file import index_path, write_index
 from mavstream_server.testing.clock import ManualClock
 from mavstream_server.testing.streams import parse_fields
 
@@ -38,6 +39,11 @@ class ScriptedTable:
         self.versions.append(version)
         self._changes.add()
         return version
+
+    def index(self, version: VersionName, *names: str) -> None:
+        """Write the index of a version by columns, as is done for large ones before they are current."""
+        file = VersionFile(version.within(self.path))
+        write_index(index_path(self.path, version.number, names), file, names, sync=False)
 
     def remove(self, version: VersionName) -> None:
         """Remove a version that no row can need any more."""
