@@ -13,23 +13,13 @@ from pydantic import ValidationError
 
 from mavstream._tuples import Tuples, listed, without_index
 from mavstream_protocol import FieldSpec, InvalidObject, ProblemItem
+from mavstream_protocol.table_rows.media import ENDINGS
 from mavstream_protocol.tables import TableFields, read_fields, write_fields
 
 TableLike: TypeAlias = str | os.PathLike[str] | Tuples
 """The path of a file, or rows in any form that streams take."""
 FieldsLike: TypeAlias = str | Sequence[FieldSpec | Mapping[str, Any]]
 """`"room:string,threshold:float?"`, or fields as a stream has them."""
-
-MEDIA_TYPES = {
-    ".csv": "text/csv",
-    ".json": "application/json",
-    ".ndjson": "application/x-ndjson",
-    ".jsonl": "application/x-ndjson",
-    ".parquet": "application/vnd.apache.parquet",
-    ".arrow": "application/vnd.apache.arrow.file",
-    ".feather": "application/vnd.apache.arrow.file",
-    ".arrows": "application/vnd.apache.arrow.stream",
-}
 
 
 class TableBody(NamedTuple):
@@ -69,9 +59,9 @@ def fields_text(fields: FieldsLike | None) -> str | None:
 
 
 def _file_body(path: Path) -> TableBody:
-    media_type = MEDIA_TYPES.get(path.suffix.lower())
+    media_type = ENDINGS.get(path.suffix.lower())
     if media_type is None:
-        reason = f"its ending says not what it is: expected is one of {', '.join(MEDIA_TYPES)}"
+        reason = f"its ending says not what it is: expected is one of {', '.join(ENDINGS)}"
         raise _unreadable(path, reason)
     try:
         return TableBody(media_type, path.read_bytes())
@@ -83,12 +73,12 @@ def _arrow_body(table: pa.Table) -> TableBody:
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, table.schema) as writer:
         writer.write_table(table)
-    return TableBody(MEDIA_TYPES[".arrows"], sink.getvalue().to_pybytes())
+    return TableBody(ENDINGS[".arrows"], sink.getvalue().to_pybytes())
 
 
 def _json_body(data: Mapping[str, Iterable[Any] | Mapping[str, Any]]) -> TableBody:
     try:
-        return TableBody(MEDIA_TYPES[".json"], orjson.dumps(data, option=orjson.OPT_SERIALIZE_NUMPY))
+        return TableBody(ENDINGS[".json"], orjson.dumps(data, option=orjson.OPT_SERIALIZE_NUMPY))
     except TypeError as error:
         raise InvalidObject([_wrong("table", f"a value cannot be sent as JSON: {error}")]) from None
 

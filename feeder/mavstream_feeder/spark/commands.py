@@ -144,6 +144,13 @@ def expected(
     query: Annotated[
         list[str] | None, typer.Option("--query", help="A query that is registered on the server of --url.")
     ] = None,
+    table: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME=FILE[@INSTANT]",
+            help="A table that plans join, as a server takes it; from an instant on for several versions.",
+        ),
+    ] = None,
     url: Annotated[str | None, typer.Option("--url", envvar="MAVSTREAM_URL", help="The server.")] = None,
     token: Annotated[str | None, typer.Option("--token", envvar="MAVSTREAM_TOKEN", help="Its token.")] = None,
     master: MasterOption = None,
@@ -152,6 +159,7 @@ def expected(
 ) -> None:
     """Work out what queries must answer over a dataset."""
     from mavstream_feeder.spark.expected import write_expected
+    from mavstream_feeder.spark.tables import read_tables
 
     plans = {path.stem: _read_plan(path) for path in plan or []}
     if demo:
@@ -165,9 +173,10 @@ def expected(
             plans |= {name: client.query(name).info().spec.plan for name in query}
     if not plans:
         raise InvalidJob("there is no query to answer: give --plan FILE, --query NAME or --demo")
+    tables = read_tables(table or [])
     with spark_session(master) as spark:
         progress = progress_for(spark, quiet=json)
-        made = write_expected(spark, data, out, plans, overwrite=overwrite, progress=progress)
+        made = write_expected(spark, data, out, plans, tables=tables, overwrite=overwrite, progress=progress)
     _show_made(made, out, json)
 
 

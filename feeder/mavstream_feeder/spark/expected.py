@@ -9,8 +9,10 @@ from mavstream_feeder.spark.datasets import Dataset, new_dataset
 from mavstream_feeder.spark.manifest import Manifest
 from mavstream_feeder.spark.plans.compiler import compile_plan
 from mavstream_feeder.spark.progress import Progress, Silent
+from mavstream_feeder.spark.tables import TableData, TableVersion
 from mavstream_protocol import FieldSpec, Plan, Schema, StreamShape
 from mavstream_protocol.inference import infer
+from mavstream_protocol.instants import format_instant
 from mavstream_protocol.typed_plan import TypedPlan
 
 if TYPE_CHECKING:
@@ -25,15 +27,20 @@ def shapes(manifest: Manifest) -> dict[str, StreamShape]:
     }
 
 
-def answer(dataset: Dataset, plan: Plan) -> tuple[Schema, DataFrame]:
+def answer(
+    dataset: Dataset, plan: Plan, tables: Mapping[str, TableData] | None = None
+) -> tuple[Schema, DataFrame]:
     """Return the columns and rows that a plan gives over a dataset; raises InvalidPlan, UnsupportedPlan.
 
     Rows are those of a query that reads the streams from their first row to their last, each stream from one
-    producer in the order of its files, until no more can come.
+    producer in the order of its files, until no more can come. Rows arrive when they happen: this says which
+    version of a table they join.
     """
-    typed: TypedPlan = infer(plan, shapes(dataset.manifest))
+    tables = tables or {}
+    schemas = {name: table.schema for name, table in tables.items()}
+    typed: TypedPlan = infer(plan, shapes(dataset.manifest), schemas)
     used = {source.stream for source in typed.sources}
-    return typed.schema, compile_plan(typed, {name: dataset.stream(name) for name in used})
+    return typed.schema, compile_plan(typed, {name: dataset.stream(name) for name in used}, tables)
 
 
 def write_expected(
@@ -42,6 +49,7 @@ def write_expected(
     folder: str,
     plans: Mapping[str, Plan],
     *,
+    tables: Mapping[str, TableData] | None = None,
     overwrite: bool = False,
     progress: Progress | None = None,
 ) -> Manifest:
@@ -49,11 +57,15 @@ def write_expected(
     progress = progress or Silent()
     dataset = Dataset(spark, data)
     # All plans are checked before the first takes its time.
-    answers = {name: answer(dataset, plan) for name, plan in plans.items()}
-    told = {
+    answers = {name: answer(dataset, plan, tables) for name, plan in plans.items()}
+    told: dict[str, object] = {
         "data": dataset.folder,
         "plans": {name: plan.model_dump(mode="json", exclude_none=True) for name, plan in plans.items()},
     }
+    if tables:
+        told["tables"] = {
+            name: [_shown(version) for version in table.versions] for name, table in tables.items()
+        }
     with new_dataset(spark, folder, "answers", told, overwrite=overwrite) as writer:
         for name, (schema, frame) in answers.items():
             with progress.step(name):
@@ -63,3 +75,8 @@ def write_expected(
                 entry = writer.write_answer(name, fields, frame)
             progress.done(name, entry.summary())
     return writer.manifest("answers", told)
+
+
+def _shown(version: TableVersion) -> dict[str, object]:
+    since = None if version.since is None else format_instant(version.since)
+    return {"since": since, "rows": version.rows.num_rows}

@@ -2,29 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-import pyarrow as pa
-
-from mavstream_protocol.problems import InvalidObject, InvalidTuples, ProblemItem
+from mavstream_protocol.problems import InvalidObject, InvalidTuples
 from mavstream_protocol.quantities import format_size
 from mavstream_protocol.schema import Schema
-from mavstream_protocol.tuples import decode_batch, decode_columns, decode_rows
-from mavstream_protocol.tuples.findings import refuse_body
-from mavstream_protocol.tuples.json_text import parse_json
-from mavstream_server.api.bodies import ARROW, JSON, NDJSON, UnsupportedType, media_type
-from mavstream_server.api.table_csv import read_csv, typed_csv
-from mavstream_server.api.table_fields import arrow_fields, json_fields, text_fields
+from mavstream_protocol.table_rows.formats import MOST_ROWS, READERS, TooManyRows, read_rows
+from mavstream_protocol.table_rows.media import ARROW, ARROW_FILE, CSV, JSON, NDJSON, PARQUET
+from mavstream_server.api.bodies import UnsupportedType, media_type
 from mavstream_server.columns.arrow import columns_from_arrow
 from mavstream_server.service.problems import TooLarge
 from mavstream_server.service.tables import TableRows
 
-CSV = "text/csv"
-PARQUET = "application/vnd.apache.parquet"
-ARROW_FILE = "application/vnd.apache.arrow.file"
-
-_MOST_ROWS = 1 << 24
 _EXAMPLE = "room,threshold\nattic,31.5\nkitchen,\n"
 _ROWS = [{"room": "attic", "threshold": 31.5}, {"room": "kitchen", "threshold": None}]
 _BINARY = {"type": "string", "format": "binary"}
@@ -68,137 +57,18 @@ def read_table(content_type: str, body: bytes, schema: Schema | None, limit: int
     Raises InvalidTable that names rows and columns, TooLarge, UnsupportedType. Takes its time: for a thread.
     """
     kind = media_type(content_type)
-    read = _READERS.get(kind)
-    if read is None:
+    if kind not in READERS:
         shown = f"'{kind[:60]}' came" if kind else "none came"
-        raise UnsupportedType(f"tables are of type {', '.join(_READERS)}, and {shown}: set Content-Type")
+        raise UnsupportedType(f"tables are of type {', '.join(READERS)}, and {shown}: set Content-Type")
     try:
-        found, batch = read(body, schema, limit)
+        found, batch = read_rows(kind, body, schema, limit)
     except InvalidTuples as error:
-        raise InvalidTable([_of_table(item) for item in error.items]) from None
-    _check_size(batch, limit)
+        raise InvalidTable(error.items) from None
+    except TooManyRows as error:
+        raise TooLarge(
+            f"the table takes {format_size(error.nbytes)} in memory for {error.rows} rows or more, and this "
+            f"server takes {format_size(limit)} and {MOST_ROWS} rows: put less, or raise "
+            "MAVSTREAM_MAX_TABLE_BYTES",
+            code="table_too_large",
+        ) from None
     return TableRows(found, columns_from_arrow(batch, found), batch.num_rows)
-
-
-def _of_table(item: ProblemItem) -> ProblemItem:
-    """Say of a table what the readers of tuples say of a stream."""
-    detail = item.detail.replace("is not in the stream", "is not in the table")
-    return item.model_copy(update={"detail": detail.replace("tuples cannot be", "the table cannot be")})
-
-
-Read = Callable[[bytes, Schema | None, int], tuple[Schema, pa.RecordBatch]]
-
-
-def _read_csv(body: bytes, schema: Schema | None, limit: int) -> tuple[Schema, pa.RecordBatch]:
-    texts = read_csv(body)
-    found = schema or text_fields(texts)
-    return found, typed_csv(found, texts)
-
-
-def _read_json(body: bytes, schema: Schema | None, limit: int) -> tuple[Schema, pa.RecordBatch]:
-    return _from_json(parse_json(body), schema)
-
-
-def _read_lines(body: bytes, schema: Schema | None, limit: int) -> tuple[Schema, pa.RecordBatch]:
-    rows = []
-    for number, line in enumerate(line for line in body.split(b"\n") if line.strip()):
-        try:
-            rows.append(parse_json(line))
-        except InvalidTuples as error:
-            detail = f"row {number} cannot be read as JSON: {error.items[0].detail}"
-            raise InvalidTuples(
-                [ProblemItem(pointer=f"rows/{number}", code="invalid_json", detail=detail)]
-            ) from None
-    return _from_json(rows, schema)
-
-
-def _from_json(parsed: Any, schema: Schema | None) -> tuple[Schema, pa.RecordBatch]:
-    for key in ("rows", "columns"):
-        # A table may have a column of that name; then the object is its columns.
-        if isinstance(parsed, Mapping) and set(parsed) == {key} and (schema is None or key not in schema):
-            parsed = parsed[key]
-            break
-    found = schema or json_fields(parsed)
-    decode = decode_columns if isinstance(parsed, Mapping) else decode_rows
-    return found, decode(found, parsed)
-
-
-def _read_parquet(body: bytes, schema: Schema | None, limit: int) -> tuple[Schema, pa.RecordBatch]:
-    # Loaded here: it takes time and memory, and many servers never get a Parquet file.
-    from pyarrow import parquet
-
-    def batches() -> tuple[pa.Schema, list[pa.RecordBatch]]:
-        file = parquet.ParquetFile(pa.BufferReader(body))
-        return file.schema_arrow, _gathered(file.iter_batches(1 << 16), limit)
-
-    return _from_arrow("a Parquet file", batches, schema)
-
-
-def _read_arrow(body: bytes, schema: Schema | None, limit: int) -> tuple[Schema, pa.RecordBatch]:
-    def batches() -> tuple[pa.Schema, list[pa.RecordBatch]]:
-        with pa.ipc.open_stream(pa.py_buffer(body)) as reader:
-            return reader.schema, _gathered(reader, limit)
-
-    return _from_arrow("an Arrow IPC stream", batches, schema)
-
-
-def _read_arrow_file(body: bytes, schema: Schema | None, limit: int) -> tuple[Schema, pa.RecordBatch]:
-    def batches() -> tuple[pa.Schema, list[pa.RecordBatch]]:
-        with pa.ipc.open_file(pa.py_buffer(body)) as reader:
-            parts = (reader.get_batch(number) for number in range(reader.num_record_batches))
-            return reader.schema, _gathered(parts, limit)
-
-    return _from_arrow("an Arrow IPC file", batches, schema)
-
-
-def _gathered(batches: Iterable[pa.RecordBatch], limit: int) -> list[pa.RecordBatch]:
-    """Return batches from outside, checked; packed data is unpacked no further than the limit."""
-    gathered: list[pa.RecordBatch] = []
-    nbytes = rows = 0
-    for batch in batches:
-        # Offsets and lengths come from the client; without this check a wrong one reads foreign memory.
-        batch.validate(full=True)
-        gathered.append(batch)
-        rows += batch.num_rows
-        nbytes += batch.nbytes
-        if nbytes > limit or rows > _MOST_ROWS:
-            raise _too_large(nbytes, rows, limit)
-    return gathered
-
-
-def _from_arrow(
-    what: str, read: Callable[[], tuple[pa.Schema, list[pa.RecordBatch]]], schema: Schema | None
-) -> tuple[Schema, pa.RecordBatch]:
-    try:
-        came, batches = read()
-        found = schema or arrow_fields(came)
-        table = pa.Table.from_batches(batches, came).combine_chunks()
-        parts = table.to_batches()
-    except (pa.ArrowException, OSError, EOFError, ValueError) as error:
-        reason = str(error).splitlines()[0][:200] if str(error) else type(error).__name__
-        raise refuse_body("unreadable_file", f"the body cannot be read as {what}: {reason}") from None
-    empty = pa.RecordBatch.from_arrays([pa.nulls(0, field.type) for field in came], schema=came)
-    return found, decode_batch(found, parts[0] if parts else empty)
-
-
-def _check_size(batch: pa.RecordBatch, limit: int) -> None:
-    if batch.nbytes > limit or batch.num_rows > _MOST_ROWS:
-        raise _too_large(batch.nbytes, batch.num_rows, limit)
-
-
-def _too_large(nbytes: int, rows: int, limit: int) -> TooLarge:
-    return TooLarge(
-        f"the table takes {format_size(nbytes)} in memory for {rows} rows or more, and this server takes "
-        f"{format_size(limit)} and {_MOST_ROWS} rows: put less, or raise MAVSTREAM_MAX_TABLE_BYTES",
-        code="table_too_large",
-    )
-
-
-_READERS: dict[str, Read] = {
-    CSV: _read_csv,
-    JSON: _read_json,
-    NDJSON: _read_lines,
-    PARQUET: _read_parquet,
-    ARROW: _read_arrow,
-    ARROW_FILE: _read_arrow_file,
-}

@@ -11,8 +11,10 @@ from typing import TYPE_CHECKING, Any
 from mavstream_feeder.spark.plans.aggregates import aggregated
 from mavstream_feeder.spark.plans.expressions import with_columns
 from mavstream_feeder.spark.plans.order import nodes_in_order
+from mavstream_feeder.spark.plans.tables import kept_once, looked_up, numbered, place, table_frame
 from mavstream_feeder.spark.plans.windows import END, NUMBER, POSITION, START, TIME, bounds, windowed
 from mavstream_feeder.spark.problems import UnsupportedPlan
+from mavstream_feeder.spark.tables import TableData
 from mavstream_protocol.expressions.typed import AggregateCall, Call, Expression, Literal
 from mavstream_protocol.plan import ELSE, InputRef
 from mavstream_protocol.schema import FieldType, Schema
@@ -26,6 +28,7 @@ from mavstream_protocol.typed_plan import (
     TypedSelect,
     TypedSource,
     TypedSplit,
+    TypedTableJoin,
     TypedUnion,
 )
 from mavstream_protocol.windows import RowWindow, TimeWindow
@@ -36,12 +39,14 @@ if TYPE_CHECKING:
 _WHERE = "#where"
 
 
-def compile_plan(plan: TypedPlan, streams: Mapping[str, DataFrame]) -> DataFrame:
+def compile_plan(
+    plan: TypedPlan, streams: Mapping[str, DataFrame], tables: Mapping[str, TableData] | None = None
+) -> DataFrame:
     """Return the answer of a plan, a row per row and no order.
 
     Each stream is a frame with its fields, `#time` and `#position`; raises UnsupportedPlan.
     """
-    made = _Compilation(plan, streams)
+    made = _Compilation(plan, streams, tables or {})
     answer = made.frame(plan.root)
     return answer.selectExpr(*_quoted(plan.schema))
 
@@ -49,9 +54,12 @@ def compile_plan(plan: TypedPlan, streams: Mapping[str, DataFrame]) -> DataFrame
 class _Compilation:
     """The frames of one plan."""
 
-    def __init__(self, plan: TypedPlan, streams: Mapping[str, DataFrame]) -> None:
+    def __init__(
+        self, plan: TypedPlan, streams: Mapping[str, DataFrame], tables: Mapping[str, TableData]
+    ) -> None:
         self._plan = plan
         self._streams = streams
+        self._tables = tables
         self._ordered = nodes_in_order(plan)
         self._frames: dict[InputRef, DataFrame] = {}
         self._rules: dict[type[TypedNode], Callable[[Any], DataFrame]] = {
@@ -62,6 +70,7 @@ class _Compilation:
             TypedAggregate: self._aggregate,
             TypedExcept: self._except,
             TypedJoin: self._join,
+            TypedTableJoin: self._table_join,
         }
 
     def frame(self, reference: InputRef) -> DataFrame:
@@ -207,6 +216,27 @@ class _Compilation:
         if node.window is not None:
             pairs = pairs.selectExpr("*", *bounds(node.window, "l."))
         return pairs.selectExpr(*_quoted(node.schema), *_ticked(self._hidden(node)))
+
+    def _table_join(self, node: TypedTableJoin) -> DataFrame:
+        if node.table not in self._tables:
+            known = ", ".join(self._tables) or "none"
+            raise UnsupportedPlan(
+                f"nodes/{node.name}: table '{node.table}' is not there, only {known}: give its rows"
+            )
+        left = self.frame(node.inputs[0])
+        right = table_frame(left.sparkSession, self._tables[node.table])
+        if node.where is None:
+            pairs = looked_up(left, right, node.on, node.outer)
+        elif node.outer:
+            pairs = looked_up(numbered(left), right, node.on, outer=True)
+            pairs = kept_once(with_columns(pairs, {_WHERE: node.where}, pairs.columns), _WHERE)
+        else:
+            pairs = self._filtered(looked_up(left, right, node.on, outer=False), node.where)
+        hidden = [f"`l.{TIME}` AS `{TIME}`"]
+        if node.name in self._ordered:
+            hidden.append(f"{place(POSITION)} AS `{POSITION}`")
+        pairs = pairs.selectExpr("*", *hidden)
+        return with_columns(pairs, dict(node.compute), self._hidden(node))
 
     def _same_window(self, node: TypedJoin, window: TimeWindow | RowWindow) -> DataFrame:
         rows = self._count(node)

@@ -11,10 +11,10 @@ from pydantic import ValidationError
 
 from mavstream_protocol.problems import InvalidTuples, ProblemItem
 from mavstream_protocol.schema import Field, FieldType, Schema
+from mavstream_protocol.table_rows.csv_cells import FORMS
 from mavstream_protocol.tables import TableFields
 from mavstream_protocol.tuples.cells import shown
 from mavstream_protocol.tuples.findings import refuse_body
-from mavstream_server.api.table_csv import FORMS
 
 _KINDS: tuple[tuple[FieldType, frozenset[type]], ...] = (
     (FieldType.INT, frozenset({int})),

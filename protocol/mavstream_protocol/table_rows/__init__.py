@@ -1,0 +1,1 @@
+"""The rows of a stored table as people and programs write them."""
