@@ -52,6 +52,10 @@ def bad_lines(folder: Path, manifest: Manifest) -> dict[str, str]:
     texts = [(folder / file.path).read_text() for file in manifest.bad_lines.files]
     found = [json.loads(line) for text in texts for line in text.splitlines()]
     assert len(found) == manifest.bad_lines.rows
+    assert found == sorted(found, key=lambda row: (row["file"], row["number"]))
+    for row in found:
+        lines = (folder.parent / row["file"]).read_text().splitlines()
+        assert lines[row["number"] - 1] == row["line"]
     return {row["line"]: row["reason"] for row in found}
 
 
@@ -139,6 +143,24 @@ def test_files_without_a_good_line_are_refused(spark: SparkSession, tmp_path: Pa
     assert not (tmp_path / "out").exists()
     with pytest.raises(UnreadableInput, match="nowhere"):
         convert(spark, [str(tmp_path / "nowhere")], str(tmp_path / "out"), CasasReader())
+
+
+def test_bad_lines_of_files_that_are_read_in_pieces_have_their_numbers(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    for name, count in (("a.txt", 300), ("b.txt", 120)):
+        good = [f"2010-11-04 00:{number // 60:02}:{number % 60:02} M003 ON" for number in range(count)]
+        lines = [f"bad {name} {number}" if number % 17 == 3 else line for number, line in enumerate(good)]
+        lines[40:40] = ["", "  ", "", "bad ümlaut\t" + name]
+        (tmp_path / name).write_text("\n".join(lines))
+    size = "spark.sql.files.maxPartitionBytes"
+    before = spark.conf.get(size)
+    spark.conf.set(size, "1000")
+    try:
+        made = convert(spark, [str(tmp_path / "*.txt")], str(tmp_path / "out"), CasasReader())
+    finally:
+        spark.conf.set(size, before)
+    assert len(bad_lines(tmp_path / "out", made)) == 18 + 7 + 2
 
 
 def test_fields_that_make_no_stream_are_refused() -> None:

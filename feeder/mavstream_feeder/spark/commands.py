@@ -213,6 +213,12 @@ def inspect(
         typer.echo(f"drew home {home} into {picture}", err=True)
 
 
+@app.command("script")
+def script() -> None:
+    """Print the path of the program that spark-submit is to be given."""
+    typer.echo(Path(__file__).with_name("__main__.py"))
+
+
 def _read_plan(path: Path) -> Plan:
     try:
         found = yaml.safe_load(path.read_text())

@@ -10,7 +10,19 @@ from mavstream_feeder.spark.datasets import DatasetWriter, new_dataset
 from mavstream_feeder.spark.manifest import BadLines, DataFile, Manifest
 from mavstream_feeder.spark.problems import UnreadableInput
 from mavstream_feeder.spark.progress import Progress, Silent
-from mavstream_feeder.spark.raw.lines import FILE, KIND, LINE, REASON, STREAM, Output, Reader, read_lines
+from mavstream_feeder.spark.raw.lines import (
+    FILE,
+    KIND,
+    LINE,
+    NUMBER,
+    REASON,
+    STREAM,
+    Output,
+    Reader,
+    read_lines,
+    with_numbers,
+    without_empty,
+)
 from mavstream_feeder.spark.storage import Storage
 
 if TYPE_CHECKING:
@@ -48,7 +60,8 @@ def convert(
     Raises UnreadableInput if no line could be.
     """
     progress = progress or Silent()
-    parsed = reader.parsed(read_lines(spark, paths))
+    lines = read_lines(spark, paths)
+    parsed = reader.parsed(without_empty(lines))
     outputs = reader.outputs()
     with progress.step("reading"):
         found = _look(parsed, {name: output.columns[_time(output)] for name, output in outputs.items()})
@@ -67,7 +80,7 @@ def convert(
                 entry = writer.add_stream(outputs[name].spec, _of(parsed, name, outputs[name]), rows)
             progress.done(name, entry.summary())
         with progress.step(BAD_LINES):
-            writer.bad_lines = _keep_bad_lines(spark, writer, parsed, found)
+            writer.bad_lines = _keep_bad_lines(spark, writer, parsed, lines, found)
         progress.done(BAD_LINES, f"{found.bad:,} lines")
     return writer.manifest("converted", told)
 
@@ -104,13 +117,17 @@ def _of(parsed: DataFrame, name: str, output: Output) -> DataFrame:
     return parsed.where(f"`{STREAM}` = '{name}'").selectExpr(*columns)
 
 
-def _keep_bad_lines(spark: SparkSession, writer: DatasetWriter, parsed: DataFrame, found: _Found) -> BadLines:
+def _keep_bad_lines(
+    spark: SparkSession, writer: DatasetWriter, parsed: DataFrame, lines: DataFrame, found: _Found
+) -> BadLines:
+    if not found.bad:
+        return BadLines(rows=0, reasons={}, files=())
     folder = f"{writer.folder}/{BAD_LINES}"
-    bad = parsed.where(f"`{KIND}` IS NOT NULL").selectExpr(
-        f"`{FILE}` AS file", f"`{LINE}` AS line", f"`{REASON}` AS reason"
+    bad = with_numbers(parsed.where(f"`{KIND}` IS NOT NULL"), lines).selectExpr(
+        f"`{FILE}` AS file", f"`{NUMBER}` AS number", f"`{LINE}` AS line", f"`{REASON}` AS reason"
     )
     # One file: bad lines are few, and somebody will want to look at them.
-    bad.repartition(1).write.json(folder)
+    bad.repartition(1).sortWithinPartitions("file", "number").write.json(folder)
     names = Storage(spark, folder).names(folder)
-    files = tuple(DataFile(path=f"{BAD_LINES}/{name}", rows=found.bad) for name in names if found.bad)
+    files = tuple(DataFile(path=f"{BAD_LINES}/{name}", rows=found.bad) for name in names)
     return BadLines(rows=found.bad, reasons=dict(sorted(found.reasons.items())), files=files)

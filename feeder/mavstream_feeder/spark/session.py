@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from mavstream_feeder.spark.java import check_java
 from mavstream_feeder.spark.problems import NoSpark
+from mavstream_feeder.spark.shipping import ship_packages, workers_are_here
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -80,4 +81,7 @@ def start_session(master: str | None = None, settings: Mapping[str, str] | None 
             os.environ["PYSPARK_PYTHON"] = sys.executable
     for key, value in {**_START, **_MEANING, **(settings or {})}.items():
         builder = builder.config(key, value)
-    return builder.getOrCreate()
+    spark = builder.getOrCreate()
+    if not workers_are_here(spark.sparkContext.master or ""):
+        ship_packages(spark.sparkContext)
+    return spark

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from mavstream_feeder.spark.problems import UnreadableInput
 from mavstream_protocol import StreamSpec
@@ -17,6 +17,9 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 LINE, FILE = "#line", "#file"
+_PATH, _BLOCK, _PLACE = "#path", "#block", "#place"
+"""Which piece of which file a line was read with, and its place among all lines of a task."""
+NUMBER = "#number"
 STREAM = "#stream"
 KIND, REASON = "#kind", "#reason"
 """In a few words, to be counted; and in full, for the side file. Null where the line is good."""
@@ -41,7 +44,7 @@ class Reader(Protocol):
 
 
 def read_lines(spark: SparkSession, paths: Sequence[str]) -> DataFrame:
-    """Return the lines of files, without empty ones; raises UnreadableInput."""
+    """Return the lines of files; raises UnreadableInput."""
     from pyspark.errors import AnalysisException
 
     try:
@@ -49,5 +52,36 @@ def read_lines(spark: SparkSession, paths: Sequence[str]) -> DataFrame:
     except AnalysisException as error:
         told = str(error).splitlines()[0][:300]
         raise UnreadableInput(f"'{', '.join(paths)}' cannot be read: {told}") from None
-    found = frame.selectExpr(f"value AS `{LINE}`", f"_metadata.file_name AS `{FILE}`")
-    return found.where(f"trim(`{LINE}`) <> ''")
+    return frame.selectExpr(
+        f"value AS `{LINE}`",
+        f"_metadata.file_name AS `{FILE}`",
+        f"_metadata.file_path AS `{_PATH}`",
+        f"_metadata.file_block_start AS `{_BLOCK}`",
+        f"monotonically_increasing_id() AS `{_PLACE}`",
+    )
+
+
+def without_empty(lines: DataFrame) -> DataFrame:
+    """Return the lines that say something."""
+    return lines.where(f"trim(`{LINE}`) <> ''")
+
+
+def with_numbers(some: DataFrame, lines: DataFrame) -> DataFrame:
+    """Add to some of the lines their numbers in their files, from 1, in `#number`.
+
+    Large files are read in pieces, each by one task from its first line to its last. So a line's number is
+    its place in the piece and the lines of all pieces before it, which one more pass counts.
+    """
+    pieces = lines.groupBy(f"`{_PATH}`", f"`{_BLOCK}`").agg(
+        *_expressions(f"min(`{_PLACE}`) AS `#first`", "count(1) AS `#rows`")
+    )
+    before = f"sum(`#rows`) OVER (PARTITION BY `{_PATH}` ORDER BY `{_BLOCK}`) - `#rows`"
+    pieces = pieces.selectExpr(f"`{_PATH}`", f"`{_BLOCK}`", "`#first`", f"{before} AS `#before`")
+    found = some.join(pieces, [_PATH, _BLOCK])
+    return found.selectExpr("*", f"`#before` + `{_PLACE}` - `#first` + 1 AS `{NUMBER}`")
+
+
+def _expressions(*texts: str) -> list[Any]:
+    from pyspark.sql.functions import expr
+
+    return [expr(text) for text in texts]
