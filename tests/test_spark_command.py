@@ -109,15 +109,15 @@ def test_it_generates_plain_streams_and_shows_them(spark: SparkSession, tmp_path
 
 @pytest.mark.long
 def test_it_answers_plans(spark: SparkSession, homes: Path, tmp_path: Path) -> None:
-    (tmp_path / "hot.json").write_text(json.dumps({"name": "hot", "plan": PLAN}))
+    (tmp_path / "2-hot.json").write_text(json.dumps({"name": "hot", "plan": PLAN}))
     told = json.loads(
-        data("expected", homes, "--plan", tmp_path / "hot.json", "--out", tmp_path / "a", "--json")
+        data("expected", homes, "--plan", tmp_path / "2-hot.json", "--out", tmp_path / "a", "--json")
     )
-    entry = told["streams"]["hot"]
+    entry = told["streams"]["_2_hot"]
     assert told["kind"] == "answers"
     assert [field["name"] for field in entry["schema"]] == ["at", "home", "room", "celsius"]
     assert entry["rows"] > 20
-    assert Manifest.load(tmp_path / "a").streams["hot"].checksum == entry["checksum"]
+    assert Manifest.load(tmp_path / "a").streams["_2_hot"].checksum == entry["checksum"]
 
 
 @pytest.mark.long
@@ -148,6 +148,10 @@ def test_errors_name_the_object_and_what_to_do(spark: SparkSession, homes: Path,
         data("inspect", tmp_path)
     with pytest.raises(InvalidJob, match="no query to answer: give --plan FILE"):
         data("expected", homes, "--out", tmp_path / "out")
+    for name in ("a-b.json", "a_b.json"):
+        (tmp_path / name).write_text(json.dumps(PLAN))
+    with pytest.raises(InvalidJob, match="two queries would be called 'a_b'"):
+        data("expected", homes, f"--plan={tmp_path}/a-b.json", f"--plan={tmp_path}/a_b.json", "--out", "x")
     with pytest.raises(InvalidJob, match=r"plan file '.*' cannot be read"):
         data("expected", homes, "--plan", tmp_path / "none.json", "--out", tmp_path / "out")
     with pytest.raises(UnreadableInput, match="cannot be read: No such file"):

@@ -40,7 +40,8 @@ from mavstream_feeder.spark.session import start_session
 
 spark = start_session("local[1]", {SETTINGS!r})
 generate_homes(spark, sys.argv[1] + "/whole", {HOMES!r})
-generate_homes(spark, sys.argv[1] + "/half", HomesOptions(homes=40, days=2), progress=Lines(sys.stderr))
+progress = Lines(spark, sys.stderr)
+generate_homes(spark, sys.argv[1] + "/half", HomesOptions(homes=40, days=2), progress=progress)
 """
 
 

@@ -8,16 +8,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
-import pyarrow.parquet
 import pytest
 from differential.cases import Case, random_case
 from differential.hidden import hidden_columns
 from differential.oracle import Oracle, Unanswerable
 from differential.scripts import StreamScript
-from spark_answers import Row, assert_same_rows, engine_rows, logged_streams, plan_of, rows_of, spark_rows
+from spark_answers import Row, assert_same_rows, engine_rows, logged_streams, plan_of, spark_rows
 
-from mavstream import Client
-from mavstream.testing import start_server
 from mavstream_feeder.demo.queries import CLASSES
 from mavstream_feeder.spark.datasets import Dataset
 from mavstream_feeder.spark.expected import answer
@@ -189,23 +186,6 @@ def test_the_demo_queries_are_answered_as_the_engine_does(
     assert_same_rows(expected, demo_answer(dataset, name))
     # A query without answers would compare nothing; nobody freezes on this day.
     assert expected or name == "frost"
-
-
-@pytest.mark.long
-def test_the_service_answers_the_demo_queries_as_spark_does(dataset: Dataset, rush: Path) -> None:
-    with start_server() as url, Client(url, timeout=30) as client:
-        for name, data in dataset.manifest.streams.items():
-            client.create_stream(data.spec(name))
-        queries = {name: client.submit(flow, name=name) for name, flow in DEMO.items()}
-        with client.feed("spark", list(dataset.manifest.streams)) as feed:
-            for name, data in dataset.manifest.streams.items():
-                for path in data.paths(rush):
-                    feed.send(name, pyarrow.parquet.read_table(path, partitioning=None))
-        for name in dataset.manifest.streams:
-            client.complete(name)
-        for name, query in queries.items():
-            got = rows_of(query.results(on_gap="raise", timeout=30).to_arrow())
-            assert_same_rows(demo_answer(dataset, name), got)
 
 
 @pytest.mark.parametrize("name", OTHERS)

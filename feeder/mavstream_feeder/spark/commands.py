@@ -9,16 +9,14 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-import yaml
 
-from mavstream import Client
 from mavstream.cli.output import complain, show_fields, show_json, show_table
 from mavstream_feeder.inference import infer_stream
 from mavstream_feeder.spark.manifest import Manifest
 from mavstream_feeder.spark.problems import InvalidJob, UnreadableInput
 from mavstream_feeder.spark.progress import progress_for
 from mavstream_feeder.spark.session import spark_session
-from mavstream_protocol import MavstreamError, Plan, StreamSpec
+from mavstream_protocol import MavstreamError, StreamSpec
 from mavstream_protocol.instants import format_instant
 
 app = typer.Typer(
@@ -142,7 +140,8 @@ def expected(
     ] = None,
     demo: Annotated[bool, typer.Option("--demo", help="The 21 queries of the demo.")] = False,
     query: Annotated[
-        list[str] | None, typer.Option("--query", help="A query that is registered on the server of --url.")
+        list[str] | None,
+        typer.Option("--query", metavar="ID", help="A query that is registered on the server of --url."),
     ] = None,
     table: Annotated[
         list[str] | None,
@@ -158,21 +157,20 @@ def expected(
     json: JsonOption = False,
 ) -> None:
     """Work out what queries must answer over a dataset."""
+    from mavstream_feeder.spark.asked import by_name, plans_in_files, plans_of_the_demo, plans_on_server
     from mavstream_feeder.spark.expected import write_expected
     from mavstream_feeder.spark.tables import read_tables
 
-    plans = {path.stem: _read_plan(path) for path in plan or []}
+    given = plans_in_files(plan or [])
     if demo:
-        from mavstream_feeder.demo.queries import CLASSES
-
-        plans |= {name: flow.build() for each in CLASSES for name, flow in each.queries.items()}
+        given += plans_of_the_demo()
     if query:
         shared = context.obj
         address = url or getattr(shared, "url", None) or "http://127.0.0.1:8000"
-        with Client(address, token=token or getattr(shared, "token", None)) as client:
-            plans |= {name: client.query(name).info().spec.plan for name in query}
-    if not plans:
-        raise InvalidJob("there is no query to answer: give --plan FILE, --query NAME or --demo")
+        given += plans_on_server(address, token or getattr(shared, "token", None), query)
+    if not given:
+        raise InvalidJob("there is no query to answer: give --plan FILE, --query ID or --demo")
+    plans = by_name(given)
     tables = read_tables(table or [])
     with spark_session(master) as spark:
         progress = progress_for(spark, quiet=json)
@@ -217,19 +215,6 @@ def inspect(
 def script() -> None:
     """Print the path of the program that spark-submit is to be given."""
     typer.echo(Path(__file__).with_name("__main__.py"))
-
-
-def _read_plan(path: Path) -> Plan:
-    try:
-        found = yaml.safe_load(path.read_text())
-    except OSError as error:
-        raise InvalidJob(f"plan file '{path}' cannot be read: {error.strerror}") from None
-    except yaml.YAMLError as error:
-        raise InvalidJob(f"plan file '{path}' is neither JSON nor YAML: {str(error)[:200]}") from None
-    # A file that registers a query has its plan inside.
-    if isinstance(found, dict) and isinstance(found.get("plan"), dict):
-        found = found["plan"]
-    return Plan.parse(found)
 
 
 def _show_made(manifest: Manifest, out: str, json: bool) -> None:

@@ -1,15 +1,16 @@
-"""Progress of long jobs: bars on a terminal, a line per finished step elsewhere."""
+"""Progress of long jobs: a bar on a terminal, lines elsewhere."""
 
 from __future__ import annotations
 
 import sys
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any, Protocol, TextIO
 
 from rich.console import Console
-from rich.progress import BarColumn, TaskID, TextColumn, TimeElapsedColumn
+from rich.progress import BarColumn, TextColumn, TimeElapsedColumn
 from rich.progress import Progress as Bars
 
 if TYPE_CHECKING:
@@ -40,68 +41,85 @@ class Silent:
 
 
 class Lines:
-    """Writes a line for each part that is done."""
+    """Writes a line for each part that is done, and now and then how far a long one is."""
 
-    def __init__(self, stream: TextIO) -> None:
-        self._stream = stream
-
-    def step(self, name: str) -> AbstractContextManager[None]:
-        """Say nothing yet."""
-        return nullcontext()
-
-    def done(self, name: str, summary: str) -> None:
-        """Write the line."""
-        print(f"{name}: {summary}", file=self._stream, flush=True)
-
-
-class Bar:
-    """Shows a bar with the share of Spark's tasks that are done."""
-
-    def __init__(self, spark: SparkSession, stream: TextIO) -> None:
+    def __init__(self, spark: SparkSession, stream: TextIO, period: float = 30.0) -> None:
         self._tracker: Any = spark.sparkContext.statusTracker()
-        self._bars = Bars(
-            TextColumn("{task.description:12}"),
-            BarColumn(),
-            TextColumn("{task.fields[note]}"),
-            TimeElapsedColumn(),
-            console=Console(file=stream),
-        )
-        self._tasks: dict[str, TaskID] = {}
+        self._stream = stream
+        self._period = period
 
     @contextmanager
     def step(self, name: str) -> Iterator[None]:
         """Watch Spark while the part runs."""
-        task = self._tasks[name] = self._bars.add_task(name, total=None, note="")
+        since = time.monotonic()
+
+        def tell(done: int, total: int) -> None:
+            self._say(f"{name}: {done} of {total} tasks after {time.monotonic() - since:.0f} s")
+
+        with self._watched(self._period, tell):
+            yield
+
+    def done(self, name: str, summary: str) -> None:
+        """Write the line."""
+        self._say(f"{name}: {summary}")
+
+    def _say(self, line: str) -> None:
+        print(line, file=self._stream, flush=True)
+
+    @contextmanager
+    def _watched(self, period: float, tell: Callable[[int, int], None]) -> Iterator[None]:
+        """Tell each period how many of the tasks that Spark knows of are done."""
         over = threading.Event()
-        watcher = threading.Thread(target=self._watch, args=(task, over), daemon=True)
-        self._bars.start()
+
+        def watch() -> None:
+            while not over.wait(period):
+                done, total = self._tasks()
+                if total:
+                    tell(done, total)
+
+        watcher = threading.Thread(target=watch, daemon=True)
         watcher.start()
         try:
             yield
         finally:
             over.set()
             watcher.join()
-            self._bars.stop()
 
-    def done(self, name: str, summary: str) -> None:
-        """Fill the bar."""
-        self._bars.update(self._tasks[name], total=1, completed=1, note=summary)
-        self._bars.refresh()
+    def _tasks(self) -> tuple[int, int]:
+        done = total = 0
+        for job in self._tracker.getActiveJobsIds():
+            for stage in getattr(self._tracker.getJobInfo(job), "stageIds", ()):
+                found = self._tracker.getStageInfo(stage)
+                if found is not None:
+                    done, total = done + found.numCompletedTasks, total + found.numTasks
+        return done, total
 
-    def _watch(self, task: TaskID, over: threading.Event) -> None:
-        while not over.wait(_PERIOD):
-            done = total = 0
-            for job in self._tracker.getActiveJobsIds():
-                for stage in getattr(self._tracker.getJobInfo(job), "stageIds", ()):
-                    found = self._tracker.getStageInfo(stage)
-                    if found is not None:
-                        done, total = done + found.numCompletedTasks, total + found.numTasks
-            if total:
-                self._bars.update(task, total=total, completed=done, note=f"{done} of {total} tasks")
+
+class Bar(Lines):
+    """Shows a bar with the share of tasks that are done while a part runs, then a line in its place."""
+
+    @contextmanager
+    def step(self, name: str) -> Iterator[None]:
+        """Show the bar while the part runs."""
+        bars = Bars(
+            TextColumn("{task.description}"),
+            BarColumn(),
+            TextColumn("{task.fields[note]}"),
+            TimeElapsedColumn(),
+            console=Console(file=self._stream),
+            transient=True,
+        )
+        task = bars.add_task(name, total=None, note="")
+
+        def tell(done: int, total: int) -> None:
+            bars.update(task, total=total, completed=done, note=f"{done} of {total} tasks")
+
+        with bars, self._watched(_PERIOD, tell):
+            yield
 
 
 def progress_for(spark: SparkSession, *, quiet: bool = False) -> Progress:
     """Return what fits where the errors go."""
     if quiet:
         return Silent()
-    return Bar(spark, sys.stderr) if sys.stderr.isatty() else Lines(sys.stderr)
+    return Bar(spark, sys.stderr) if sys.stderr.isatty() else Lines(spark, sys.stderr)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-import os
+import atexit
+import shutil
 import tempfile
 import zipfile
 from importlib.util import find_spec
@@ -22,13 +23,12 @@ def workers_are_here(master: str) -> bool:
 
 def ship_packages(context: SparkContext) -> None:
     """Send our packages to the workers; what these are built on (numpy, pyarrow and so on) they must have."""
-    handle, archive = tempfile.mkstemp(prefix="mavstream-", suffix=".zip")
-    os.close(handle)
-    try:
-        write_packages(Path(archive))
-        context.addPyFile(archive)  # copied from here on
-    finally:
-        os.unlink(archive)
+    folder = tempfile.mkdtemp(prefix="mavstream-")
+    # Workers fetch it when their first task starts, and new ones may join at any time.
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    archive = Path(folder) / "mavstream.zip"
+    write_packages(archive)
+    context.addPyFile(str(archive))
 
 
 def write_packages(archive: Path) -> None:
