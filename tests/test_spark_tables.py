@@ -118,7 +118,14 @@ def table_of(folder: Path, begin: int) -> dict[str, TableData]:
     return read_tables(reversed(given))
 
 
-@pytest.mark.parametrize("name", PLANS)
+# Those that others contain run with the long tests.
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=[] if name in ("left where", "below a window") else pytest.mark.long)
+        for name in PLANS
+    ],
+)
 def test_rows_join_the_version_that_was_current_when_they_came(
     name: str,
     spark: SparkSession,
@@ -137,6 +144,7 @@ def test_rows_join_the_version_that_was_current_when_they_came(
     assert_same_rows(expected, got)
 
 
+@pytest.mark.long
 def test_the_command_takes_tables_as_a_server_does(homes: Path, tmp_path: Path) -> None:
     (tmp_path / "rooms.csv").write_text("room,cap\nkitchen,10\nbedroom,\n")
     (tmp_path / "later.json").write_text(json.dumps([{"room": "kitchen", "cap": 1000}]))
