@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter, deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from pathlib import Path
 
 from mavstream_protocol.wire.resources import ActualState, DesiredState
@@ -36,14 +36,19 @@ class Placement:
         finish: Finish,
         changed: Callable[[str], None],
         clocked: Callable[[str, bool], None],
+        prepare: Callable[[Query], Awaitable[None]],
     ) -> None:
-        """`clocked` is told whether time must pass in a stream even where no rows come."""
+        """`clocked` is told whether time must pass in a stream even where no rows come.
+
+        `prepare` does what takes long and would else be done by the engine when the query needs it.
+        """
         self._streams = streams
         self._catalog = catalog
         self._link = link
         self._finish = finish
         self._changed = changed
         self._clocked = clocked
+        self._prepare = prepare
         # By stream: who reads it, and whether that query waits for time to pass.
         self._users: dict[str, dict[str, bool]] = {}
         self._waiting: Counter[str] = Counter()
@@ -156,6 +161,7 @@ class Placement:
                 )
                 return
             try:
+                await self._prepare(query)
                 await self._start(query)
             except EngineUnavailable as error:
                 self._postpone(query, error)

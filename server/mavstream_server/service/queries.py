@@ -89,6 +89,7 @@ class QueryService:
             self._finish,
             self.results.changed,
             self._clocked,
+            self._index_tables,
         )
         link.on_query_ended = self._ended
         link.on_death = self._engine_died
@@ -137,15 +138,14 @@ class QueryService:
         query = self._enter(self._record(spec, key, fingerprint), plan)
         if spec.from_ is ReadFrom.NOW:
             self.placement.hold(query, {name: self._streams.info(name).position for name in query.streams})
-        await self._index_tables(plan, every=spec.from_ is ReadFrom.EARLIEST)
         await self.placement.place(query)
         return describe(query, None, 0).model_copy(update={"admission": admission})
 
-    async def _index_tables(self, plan: TypedPlan, every: bool) -> None:
-        """Have the tables of a plan indexed before rows are joined with them; old rows need all versions."""
-        if self._table_store is not None:
-            for table, keys in plan.table_keys:
-                await self._table_store.index(table, keys, every)
+    async def _index_tables(self, query: Query) -> None:
+        """Have the tables of a query indexed before rows are joined with them; old rows need all versions."""
+        if self._table_store is not None and query.plan is not None:
+            for table, keys in query.plan.table_keys:
+                await self._table_store.index(table, keys, query.record.spec.from_ is ReadFrom.EARLIEST)
 
     def _record(self, spec: QuerySpec, key: str | None, fingerprint: str) -> QueryRecord:
         """Keep a new query, and under which key it came, together."""

@@ -239,7 +239,7 @@ class TableStore:
                     await asyncio.to_thread(
                         write_indexes, table.path, version.number, file, [keys], self._sync
                     )
-            except OSError as error:
+            except (OSError, TableFilesError) as error:  # a version may also have gone meanwhile
                 _LOG.warning("table not indexed", extra={"table": name, "reason": str(error)})
 
     def _make_current(self, name: str, table: Table | None, folder: Path, new: Kept) -> None:
