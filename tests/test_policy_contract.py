@@ -65,6 +65,8 @@ class World:
             network.reclass(random.choice(ids), random.choice(CLASSES))
         elif lot < 0.06:
             network.set_priority(random.choice(CLASSES), random.randint(1, 9))
+        elif lot < 0.07:
+            network.weigh(random.choice(ids), random.choice((1, 1, 2, 4)))
         elif lot < 0.3:
             id_ = random.choice(ids)
             for leaf in range(len(network.queries[id_].leaves)):

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from mavstream_protocol.problems import MavstreamError
 from mavstream_server.engine.clock import Clock
 from mavstream_server.engine.engine import Engine, ObjectInUse
+from mavstream_server.engine.figures import QueryVitals
 from mavstream_server.engine.intake import DEFAULT_TRAIN
 from mavstream_server.engine.messages import (
     AttachStream,
@@ -19,6 +20,7 @@ from mavstream_server.engine.messages import (
     GetStats,
     GetTableNeed,
     GetTotals,
+    GetVitals,
     Hello,
     Need,
     PauseQuery,
@@ -26,6 +28,7 @@ from mavstream_server.engine.messages import (
     Reply,
     ResumeQuery,
     SetPriority,
+    ShedRows,
     Started,
     StartQuery,
     StartTrace,
@@ -34,9 +37,10 @@ from mavstream_server.engine.messages import (
     TableNeed,
     TakeTrace,
     Value,
+    WeighQuery,
 )
 from mavstream_server.engine.query import QueryRequest, RunningQuery
-from mavstream_server.engine.reporting import class_figures, engine_totals, query_stats
+from mavstream_server.engine.reporting import class_figures, engine_totals, query_stats, query_vitals
 from mavstream_server.engine.result_logs import ResultLogs
 from mavstream_server.engine.table_needs import oldest_arrival
 from mavstream_server.engine.trace import RecordedSlices, Trace
@@ -100,6 +104,10 @@ class HostedEngine:
             case GetStats(ids):
                 known = [engine.queries[id_] for id_ in ids if id_ in engine.queries]
                 return {query.id: query_stats(query, self._epochs[query.id]) for query in known}
+            case GetVitals(ids):
+                known = [engine.queries[id_] for id_ in ids if id_ in engine.queries]
+                epochs = self._epochs
+                return QueryVitals({one.id: query_vitals(one, epochs[one.id]) for one in known if one.active})
             case GetClasses():
                 return class_figures(engine.queries.values())
             case GetTableNeed(table):
@@ -119,6 +127,10 @@ class HostedEngine:
                 engine.resume(id_)
             case Reclass(id_, class_name):
                 engine.reclass(id_, class_name)
+            case WeighQuery(id_, weight):
+                engine.weigh(id_, weight)
+            case ShedRows(id_, share):
+                engine.shed(id_, share)
             case SetPriority(class_name, priority):
                 engine.set_priority(class_name, priority)
             case StartTrace(most):

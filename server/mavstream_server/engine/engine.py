@@ -30,8 +30,9 @@ from mavstream_server.log.cursor import Cursor
 from mavstream_server.log.reader import LogReader
 from mavstream_server.operators.operator import QueryFailed
 from mavstream_server.operators.output import Sink
+from mavstream_server.operators.shedding import Shedder
 from mavstream_server.scheduling.policy import Policy, SourceService
-from mavstream_server.scheduling.registry import make_policy
+from mavstream_server.scheduling.registry import check_options, make_policy
 from mavstream_server.scheduling.units import QueryUnits
 from mavstream_server.scheduling.view import OperatorKind, Slice
 from mavstream_server.tables.stored import OpenTables, StoredTable
@@ -251,13 +252,30 @@ class Engine:
 
     def reclass(self, id_: str, class_name: str) -> None:
         """Move a query to another class, at once."""
-        query = self.query(id_)
-        if not query.active:
-            raise IllegalMove(f"query {id_!r} is {query.state.value} and cannot change its class any more")
+        query = self._active(id_, "its class")
         self._policy.retire(query)
         query.class_name = class_name
         self._policy.admit(query)
         self._tell_ready(query)
+
+    def weigh(self, id_: str, weight: int) -> None:
+        """Let a query have more of its class, where the policy goes by weights; 1 is what all begin with."""
+        query = self._active(id_, "its weight")
+        self._policy.retire(query)
+        query.weight = weight
+        self._policy.admit(query)
+        self._tell_ready(query)
+
+    def shed(self, id_: str, share: float) -> None:
+        """Leave out this share of the rows that a query reads from now on; 0 for none."""
+        for task in self._active(id_, "what it sheds").sources.values():
+            task.work.shedder = Shedder(share) if share else None
+
+    def _active(self, id_: str, what: str) -> RunningQuery:
+        query = self.query(id_)
+        if not query.active:
+            raise IllegalMove(f"query {id_!r} is {query.state.value} and cannot change {what} any more")
+        return query
 
     # Policies
 
@@ -272,7 +290,13 @@ class Engine:
         options: Mapping[str, Any] | None = None,
         sources: SourceService | None = None,
     ) -> None:
-        """Let another policy decide from now on; what is in flight stays where it is."""
+        """Let another policy decide from now on; what is in flight stays where it is.
+
+        The same policy with other options goes on with what it has learned, if it can.
+        """
+        same = policy == self._policy.name and sources == self.sources
+        if same and self._policy.adopt(check_options(policy, options)):
+            return
         self._policy = make_policy(policy, self, options)
         self.sources = sources
         served = self._serves_sources

@@ -130,6 +130,29 @@ class QueryStats(NamedTuple):
     """When rows were left out to shed load: the last 32 times of each source, oldest first."""
 
 
+class Vitals(NamedTuple):
+    """What is watched of a query with targets: part of its figures, quicker to take and smaller to send."""
+
+    epoch: int
+    rows_in: int
+    queued_bytes: int
+    state_bytes: int
+    backlog_bytes: int
+    latency: Latency
+    shed: int
+    """Rows that were left out so far,"""
+    share: float
+    """the share that is left out now,"""
+    weight: int
+    """and what it weighs in its class."""
+
+
+class QueryVitals(NamedTuple):
+    """The vitals of running queries, by id."""
+
+    queries: dict[str, Vitals]
+
+
 class ClassStats(NamedTuple):
     """The queries of a class together."""
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from mavstream_protocol.scheduling import DEFAULT_SCHEDULER, SchedulerSettings
 from mavstream_protocol.typed_plan import TypedPlan
-from mavstream_server.engine.figures import ClassFigures, EngineTotals, QueryStats
+from mavstream_server.engine.figures import ClassFigures, EngineTotals, QueryStats, QueryVitals
 from mavstream_server.engine.trace import RecordedSlices
 from mavstream_server.instantiator import RunOptions
 
@@ -106,6 +106,22 @@ class Reclass:
 
 
 @dataclass(frozen=True, slots=True)
+class WeighQuery:
+    """Give a query more of its class, or no more than the others (1). Done()."""
+
+    id: str
+    weight: int
+
+
+@dataclass(frozen=True, slots=True)
+class ShedRows:
+    """Leave out a share of the rows that a query reads; 0 for none. Done()."""
+
+    id: str
+    share: float
+
+
+@dataclass(frozen=True, slots=True)
 class SetPriority:
     """Set the priority of a class. Done()."""
 
@@ -145,6 +161,13 @@ class GetStats:
 
 
 @dataclass(frozen=True, slots=True)
+class GetVitals:
+    """Ask for what is watched of some queries; those that do not run are left out. Done(QueryVitals)."""
+
+    ids: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class GetClasses:
     """Ask for the figures of all classes that have queries. Done(ClassFigures)."""
 
@@ -171,12 +194,15 @@ Command = (
     | PauseQuery
     | ResumeQuery
     | Reclass
+    | WeighQuery
+    | ShedRows
     | SetPriority
     | SwitchPolicy
     | StartTrace
     | TakeTrace
     | GetTotals
     | GetStats
+    | GetVitals
     | GetClasses
     | GetTableNeed
     | Shutdown
@@ -203,7 +229,16 @@ class TableNeed:
     """The lowest of the rows that were read and not joined yet; None if there are none."""
 
 
-Value = Started | EngineTotals | dict[str, QueryStats] | ClassFigures | RecordedSlices | TableNeed | None
+Value = (
+    Started
+    | EngineTotals
+    | dict[str, QueryStats]
+    | QueryVitals
+    | ClassFigures
+    | RecordedSlices
+    | TableNeed
+    | None
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -62,6 +62,7 @@ class RunningQuery:
         self.request = request
         self.id = request.id
         self.class_name = request.class_name
+        self.weight = 1
         self.network = network
         self.output = network.output
         self.state = QueryState.RUNNING

@@ -17,6 +17,7 @@ from mavstream_server.engine.figures import (
     Latency,
     OperatorStats,
     QueryStats,
+    Vitals,
 )
 from mavstream_server.engine.query import RunningQuery
 from mavstream_server.engine.source_task import SourceTask
@@ -78,6 +79,22 @@ def query_stats(query: RunningQuery, epoch: int) -> QueryStats:
         positions=positions,
         operators=tuple(operators),
         spells=query.spells,
+    )
+
+
+def query_vitals(query: RunningQuery, epoch: int) -> Vitals:
+    """Return what is watched of a running query; costs a third of all its figures."""
+    memory, sources = query.memory, query.network.sources
+    return Vitals(
+        epoch=epoch,
+        rows_in=query.rows_in,
+        queued_bytes=memory.queued,
+        state_bytes=memory.state,
+        backlog_bytes=memory.backlog,
+        latency=latency_of(query.output.latency),
+        shed=sum(source.counters["shed"] for source in sources),
+        share=max((source.shedder.share for source in sources if source.shedder is not None), default=0.0),
+        weight=query.weight,
     )
 
 

@@ -27,6 +27,11 @@ class WithoutSources:
         """The class it belongs to."""
         return self._query.class_name
 
+    @property
+    def weight(self) -> int:
+        """How much of its class it is to have."""
+        return self._query.weight
+
 
 class SourcesLast(Policy[Any]):
     """An inner policy that never sees sources, and the ring of those that are ready, asked when it is idle.

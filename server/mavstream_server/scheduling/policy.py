@@ -63,6 +63,8 @@ class Policy(ABC, Generic[OptionsT]):
     """Whether nobody starves, however much arrives for others."""
     sources: ClassVar[SourceService] = SourceService.BETWEEN_SLICES
     """How its paper serves sources; the driver does so unless it was told otherwise."""
+    weighs: ClassVar[bool] = False
+    """Whether queries that weigh more get more; a policy over classes leaves it to the inner one."""
     watches_growth: bool = False
     """Whether `grew` must be called: it costs a call per batch."""
     Options: ClassVar[type[PolicyOptions]]
@@ -72,7 +74,7 @@ class Policy(ABC, Generic[OptionsT]):
         self.options = options
 
     def admit(self, query: QueryView) -> None:
-        """A query has come, or its class or plan has changed (then it was retired before)."""
+        """A query has come, or its class, plan or weight has changed (then it was retired before)."""
 
     @abstractmethod
     def retire(self, query: QueryView) -> None:
@@ -98,3 +100,7 @@ class Policy(ABC, Generic[OptionsT]):
 
     def reprioritised(self) -> None:
         """Priorities of classes have changed, or classes have come or gone."""
+
+    def adopt(self, options: OptionsT) -> bool:
+        """Go on with other options and with all that was learned, if that can be; False: begin anew."""
+        return False

@@ -64,6 +64,12 @@ def _kind(name: str) -> type[Policy[Any]]:
     return kind
 
 
+def weighs(name: str, options: Mapping[str, Any] | None = None) -> bool:
+    """Whether a policy gives more to queries that weigh more; raises InvalidPolicy."""
+    inner = getattr(check_options(name, options), "inner", None)
+    return _kind(inner.policy if isinstance(inner, InnerPolicy) else name).weighs
+
+
 class InnerPolicy(BaseModel):
     """A policy inside another one: any that decides on operators, with its options."""
 

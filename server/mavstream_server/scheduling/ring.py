@@ -13,22 +13,33 @@ from mavstream_server.scheduling.view import OperatorView, QueryView, Report, Sl
 class Turn:
     """What takes turns: an operator, or several that run together; its slice is always the same."""
 
-    __slots__ = ("gone", "slice", "taken")
+    __slots__ = ("gone", "line", "slice", "taken", "weight")
 
-    def __init__(self, slice_: Slice) -> None:
+    def __init__(self, slice_: Slice, weight: int, line: deque[Turn]) -> None:
         self.slice = slice_
+        self.weight = weight
+        self.line = line
+        """Where it waits for its turn."""
         self.taken = False
         """Whether it stands in the ring or is being run."""
         self.gone = False
 
 
 class RingPolicy(Policy[OptionsT]):
-    """Gives turns in the order in which operators became ready; what a turn is, subclasses say."""
+    """Gives turns in the order in which operators became ready; what a turn is, subclasses say.
+
+    Queries that weigh more than 1 stand in a line of their own, which goes ahead of the ring: of their turns
+    as many in a row as they weigh, then one of the others, so that nobody starves.
+    """
+
+    weighs = True
 
     def __init__(self, view: View, options: OptionsT) -> None:
         super().__init__(view, options)
         self._turns: dict[int, Turn] = {}  # by operator number
         self._ring: deque[Turn] = deque()
+        self._ahead: deque[Turn] = deque()
+        self._in_a_row = 0  # turns from there since the ring had one
 
     @abstractmethod
     def turns(self, query: QueryView) -> Iterable[Slice]:
@@ -37,7 +48,7 @@ class RingPolicy(Policy[OptionsT]):
     def admit(self, query: QueryView) -> None:
         """Lay out the query's turns."""
         for slice_ in self.turns(query):
-            turn = Turn(slice_)
+            turn = Turn(slice_, query.weight, self._ring if query.weight == 1 else self._ahead)
             for operator in slice_.operators:
                 self._turns[operator.number] = turn
 
@@ -52,15 +63,27 @@ class RingPolicy(Policy[OptionsT]):
         turn = self._turns[operator.number]
         if not turn.taken:
             turn.taken = True
-            self._ring.append(turn)
+            turn.line.append(turn)
         return False
 
     def next(self, core: int, now: int) -> Slice | None:
         """Return the turn that has waited longest."""
+        if self._ahead:
+            return self._next_of_both()
         ring = self._ring
         while ring:
             turn = ring.popleft()
             if not turn.gone:
+                return turn.slice
+        return None
+
+    def _next_of_both(self) -> Slice | None:
+        ring, ahead = self._ring, self._ahead
+        while ring or ahead:
+            enough = not ahead or (bool(ring) and self._in_a_row >= ahead[0].weight)
+            turn = ring.popleft() if enough else ahead.popleft()
+            if not turn.gone:
+                self._in_a_row = 0 if enough else self._in_a_row + 1
                 return turn.slice
         return None
 
@@ -71,4 +94,4 @@ class RingPolicy(Policy[OptionsT]):
             return
         turn.taken = slice_.ready
         if turn.taken:
-            self._ring.append(turn)
+            turn.line.append(turn)

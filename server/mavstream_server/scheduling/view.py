@@ -90,6 +90,10 @@ class QueryView(Protocol):
         """The class it belongs to; may change while it runs."""
 
     @property
+    def weight(self) -> int:
+        """How much of its class it is to have against one that weighs 1; may change while it runs."""
+
+    @property
     def operators(self) -> Sequence[OperatorView]:
         """Bottom-up: each behind the ones that feed it. Sources only where policies serve them."""
 

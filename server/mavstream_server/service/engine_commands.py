@@ -5,7 +5,15 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
 
-from mavstream_server.engine.figures import ClassFigures, ClassStats, EngineStats, EngineTotals, QueryStats
+from mavstream_server.engine.figures import (
+    ClassFigures,
+    ClassStats,
+    EngineStats,
+    EngineTotals,
+    QueryStats,
+    QueryVitals,
+    Vitals,
+)
 from mavstream_server.engine.messages import (
     Command,
     ForgetQuery,
@@ -13,18 +21,22 @@ from mavstream_server.engine.messages import (
     GetStats,
     GetTableNeed,
     GetTotals,
+    GetVitals,
     PauseQuery,
     Reclass,
     ResumeQuery,
+    ShedRows,
     StartTrace,
     StopQuery,
     TableNeed,
     TakeTrace,
     Value,
+    WeighQuery,
 )
 from mavstream_server.engine.trace import RecordedSlices
 
 _PAGE = 50  # queries per request for figures: a page holds up the engine's work for some 2 ms
+_VITALS_PAGE = 150
 
 
 class EngineCommands(ABC):
@@ -53,6 +65,23 @@ class EngineCommands(ABC):
     async def reclass(self, id_: str, class_name: str) -> None:
         """Move a query to another class."""
         await self.call(Reclass(id_, class_name))
+
+    async def weigh_query(self, id_: str, weight: int) -> None:
+        """Give a query more of its class."""
+        await self.call(WeighQuery(id_, weight))
+
+    async def shed_rows(self, id_: str, share: float) -> None:
+        """Leave out a share of the rows that a query reads."""
+        await self.call(ShedRows(id_, share))
+
+    async def vitals(self, ids: Iterable[str]) -> dict[str, Vitals]:
+        """Return what is watched of queries; those that do not run are left out."""
+        wanted, found = tuple(ids), dict[str, Vitals]()
+        for start in range(0, len(wanted), _VITALS_PAGE):
+            page = await self.call(GetVitals(wanted[start : start + _VITALS_PAGE]))
+            assert isinstance(page, QueryVitals)
+            found |= page.queries
+        return found
 
     async def start_trace(self, most: int) -> None:
         """Record slices from now on, up to a number; `take_trace` must follow, whatever happens."""

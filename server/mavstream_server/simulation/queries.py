@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 class SimulatedQuery:
     """A query with its operators, bottom-up."""
 
+    weight = 1
+
     def __init__(self, id_: str, class_name: str) -> None:
         self.id = id_
         self.class_name = class_name

@@ -105,6 +105,7 @@ class ScriptedQuery:
     def __init__(self, id_: str, class_name: str) -> None:
         self.id = id_
         self.class_name = class_name
+        self.weight = 1
         self.operators: list[ScriptedOperator] = []
         self.paths: list[list[ScriptedOperator]] = []
         self.units: QueryUnits
@@ -175,6 +176,13 @@ class ScriptedNetwork:
         self.policy.retire(query)
         query.class_name = class_name
         self.priorities.setdefault(class_name, 1)
+        self._hand_over(query)
+
+    def weigh(self, id_: str, weight: int) -> None:
+        """Give a query more of its class."""
+        query = self.queries[id_]
+        self.policy.retire(query)
+        query.weight = weight
         self._hand_over(query)
 
     def set_priority(self, class_name: str, priority: int) -> None:

@@ -99,6 +99,16 @@ class AdaptiveSelection(Policy[AdaptiveOptions]):
         """Judge by other requirements from now on; what was learned of their metrics is kept."""
         self._specification = specification
 
+    def adopt(self, options: AdaptiveOptions) -> bool:
+        """Take another specification without forgetting what was learned; other options need a new start."""
+        other = options.specification
+        fits = options == self.options.model_copy(update={"specification": other})
+        if not fits or other == self._specification:
+            return False
+        self.options = options
+        self.specify(other)
+        return True
+
     # What the policy in charge is told
 
     def admit(self, query: QueryView) -> None:

@@ -28,12 +28,14 @@ class HighestRate(RankedPolicy[HighestRateOptions]):
     name = "hr"
     optimises = "mean response time over all queries"
     fair = False
+    weighs = True
     sources = SourceService.WHEN_IDLE
     Options = HighestRateOptions
 
     def priority(self, operator: OperatorView) -> float:
-        """Return the global output rate."""
-        return operator.query.units.fragments[operator.number].rate
+        """Return the global output rate, times what the query weighs."""
+        query = operator.query
+        return query.weight * query.units.fragments[operator.number].rate
 
     def turn(self, operator: OperatorView) -> Slice:
         """Return a turn of bounded length."""

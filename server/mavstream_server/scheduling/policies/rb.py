@@ -30,11 +30,13 @@ class RateBased(RankedPolicy[RateBasedOptions]):
     name = "rb"
     optimises = "mean response time over all queries, with short trains"
     fair = False
+    weighs = True
     Options = RateBasedOptions
 
     def priority(self, operator: OperatorView) -> float:
-        """Return the global output rate."""
-        return operator.query.units.fragments[operator.number].rate
+        """Return the global output rate, times what the query weighs."""
+        query = operator.query
+        return query.weight * query.units.fragments[operator.number].rate
 
     def turn(self, operator: OperatorView) -> Slice:
         """Return a turn of bounded length."""
