@@ -6,10 +6,10 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from random import Random
 
+from mavstream_protocol.specification import Metric, Specification
 from mavstream_server.scheduling.roulette import spin
 from mavstream_server.scheduling.scoring import Synopsis, policy_score, statistic_score
 from mavstream_server.scheduling.scoring_interval import Sample
-from mavstream_server.scheduling.specification import Metric, Specification
 
 
 class Learner(ABC):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from mavstream_server.scheduling.specification import Metric, Specification
+from mavstream_protocol.specification import Metric, Specification
 
 
 class Synopsis:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from mavstream_server.scheduling.specification import Metric
+from mavstream_protocol.specification import Metric
 from mavstream_server.scheduling.view import OperatorView, QueryView, Report
 
 Sample = Mapping[Metric, float]

@@ -7,12 +7,12 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
+from mavstream_protocol.specification import DEFAULT_SPECIFICATION, Specification
 from mavstream_server.scheduling.learner import Learner, PrintedLearner
 from mavstream_server.scheduling.learner_sharp import SharpLearner
 from mavstream_server.scheduling.policy import Level, Policy, PolicyOptions
 from mavstream_server.scheduling.registry import POLICIES, InnerPolicy, register
 from mavstream_server.scheduling.scoring_interval import Interval, Sample
-from mavstream_server.scheduling.specification import Specification
 from mavstream_server.scheduling.view import OperatorView, QueryView, Report, Slice, View
 
 _LIBRARY = ("rr", "fifo", "mtiq", "chain", "hr")
@@ -23,17 +23,13 @@ def _library() -> tuple[InnerPolicy, ...]:
     return tuple(InnerPolicy(policy=name) for name in _LIBRARY if name in POLICIES)
 
 
-def _specification() -> Specification:
-    return Specification.of(("delay", "minimise", 0.7), ("output_rate", "maximise", 0.3))
-
-
 class AdaptiveOptions(PolicyOptions):
     """What is chosen from, for what, how often and how."""
 
     policies: Annotated[tuple[InnerPolicy, ...], Field(min_length=1)] = Field(default_factory=_library)
     """The policies to choose from; the same may be named several times with other options."""
-    specification: Specification = Field(default_factory=_specification)
-    """What they are judged by; the default is the first of the paper's 4.3."""
+    specification: Specification = DEFAULT_SPECIFICATION
+    """What they are judged by."""
     interval_ms: Annotated[int, Field(gt=0)] = 1000
     """Time between two measurements; after each, the policy that decides may change."""
     switch_delay: Annotated[int, Field(gt=0)] = 1

@@ -81,3 +81,7 @@ class Specification(BaseModel):
         """The requirements with their weights scaled to a sum of 1."""
         total = sum(requirement.weight for requirement in self.requirements)
         return [(requirement, requirement.weight / total) for requirement in self.requirements]
+
+
+DEFAULT_SPECIFICATION = Specification.of(("delay", "minimise", 0.7), ("output_rate", "maximise", 0.3))
+"""The first of the AMoS paper's 4.3."""

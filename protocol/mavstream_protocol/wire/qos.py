@@ -1,0 +1,118 @@
+"""The report on a query's targets: what was asked for, what is measured, how that stands, what was done."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict
+
+from mavstream_protocol.optimizer import Objective, TargetState
+from mavstream_protocol.wire.optimizer import DecisionInfo
+from mavstream_protocol.wire.resources import LatencySummary
+
+_CONFIG = ConfigDict(frozen=True, use_attribute_docstrings=True)
+
+_EXAMPLE: dict[str, Any] = {
+    "query": "hot_homes-k3xv7q",
+    "epoch": 1,
+    "window_s": 10.0,
+    "targets": [
+        {
+            "objective": "latency",
+            "statistic": "p95",
+            "target": 50.0,
+            "tolerance": 0.1,
+            "measured": 3.2,
+            "state": "kept",
+            "since": "2026-01-01T12:00:00.000000Z",
+            "history": [
+                {
+                    "at": "2026-01-01T12:00:00.000000Z",
+                    "before": "unknown",
+                    "after": "kept",
+                    "measured": 2.9,
+                }
+            ],
+        }
+    ],
+    "latency_ms": {"count": 9, "mean": 2.1, "p50": 1.9, "p95": 3.2, "p99": 3.4, "max": 3.4},
+    "memory_bytes": {"queued": 0, "state": 4096, "backlog": 0},
+    "rows_per_s": 1200.0,
+    "results": 9,
+    "shed": {"rows": 0, "share": 0.0, "history": []},
+    "actions": [],
+}
+
+
+class StateChange(BaseModel):
+    """A target that stood otherwise from then on."""
+
+    model_config = _CONFIG
+    at: str
+    before: TargetState
+    after: TargetState
+    measured: float | None
+
+
+class TargetReport(BaseModel):
+    """One target of a query."""
+
+    model_config = _CONFIG
+    objective: Objective
+    statistic: str
+    """What is compared: `mean`, `p95`, ..., `bytes`, `rows_per_s`."""
+    target: float
+    """Milliseconds, bytes or rows per second."""
+    tolerance: float
+    """The share of the target that it may be missed by before it counts as missed."""
+    measured: float | None
+    """In the unit of the target, over the sliding window."""
+    state: TargetState
+    since: str | None
+    """null while it is unknown."""
+    history: tuple[StateChange, ...]
+    """The last changes of the state, the newest last."""
+
+
+class ShareChange(BaseModel):
+    """Another share of rows that was left out from then on."""
+
+    model_config = _CONFIG
+    at: str
+    share: float
+
+
+class ShedReport(BaseModel):
+    """What load shedding took from a query."""
+
+    model_config = _CONFIG
+    rows: int
+    """Left out since the query was last instantiated."""
+    share: float
+    """Left out of the rows to come."""
+    history: tuple[ShareChange, ...]
+    """The last changes of the share, the newest last."""
+
+
+class QosReport(BaseModel):
+    """The targets of a query and what is measured."""
+
+    model_config = ConfigDict(**_CONFIG, json_schema_extra={"examples": [_EXAMPLE]})
+    query: str
+    epoch: int
+    window_s: float
+    """The length of the sliding window that targets are judged over, in seconds."""
+    targets: tuple[TargetReport, ...]
+    """Empty where none were asked for."""
+    latency_ms: LatencySummary | None
+    """Over the sliding window where there are targets, else since the query was last instantiated; null while
+    it is not in the engine."""
+    memory_bytes: dict[str, int]
+    """queued, state, backlog."""
+    rows_per_s: float | None
+    """Rows read: over the sliding window where there are targets, else since the report before this one."""
+    results: int
+    """Answers since the query was last instantiated."""
+    shed: ShedReport
+    actions: tuple[DecisionInfo, ...]
+    """What the optimizer did for it, or what it gave for others, the newest last."""
