@@ -72,7 +72,7 @@ class PaceSettings(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
-    probation: Annotated[PositiveDuration, Field(json_schema_extra={"default": "10s"})] = 10 * _SECOND
+    probation: Annotated[PositiveDuration, Field(json_schema_extra={"default": "15s"})] = 15 * _SECOND
     """Before an action is judged: what it was taken for must have left the sliding figures."""
     bar: Annotated[PositiveDuration, Field(json_schema_extra={"default": "2m"})] = 120 * _SECOND
     """In which an action that did not help is not tried again."""
@@ -95,7 +95,7 @@ class OptimizerSettings(BaseModel):
                     "enabled": True,
                     "period": "1s",
                     "rules": {"shedding": False},
-                    "pace": {"probation": "10s", "bar": "2m", "calm": "30s", "gain": "10%"},
+                    "pace": {"probation": "15s", "bar": "2m", "calm": "30s", "gain": "10%"},
                     "policy_choice": "table",
                     "specification": {
                         "requirements": [

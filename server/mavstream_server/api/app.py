@@ -22,6 +22,7 @@ from mavstream_server.api.problems import HANDLERS
 from mavstream_server.api.routers import (
     classes,
     health,
+    optimizer,
     plan,
     policies,
     queries,
@@ -36,7 +37,10 @@ from mavstream_server.engine.messages import Hello
 from mavstream_server.service.background import InThreads
 from mavstream_server.service.catalog import Catalog
 from mavstream_server.service.engine_link import EngineLink, EngineUnavailable
+from mavstream_server.service.optimizing import Optimizing
+from mavstream_server.service.qos import QosReports
 from mavstream_server.service.queries import QueryService
+from mavstream_server.service.scheduler_choice import SchedulerChoice, current_scheduler
 from mavstream_server.service.settings import Settings
 from mavstream_server.service.streams import StreamStore
 from mavstream_server.service.table_keeping import TableKeeper
@@ -51,6 +55,7 @@ ROUTERS = (
     classes.router,
     policies.router,
     scheduler.router,
+    optimizer.router,
     plan.router,
     stats.router,
     health.router,
@@ -124,8 +129,21 @@ async def _start(settings: Settings, connections: Connections, stack: AsyncExitS
     stack.callback(stored.close)
     link = _link(settings, catalog)
     service = QueryService(settings, catalog, store, link, tables=stored)
+    choice = SchedulerChoice(catalog, settings, link)
+    optimizing = Optimizing(link, choice, service, SystemClock(), catalog.optimizer())
     services = Services(
-        settings, catalog, store, stored, link, service, service.results, Auth(settings), connections
+        settings,
+        catalog,
+        store,
+        stored,
+        link,
+        service,
+        service.results,
+        choice,
+        optimizing,
+        QosReports(optimizing),
+        Auth(settings),
+        connections,
     )
     store.on_news(link.ring)
     store.on_need(service.needed_position, service.held_by)
@@ -140,17 +158,16 @@ async def _start(settings: Settings, connections: Connections, stack: AsyncExitS
     stack.push_async_callback(service.stop)
     await service.start()
     keeper = TableKeeper(settings.streams_directory, stored, store, link, SystemClock())
-    for task in (_keep_house(services, keeper), service.load.run()):
+    for task in (_keep_house(services, keeper), service.load.run(), optimizing.run()):
         stack.push_async_callback(_end, asyncio.create_task(task))
     return services
 
 
 def _link(settings: Settings, catalog: Catalog) -> EngineLink:
-    chosen = scheduler.current(catalog.scheduler(), settings)
     return EngineLink(
         Hello(
             data=settings.data,
-            scheduler=chosen,
+            scheduler=current_scheduler(catalog, settings),
             result_bytes=settings.result_bytes,
             result_time_ns=settings.result_time * 1000,
         ),

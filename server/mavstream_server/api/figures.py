@@ -36,4 +36,5 @@ async def take_figures(services: Services) -> Figures:
         engine_restarts=services.link.restarts,
         engine=await engine_stats(services),
         fairness=services.queries.fairness(),
+        optimizing=services.optimizing,
     )

@@ -19,12 +19,14 @@ from mavstream_protocol.wire.resources import TableInfo
 from mavstream_server.api.traffic import Traffic
 from mavstream_server.engine.figures import EngineStats, Latency, QueryStats
 from mavstream_server.optimizer.fairness import ClassFairness
+from mavstream_server.service.optimizing import Optimizing
 
 LATENCY_BOUNDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 """Seconds."""
 
 _QUERY = ("query", "class")
 _OPERATOR = ("query", "class", "operator")
+_TARGET = ("query", "class", "objective")
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +48,7 @@ class Figures:
     """None while there is no engine."""
     fairness: dict[str, ClassFairness]
     """Of all classes."""
+    optimizing: Optimizing
 
 
 def render(figures: Figures) -> bytes:
@@ -61,6 +64,7 @@ class _Shown(Collector):
 
     def collect(self) -> Iterator[Metric]:
         yield from _server(self._figures)
+        yield from _optimizer(self._figures.optimizing)
         if self._figures.engine is not None:
             yield from _engine(self._figures.engine)
             yield from _fairness(self._figures.fairness)
@@ -98,6 +102,40 @@ def _tables(tables: Sequence[TableInfo]) -> Iterator[Metric]:
     ):
         each = (((table.name,), getattr(table, name)) for table in tables)
         yield _gauge(f"table_{name}", text, ("table",), each)
+
+
+def _optimizer(optimizing: Optimizing) -> Iterator[Metric]:
+    queries = optimizing.monitor.queries
+    standings = [
+        ((id_, watched.query.class_name, objective.value), standing)
+        for id_, watched in queries.items()
+        for objective, standing in watched.standings.items()
+    ]
+    yield _counter(
+        "optimizer_decisions",
+        "Decisions that have ended, by rule and outcome",
+        ("rule", "outcome"),
+        (((rule, outcome.value), n) for (rule, outcome), n in optimizing.optimizer.journal.outcomes.items()),
+    )
+    yield _gauge(
+        "query_target_state",
+        "1 for the state that a target is in: kept, at risk, missed or unknown",
+        (*_TARGET, "state"),
+        (((*labels, standing.state.value), 1) for labels, standing in standings),
+    )
+    yield _gauge(
+        "query_target_ratio",
+        "Measured by target, or target by measured where more is better; up to 1 is good",
+        _TARGET,
+        ((labels, standing.ratio) for labels, standing in standings if standing.ratio is not None),
+    )
+    shares = optimizing.enactor.shares
+    yield _gauge(
+        "query_shed_share",
+        "The share of its rows that a query leaves out now",
+        _QUERY,
+        (((id_, queries[id_].query.class_name), share) for id_, share in shares.items() if id_ in queries),
+    )
 
 
 def _engine(stats: EngineStats) -> Iterator[Metric]:

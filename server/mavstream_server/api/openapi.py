@@ -30,6 +30,7 @@ TAGS = [
     {"name": "queries", "description": "Continuous queries, their plans, results and targets."},
     {"name": "classes", "description": "Groups of queries that matter equally."},
     {"name": "scheduling", "description": "Policies, and the one that decides."},
+    {"name": "optimizer", "description": "Who watches targets, and what was done to keep them."},
     {"name": "server", "description": "How the server stands."},
 ]
 

@@ -16,8 +16,11 @@ if TYPE_CHECKING:
     from mavstream_server.api.limits import Connections
     from mavstream_server.service.catalog import Catalog
     from mavstream_server.service.engine_link import EngineLink
+    from mavstream_server.service.optimizing import Optimizing
+    from mavstream_server.service.qos import QosReports
     from mavstream_server.service.queries import QueryService
     from mavstream_server.service.results import ResultFeed
+    from mavstream_server.service.scheduler_choice import SchedulerChoice
     from mavstream_server.service.settings import Settings
     from mavstream_server.service.streams import StreamStore
     from mavstream_server.service.tables import TableStore
@@ -41,6 +44,9 @@ class Services:
     link: EngineLink
     queries: QueryService
     results: ResultFeed
+    scheduler: SchedulerChoice
+    optimizing: Optimizing
+    reports: QosReports
     auth: Auth
     connections: Connections
     feeds: Feeds = field(default_factory=Feeds)

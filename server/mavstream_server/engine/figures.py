@@ -46,6 +46,17 @@ class Latency:
             buckets.update(part.buckets)
         return cls(count, total, maximum, buckets)
 
+    def since(self, earlier: Latency) -> Latency:
+        """Return the latency of the answers that came behind what was counted earlier."""
+        if self.count == earlier.count:
+            return Latency()
+        known = earlier.buckets
+        more = {
+            bucket: new for bucket, count in self.buckets.items() if (new := count - known.get(bucket, 0))
+        }
+        longest = min(self.maximum, int(_end(max(more)))) if more else self.maximum
+        return Latency(self.count - earlier.count, self.total - earlier.total, longest, more)
+
     @property
     def mean_ms(self) -> float | None:
         """The mean, or None without answers."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias
 
@@ -21,7 +22,25 @@ class ShedRows(NamedTuple):
     share: float
 
 
-Change: TypeAlias = SwitchPolicy | ShedRows
+class WeighQuery(NamedTuple):
+    """Let a query have more of its class, as much as so many others; 1 for no more than they."""
+
+    query: str
+    weight: int
+
+
+class Together(NamedTuple):
+    """Several changes, all of them or none."""
+
+    changes: tuple[Change, ...]
+
+
+Change: TypeAlias = SwitchPolicy | ShedRows | WeighQuery | Together
+
+
+def together(changes: Sequence[Change]) -> Change:
+    """Return one change that makes all of them."""
+    return changes[0] if len(changes) == 1 else Together(tuple(changes))
 
 
 @dataclass(frozen=True, slots=True)

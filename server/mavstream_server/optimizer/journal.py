@@ -2,26 +2,14 @@
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Iterator
-from enum import StrEnum
 from itertools import count
 
+from mavstream_protocol.optimizer import Outcome as Outcome
 from mavstream_server.optimizer.change import Proposal
 
 _KEPT = 1000
-
-
-class Outcome(StrEnum):
-    """What became of an action."""
-
-    PROBATION = "probation"
-    KEPT = "kept"
-    UNDONE = "undone"
-    RELAXED = "relaxed"
-    """It took back what was not needed any more."""
-    FAILED = "failed"
-    """It could not be done."""
 
 
 class Decision:
@@ -41,10 +29,6 @@ class Decision:
         self.outcome = Outcome.PROBATION
         self.note = ""
 
-    def end(self, outcome: Outcome, at: float, after: float | None, note: str = "") -> None:
-        """Write down what came of it."""
-        self.outcome, self.ended, self.after, self.note = outcome, at, after, note
-
 
 class Journal:
     """The decisions of a while, the newest last."""
@@ -52,6 +36,8 @@ class Journal:
     def __init__(self) -> None:
         self._decisions: deque[Decision] = deque(maxlen=_KEPT)
         self._numbers = count(1)
+        self.outcomes: Counter[tuple[str, Outcome]] = Counter()
+        """Decisions that have ended, by rule and outcome, also of those that are forgotten."""
 
     def add(self, at: float, proposal: Proposal, before: float) -> Decision:
         """Begin an entry."""
@@ -59,8 +45,22 @@ class Journal:
         self._decisions.append(decision)
         return decision
 
+    def end(
+        self, decision: Decision, outcome: Outcome, at: float, after: float | None, note: str = ""
+    ) -> None:
+        """Write down what came of a decision."""
+        if decision.ended is not None:  # it could not be undone
+            self.outcomes[decision.proposal.rule, decision.outcome] -= 1
+        decision.outcome, decision.ended, decision.after, decision.note = outcome, at, after, note
+        self.outcomes[decision.proposal.rule, outcome] += 1
+
     def __iter__(self) -> Iterator[Decision]:
         return iter(self._decisions)
+
+    @property
+    def made(self) -> int:
+        """How many decisions there were, also those that are forgotten."""
+        return self._decisions[-1].number if self._decisions else 0
 
     def __len__(self) -> int:
         return len(self._decisions)

@@ -3,24 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from enum import StrEnum
 from typing import NamedTuple
 
+from mavstream_protocol.optimizer import Objective as Objective
 from mavstream_protocol.qos import QosSpec
-from mavstream_server.engine.figures import QueryStats
-from mavstream_server.optimizer.sliding import SlidingFigures, sample
+from mavstream_server.optimizer.sliding import Measured, SlidingFigures, sample
 from mavstream_server.optimizer.standing import PATIENCE, Standing, TargetState
 
 WINDOW_S = 10.0
 """What percentiles are taken over: long enough for some hundred answers of a slow query."""
-
-
-class Objective(StrEnum):
-    """What a target is about."""
-
-    LATENCY = "latency"
-    MEMORY = "memory"
-    THROUGHPUT = "throughput"
 
 
 class Observed(NamedTuple):
@@ -30,7 +21,7 @@ class Observed(NamedTuple):
     class_name: str
     priority: int
     qos: QosSpec
-    stats: QueryStats | None
+    stats: Measured | None
     """None while it is not in the engine."""
 
 
@@ -46,6 +37,14 @@ class Target(NamedTuple):
     measured: float | None
     ratio: float | None
     """Up to 1 is good."""
+
+    def told(self, query: Observed) -> str:
+        """Return what is missed, with the numbers."""
+        measured = "unknown" if self.measured is None else f"{self.measured:.4g}"
+        return (
+            f"{self.objective} of query {query.id} in class {query.class_name}: "
+            f"{self.statistic} is {measured}, the target {self.target:.4g}"
+        )
 
 
 class Watched:
@@ -146,6 +145,11 @@ def _shortfall(figures: SlidingFigures, rate: float | None, least: float) -> flo
         return min(1.0, least / rate) if rate else 1.0
     # A query that stands still falls short of any target; so far that it counts, but as a number.
     return least / max(rate, least / 1000)
+
+
+def is_watched(qos: QosSpec) -> bool:
+    """Whether there is anything to watch: a target, or rows that may be left out for others."""
+    return bool(qos.latency or qos.memory or qos.throughput or qos.max_loss)
 
 
 def by_class(queries: Mapping[str, Watched]) -> dict[str, list[Watched]]:

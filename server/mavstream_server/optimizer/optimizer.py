@@ -18,7 +18,7 @@ from mavstream_server.optimizer.situation import Situation
 class Pace:
     """How long things take. Seconds."""
 
-    probation: float = 10.0
+    probation: float = 15.0
     """Before an action is judged: what it was taken for must have left the sliding figures."""
     bar: float = 120.0
     """In which an action that did not help is not tried again."""
@@ -38,8 +38,10 @@ class Optimizer:
         self.disabled: set[str] = set()
         """Names of rules that are switched off."""
         self.journal = journal or Journal()
-        self._pace = pace or Pace()
+        self.pace = pace or Pace()
         self._trial: Decision | None = None
+        self._due = 0.0  # when it is judged
+        self._asked: Decision | None = None  # what the last change belongs to
         self._barred: dict[str, float] = {}  # until when, by rule and change
         self._calm_since: float | None = None
 
@@ -52,7 +54,7 @@ class Optimizer:
         """Return what to change now, or None."""
         now, distress = situation.now, situation.monitor.distress
         if self._trial is not None:
-            if now < self._trial.at + self._pace.probation:
+            if now < self._due:
                 return None
             undo = self._judge(self._trial, now, distress)
             if undo is not None:
@@ -61,30 +63,44 @@ class Optimizer:
             self._calm_since = None
             return self._act(situation, distress)
         self._calm_since = now if self._calm_since is None else self._calm_since
-        return self._relax(situation) if now >= self._calm_since + self._pace.calm else None
+        return self._relax(situation) if now >= self._calm_since + self.pace.calm else None
 
     def failed(self, reason: str, now: float) -> None:
         """The change that was asked for last could not be made."""
+        if self._asked is not None:
+            self._bar(self._asked.proposal, now)
+            self.journal.end(self._asked, Outcome.FAILED, now, self._asked.after, reason)
+            self._asked = self._trial = None
+
+    def interrupted(self, now: float) -> None:
+        """Nothing could be measured: a trial begins anew, and so does the calm."""
+        self._calm_since = None
+        self._due = now + self.pace.probation
+
+    def overruled(self, reason: str, now: float) -> None:
+        """A person has changed something: what is on trial cannot be judged any more."""
+        self._calm_since = self._asked = None
         if self._trial is not None:
-            self._bar(self._trial.proposal, now)
-            self._trial.end(Outcome.FAILED, now, None, reason)
+            self.journal.end(self._trial, Outcome.OVERRULED, now, None, reason)
             self._trial = None
 
     def _judge(self, trial: Decision, now: float, distress: float) -> Change | None:
         """End a probation; returns what undoes an action that did not help."""
         self._trial = None
-        if distress <= trial.before * (1 - self._pace.gain):
-            trial.end(Outcome.KEPT, now, distress)
+        if distress <= trial.before * (1 - self.pace.gain):
+            self.journal.end(trial, Outcome.KEPT, now, distress)
             return None
-        trial.end(Outcome.UNDONE, now, distress, "it did not help")
+        self.journal.end(trial, Outcome.UNDONE, now, distress, "it did not help")
         self._bar(trial.proposal, now)
+        self._asked = trial
         return trial.proposal.undo
 
     def _act(self, situation: Situation, distress: float) -> Change | None:
         for rule in self._enabled():
             for proposal in rule.propose(situation):
                 if self._barred.get(_key(proposal), situation.now) <= situation.now:
-                    self._trial = self.journal.add(situation.now, proposal, distress)
+                    self._trial = self._asked = self.journal.add(situation.now, proposal, distress)
+                    self._due = situation.now + self.pace.probation
                     return proposal.change
         return None
 
@@ -92,7 +108,8 @@ class Optimizer:
         for rule in self._enabled():
             for proposal in rule.relax(situation):
                 decision = self.journal.add(situation.now, proposal, 0.0)
-                decision.end(Outcome.RELAXED, situation.now, 0.0)
+                self.journal.end(decision, Outcome.RELAXED, situation.now, 0.0)
+                self._asked = decision
                 # The next step back waits as long: what this one does must show first.
                 self._calm_since = situation.now
                 return proposal.change
@@ -102,7 +119,7 @@ class Optimizer:
         return [rule for rule in self.rules if rule.name not in self.disabled]
 
     def _bar(self, proposal: Proposal, now: float) -> None:
-        self._barred[_key(proposal)] = now + self._pace.bar
+        self._barred[_key(proposal)] = now + self.pace.bar
 
 
 def _key(proposal: Proposal) -> str:

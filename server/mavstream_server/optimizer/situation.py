@@ -21,3 +21,7 @@ class Situation:
     """Of the classes."""
     shed: Mapping[str, float] = field(default_factory=dict)
     """The share of rows that is dropped, by query."""
+    weights: Mapping[str, int] = field(default_factory=dict)
+    """What queries weigh in their class, if it is not 1."""
+    class_sizes: Mapping[str, int] = field(default_factory=dict)
+    """Queries in each class, with targets or without."""

@@ -3,9 +3,37 @@
 from __future__ import annotations
 
 from collections import deque
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
-from mavstream_server.engine.figures import Latency, QueryStats
+from mavstream_server.engine.figures import Latency
+
+
+class Measured(Protocol):
+    """The figures of a query since its start, in whatever form an engine told them."""
+
+    @property
+    def epoch(self) -> int:
+        """How often it was instantiated."""
+
+    @property
+    def rows_in(self) -> int:
+        """Rows that it read."""
+
+    @property
+    def latency(self) -> Latency:
+        """Of its answers."""
+
+    @property
+    def queued_bytes(self) -> int:
+        """Between its operators."""
+
+    @property
+    def state_bytes(self) -> int:
+        """Held by its operators."""
+
+    @property
+    def backlog_bytes(self) -> int:
+        """Not read yet."""
 
 
 class Sample(NamedTuple):
@@ -22,7 +50,7 @@ class Sample(NamedTuple):
     """Whether rows wait that it has not read."""
 
 
-def sample(at: float, stats: QueryStats) -> Sample:
+def sample(at: float, stats: Measured) -> Sample:
     """Return what matters of a query's figures."""
     held = stats.queued_bytes + stats.state_bytes + stats.backlog_bytes
     waiting = stats.backlog_bytes + stats.queued_bytes > 0
@@ -46,6 +74,11 @@ class SlidingFigures:
             samples.popleft()
 
     @property
+    def empty(self) -> bool:
+        """Whether there is no sample."""
+        return not self._samples
+
+    @property
     def _spans(self) -> bool:
         return len(self._samples) > 1
 
@@ -54,13 +87,7 @@ class SlidingFigures:
         """Of the answers that came within the length."""
         if not self._spans:
             return self._samples[-1].latency if self._samples else Latency()
-        first, last = self._samples[0].latency, self._samples[-1].latency
-        buckets = {
-            bucket: more
-            for bucket, count in last.buckets.items()
-            if (more := count - first.buckets.get(bucket, 0)) > 0
-        }
-        return Latency(last.count - first.count, last.total - first.total, last.maximum, buckets)
+        return self._samples[-1].latency.since(self._samples[0].latency)
 
     @property
     def silent_ms(self) -> float | None:

@@ -3,23 +3,13 @@
 from __future__ import annotations
 
 from collections import deque
-from enum import StrEnum
 from typing import NamedTuple
+
+from mavstream_protocol.optimizer import TargetState as TargetState
 
 PATIENCE = 3
 """Judgements in a row before a target counts as missed, or as kept again."""
 _CHANGES = 50  # remembered
-
-
-class TargetState(StrEnum):
-    """How a target stands."""
-
-    KEPT = "kept"
-    AT_RISK = "at risk"
-    """Within the tolerance, or beyond it for too short a time to act."""
-    MISSED = "missed"
-    UNKNOWN = "unknown"
-    """Nothing was measured yet, or the query does not run."""
 
 
 class StandingChange(NamedTuple):

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from mavstream_protocol.classes import DEFAULT_CLASS, QueryClass
+from mavstream_protocol.optimizer import OptimizerSettings
 from mavstream_protocol.queries import QuerySpec
 from mavstream_protocol.scheduling import SchedulerSettings
 from mavstream_protocol.streams import StreamSpec
@@ -260,6 +261,15 @@ class Catalog:
     def set_scheduler(self, chosen: SchedulerSettings) -> None:
         """Keep the choice of a policy."""
         self._run("INSERT OR REPLACE INTO settings VALUES ('scheduler', ?)", chosen.model_dump_json())
+
+    def optimizer(self) -> OptimizerSettings:
+        """Return the settings of the optimizer."""
+        row = self._run("SELECT value FROM settings WHERE name = 'optimizer'").fetchone()
+        return OptimizerSettings.model_validate_json(row[0]) if row else OptimizerSettings()
+
+    def set_optimizer(self, settings: OptimizerSettings) -> None:
+        """Keep the settings of the optimizer."""
+        self._run("INSERT OR REPLACE INTO settings VALUES ('optimizer', ?)", settings.model_dump_json())
 
     def idempotent(self, key: str, scope: str, fingerprint: str | None = None) -> str | None:
         """Return the answer that a request with this key got, None if there was none.

@@ -1,196 +1,113 @@
-"""Quality of service: what was asked of a query, what is measured, and whether the one keeps the other."""
+"""Quality of service: the report on what was asked of a query, what is measured, and what was done for it."""
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterator
-from enum import StrEnum
-from typing import NamedTuple
+from collections import OrderedDict
 
-from pydantic import BaseModel, ConfigDict
-
-from mavstream_protocol.instants import format_instant
-from mavstream_protocol.qos import QosSpec
+from mavstream_protocol.wire.optimizer import DecisionInfo
+from mavstream_protocol.wire.qos import QosReport, ShareChange, ShedReport, StateChange, TargetReport
 from mavstream_protocol.wire.resources import LatencySummary
 from mavstream_server.engine.figures import QueryStats
-from mavstream_server.service.measurements import latency_summary, memory
+from mavstream_server.optimizer.monitor import WINDOW_S, Observed, Watched, is_watched
+from mavstream_server.optimizer.sliding import SlidingFigures, sample
+from mavstream_server.optimizer.standing import PATIENCE, Standing
+from mavstream_server.service.measurements import memory
+from mavstream_server.service.optimizer_views import decision_info
+from mavstream_server.service.optimizing import Optimizing
 from mavstream_server.service.query import Query
 
-_CONFIG = ConfigDict(frozen=True, use_attribute_docstrings=True)
 # A rate over less says more about how rows are cut into frames than about how many there are.
 _SHORTEST_S = 1.0
+_MOST_KNOWN = 1000  # queries without targets whose last report is remembered
+_ACTIONS = 20
 
 
-class TargetState(StrEnum):
-    """How a target stands."""
+class QosReports:
+    """Makes reports: of queries with targets from the monitor, of others from the report before."""
 
-    KEPT = "kept"
-    MISSED = "missed"
-    UNKNOWN = "unknown"
-    """Nothing was measured yet, or the query does not run."""
-
-
-class TargetReport(BaseModel):
-    """One target of a query."""
-
-    model_config = _CONFIG
-    objective: str
-    """latency, memory or throughput."""
-    statistic: str
-    """What is compared: `mean`, `p95`, ..., `bytes`, `rows_per_s`."""
-    target: float
-    """Milliseconds, bytes or rows per second."""
-    tolerance: float
-    """The share of the target that it may be missed by and still counts as kept."""
-    measured: float | None
-    """In the unit of the target."""
-    state: TargetState
-    since: str | None
-    """Since when reports have found this state; null while it is unknown."""
-
-
-class QosReport(BaseModel):
-    """The targets of a query and what is measured."""
-
-    model_config = ConfigDict(
-        **_CONFIG,
-        json_schema_extra={
-            "examples": [
-                {
-                    "query": "hot_homes-k3xv7q",
-                    "epoch": 1,
-                    "targets": [
-                        {
-                            "objective": "latency",
-                            "statistic": "p95",
-                            "target": 50.0,
-                            "tolerance": 0.1,
-                            "measured": 3.2,
-                            "state": "kept",
-                            "since": "2026-01-01T12:00:00.000000Z",
-                        }
-                    ],
-                    "latency_ms": {"count": 9, "mean": 2.1, "p50": 1.9, "p95": 3.2, "p99": 3.4, "max": 3.4},
-                    "memory_bytes": {"queued": 0, "state": 4096, "backlog": 0},
-                    "rows_per_s": 1200.0,
-                    "results": 9,
-                }
-            ]
-        },
-    )
-    query: str
-    epoch: int
-    targets: tuple[TargetReport, ...]
-    """Empty where none were asked for."""
-    latency_ms: LatencySummary | None
-    """Since the query was last instantiated; null while it is not in the engine."""
-    memory_bytes: dict[str, int]
-    """queued, state, backlog."""
-    rows_per_s: float | None
-    """Rows read since the report before this one, at least a second ago; null until there are two."""
-    results: int
-    """Answers since the query was last instantiated."""
-
-
-class _Verdict(NamedTuple):
-    objective: str
-    statistic: str
-    target: float
-    tolerance: float
-    measured: float | None
-    kept: bool
-
-
-class _Sample(NamedTuple):
-    at: float
-    epoch: int
-    rows: int
-    rate: float | None
-
-
-class QosWatch:
-    """Makes reports, and remembers since when targets are kept or missed."""
-
-    def __init__(
-        self,
-        now_us: Callable[[], int] = lambda: time.time_ns() // 1000,
-        monotonic: Callable[[], float] = time.monotonic,
-    ) -> None:
-        self._now_us = now_us
-        self._monotonic = monotonic
-        self._samples: dict[str, _Sample] = {}
-        self._since: dict[str, dict[str, tuple[TargetState, int]]] = {}
+    def __init__(self, optimizing: Optimizing) -> None:
+        self._optimizing = optimizing
+        self._known: OrderedDict[str, tuple[float, SlidingFigures]] = OrderedDict()
 
     def report(self, query: Query, stats: QueryStats | None) -> QosReport:
-        """Compare the targets of a query with its figures; None if the engine does not have it."""
+        """Report on a query, with its figures of now; None if the engine does not have it."""
         current = stats if stats is not None and stats.epoch == query.epoch else None
-        rate = None if current is None else self._rate(current)
-        verdicts = _verdicts(query.record.spec.qos, current, rate)
+        watched = self._watched(query)
+        figures = self._since_last_report(query.id, current) if watched is None else watched.figures
+        sliding = current is not None and watched is not None and not figures.empty
+        latency = None
+        if current is not None:
+            latency = figures.latency if sliding else current.latency
         return QosReport(
             query=query.id,
             epoch=query.epoch,
-            targets=tuple(self._told(query.id, verdict) for verdict in verdicts),
-            latency_ms=None if current is None else latency_summary(current),
+            window_s=WINDOW_S,
+            targets=() if watched is None else self._targets(watched),
+            latency_ms=None if latency is None else LatencySummary.model_validate(latency.summary()),
             memory_bytes={} if current is None else memory(current),
-            rows_per_s=rate,
+            rows_per_s=None if current is None else figures.rows_per_s,
             results=0 if current is None else current.rows_out,
+            shed=self._shed(query.id, current),
+            actions=self._actions(query.id),
         )
 
-    def forget(self, id_: str) -> None:
-        """Drop what is known of a query that is gone."""
-        self._samples.pop(id_, None)
-        self._since.pop(id_, None)
+    def _watched(self, query: Query) -> Watched | None:
+        """Return how a query's targets stand: nothing is known yet of one that has just come."""
+        spec = query.record.spec
+        known = self._optimizing.monitor.queries.get(query.id)
+        if known is not None or not is_watched(spec.qos):
+            return known
+        new = Watched(Observed(query.id, spec.class_, 1, spec.qos, None), WINDOW_S, PATIENCE)
+        new.observe(new.query, self._optimizing.now)
+        return new
 
-    def _rate(self, stats: QueryStats) -> float | None:
-        now, last = self._monotonic(), self._samples.get(stats.id)
-        if last is None or last.epoch != stats.epoch:
-            self._samples[stats.id] = _Sample(now, stats.epoch, stats.rows_in, None)
-            return None
-        if now - last.at < _SHORTEST_S:
-            return last.rate
-        rate = (stats.rows_in - last.rows) / (now - last.at)
-        self._samples[stats.id] = _Sample(now, stats.epoch, stats.rows_in, rate)
-        return rate
+    def _since_last_report(self, id_: str, stats: QueryStats | None) -> SlidingFigures:
+        now = self._optimizing.now
+        last, figures = self._known.pop(id_, (now - _SHORTEST_S, SlidingFigures(_SHORTEST_S)))
+        if stats is not None and now - last >= _SHORTEST_S:
+            last = now
+            figures.add(sample(now, stats))
+        self._known[id_] = last, figures
+        if len(self._known) > _MOST_KNOWN:
+            self._known.popitem(last=False)
+        return figures
 
-    def _told(self, id_: str, verdict: _Verdict) -> TargetReport:
-        state = TargetState.KEPT if verdict.kept else TargetState.MISSED
-        since = None
-        if verdict.measured is None:
-            state = TargetState.UNKNOWN
-        else:
-            known = self._since.setdefault(id_, {})
-            if verdict.objective not in known or known[verdict.objective][0] is not state:
-                known[verdict.objective] = (state, self._now_us())
-            since = format_instant(known[verdict.objective][1])
-        return TargetReport(
-            objective=verdict.objective,
-            statistic=verdict.statistic,
-            target=verdict.target,
-            tolerance=verdict.tolerance,
-            measured=verdict.measured,
-            state=state,
-            since=since,
+    def _targets(self, watched: Watched) -> tuple[TargetReport, ...]:
+        return tuple(
+            TargetReport(
+                objective=objective,
+                statistic=target.statistic,
+                target=target.target,
+                tolerance=target.tolerance,
+                measured=target.measured,
+                state=watched.standings[objective].state,
+                since=self._instant(watched.standings[objective].since),
+                history=self._history(watched.standings[objective]),
+            )
+            for objective, target in watched.targets.items()
         )
 
+    def _history(self, standing: Standing) -> tuple[StateChange, ...]:
+        instant = self._optimizing.instant
+        return tuple(
+            StateChange(at=instant(one.at), before=one.before, after=one.after, measured=one.measured)
+            for one in standing.changes
+        )
 
-def _verdicts(qos: QosSpec, stats: QueryStats | None, rate: float | None) -> Iterator[_Verdict]:
-    if qos.latency is not None:
-        wanted = qos.latency
-        latency = None if stats is None else stats.latency
-        measured = None
-        if latency is not None:
-            percentile = wanted.percentile
-            measured = latency.mean_ms if percentile is None else latency.percentile_ms(percentile)
-        limit = wanted.at_most / 1000
-        kept = measured is not None and measured <= limit * (1 + wanted.tolerance)
-        yield _Verdict("latency", wanted.statistic, limit, wanted.tolerance, measured, kept)
-    if qos.memory is not None:
-        held = None if stats is None else float(sum(memory(stats).values()))
-        kept = held is not None and held <= qos.memory.at_most * (1 + qos.memory.tolerance)
-        yield _Verdict("memory", "bytes", qos.memory.at_most, qos.memory.tolerance, held, kept)
-    if qos.throughput is not None:
-        least = qos.throughput.at_least
-        # The target holds while so many rows are offered: with nothing left to read it is kept.
-        enough = rate is not None and rate >= least * (1 - qos.throughput.tolerance)
-        kept = enough or (stats is not None and stats.backlog_bytes == 0)
-        yield _Verdict("throughput", "rows_per_s", least, qos.throughput.tolerance, rate, kept)
+    def _shed(self, id_: str, stats: QueryStats | None) -> ShedReport:
+        enactor, instant = self._optimizing.enactor, self._optimizing.instant
+        counters = {} if stats is None else stats.counters
+        return ShedReport(
+            rows=sum(reasons.get("shed", 0) for reasons in counters.values()),
+            share=enactor.shares.get(id_, 0.0),
+            history=tuple(
+                ShareChange(at=instant(one.at), share=one.share) for one in enactor.shed.get(id_, ())
+            ),
+        )
+
+    def _actions(self, id_: str) -> tuple[DecisionInfo, ...]:
+        journal = self._optimizing.optimizer.journal
+        return tuple(decision_info(self._optimizing, one) for one in journal.of(id_)[-_ACTIONS:])
+
+    def _instant(self, at: float | None) -> str | None:
+        return None if at is None else self._optimizing.instant(at)

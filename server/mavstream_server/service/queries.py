@@ -8,7 +8,7 @@ import logging
 import time
 from bisect import bisect_right, insort
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 
 from mavstream_protocol.problems import InvalidObject
 from mavstream_protocol.queries import QuerySpec, ReadFrom
@@ -23,6 +23,7 @@ from mavstream_protocol.wire.resources import (
 )
 from mavstream_server.log import LogError, load_description
 from mavstream_server.optimizer.fairness import ClassFairness, fairness
+from mavstream_server.optimizer.monitor import is_watched
 from mavstream_server.optimizer.promises import Promise
 from mavstream_server.service import specs
 from mavstream_server.service.admission import AdmissionControl
@@ -30,10 +31,10 @@ from mavstream_server.service.catalog import Catalog, QueryRecord
 from mavstream_server.service.engine_link import EngineLink
 from mavstream_server.service.load import LoadWatch
 from mavstream_server.service.measurements import Measurements, describe
+from mavstream_server.service.optimizing import Registered
 from mavstream_server.service.placement import Placement
 from mavstream_server.service.plan_views import GlobalPlan, QueryPlan, global_plan, query_plan
 from mavstream_server.service.problems import Conflict, NotFound, TooMany
-from mavstream_server.service.qos import QosReport, QosWatch
 from mavstream_server.service.query import Query, new_id
 from mavstream_server.service.results import ResultFeed
 from mavstream_server.service.settings import Settings
@@ -75,13 +76,13 @@ class QueryService:
         self._order: list[str] = []  # the ids, sorted: lists are paged by them
         self.results = results or ResultFeed(settings.results_directory, settings.max_subscribers)
         self.measurements = Measurements(link)
-        self.qos_watch = QosWatch(now_us)
         self.load = LoadWatch(
             self.measurements, streams, lambda after, most: self.select(after, most, placed=True)
         )
         self.admission = AdmissionControl(
-            self.load, self._priorities, self._promises, lambda: settings.admission
+            self.load, self.priorities, self._promises, lambda: settings.admission
         )
+        self._watched: dict[str, Registered] = {}  # queries that can run and have targets, or allow loss
         self.placement = Placement(
             settings.streams_directory,
             catalog,
@@ -222,11 +223,6 @@ class QueryService:
                     break
         return found
 
-    async def qos(self, id_: str) -> QosReport:
-        """Return a query's targets and what is measured; raises NotFound."""
-        query = self.get(id_)
-        return self.qos_watch.report(query, (await self.measurements.of((id_,))).get(id_))
-
     async def plan(self, id_: str) -> QueryPlan:
         """Return a query's plan and its operators as they run; raises NotFound."""
         query = self.get(id_)
@@ -242,11 +238,23 @@ class QueryService:
 
     def fairness(self) -> dict[str, ClassFairness]:
         """Return how all classes do beside each other, over the last seconds."""
-        return fairness(self.load.load, self._priorities())
+        return fairness(self.load.load, self.priorities())
 
     def states(self) -> dict[str, int]:
         """Return how many queries are in each state."""
         return dict(Counter(query.state.value for query in self._queries.values()))
+
+    def watched(self) -> Collection[Registered]:
+        """Return the queries that can run and have targets, or allow loss."""
+        return self._watched.values()
+
+    def class_sizes(self) -> Mapping[str, int]:
+        """Return how many queries each class has that can run."""
+        return Counter(query.class_name for query in self._queries.values() if query.final is None)
+
+    def priorities(self) -> Mapping[str, int]:
+        """Return the priorities of the classes."""
+        return {record.spec.name: record.spec.priority for record in self._catalog.classes()}
 
     def users(self, stream: str) -> list[str]:
         """Return the queries that read a stream and have not ended."""
@@ -316,6 +324,7 @@ class QueryService:
             if (change.state is not None and change.state is not record.desired) or version is not None:
                 record = self._catalog.set_desired(query.id, change.state or record.desired, version)
         query.record = record
+        self._watch(query)
 
     async def remove(self, id_: str, version: int | None = None) -> None:
         """Stop a query and forget it with its results; raises NotFound, WrongVersion."""
@@ -329,7 +338,7 @@ class QueryService:
             del self._queries[id_]
             del self._order[bisect_right(self._order, id_) - 1]
             self.measurements.forget(id_)
-            self.qos_watch.forget(id_)
+            self._watched.pop(id_, None)
             self.results.remove(id_)
 
     # What the engine tells
@@ -342,6 +351,7 @@ class QueryService:
     def _finish(self, query: Query, state: ActualState, reason: str | None = None) -> None:
         """Keep how a query ended, and tell its subscribers."""
         query.record = self._catalog.set_final(query.id, state.value, reason)
+        self._watch(query)
         self.placement.leave(query)
         self.measurements.forget(query.id)
         self.results.changed(query.id)
@@ -359,15 +369,12 @@ class QueryService:
 
     def _place_all(self) -> None:
         """Instantiate all queries that are to run, those of the highest classes first."""
-        priorities = self._priorities()
+        priorities = self.priorities()
         waiting = [query for query in self._queries.values() if query.final is None and not query.placed]
         waiting.sort(key=lambda query: (-priorities.get(query.class_name, 0), query.record.created_us))
         self.placement.place_all(waiting)
 
     # What admission goes by
-
-    def _priorities(self) -> dict[str, int]:
-        return {record.spec.name: record.spec.priority for record in self._catalog.classes()}
 
     def _promises(self) -> Iterator[Promise]:
         """Yield what was promised to queries that run."""
@@ -383,7 +390,16 @@ class QueryService:
         insort(self._order, record.id)
         if query.final is None:
             self.placement.enter(query)
+        self._watch(query)
         return query
+
+    def _watch(self, query: Query) -> None:
+        """Let the optimizer know of a query as long as it can run and there is something to watch."""
+        qos = query.record.spec.qos
+        if query.final is None and is_watched(qos):
+            self._watched[query.id] = Registered(query.id, query.class_name, qos)
+        else:
+            self._watched.pop(query.id, None)
 
     def _typed(self, record: QueryRecord) -> TypedPlan | None:
         """Return the typed plan, or None if it fits streams and tables no more: those of ended queries go."""

@@ -47,11 +47,18 @@ class ScriptedStream:
         """What plans must know of the stream."""
         return StreamShape(self.schema, self.event_time)
 
-    def columns(self, columns: Mapping[str, Sequence[Any]], producer: int = 0, sequence: int = 0) -> None:
-        """Append rows given as columns of Python values, in one frame."""
+    def columns(
+        self,
+        columns: Mapping[str, Sequence[Any]],
+        producer: int = 0,
+        sequence: int = 0,
+        arrival: int | None = None,
+    ) -> None:
+        """Append rows given as columns of Python values, in one frame that arrives now, unless said else."""
         made = {field.name: Column.from_list(field.type, columns[field.name]) for field in self.schema}
         size = len(next(iter(columns.values())))
-        self.writer.append(made, size, self._clock.now(), producer=producer, sequence=sequence)
+        arrival = self._clock.now() if arrival is None else arrival
+        self.writer.append(made, size, arrival, producer=producer, sequence=sequence)
 
     def rows(self, *rows: Sequence[Any], producer: int = 0, frame: int | None = None) -> None:
         """Append rows given as tuples in schema order, in frames of so many rows (default: one frame)."""

@@ -9,6 +9,7 @@ from pydantic import WrapValidator
 
 from mavstream_protocol.plan import Plan
 from mavstream_protocol.queries import QuerySpec
+from mavstream_protocol.wire.qos import QosReport
 from mavstream_protocol.wire.resources import (
     ActualState,
     Page,
@@ -24,7 +25,6 @@ from mavstream_server.api.services import Parts, Services
 from mavstream_server.api.versions import IfMatch, etag
 from mavstream_server.service.plan_views import QueryPlan
 from mavstream_server.service.problems import ServiceError
-from mavstream_server.service.qos import QosReport
 from mavstream_server.service.results import DEFAULT_PULL, MOST_PULLED
 
 router = APIRouter(prefix="/v1/queries", tags=["queries"])
@@ -129,8 +129,9 @@ async def show_plan(id: QueryId, parts: Parts) -> QueryPlan:  # noqa: A002
 
 @router.get("/{id}/qos", dependencies=_READ, responses=documented(404))
 async def show_qos(id: QueryId, parts: Parts) -> QosReport:  # noqa: A002
-    """Show a query's targets, what is measured, and whether they are kept."""
-    return await parts.queries.qos(id)
+    """Show a query's targets, what is measured, how they stand and since when, and what was done for it."""
+    query = parts.queries.get(id)
+    return parts.reports.report(query, (await parts.queries.measurements.of((id,))).get(id))
 
 
 _PULLED: dict[int | str, dict[str, Any]] = {

@@ -9,21 +9,15 @@ from typing import Annotated
 from fastapi import APIRouter, Depends, Query, Request, Response
 
 from mavstream_protocol.instants import format_instant
-from mavstream_protocol.scheduling import (
-    DEFAULT_SCHEDULER,
-    LONGEST_TRACE,
-    SchedulerSettings,
-    SchedulerTrace,
-)
+from mavstream_protocol.scheduling import LONGEST_TRACE, SchedulerSettings, SchedulerTrace
 from mavstream_server.api.auth import require
 from mavstream_server.api.problems import documented
 from mavstream_server.api.services import Parts, Services
 from mavstream_server.engine.clock import SystemClock
 from mavstream_server.engine.trace import RecordedSlices
-from mavstream_server.scheduling.registry import check_options
 from mavstream_server.service.engine_link import EngineRefused, EngineUnavailable
 from mavstream_server.service.problems import Conflict, NotReady
-from mavstream_server.service.settings import Role, Settings
+from mavstream_server.service.settings import Role
 
 router = APIRouter(prefix="/v1/scheduler", tags=["scheduling"])
 
@@ -43,15 +37,16 @@ Seconds = Annotated[
 @router.get("", dependencies=[Depends(require())], responses=documented())
 async def show_scheduler(parts: Parts) -> SchedulerSettings:
     """Show the policy that decides, and its options."""
-    return current(parts.catalog.scheduler(), parts.settings)
+    return parts.scheduler.current
 
 
 @router.put("", dependencies=[Depends(require(Role.ADMIN))], responses=documented(409))
 async def set_scheduler(chosen: SchedulerSettings, parts: Parts) -> SchedulerSettings:
-    """Let another policy decide, at once; tuples in flight stay where they are."""
-    check_options(chosen.policy, chosen.options)
-    await parts.link.switch_policy(chosen)
-    parts.catalog.set_scheduler(chosen)
+    """Let another policy decide, at once; tuples in flight stay where they are.
+
+    What the optimizer has on trial ends with it; this policy stays until it finds a reason to try another.
+    """
+    await parts.optimizing.overrule(lambda: parts.scheduler.choose(chosen), "the policy was chosen by hand")
     return chosen
 
 
@@ -75,15 +70,6 @@ async def trace_scheduler(request: Request, parts: Parts, seconds: Seconds = 2.0
     # In a thread: thousands of slices take a while to write, and producers wait for their acks.
     answer = await asyncio.to_thread(_written, recorded, policy, started, ended)
     return Response(answer, media_type="application/json")
-
-
-def current(kept: SchedulerSettings | None, settings: Settings) -> SchedulerSettings:
-    """Return what was chosen last, or else what the server was started with."""
-    if kept is not None or settings.policy is None:
-        return kept or DEFAULT_SCHEDULER
-    return SchedulerSettings(
-        policy=settings.policy, options=settings.policy_options, sources=settings.sources
-    )
 
 
 async def _record(parts: Services, request: Request, seconds: float) -> tuple[RecordedSlices, int]:

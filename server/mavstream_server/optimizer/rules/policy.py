@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from mavstream_protocol.scheduling import DEFAULT_SCHEDULER, SchedulerSettings
 from mavstream_server.optimizer.change import Proposal, SwitchPolicy
-from mavstream_server.optimizer.monitor import Objective
+from mavstream_server.optimizer.monitor import Objective, Watched
 from mavstream_server.optimizer.rule import Rule
 from mavstream_server.optimizer.situation import Situation
 
@@ -29,10 +29,18 @@ CANDIDATES: Mapping[Objective, Sequence[SchedulerSettings]] = {
 
 
 class SwitchPolicyRule(Rule):
-    """Lets a policy decide that is made for what is missed."""
+    """Lets a policy decide that is made for what is missed.
+
+    Policies that are made for latency take time from less important classes. Where one of them decides
+    already and there is no such class, another one has nothing to take, and is not tried.
+    """
 
     name = "policy"
     about = "switches to a policy that is made for the objective that is missed"
+
+    def __init__(self) -> None:
+        self.preferred: SchedulerSettings | None = None
+        """What is tried ahead of the table, whatever is missed."""
 
     def propose(self, situation: Situation) -> Iterator[Proposal]:
         """Go by the target of the most important class that is furthest off."""
@@ -40,7 +48,10 @@ class SwitchPolicyRule(Rule):
         if not missed:
             return
         worst, target = missed[0]
-        for settings in CANDIDATES[target.objective]:
+        if target.objective is Objective.LATENCY and _decides(situation) and _lowest(situation, worst):
+            return
+        first = () if self.preferred is None else (self.preferred,)
+        for settings in (*first, *CANDIDATES[target.objective]):
             if settings == situation.scheduler:
                 continue
             yield Proposal(
@@ -48,11 +59,19 @@ class SwitchPolicyRule(Rule):
                 change=SwitchPolicy(settings),
                 undo=SwitchPolicy(situation.scheduler),
                 what=f"switch from {situation.scheduler.policy} to {settings.policy}",
-                why=(
-                    f"{target.objective} of query {worst.query.id} in class {worst.query.class_name}: "
-                    f"{target.statistic} is {target.measured:.4g}, the target {target.target:.4g}"
-                ),
+                why=target.told(worst.query),
                 queries=tuple(
                     watched.query.id for watched, other in missed if other.objective is target.objective
                 ),
             )
+
+
+def _decides(situation: Situation) -> bool:
+    """Whether a policy decides that is made for latency."""
+    return any(situation.scheduler == settings for settings in CANDIDATES[Objective.LATENCY])
+
+
+def _lowest(situation: Situation, watched: Watched) -> bool:
+    """Whether no class that has queries is less important."""
+    priorities = (situation.priorities.get(name, 1) for name in situation.class_sizes)
+    return watched.query.priority <= min(priorities, default=watched.query.priority - 1)

@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import groupby
 
-from mavstream_server.optimizer.change import Proposal, ShedRows
+from mavstream_server.optimizer.change import Proposal, ShedRows, together
 from mavstream_server.optimizer.monitor import Watched
 from mavstream_server.optimizer.rule import Rule
 from mavstream_server.optimizer.situation import Situation
 
-_STEPS = 4  # from nothing to all that a query allows
+_STEPS = 4  # from all that a query allows to nothing
 
 
 class ShedRule(Rule):
-    """Drops rows of queries that allow loss, a quarter of what they allow at a time."""
+    """Drops rows of the queries of a class that allow loss: all that they allow, given back in quarters.
+
+    Small steps up would be judged while the backlog still grows, and undone. What is too much shows on the
+    way back, which begins as soon as all has been well for a while.
+    """
 
     name = "shedding"
-    about = "drops rows of the least important queries that allow loss, and gives them back when all is well"
+    about = "drops rows of the least important class that allows loss, and gives them back when all is well"
 
     def propose(self, situation: Situation) -> Iterator[Proposal]:
         """Begin with the lowest class; never for the sake of a class that is less important."""
@@ -24,44 +29,58 @@ class ShedRule(Rule):
         if not missed:
             return
         worst, target = missed[0]
-        for watched in _giving(situation):
-            if watched.query.priority > worst.query.priority:
+        for (priority, class_name), members in groupby(_giving(situation), _class):
+            if priority > worst.query.priority:
                 return
-            allowed, now = watched.query.qos.max_loss, situation.shed.get(watched.query.id, 0.0)
-            share = min(allowed, now + allowed / _STEPS)
-            if share <= now:
+            giving = [one for one in members if _shed(situation, one) < one.query.qos.max_loss]
+            if not giving:
                 continue
+            most = max(one.query.qos.max_loss for one in giving)
             yield Proposal(
                 rule=self.name,
-                change=ShedRows(watched.query.id, share),
-                undo=ShedRows(watched.query.id, now),
-                what=f"drop {share:.2%} of the rows of query {watched.query.id} (it allows {allowed:.2%})",
-                why=(
-                    f"{target.objective} of query {worst.query.id} in class {worst.query.class_name}: "
-                    f"{target.statistic} is {target.measured:.4g}, the target {target.target:.4g}"
-                ),
-                queries=(worst.query.id, watched.query.id),
+                change=together([ShedRows(one.query.id, one.query.qos.max_loss) for one in giving]),
+                undo=together([ShedRows(one.query.id, _shed(situation, one)) for one in giving]),
+                what=f"drop up to {most:.2%} of the rows of {_named(giving)} of class {class_name}",
+                why=target.told(worst.query),
+                queries=tuple(dict.fromkeys([worst.query.id, *(one.query.id for one in giving)])),
             )
 
     def relax(self, situation: Situation) -> Iterator[Proposal]:
-        """Give back a step at a time, to the most important first."""
-        for watched in reversed(_giving(situation)):
-            now = situation.shed.get(watched.query.id, 0.0)
-            if now <= 0:
-                continue
-            share = max(0.0, now - watched.query.qos.max_loss / _STEPS)
-            share = 0.0 if share < 1e-9 else share
+        """Give back a quarter at a time, to the most important class first."""
+        losing = [one for one in _giving(situation) if _shed(situation, one) > 0]
+        for (_, class_name), members in groupby(reversed(losing), _class):
+            given = list(members)
+            less = [_less(situation, one) for one in given]
             yield Proposal(
                 rule=self.name,
-                change=ShedRows(watched.query.id, share),
-                undo=ShedRows(watched.query.id, now),
-                what=f"drop {share:.2%} instead of {now:.2%} of the rows of query {watched.query.id}",
+                change=together(
+                    [ShedRows(one.query.id, share) for one, share in zip(given, less, strict=True)]
+                ),
+                undo=together([ShedRows(one.query.id, _shed(situation, one)) for one in given]),
+                what=f"drop no more than {max(less):.2%} of the rows of {_named(given)} of class {class_name}",
                 why="all targets are kept",
-                queries=(watched.query.id,),
+                queries=tuple(one.query.id for one in given),
             )
 
 
 def _giving(situation: Situation) -> list[Watched]:
     """Return the queries that allow loss, the least important first."""
     known = [one for one in situation.monitor.queries.values() if one.query.qos.max_loss > 0]
-    return sorted(known, key=lambda one: (one.query.priority, one.query.id))
+    return sorted(known, key=lambda one: (*_class(one), one.query.id))
+
+
+def _class(watched: Watched) -> tuple[int, str]:
+    return watched.query.priority, watched.query.class_name
+
+
+def _shed(situation: Situation, watched: Watched) -> float:
+    return situation.shed.get(watched.query.id, 0.0)
+
+
+def _less(situation: Situation, watched: Watched) -> float:
+    share = _shed(situation, watched) - watched.query.qos.max_loss / _STEPS
+    return share if share > 1e-9 else 0.0
+
+
+def _named(queries: list[Watched]) -> str:
+    return f"query {queries[0].query.id}" if len(queries) == 1 else f"{len(queries)} queries"

@@ -1,0 +1,43 @@
+"""The run-time optimizer: what it may do, what is in force, and what it decided."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import APIRouter, Depends, Query
+
+from mavstream_protocol.optimizer import OptimizerSettings
+from mavstream_protocol.wire.optimizer import DecisionInfo, OptimizerInfo
+from mavstream_protocol.wire.resources import Page
+from mavstream_server.api.auth import require
+from mavstream_server.api.paging import PageQuery
+from mavstream_server.api.problems import documented
+from mavstream_server.api.services import Parts
+from mavstream_server.service.optimizer_views import decisions_page, optimizer_info
+from mavstream_server.service.settings import Role
+
+router = APIRouter(prefix="/v1/optimizer", tags=["optimizer"])
+
+QueryFilter = Annotated[
+    str | None, Query(max_length=128, description="Only what concerned the query with this id")
+]
+
+
+@router.get("", dependencies=[Depends(require())], responses=documented())
+async def show_optimizer(parts: Parts) -> OptimizerInfo:
+    """Show what the optimizer may do, what is in force now, and how targets stand."""
+    return optimizer_info(parts.optimizing)
+
+
+@router.put("", dependencies=[Depends(require(Role.ADMIN))], responses=documented(409))
+async def set_optimizer(settings: OptimizerSettings, parts: Parts) -> OptimizerInfo:
+    """Say what the optimizer may do, at once and after a restart; what is left out takes its default."""
+    await parts.optimizing.configure(settings)
+    parts.catalog.set_optimizer(settings)
+    return optimizer_info(parts.optimizing)
+
+
+@router.get("/decisions", dependencies=[Depends(require())], responses=documented(400))
+async def list_decisions(parts: Parts, page: PageQuery, query: QueryFilter = None) -> Page[DecisionInfo]:
+    """List what was decided since the server started, newest first: what, why, for whom, what came of it."""
+    return decisions_page(parts.optimizing, page.after, page.limit, query)

@@ -1,0 +1,67 @@
+"""Rank inside the class: a query that misses its target gets more of what its class has."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from mavstream_server.optimizer.change import Proposal, WeighQuery
+from mavstream_server.optimizer.monitor import Objective
+from mavstream_server.optimizer.rule import Rule
+from mavstream_server.optimizer.situation import Situation
+from mavstream_server.scheduling.policy import Level
+from mavstream_server.scheduling.registry import POLICIES, weighs
+
+HEAVIEST = 8
+"""What a query can weigh; another one of its class still has a ninth of the turns."""
+
+
+class RankRule(Rule):
+    """Doubles what a query weighs in its class. Others of the class wait longer; other classes do not.
+
+    It can help where the policy keeps classes apart (or all queries are of one) and goes by weights inside
+    them, and where the query is not alone in its class.
+    """
+
+    name = "rank"
+    about = (
+        "gives a query that misses its latency or throughput more turns inside its class, "
+        "where the policy goes by weights"
+    )
+
+    def propose(self, situation: Situation) -> Iterator[Proposal]:
+        """Begin with the most important class and who is furthest off."""
+        if not _inside_classes(situation):
+            return
+        for watched, target in situation.monitor.missed():
+            query, now = watched.query, situation.weights.get(watched.query.id, 1)
+            alone = situation.class_sizes.get(query.class_name, 0) < 2
+            if target.objective is Objective.MEMORY or alone or now >= HEAVIEST:
+                continue
+            yield Proposal(
+                rule=self.name,
+                change=WeighQuery(query.id, 2 * now),
+                undo=WeighQuery(query.id, now),
+                what=f"let query {query.id} weigh {2 * now} instead of {now} in class {query.class_name}",
+                why=target.told(query),
+                queries=(query.id,),
+            )
+
+    def relax(self, situation: Situation) -> Iterator[Proposal]:
+        """Halve the heaviest first."""
+        for id_, now in sorted(situation.weights.items(), key=lambda one: (-one[1], one[0])):
+            if now > 1:
+                yield Proposal(
+                    rule=self.name,
+                    change=WeighQuery(id_, now // 2),
+                    undo=WeighQuery(id_, now),
+                    what=f"let query {id_} weigh {now // 2} instead of {now}",
+                    why="all targets are kept",
+                    queries=(id_,),
+                )
+
+
+def _inside_classes(situation: Situation) -> bool:
+    """Whether weights count now, and take nothing from other classes."""
+    policy, options = situation.scheduler.policy, situation.scheduler.options
+    apart = POLICIES[policy].level is Level.CLASS or len(situation.class_sizes) == 1
+    return apart and weighs(policy, options)

@@ -1,0 +1,106 @@
+"""What the optimizer decides, done; and told again to queries that were instantiated anew."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Collection, Mapping
+from typing import NamedTuple, Protocol
+
+from mavstream_protocol.scheduling import SchedulerSettings
+from mavstream_server.engine.figures import Vitals
+from mavstream_server.optimizer.change import Change, ShedRows, SwitchPolicy, Together, WeighQuery
+from mavstream_server.service.engine_commands import EngineCommands
+
+_CHANGES = 50  # of a query's share that are remembered
+
+
+class Scheduler(Protocol):
+    """Whoever knows and switches the policy."""
+
+    @property
+    def current(self) -> SchedulerSettings:
+        """The policy that decides, and its options."""
+
+    async def choose(self, chosen: SchedulerSettings) -> None:
+        """Let another policy decide."""
+
+
+class Shed(NamedTuple):
+    """Another share of rows that was left out from then on."""
+
+    at: float
+    share: float
+
+
+class Enactor:
+    """Carries out changes. What it wants of queries it tells again until they have it."""
+
+    def __init__(self, engine: EngineCommands, scheduler: Scheduler) -> None:
+        self._engine = engine
+        self._scheduler = scheduler
+        self.shares: dict[str, float] = {}
+        """Of rows that are left out, by query; those that read all are not in it."""
+        self.weights: dict[str, int] = {}
+        """By query; those that weigh 1 are not in it."""
+        self.shed: dict[str, deque[Shed]] = {}
+        """When shares have changed, by query."""
+
+    async def enact(self, change: Change, now: float) -> None:
+        """Make a change; raises what refuses it, and then it is not wanted any more."""
+        shares, weights = dict(self.shares), dict(self.weights)
+        try:
+            await self._make(change, now)
+        except BaseException:
+            # What was made of it until then is told away in the next round.
+            self.weights = weights
+            for query in self.shares.keys() | shares.keys():
+                if self.shares.get(query) != shares.get(query):
+                    self._want_share(query, shares.get(query, 0.0), now)
+            raise
+
+    async def _make(self, change: Change, now: float) -> None:
+        match change:
+            case Together(changes):
+                for each in changes:
+                    await self._make(each, now)
+            case SwitchPolicy(settings):
+                await self._scheduler.choose(settings)
+            case ShedRows(query, share):
+                await self._engine.shed_rows(query, share)
+                self._want_share(query, share, now)
+            case WeighQuery(query, weight):
+                await self._engine.weigh_query(query, weight)
+                if weight == 1:
+                    self.weights.pop(query, None)
+                else:
+                    self.weights[query] = weight
+
+    async def tell_again(self, figures: Mapping[str, Vitals]) -> None:
+        """Tell queries what is wanted of them and is not so: they began anew, or it was taken back."""
+        for id_, vitals in figures.items():
+            share, weight = self.shares.get(id_, 0.0), self.weights.get(id_, 1)
+            if vitals.share != share:
+                await self._engine.shed_rows(id_, share)
+            if vitals.weight != weight:
+                await self._engine.weigh_query(id_, weight)
+
+    def take_back(self, now: float, *, shares: bool = True, weights: bool = True) -> None:
+        """Want nothing any more; queries are told in the next round."""
+        if shares:
+            for query in tuple(self.shares):
+                self._want_share(query, 0.0, now)
+        if weights:
+            self.weights.clear()
+
+    def forget(self, there: Collection[str]) -> None:
+        """Drop what is known of queries that are not there any more."""
+        for known in (self.shares, self.weights, self.shed):
+            for gone in [id_ for id_ in known if id_ not in there]:
+                del known[gone]
+
+    def _want_share(self, query: str, share: float, now: float) -> None:
+        if share:
+            self.shares[query] = share
+        else:
+            self.shares.pop(query, None)
+        self.shed.setdefault(query, deque(maxlen=_CHANGES)).append(Shed(now, share))

@@ -1,0 +1,39 @@
+"""Which policy decides: kept in the catalog, told to the engine."""
+
+from __future__ import annotations
+
+from mavstream_protocol.scheduling import DEFAULT_SCHEDULER, SchedulerSettings
+from mavstream_server.scheduling.registry import check_options
+from mavstream_server.service.catalog import Catalog
+from mavstream_server.service.engine_link import EngineLink
+from mavstream_server.service.settings import Settings
+
+
+class SchedulerChoice:
+    """The choice of a policy, by a person or by the optimizer."""
+
+    def __init__(self, catalog: Catalog, settings: Settings, link: EngineLink) -> None:
+        self._catalog = catalog
+        self._settings = settings
+        self._link = link
+
+    @property
+    def current(self) -> SchedulerSettings:
+        """The policy that decides, and its options."""
+        return current_scheduler(self._catalog, self._settings)
+
+    async def choose(self, chosen: SchedulerSettings) -> None:
+        """Let another policy decide, at once; raises InvalidPolicy, EngineUnavailable, EngineRefused."""
+        check_options(chosen.policy, chosen.options)
+        await self._link.switch_policy(chosen)
+        self._catalog.set_scheduler(chosen)
+
+
+def current_scheduler(catalog: Catalog, settings: Settings) -> SchedulerSettings:
+    """Return what was chosen last, or else what the server was started with."""
+    kept = catalog.scheduler()
+    if kept is not None or settings.policy is None:
+        return kept or DEFAULT_SCHEDULER
+    return SchedulerSettings(
+        policy=settings.policy, options=settings.policy_options, sources=settings.sources
+    )

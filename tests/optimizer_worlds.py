@@ -1,0 +1,120 @@
+"""A server in miniature for scenarios: a real engine, the real optimizer, scripted arrivals and costs."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from mavstream_protocol.inference import infer
+from mavstream_protocol.optimizer import Objective, OptimizerSettings, TargetState
+from mavstream_protocol.plan import Plan
+from mavstream_protocol.qos import QosSpec
+from mavstream_protocol.scheduling import DEFAULT_SCHEDULER, SchedulerSettings
+from mavstream_server.engine.messages import StartQuery
+from mavstream_server.optimizer.monitor import is_watched
+from mavstream_server.service.optimizing import Optimizing, Registered
+from mavstream_server.testing import ManualClock, ScriptedStream, SteppedEngine
+
+TICK = 50_000_000  # ns between two frames
+TRAIN = 256
+
+
+class World:
+    """Queries over one stream `readings (x int)` whose rows come at a rate that is set by hand."""
+
+    def __init__(
+        self,
+        path: Path,
+        scheduler: SchedulerSettings = DEFAULT_SCHEDULER,
+        settings: OptimizerSettings | None = None,
+        **priorities: int,
+    ) -> None:
+        self.clock = ManualClock()
+        self.stream = ScriptedStream(path, "readings", "x int", self.clock)
+        self.engine = SteppedEngine(path, self.clock, scheduler, train=TRAIN)
+        self.engine.engine.attach("readings", self.stream.reader)
+        for name, priority in priorities.items():
+            self.engine.engine.set_priority(name, priority)
+        self.registered: dict[str, Registered] = {}
+        self.optimizing = Optimizing(self.engine, self.engine, self, self.clock, settings)
+        self.rate = 0.0
+        self.second = 0
+        self._begin = self.clock.now()
+        self._owed = 0.0
+        self._next = 0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.engine.close()
+        self.stream.close()
+
+    # What the optimizer is told of queries
+
+    def watched(self) -> Collection[Registered]:
+        return [one for one in self.registered.values() if is_watched(one.qos)]
+
+    def class_sizes(self) -> Mapping[str, int]:
+        return Counter(one.class_name for one in self.registered.values())
+
+    def priorities(self) -> Mapping[str, int]:
+        return self.engine.engine.priorities
+
+    # What happens
+
+    async def query(
+        self, id_: str, class_name: str, qos: dict[str, Any], us_per_row: int, where: str = "x >= 0"
+    ) -> None:
+        """Start a query whose select takes so long per row."""
+        nodes = {
+            "in": {"op": "source", "stream": "readings"},
+            "s": {"op": "select", "input": "in", "where": where},
+        }
+        plan = infer(Plan.parse({"root": "s", "nodes": nodes}), {"readings": self.stream.shape})
+        spec = QosSpec.model_validate(qos)
+        target = None if spec.latency is None else spec.latency.at_most
+        await self.engine.start(
+            StartQuery(id_, plan, class_name, latency_target_us=target, epoch=1),
+            {"select": us_per_row * 1000},
+        )
+        self.registered[id_] = Registered(id_, class_name, spec)
+
+    async def seconds(self, count: int) -> None:
+        """Let so many seconds pass, with a round of the optimizer at the end of each."""
+        for _ in range(count):
+            self.second += 1
+            end = self._begin + self.second * 1_000_000_000
+            for tick in range(end - 1_000_000_000 + TICK, end + 1, TICK):
+                self._arrive(tick)
+                self.engine.work_until(tick)
+            await self.optimizing.round()
+
+    def _arrive(self, at: int) -> None:
+        self._owed += self.rate * TICK / 1e9
+        rows, self._owed = int(self._owed), self._owed % 1
+        if rows:
+            self.stream.columns({"x": list(range(self._next, self._next + rows))}, arrival=at - TICK)
+            self._next += rows
+
+    # What is looked at
+
+    def state(self, id_: str, objective: Objective = Objective.LATENCY) -> TargetState:
+        return self.optimizing.monitor.queries[id_].standings[objective].state
+
+    def measured(self, id_: str, objective: Objective = Objective.LATENCY) -> float | None:
+        return self.optimizing.monitor.queries[id_].targets[objective].measured
+
+    @property
+    def policy(self) -> str:
+        return self.engine.current.policy
+
+    @property
+    def decisions(self) -> list[tuple[str, str]]:
+        """What was decided so far, as rule and outcome."""
+        return [(one.proposal.rule, one.outcome.value) for one in self.optimizing.optimizer.journal]
