@@ -18,7 +18,7 @@ from mavstream_server.optimizer.monitor import is_watched
 from mavstream_server.service.optimizing import Optimizing, Registered
 from mavstream_server.testing import ManualClock, ScriptedStream, SteppedEngine
 
-TICK = 50_000_000  # ns between two frames
+TICK = 100_000_000  # ns between two frames
 TRAIN = 256
 
 
@@ -44,7 +44,7 @@ class World:
         self.second = 0
         self._begin = self.clock.now()
         self._owed = 0.0
-        self._next = 0
+        self.arrived = 0
 
     def __enter__(self) -> Self:
         return self
@@ -99,8 +99,8 @@ class World:
         self._owed += self.rate * TICK / 1e9
         rows, self._owed = int(self._owed), self._owed % 1
         if rows:
-            self.stream.columns({"x": list(range(self._next, self._next + rows))}, arrival=at - TICK)
-            self._next += rows
+            self.stream.columns({"x": list(range(self.arrived, self.arrived + rows))}, arrival=at - TICK)
+            self.arrived += rows
 
     # What is looked at
 

@@ -282,6 +282,7 @@ def test_a_change_that_cannot_be_made_is_written_down_and_not_tried_again_at_onc
     server = Server(query, rules=Optimizer([SwitchPolicyRule()], PACE))
     server.seconds(2)
     server.optimizer.failed("the engine is away", server.now)
+    server.scheduler = SchedulerSettings(policy="rr")
     (change,) = server.seconds(1)
     assert change == SwitchPolicy(SchedulerSettings(policy="chain"))
     first, _ = server.optimizer.journal

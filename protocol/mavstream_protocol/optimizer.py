@@ -76,7 +76,7 @@ class PaceSettings(BaseModel):
     """Before an action is judged: what it was taken for must have left the sliding figures."""
     bar: Annotated[PositiveDuration, Field(json_schema_extra={"default": "2m"})] = 120 * _SECOND
     """In which an action that did not help is not tried again."""
-    calm: Annotated[PositiveDuration, Field(json_schema_extra={"default": "30s"})] = 30 * _SECOND
+    calm: Annotated[PositiveDuration, Field(json_schema_extra={"default": "15s"})] = 15 * _SECOND
     """Without a missed target before anything is taken back, and between two steps back."""
     gain: Annotated[Percent, Field(json_schema_extra={"default": "10%"})] = 0.1
     """The share by which less must be missed for an action to be kept."""
@@ -95,7 +95,7 @@ class OptimizerSettings(BaseModel):
                     "enabled": True,
                     "period": "1s",
                     "rules": {"shedding": False},
-                    "pace": {"probation": "15s", "bar": "2m", "calm": "30s", "gain": "10%"},
+                    "pace": {"probation": "15s", "bar": "2m", "calm": "15s", "gain": "10%"},
                     "policy_choice": "table",
                     "specification": {
                         "requirements": [

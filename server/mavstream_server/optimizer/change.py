@@ -56,3 +56,5 @@ class Proposal:
     """With the numbers that led to it."""
     queries: tuple[str, ...]
     """For whom."""
+    priority: int = 0
+    """Of the class for whose sake it is: what less important ones miss by it does not count against it."""

@@ -15,16 +15,18 @@ _KEPT = 1000
 class Decision:
     """An action that was taken."""
 
-    __slots__ = ("after", "at", "before", "ended", "note", "number", "outcome", "proposal")
+    __slots__ = ("after", "at", "before", "ended", "growth", "note", "number", "outcome", "proposal")
 
     def __init__(self, number: int, at: float, proposal: Proposal, before: float) -> None:
         self.number = number
         self.at = at
         self.proposal = proposal
         self.before = before
-        """How much was missed when it was taken,"""
+        """How much was missed when it was taken, by those for whose sake it was or who matter more,"""
+        self.growth = 0.0
+        """how much more each second,"""
         self.after: float | None = None
-        """and when it was judged."""
+        """and how much when it was judged."""
         self.ended: float | None = None
         self.outcome = Outcome.PROBATION
         self.note = ""

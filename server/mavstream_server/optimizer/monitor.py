@@ -96,12 +96,26 @@ class Monitor:
 
     @property
     def distress(self) -> float:
-        """How much is missed in all: how far each missed target is exceeded, times its class priority."""
+        """How much is missed in all."""
+        return self.distress_from(0)
+
+    def distress_from(self, priority: int) -> float:
+        """Return how much classes of this priority or more miss: how far they are off, times priority."""
         return sum(
             watched.query.priority * (target.ratio - 1)
             for watched in self.queries.values()
+            if watched.query.priority >= priority
             for target in watched.missed
             if target.ratio is not None
+        )
+
+    def growth_from(self, priority: int) -> float:
+        """Return how much that grows per second."""
+        return sum(
+            watched.query.priority * watched.standings[target.objective].growth
+            for watched in self.queries.values()
+            if watched.query.priority >= priority
+            for target in watched.missed
         )
 
     def missed(self) -> list[tuple[Watched, Target]]:

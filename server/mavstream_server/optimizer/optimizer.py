@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from mavstream_server.optimizer.change import Change, Proposal
+from mavstream_server.optimizer.hold import Hold
 from mavstream_server.optimizer.journal import Decision, Journal, Outcome
 from mavstream_server.optimizer.rule import Rule
 from mavstream_server.optimizer.situation import Situation
@@ -22,7 +23,7 @@ class Pace:
     """Before an action is judged: what it was taken for must have left the sliding figures."""
     bar: float = 120.0
     """In which an action that did not help is not tried again."""
-    calm: float = 30.0
+    calm: float = 15.0
     """Without a missed target before anything is taken back."""
     gain: float = 0.1
     """The share by which less must be missed for an action to be kept."""
@@ -44,6 +45,7 @@ class Optimizer:
         self._asked: Decision | None = None  # what the last change belongs to
         self._barred: dict[str, float] = {}  # until when, by rule and change
         self._calm_since: float | None = None
+        self._holds: dict[str, Hold] = {}  # by rule
 
     @property
     def on_probation(self) -> Decision | None:
@@ -56,12 +58,12 @@ class Optimizer:
         if self._trial is not None:
             if now < self._due:
                 return None
-            undo = self._judge(self._trial, now, distress)
+            undo = self._judge(self._trial, now, situation)
             if undo is not None:
                 return undo
         if distress > 0:
             self._calm_since = None
-            return self._act(situation, distress)
+            return self._act(situation)
         self._calm_since = now if self._calm_since is None else self._calm_since
         return self._relax(situation) if now >= self._calm_since + self.pace.calm else None
 
@@ -84,10 +86,15 @@ class Optimizer:
             self.journal.end(self._trial, Outcome.OVERRULED, now, None, reason)
             self._trial = None
 
-    def _judge(self, trial: Decision, now: float, distress: float) -> Change | None:
-        """End a probation; returns what undoes an action that did not help."""
+    def _judge(self, trial: Decision, now: float, situation: Situation) -> Change | None:
+        """End a probation; returns what undoes an action that did not help.
+
+        What was missed by more and more each second would have gone on so without it, if not for ever.
+        """
         self._trial = None
-        if distress <= trial.before * (1 - self.pace.gain):
+        distress = situation.monitor.distress_from(trial.proposal.priority)
+        expected = trial.before + min(trial.growth * (now - trial.at), trial.before)
+        if distress <= expected * (1 - self.pace.gain):
             self.journal.end(trial, Outcome.KEPT, now, distress)
             return None
         self.journal.end(trial, Outcome.UNDONE, now, distress, "it did not help")
@@ -95,18 +102,24 @@ class Optimizer:
         self._asked = trial
         return trial.proposal.undo
 
-    def _act(self, situation: Situation, distress: float) -> Change | None:
+    def _act(self, situation: Situation) -> Change | None:
         for rule in self._enabled():
             for proposal in rule.propose(situation):
                 if self._barred.get(_key(proposal), situation.now) <= situation.now:
-                    self._trial = self._asked = self.journal.add(situation.now, proposal, distress)
+                    before = situation.monitor.distress_from(proposal.priority)
+                    self._trial = self._asked = self.journal.add(situation.now, proposal, before)
+                    self._trial.growth = situation.monitor.growth_from(proposal.priority)
                     self._due = situation.now + self.pace.probation
+                    self._hold(rule).needed_again(situation.now, self.pace.bar)
                     return proposal.change
         return None
 
     def _relax(self, situation: Situation) -> Change | None:
         for rule in self._enabled():
+            if situation.now < self._hold(rule).until:
+                continue
             for proposal in rule.relax(situation):
+                self._hold(rule).relaxed(situation.now)
                 decision = self.journal.add(situation.now, proposal, 0.0)
                 self.journal.end(decision, Outcome.RELAXED, situation.now, 0.0)
                 self._asked = decision
@@ -114,6 +127,9 @@ class Optimizer:
                 self._calm_since = situation.now
                 return proposal.change
         return None
+
+    def _hold(self, rule: Rule) -> Hold:
+        return self._holds.setdefault(rule.name, Hold())
 
     def _enabled(self) -> list[Rule]:
         return [rule for rule in self.rules if rule.name not in self.disabled]
@@ -123,4 +139,4 @@ class Optimizer:
 
 
 def _key(proposal: Proposal) -> str:
-    return f"{proposal.rule} {proposal.change!r}"
+    return f"{proposal.rule} {proposal.priority} {proposal.change!r}"

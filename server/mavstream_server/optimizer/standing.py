@@ -36,13 +36,26 @@ class Standing:
         self.since: float | None = None
         self.measured: float | None = None
         self.ratio: float | None = None
+        self._last: deque[tuple[float, float]] = deque(maxlen=patience)  # times and ratios
         self.changes: deque[StandingChange] = deque(maxlen=_CHANGES)
 
     def judge(self, ratio: float | None, tolerance: float, measured: float | None, now: float) -> TargetState:
         """Take in a measurement; None if there is none."""
         self.ratio, self.measured = ratio, measured
+        if ratio is None:
+            self._last.clear()
+        else:
+            self._last.append((now, ratio))
         self._become(self._next(ratio, tolerance), now)
         return self.state
+
+    @property
+    def growth(self) -> float:
+        """By how much the ratio grows per second, over the last few judgements; 0 if it does not."""
+        if len(self._last) < 2:
+            return 0.0
+        (begin, first), *_, (end, last) = self._last
+        return max(0.0, (last - first) / (end - begin)) if end > begin else 0.0
 
     def _next(self, ratio: float | None, tolerance: float) -> TargetState:
         if ratio is None:

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 from mavstream_server.scheduling.policy import Policy
+from mavstream_server.scheduling.precedence import Precedence
 from mavstream_server.scheduling.registry import InnerPolicy
 from mavstream_server.scheduling.units import QueryUnits
 from mavstream_server.scheduling.view import OperatorKind, OperatorView, QueryView, Report, Slice, View
+
+_Line: TypeAlias = OrderedDict[int, OperatorView]
+"""Sources that are ready, by number, the one that has waited longest first."""
 
 
 class WithoutSources:
@@ -36,14 +40,17 @@ class WithoutSources:
 class SourcesLast(Policy[Any]):
     """An inner policy that never sees sources, and the ring of those that are ready, asked when it is idle.
 
-    So the rule holds whatever the inner policy makes of a query: operators, paths or segments.
+    So the rule holds whatever the inner policy makes of a query: operators, paths or segments. Sources of
+    queries that weigh more than 1 go ahead of the others.
     """
 
     def __init__(self, inner: Policy[Any]) -> None:
         super().__init__(inner.view, inner.options)
         self.watches_growth = inner.watches_growth
         self._inner = inner
-        self._ready: OrderedDict[int, OperatorView] = OrderedDict()  # by number, longest waiting first
+        self._ready: _Line = OrderedDict()
+        self._ahead: _Line = OrderedDict()
+        self._precedence = Precedence()
         self._seen: dict[str, WithoutSources] = {}  # queries that have sources to hide, by id
 
     def admit(self, query: QueryView) -> None:
@@ -56,12 +63,13 @@ class SourcesLast(Policy[Any]):
         """Forget the query and its sources."""
         for operator in query.operators:
             self._ready.pop(operator.number, None)
+            self._ahead.pop(operator.number, None)
         self._inner.retire(self._seen.pop(query.id, query))
 
     def arrived(self, operator: OperatorView, now: int) -> bool:
         """Put a source behind the others; all else is for the inner policy."""
         if operator.kind is OperatorKind.SOURCE:
-            self._ready[operator.number] = operator
+            self._put(operator)
             return False
         return self._inner.arrived(operator, now)
 
@@ -73,9 +81,19 @@ class SourcesLast(Policy[Any]):
     def next(self, core: int, now: int) -> Slice | None:
         """Return what the inner policy wants to run, else the source that has waited longest."""
         slice_ = self._inner.next(core, now)
-        if slice_ is None and self._ready:
-            return Slice((self._ready.popitem(last=False)[1],))
+        if slice_ is None and (self._ahead or self._ready):
+            return Slice((self._next_line().popitem(last=False)[1],))
         return slice_
+
+    def _next_line(self) -> _Line:
+        if not self._ahead:
+            return self._ready
+        first = next(iter(self._ahead.values()))
+        return self._ahead if self._precedence.granted(first.query.weight, bool(self._ready)) else self._ready
+
+    def _put(self, source: OperatorView) -> None:
+        line = self._ready if source.query.weight == 1 else self._ahead
+        line[source.number] = source
 
     def finished(self, slice_: Slice, report: Report) -> None:
         """Put a source that has more behind the others; all else is for the inner policy."""
@@ -83,7 +101,7 @@ class SourcesLast(Policy[Any]):
         if first.kind is not OperatorKind.SOURCE:
             self._inner.finished(slice_, report)
         elif first.ready:
-            self._ready[first.number] = first
+            self._put(first)
 
     def refreshed(self, query: QueryView) -> None:
         """Work out the units of what the inner policy sees, and tell it."""

@@ -7,6 +7,7 @@ from collections import deque
 from collections.abc import Iterable
 
 from mavstream_server.scheduling.policy import OptionsT, Policy
+from mavstream_server.scheduling.precedence import Precedence
 from mavstream_server.scheduling.view import OperatorView, QueryView, Report, Slice, View
 
 
@@ -39,7 +40,7 @@ class RingPolicy(Policy[OptionsT]):
         self._turns: dict[int, Turn] = {}  # by operator number
         self._ring: deque[Turn] = deque()
         self._ahead: deque[Turn] = deque()
-        self._in_a_row = 0  # turns from there since the ring had one
+        self._precedence = Precedence()
 
     @abstractmethod
     def turns(self, query: QueryView) -> Iterable[Slice]:
@@ -80,10 +81,9 @@ class RingPolicy(Policy[OptionsT]):
     def _next_of_both(self) -> Slice | None:
         ring, ahead = self._ring, self._ahead
         while ring or ahead:
-            enough = not ahead or (bool(ring) and self._in_a_row >= ahead[0].weight)
-            turn = ring.popleft() if enough else ahead.popleft()
+            heavy = bool(ahead) and self._precedence.granted(ahead[0].weight, bool(ring))
+            turn = ahead.popleft() if heavy else ring.popleft()
             if not turn.gone:
-                self._in_a_row = 0 if enough else self._in_a_row + 1
                 return turn.slice
         return None
 

@@ -12,7 +12,7 @@ from mavstream_server.engine.engine import Engine
 from mavstream_server.engine.messages import Command, Done, Failed, Hello, StartQuery, SwitchPolicy, Value
 from mavstream_server.engine.query import RunningQuery
 from mavstream_server.service.engine_commands import EngineCommands
-from mavstream_server.service.engine_link import EngineRefused
+from mavstream_server.service.engine_link import EngineRefused, EngineUnavailable
 from mavstream_server.testing.clock import ManualClock
 
 
@@ -35,6 +35,8 @@ class SteppedEngine(EngineCommands):
         """The policy that decides, and its options."""
         self.commands: list[Command] = []
         """What it was told and asked."""
+        self.away = False
+        """Whether it answers as one that has died."""
         self._hosted = HostedEngine(Hello(data, scheduler, train), clock, lambda query: None)
 
     @property
@@ -44,6 +46,8 @@ class SteppedEngine(EngineCommands):
 
     async def call(self, command: Command) -> Value:
         """Carry out a command."""
+        if self.away:
+            raise EngineUnavailable("the engine is away, as the script has it")
         self.commands.append(command)
         match self._hosted.obey(command):
             case Done(value):

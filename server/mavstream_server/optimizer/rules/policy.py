@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from mavstream_protocol.scheduling import DEFAULT_SCHEDULER, SchedulerSettings
 from mavstream_server.optimizer.change import Proposal, SwitchPolicy
-from mavstream_server.optimizer.monitor import Objective, Watched
+from mavstream_server.optimizer.monitor import Objective
 from mavstream_server.optimizer.rule import Rule
 from mavstream_server.optimizer.situation import Situation
 
@@ -31,12 +31,12 @@ CANDIDATES: Mapping[Objective, Sequence[SchedulerSettings]] = {
 class SwitchPolicyRule(Rule):
     """Lets a policy decide that is made for what is missed.
 
-    Policies that are made for latency take time from less important classes. Where one of them decides
-    already and there is no such class, another one has nothing to take, and is not tried.
+    Only those are tried that stand ahead of the one that decides: a policy that is made for what is missed,
+    and misses it all the same, lacks time, which another one of its kind has not either.
     """
 
     name = "policy"
-    about = "switches to a policy that is made for the objective that is missed"
+    about = "switches to a policy that is made for the objective that is missed, unless one decides already"
 
     def __init__(self) -> None:
         self.preferred: SchedulerSettings | None = None
@@ -48,30 +48,18 @@ class SwitchPolicyRule(Rule):
         if not missed:
             return
         worst, target = missed[0]
-        if target.objective is Objective.LATENCY and _decides(situation) and _lowest(situation, worst):
-            return
         first = () if self.preferred is None else (self.preferred,)
         for settings in (*first, *CANDIDATES[target.objective]):
             if settings == situation.scheduler:
-                continue
+                return
             yield Proposal(
                 rule=self.name,
                 change=SwitchPolicy(settings),
                 undo=SwitchPolicy(situation.scheduler),
                 what=f"switch from {situation.scheduler.policy} to {settings.policy}",
                 why=target.told(worst.query),
+                priority=worst.query.priority,
                 queries=tuple(
                     watched.query.id for watched, other in missed if other.objective is target.objective
                 ),
             )
-
-
-def _decides(situation: Situation) -> bool:
-    """Whether a policy decides that is made for latency."""
-    return any(situation.scheduler == settings for settings in CANDIDATES[Objective.LATENCY])
-
-
-def _lowest(situation: Situation, watched: Watched) -> bool:
-    """Whether no class that has queries is less important."""
-    priorities = (situation.priorities.get(name, 1) for name in situation.class_sizes)
-    return watched.query.priority <= min(priorities, default=watched.query.priority - 1)

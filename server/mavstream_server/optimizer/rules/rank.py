@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 
 from mavstream_server.optimizer.change import Proposal, WeighQuery
@@ -19,23 +20,25 @@ class RankRule(Rule):
     """Doubles what a query weighs in its class. Others of the class wait longer; other classes do not.
 
     It can help where the policy keeps classes apart (or all queries are of one) and goes by weights inside
-    them, and where the query is not alone in its class.
+    them, and where most queries of the class have something to give: they miss nothing.
     """
 
     name = "rank"
     about = (
         "gives a query that misses its latency or throughput more turns inside its class, "
-        "where the policy goes by weights"
+        "where the policy goes by weights and most others of the class miss nothing"
     )
 
     def propose(self, situation: Situation) -> Iterator[Proposal]:
         """Begin with the most important class and who is furthest off."""
         if not _inside_classes(situation):
             return
-        for watched, target in situation.monitor.missed():
+        slow = [one for one in situation.monitor.missed() if one[1].objective is not Objective.MEMORY]
+        needy = Counter(class_name for _, class_name in {(w.query.id, w.query.class_name) for w, _ in slow})
+        for watched, target in slow:
             query, now = watched.query, situation.weights.get(watched.query.id, 1)
-            alone = situation.class_sizes.get(query.class_name, 0) < 2
-            if target.objective is Objective.MEMORY or alone or now >= HEAVIEST:
+            givers = situation.class_sizes.get(query.class_name, 0) - needy[query.class_name]
+            if givers < needy[query.class_name] or now >= HEAVIEST:
                 continue
             yield Proposal(
                 rule=self.name,
@@ -43,6 +46,7 @@ class RankRule(Rule):
                 undo=WeighQuery(query.id, now),
                 what=f"let query {query.id} weigh {2 * now} instead of {now} in class {query.class_name}",
                 why=target.told(query),
+                priority=query.priority,
                 queries=(query.id,),
             )
 

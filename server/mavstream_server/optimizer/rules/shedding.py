@@ -25,25 +25,22 @@ class ShedRule(Rule):
 
     def propose(self, situation: Situation) -> Iterator[Proposal]:
         """Begin with the lowest class; never for the sake of a class that is less important."""
-        missed = situation.monitor.missed()
-        if not missed:
-            return
-        worst, target = missed[0]
-        for (priority, class_name), members in groupby(_giving(situation), _class):
-            if priority > worst.query.priority:
-                return
-            giving = [one for one in members if _shed(situation, one) < one.query.qos.max_loss]
-            if not giving:
-                continue
-            most = max(one.query.qos.max_loss for one in giving)
-            yield Proposal(
-                rule=self.name,
-                change=together([ShedRows(one.query.id, one.query.qos.max_loss) for one in giving]),
-                undo=together([ShedRows(one.query.id, _shed(situation, one)) for one in giving]),
-                what=f"drop up to {most:.2%} of the rows of {_named(giving)} of class {class_name}",
-                why=target.told(worst.query),
-                queries=tuple(dict.fromkeys([worst.query.id, *(one.query.id for one in giving)])),
-            )
+        for priority, missed in groupby(situation.monitor.missed(), lambda one: one[0].query.priority):
+            worst, target = next(missed)
+            for (lower, class_name), members in groupby(_giving(situation), _class):
+                giving = [one for one in members if _shed(situation, one) < one.query.qos.max_loss]
+                if not giving or lower > priority:
+                    continue
+                most = max(one.query.qos.max_loss for one in giving)
+                yield Proposal(
+                    rule=self.name,
+                    change=together([ShedRows(one.query.id, one.query.qos.max_loss) for one in giving]),
+                    undo=together([ShedRows(one.query.id, _shed(situation, one)) for one in giving]),
+                    what=f"drop up to {most:.2%} of the rows of {_named(giving)} of class {class_name}",
+                    why=target.told(worst.query),
+                    queries=tuple(dict.fromkeys([worst.query.id, *(one.query.id for one in giving)])),
+                    priority=priority,
+                )
 
     def relax(self, situation: Situation) -> Iterator[Proposal]:
         """Give back a quarter at a time, to the most important class first."""
@@ -57,7 +54,7 @@ class ShedRule(Rule):
                     [ShedRows(one.query.id, share) for one, share in zip(given, less, strict=True)]
                 ),
                 undo=together([ShedRows(one.query.id, _shed(situation, one)) for one in given]),
-                what=f"drop no more than {max(less):.2%} of the rows of {_named(given)} of class {class_name}",
+                what=f"drop only up to {max(less):.2%} of the rows of {_named(given)} of class {class_name}",
                 why="all targets are kept",
                 queries=tuple(one.query.id for one in given),
             )
@@ -78,8 +75,7 @@ def _shed(situation: Situation, watched: Watched) -> float:
 
 
 def _less(situation: Situation, watched: Watched) -> float:
-    share = _shed(situation, watched) - watched.query.qos.max_loss / _STEPS
-    return share if share > 1e-9 else 0.0
+    return max(0.0, round(_shed(situation, watched) - watched.query.qos.max_loss / _STEPS, 9))
 
 
 def _named(queries: list[Watched]) -> str:

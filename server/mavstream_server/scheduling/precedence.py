@@ -1,0 +1,18 @@
+"""Precedence: those who weigh more go ahead of the others, and leave them a turn now and then."""
+
+from __future__ import annotations
+
+
+class Precedence:
+    """Counts turns: as many in a row for the heavy as the one weighs who is next, then one for the others."""
+
+    __slots__ = ("_in_a_row",)
+
+    def __init__(self) -> None:
+        self._in_a_row = 0
+
+    def granted(self, weight: int, others_wait: bool) -> bool:
+        """Whether one who weighs so much has the next turn; else it is for one of the others."""
+        granted = not others_wait or self._in_a_row < weight
+        self._in_a_row = self._in_a_row + 1 if granted else 0
+        return granted
