@@ -24,7 +24,8 @@ ROUTES = """
     GET /v1/info                      GET /v1/feed                 GET /livez
     GET /readyz                       GET /metrics                 GET /v1/scheduler/trace
     PUT /v1/tables/{name}             GET /v1/tables/{name}        DELETE /v1/tables/{name}
-    GET /v1/tables
+    GET /v1/tables                    GET /v1/optimizer            PUT /v1/optimizer
+    GET /v1/optimizer/decisions
 """
 
 

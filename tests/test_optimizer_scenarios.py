@@ -134,7 +134,7 @@ def test_a_query_that_is_slower_than_it_may_be_goes_ahead_in_its_class(tmp_path:
             await world.seconds(16)
             assert world.state("tight") is KEPT
             assert world.decisions == [("rank", "kept")]
-            await world.seconds(60)
+            await world.seconds(40)
             # It was given back once, missed, taken again, and then held on to.
             assert [rule for rule, _ in world.decisions] == ["rank"] * 3
             assert world.optimizing.enactor.weights == {"tight": 2}
@@ -146,7 +146,8 @@ def test_a_query_that_is_slower_than_it_may_be_goes_ahead_in_its_class(tmp_path:
 def test_all_rules_together_help_the_most_important_first(tmp_path: Path) -> None:
     async def scenario() -> None:
         rr = SchedulerSettings(policy="rr")
-        with World(tmp_path, rr, critical=6, work=3, low=1) as world:
+        quick = OptimizerSettings.model_validate({"pace": {"calm": "5s"}})
+        with World(tmp_path, rr, quick, critical=6, work=3, low=1) as world:
             await world.query("alarm", "critical", ALARM, 20)
             for n in range(3):
                 await world.query(f"w{n}", "work", {"latency": {"p95": "1s"}}, 40)
@@ -160,7 +161,7 @@ def test_all_rules_together_help_the_most_important_first(tmp_path: Path) -> Non
             assert world.decisions[:3] == [("policy", "kept"), ("rank", "kept"), ("shedding", "kept")]
             assert world.state("alarm") is world.state("w0") is world.state("tight") is KEPT
             world.rate = RATE
-            await world.seconds(110)
+            await world.seconds(55)
             assert {world.state(id_) for id_ in world.registered} == {KEPT}
             enactor = world.optimizing.enactor
             assert (enactor.shares, enactor.weights) == ({}, {}), "all is given back"

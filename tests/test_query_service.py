@@ -14,10 +14,16 @@ from query_services import HOT, HOT_PLAN, READINGS, WINDOW_PLAN, Service, served
 from servers import PATIENCE, until
 
 from mavstream_protocol import InvalidObject, QueryClass, StreamSpec
+from mavstream_protocol.optimizer import TargetState
+from mavstream_protocol.wire.qos import QosReport
 from mavstream_protocol.wire.resources import ActualState, DesiredState, QueryChange
+from mavstream_server.engine.clock import SystemClock
+from mavstream_server.optimizer.change import ShedRows
 from mavstream_server.service.measurements import Measurements
+from mavstream_server.service.optimizing import Optimizing
 from mavstream_server.service.problems import Conflict, NotFound, TooMany, WrongVersion
-from mavstream_server.service.qos import TargetState
+from mavstream_server.service.qos import QosReports
+from mavstream_server.service.scheduler_choice import SchedulerChoice
 from mavstream_server.testing import ManualClock
 
 Run = Callable[[Callable[[Service], Coroutine[Any, Any, None]]], None]
@@ -246,27 +252,70 @@ def test_streams_must_keep_what_the_slowest_query_needs(run: Run) -> None:
     run(test)
 
 
+class Optimized:
+    """The optimizer of a service, a round at a time, and its reports."""
+
+    def __init__(self, made: Service) -> None:
+        self._made = made
+        choice = SchedulerChoice(made.catalog, made.settings, made.link)
+        self.optimizing = Optimizing(made.link, choice, made.queries, SystemClock())
+        self._reports = QosReports(self.optimizing)
+
+    async def report(self, id_: str) -> QosReport:
+        self._made.queries.measurements.forget(id_)
+        stats = await self._made.queries.measurements.of((id_,))
+        return self._reports.report(self._made.queries.get(id_), stats.get(id_))
+
+
 def test_the_qos_report_tells_kept_from_missed(run: Run) -> None:
     async def test(made: Service) -> None:
+        optimized = Optimized(made)
         qos = {"latency": {"p95": "10s"}, "memory": {"at_most": "1GB"}, "throughput": {"at_least": 5}}
         easy = (await made.queries.register({**HOT, "qos": qos})).id
         hard = (await made.queries.register({**HOT, "qos": {"latency": {"mean": "1us"}}})).id
-        report = await made.queries.qos(easy)
-        assert report.targets[0].state is TargetState.UNKNOWN
+        plain = (await made.queries.register(HOT)).id
+        assert {target.state for target in (await optimized.report(easy)).targets} == {TargetState.UNKNOWN}
         await made.feed(30)
-        await made.answers(easy, 1)
-        await made.answers(hard, 1)
-        for id_ in (easy, hard):
-            made.queries.measurements.forget(id_)
-        report = await made.queries.qos(easy)
+        for id_ in (easy, hard, plain):
+            await made.answers(id_, 1)
+        for _ in range(3):
+            await optimized.optimizing.round()
+        report = await optimized.report(easy)
         latency, memory, throughput = report.targets
         assert (latency.statistic, latency.target, latency.state) == ("p95", 10_000, TargetState.KEPT)
         assert latency.since is not None
+        assert (latency.history[-1].after, latency.history[-1].at) == (TargetState.KEPT, latency.since)
         assert (memory.state, memory.since is None) == (TargetState.KEPT, False)
         assert throughput.objective == "throughput"
-        missed = await made.queries.qos(hard)
-        assert [t.state for t in missed.targets] == [TargetState.MISSED]
-        assert (await made.queries.qos(hard)).targets[0].since == missed.targets[0].since
+        missed = await optimized.report(hard)
+        assert [target.state for target in missed.targets] == [TargetState.MISSED]
+        assert [state.after for state in missed.targets[0].history] == [
+            TargetState.AT_RISK,
+            TargetState.MISSED,
+        ]
+        without = await optimized.report(plain)
+        assert (without.targets, without.results, without.shed.rows) == ((), 1, 0)
+        assert without.latency_ms is not None
+        assert without.latency_ms.count == 1
+
+    run(test)
+
+
+def test_what_is_shed_is_counted_and_told_to_an_engine_that_comes_after(run: Run) -> None:
+    async def test(made: Service) -> None:
+        optimized = Optimized(made)
+        enactor = optimized.optimizing.enactor
+        id_ = (await made.queries.register({**HOT, "qos": {"max_loss": "50%"}})).id
+        await optimized.optimizing.round()
+        await enactor.enact(ShedRows(id_, 0.5), optimized.optimizing.now)
+        await made.feed(*[30] * 1000)
+        await until(lambda: made.queries.needed_position("readings") == 1000, "all rows to be read")
+        report = await optimized.report(id_)
+        assert 400 < report.shed.rows < 600
+        assert (report.shed.share, [one.share for one in report.shed.history]) == (0.5, [0.5])
+        await made.kill_engine()
+        await optimized.optimizing.round()
+        assert (await made.link.vitals([id_]))[id_].share == 0.5
 
     run(test)
 

@@ -21,6 +21,8 @@ from mavstream._tuples import Tuples
 from mavstream_protocol import QueryClass
 from mavstream_protocol.admission import AdmissionEstimate
 from mavstream_protocol.scheduling import LONGEST_TRACE, SchedulerSettings, SchedulerTrace, SourceService
+from mavstream_protocol.wire.optimizer import DecisionInfo, OptimizerInfo
+from mavstream_protocol.wire.qos import QosReport
 from mavstream_protocol.wire.resources import (
     PolicyInfo,
     PulledResults,
@@ -211,6 +213,19 @@ class AsyncClient:
         """Let another policy decide."""
         return await self._line.run(self._calls.set_scheduler(policy, options, sources))
 
+    async def optimizer(self) -> OptimizerInfo:
+        """Return what the optimizer may do, what is in force, and how targets stand."""
+        return await self._line.run(self._calls.optimizer())
+
+    async def set_optimizer(self, **changes: Any) -> OptimizerInfo:
+        """Change what the optimizer may do, as `enabled=False` or `rules={"rank": False}`; the rest stays."""
+        return await self._line.run(self._calls.set_optimizer(changes))
+
+    async def decisions(self, query: AsyncQuery | str | None = None) -> list[DecisionInfo]:
+        """Return what the optimizer decided, or what concerned one query; the newest first."""
+        id_ = query.id if isinstance(query, AsyncQuery) else query
+        return await self._line.run(self._calls.decisions(id_))
+
     async def trace(self, seconds: float = 2.0) -> SchedulerTrace:
         """Record who runs when for so many seconds, 60 at most; one trace at a time, else Conflict."""
         address = self._address
@@ -279,8 +294,8 @@ class AsyncQuery:
         """Return its plan as it runs."""
         return await self._client._line.run(self._client._calls.query_plan(self.id))
 
-    async def qos(self) -> dict[str, Any]:
-        """Return its targets and what is measured."""
+    async def qos(self) -> QosReport:
+        """Return its targets, what is measured, how they stand and since when, and what was done for it."""
         return await self._client._line.run(self._client._calls.qos(self.id))
 
     async def pull(self, after: int | None = None, limit: int | None = None) -> PulledResults:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import orjson
-from pydantic import TypeAdapter
+from pydantic import BaseModel, TypeAdapter
 
 from mavstream._documents import QueryLike, StreamLike, query_document, stream_document, validation_document
 from mavstream._errors import Invalid, NotFound
@@ -19,6 +19,8 @@ from mavstream._tuples import Tuples, canonical, portions
 from mavstream_protocol import InvalidTuples, QueryClass, Schema
 from mavstream_protocol.scheduling import SchedulerSettings, SchedulerTrace, SourceService
 from mavstream_protocol.tuples import encode_schema
+from mavstream_protocol.wire.optimizer import DecisionInfo, OptimizerInfo
+from mavstream_protocol.wire.qos import QosReport
 from mavstream_protocol.wire.resources import (
     PolicyInfo,
     PulledResults,
@@ -170,9 +172,9 @@ class Calls:
         """Ask for a query's plan as it runs."""
         return self._get(f"/v1/queries/{quote(query)}/plan", _ANYTHING)
 
-    def qos(self, query: str) -> Talk[dict[str, Any]]:
-        """Ask for a query's targets and what is measured."""
-        return self._get(f"/v1/queries/{quote(query)}/qos", _ANYTHING)
+    def qos(self, query: str) -> Talk[QosReport]:
+        """Ask for a query's targets, what is measured, and what was done for it."""
+        return self._get(f"/v1/queries/{quote(query)}/qos", QosReport)
 
     def pull(self, query: str, after: int | None, limit: int | None) -> Talk[PulledResults]:
         """Ask for a part of a query's answers."""
@@ -196,6 +198,23 @@ class Calls:
         content = orjson.dumps({"policy": policy, "options": dict(options), "sources": sources})
         request = Request("PUT", "/v1/scheduler", headers=_JSON, content=content)
         return fetch(request, self.retry, SchedulerSettings)
+
+    def optimizer(self) -> Talk[OptimizerInfo]:
+        """Ask what the optimizer may do, and what is in force."""
+        return self._get("/v1/optimizer", OptimizerInfo)
+
+    def set_optimizer(self, changes: Mapping[str, Any]) -> Talk[OptimizerInfo]:
+        """Change some of what the optimizer may do; the rest stays as it is."""
+        info = yield from self.optimizer()
+        known = info.settings.model_dump(mode="json")
+        content = orjson.dumps({**known, **_plain(changes)})
+        request = Request("PUT", "/v1/optimizer", headers=_JSON, content=content)
+        return (yield from fetch(request, self.retry, OptimizerInfo))
+
+    def decisions(self, query: str | None) -> Talk[list[DecisionInfo]]:
+        """Ask what the optimizer decided."""
+        params = {} if query is None else {"query": query}
+        return fetch_all("/v1/optimizer/decisions", self.retry, DecisionInfo, params)
 
     def trace(self, seconds: float) -> Talk[SchedulerTrace]:
         """Ask who runs when, for so long."""
@@ -227,3 +246,11 @@ class Calls:
                 self.retry,
             )
         return int(batch.num_rows)
+
+
+def _plain(changes: Mapping[str, Any]) -> dict[str, Any]:
+    """Return changes as JSON knows them; models may be among them."""
+    return {
+        name: value.model_dump(mode="json") if isinstance(value, BaseModel) else value
+        for name, value in changes.items()
+    }

@@ -13,7 +13,7 @@ from typing import Annotated
 import typer
 
 from mavstream._errors import ProblemError, TransportError
-from mavstream.cli import classes, queries, scheduling, server, streams, tables
+from mavstream.cli import classes, optimizer, queries, scheduling, server, streams, tables
 from mavstream.cli.assembly import AssembledGroup
 from mavstream.cli.output import complain
 from mavstream.cli.session import Session
@@ -32,6 +32,7 @@ app.add_typer(tables.app, name="table")
 app.add_typer(classes.app, name="class")
 app.add_typer(queries.app, name="query")
 app.add_typer(scheduling.scheduler, name="scheduler")
+app.add_typer(optimizer.app, name="optimizer")
 app.command("policies")(scheduling.list_policies)
 app.command("info")(server.show_info)
 

@@ -81,6 +81,33 @@ def show(context: typer.Context, query: QueryArgument, output: OutputOption = Ou
         _show(client.query(query).info(), output)
 
 
+@app.command("qos")
+def qos(context: typer.Context, query: QueryArgument, output: OutputOption = Output.TABLE) -> None:
+    """Show a query's targets, what is measured, how they stand, and what was done for it."""
+    with client_of(context) as client:
+        report = client.query(query).qos()
+    if output is Output.JSON:
+        show_json(report)
+        return
+    show_fields(
+        [
+            ("query", report.query),
+            ("latency ms", report.latency_ms and report.latency_ms.model_dump(exclude_none=True)),
+            ("memory bytes", report.memory_bytes),
+            ("rows per second", report.rows_per_s),
+            ("rows shed", report.shed.rows),
+            ("share shed now", report.shed.share),
+        ]
+    )
+    targets = [
+        (one.objective, one.statistic, one.target, one.measured, one.state, one.since)
+        for one in report.targets
+    ]
+    show_table(["objective", "statistic", "target", "measured", "state", "since"], targets)
+    actions = [(one.at, one.what, one.outcome) for one in report.actions]
+    show_table(["at", "action", "outcome"], actions)
+
+
 @app.command("pause")
 def pause(context: typer.Context, query: QueryArgument, output: OutputOption = Output.TABLE) -> None:
     """Let a query see no rows until it is resumed."""

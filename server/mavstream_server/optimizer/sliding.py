@@ -63,15 +63,18 @@ class SlidingFigures:
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds
         self._samples: deque[Sample] = deque()
+        self._whole = True  # the first sample of the epoch is still there
 
     def add(self, new: Sample) -> None:
         """Take a sample; the last one ahead of the length stays, as what the others are counted from."""
         samples = self._samples
         if samples and samples[-1].epoch != new.epoch:
             samples.clear()
+            self._whole = True
         samples.append(new)
         while len(samples) > 2 and samples[1].at <= new.at - self._seconds:
             samples.popleft()
+            self._whole = False
 
     @property
     def empty(self) -> bool:
@@ -84,10 +87,11 @@ class SlidingFigures:
 
     @property
     def latency(self) -> Latency:
-        """Of the answers that came within the length."""
-        if not self._spans:
-            return self._samples[-1].latency if self._samples else Latency()
-        return self._samples[-1].latency.since(self._samples[0].latency)
+        """Of the answers that came within the length; at first, since the query began."""
+        if not self._samples:
+            return Latency()
+        last = self._samples[-1].latency
+        return last if self._whole else last.since(self._samples[0].latency)
 
     @property
     def silent_ms(self) -> float | None:

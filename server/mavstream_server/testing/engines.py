@@ -83,7 +83,7 @@ def script_costs(query: RunningQuery, clock: ManualClock, costs: Mapping[str, in
     for operator in query.network.operators.values():
         cost = costs.get(operator.kind, 0)
         if cost:
-            operator.process = _taking_time(operator.process, cost, clock)  # type: ignore[method-assign]
+            setattr(operator, "process", _taking_time(operator.process, cost, clock))  # noqa: B010
 
 
 def _taking_time(
