@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from mavstream_protocol.classes import QueryClass
+from mavstream_protocol.optimizer import OptimizerSettings
 from mavstream_protocol.queries import QuerySpec
 from mavstream_protocol.scheduling import SchedulerSettings
 from mavstream_protocol.streams import StreamSpec
@@ -139,6 +140,19 @@ def test_producers_keep_their_numbers_and_sequences_never_fall(path: Path) -> No
     assert (catalog.producer_id("b"), catalog.producer_name(2), catalog.known_producer("x")) == (2, "b", None)
     catalog.remove_stream("s")
     assert catalog.sequences("s") == {}
+    catalog.close()
+
+
+def test_the_settings_of_the_optimizer_are_kept(path: Path) -> None:
+    catalog = Catalog(path)
+    assert catalog.optimizer() == OptimizerSettings()
+    chosen = OptimizerSettings.model_validate(
+        {"enabled": False, "period": "500ms", "rules": {"rank": False}, "pace": {"gain": "5%"}}
+    )
+    catalog.set_optimizer(chosen)
+    catalog.close()
+    catalog = Catalog(path)
+    assert catalog.optimizer() == chosen
     catalog.close()
 
 

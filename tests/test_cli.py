@@ -183,6 +183,15 @@ def test_classes_and_the_scheduler_are_set(url: str) -> None:
     assert answer(url, "scheduler", "show")["policy"] == "wrr"
     assert answer(url, "scheduler", "set", "rr")["policy"] == "rr"
     assert {"rr", "wrr"} <= {one["name"] for one in answer(url, "policies")}
+    words = ("--rule", "rank=off", "--period", "2s", "--goal", "delay=1", "--goal", "output_rate=2")
+    settings = answer(url, "optimizer", "set", *words)["settings"]
+    assert (settings["period"], settings["rules"]) == ("2s", {"rank": False})
+    assert [one["quantifier"] for one in settings["specification"]["requirements"]] == [
+        "minimise",
+        "maximise",
+    ]
+    assert "rank" in command(url, "optimizer", "show").stdout
+    assert answer(url, "optimizer", "decisions") == []
     assert answer(url, "info")["ready"] is True
 
 
@@ -197,6 +206,8 @@ def test_classes_and_the_scheduler_are_set(url: str) -> None:
         (["query", "watch", "q", "--after", "soon"], 2, "neither an offset nor"),
         (["scheduler", "set", "rr", "--option", "a"], 2, "'a' is not NAME=VALUE"),
         (["scheduler", "set", "guess"], 1, "guess"),
+        (["optimizer", "set", "--rule", "rank"], 2, "'rank' is not NAME=on or NAME=off"),
+        (["optimizer", "set", "--goal", "speed=1"], 2, "one of the metrics output_rate, "),
         (["nonsense"], 2, "nonsense"),
         (["query", "list", "-o", "xml"], 2, "xml"),
     ],

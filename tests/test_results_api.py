@@ -306,3 +306,69 @@ def test_qos_and_plans_are_shown(server: RunningServer, query: str) -> None:
     assert len(whole["queries"]) == 1
     assert http.get("/v1/queries", params={"state": "running", "class": "default"}).json()["items"]
     assert http.get("/v1/queries", params={"state": "asleep"}).status_code == 422
+
+
+def test_the_optimizer_acts_for_a_target_and_says_so(server: RunningServer, feed: Feed) -> None:
+    http: httpx.Client = server.http
+    settings = {"period": "100ms", "rules": {"policy": False, "rank": False}}
+    info = http.put("/v1/optimizer", json=settings).raise_for_status().json()
+    assert info["settings"]["period"] == "100ms"
+    on = {rule["name"]: rule["enabled"] for rule in info["rules"]}
+    assert (on["policy"], on["rank"], on["shedding"]) == (False, False, True)
+    qos = {"latency": {"mean": "1us"}, "max_loss": "10%"}
+    id_ = http.post("/v1/queries", json={**HOT, "qos": qos}).raise_for_status().json()["id"]
+    try:
+        feed.temps(*[30] * 100)
+
+        def decided() -> list[dict[str, Any]] | None:
+            feed.temps(30, 30)
+            page = http.get("/v1/optimizer/decisions", params={"query": id_, "limit": 1}).json()
+            return list(page["items"])
+
+        (decision,) = eventually(decided, "a decision")
+        assert (decision["rule"], decision["outcome"], decision["ended"]) == ("shedding", "probation", None)
+        assert f"latency of query {id_} in class default: mean is" in decision["why"]
+        assert http.get("/v1/optimizer").json()["probation"] == decision
+        assert http.get("/v1/optimizer").json()["shed"] == {id_: 0.1}
+        assert http.get("/v1/optimizer").json()["targets"]["default"]["missed"] == 1
+        feed.temps(*[30] * 1000)
+        report = eventually(
+            lambda: (found := http.get(f"/v1/queries/{id_}/qos").json())["shed"]["rows"] and found,
+            "rows shed",
+        )
+        (target,) = report["targets"]
+        assert (target["state"], report["shed"]["share"]) == ("missed", 0.1)
+        assert [one["after"] for one in target["history"]][-1] == "missed"
+        assert [one["number"] for one in report["actions"]] == [decision["number"]]
+        labels = f'class="default",objective="latency",query="{id_}",state="missed"'
+        assert f"mavstream_query_target_state{{{labels}}} 1.0" in http.get("/metrics").text
+        policy = http.get("/v1/scheduler").json()
+        http.put("/v1/scheduler", json=policy).raise_for_status()
+        assert http.get("/v1/optimizer").json()["probation"] is None
+        counted = 'mavstream_optimizer_decisions_total{outcome="overruled",rule="shedding"} 1.0'
+        assert counted in http.get("/metrics").text
+    finally:
+        http.put("/v1/optimizer", json={"enabled": False}).raise_for_status()
+        http.delete(f"/v1/queries/{id_}")
+    assert http.get("/v1/optimizer").json()["shed"] == {}
+
+
+@pytest.mark.parametrize(
+    ("body", "pointer", "said"),
+    [
+        ({"rules": {"magic": False}}, "rules/magic", "the rules are: policy, rank, "),
+        ({"period": "1ms"}, "period", "is not from 100ms to 1m"),
+        ({"pace": {"gain": "200%"}}, "pace/gain", "above 100%"),
+        ({"specification": {"requirements": []}}, "specification/requirements", "at least 1"),
+        ({"speed": 3}, "speed", "not permitted"),
+    ],
+)
+def test_settings_of_the_optimizer_that_make_no_sense_are_explained(
+    server: RunningServer, body: dict[str, Any], pointer: str, said: str
+) -> None:
+    answer = server.http.put("/v1/optimizer", json=body)
+    assert answer.status_code == 422
+    (error,) = answer.json()["errors"]
+    assert error["pointer"] == pointer
+    assert said in error["detail"]
+    assert server.http.get("/v1/optimizer/decisions", params={"after": "x"}).json()["code"] == "invalid_after"

@@ -146,7 +146,7 @@ def test_a_query_is_paused_resumed_stopped_and_removed(client: Client, name: str
     assert query.resume().desired == "running"
     assert query.set_class("default").spec.class_ == "default"
     assert query.plan()
-    assert query.qos()
+    assert query.qos().targets[0].statistic == "p95"
     assert query.id in [one.id for one in client.queries()]
     assert client.query(query.id).info().id == query.id
     assert query.stop().desired == "stopped"
@@ -207,6 +207,16 @@ def test_the_server_says_who_it_is_and_how_it_stands(client: Client) -> None:
     assert "default" in [one.name for one in client.classes()]
     assert client.stats()
     assert client.plan()
+
+
+def test_the_optimizer_is_told_what_it_may_do(client: Client) -> None:
+    assert client.set_optimizer(rules={"shedding": False}).settings.rules == {"shedding": False}
+    found = client.set_optimizer(enabled=False)
+    assert (found.settings.enabled, found.settings.rules) == (False, {"shedding": False}), "the rest stays"
+    assert client.decisions() == client.decisions("nothing") == []
+    with pytest.raises(Invalid, match="magic"):
+        client.set_optimizer(rules={"magic": True})
+    assert client.set_optimizer(enabled=True, rules={}).settings == OptimizerSettings()
 
 
 def test_another_policy_decides(client: Client) -> None:

@@ -32,6 +32,8 @@ def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]
         ("GET", "/v1/queries/none/results", None, {"client"}),
         ("PUT", "/v1/classes/default", {"name": "default"}, set()),
         ("PUT", "/v1/scheduler", {"policy": "rr"}, set()),
+        ("PUT", "/v1/optimizer", {}, set()),
+        ("GET", "/v1/optimizer/decisions", None, {"client", "feeder"}),
         ("DELETE", "/v1/streams/none", None, set()),
         ("GET", "/metrics", None, {"client", "feeder"}),
         ("GET", "/v1/info", None, {"client", "feeder"}),

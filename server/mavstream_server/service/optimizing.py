@@ -78,6 +78,8 @@ class Optimizing:
         self._scheduler = scheduler
         self._queries = queries
         self._clock = clock
+        # Taken once, so that one time is always told as the same instant.
+        self._offset = clock.now() - clock.monotonic()
         self.monitor = Monitor()
         self.optimizer = Optimizer(all_rules())
         self.enactor = Enactor(engine, scheduler)
@@ -99,7 +101,7 @@ class Optimizing:
 
     def instant(self, at: float) -> str:
         """Return a time of that clock as ISO 8601 text."""
-        return format_instant((int(at * 1e9) + self._clock.now() - self._clock.monotonic()) // 1000)
+        return format_instant((round(at * 1e9) + self._offset) // 1000)
 
     # Rounds
 
