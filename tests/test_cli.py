@@ -207,7 +207,7 @@ def test_classes_and_the_scheduler_are_set(url: str) -> None:
         (["scheduler", "set", "rr", "--option", "a"], 2, "'a' is not NAME=VALUE"),
         (["scheduler", "set", "guess"], 1, "guess"),
         (["optimizer", "set", "--rule", "rank"], 2, "'rank' is not NAME=on or NAME=off"),
-        (["optimizer", "set", "--goal", "speed=1"], 2, "one of the metrics output_rate, "),
+        (["optimizer", "set", "--goal", "speed=1"], 2, "is not METRIC=WEIGHT"),
         (["nonsense"], 2, "nonsense"),
         (["query", "list", "-o", "xml"], 2, "xml"),
     ],

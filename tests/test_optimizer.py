@@ -154,7 +154,7 @@ def test_a_query_that_is_gone_is_forgotten() -> None:
     monitor = Monitor(patience=1)
     first, second = ScriptedQuery("first", qos=MEMORY), ScriptedQuery("second", qos=MEMORY)
     monitor.observe([first.observed(), second.observed()], 0.0)
-    monitor.observe([second.observed()], 1.0)
+    monitor.forget({"second"})
     assert set(monitor.queries) == {"second"}
 
 

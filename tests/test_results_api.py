@@ -332,9 +332,9 @@ def test_the_optimizer_acts_for_a_target_and_says_so(server: RunningServer, feed
         assert http.get("/v1/optimizer").json()["shed"] == {id_: 0.1}
         assert http.get("/v1/optimizer").json()["targets"]["default"]["missed"] == 1
         feed.temps(*[30] * 1000)
+        address = f"/v1/queries/{id_}/qos"
         report = eventually(
-            lambda: (found := http.get(f"/v1/queries/{id_}/qos").json())["shed"]["rows"] and found,
-            "rows shed",
+            lambda: (found := http.get(address).json())["shed"]["rows"] and found, "rows to be shed"
         )
         (target,) = report["targets"]
         assert (target["state"], report["shed"]["share"]) == ("missed", 0.1)
@@ -360,7 +360,7 @@ def test_the_optimizer_acts_for_a_target_and_says_so(server: RunningServer, feed
         ({"period": "1ms"}, "period", "is not from 100ms to 1m"),
         ({"pace": {"gain": "200%"}}, "pace/gain", "above 100%"),
         ({"specification": {"requirements": []}}, "specification/requirements", "at least 1"),
-        ({"speed": 3}, "speed", "not permitted"),
+        ({"speed": 3}, "speed", "is not known here"),
     ],
 )
 def test_settings_of_the_optimizer_that_make_no_sense_are_explained(

@@ -29,6 +29,7 @@ from mavstream import (
     stream,
 )
 from mavstream.testing import start_server
+from mavstream_protocol.optimizer import OptimizerSettings
 
 FIELDS = [
     {"name": "id", "type": "int"},

@@ -84,13 +84,14 @@ def query_stats(query: RunningQuery, epoch: int) -> QueryStats:
 
 def query_vitals(query: RunningQuery, epoch: int) -> Vitals:
     """Return what is watched of a running query; costs a third of all its figures."""
-    memory, sources = query.memory, query.network.sources
+    sources = [task.work for task in query.sources.values()]
+    running = query.state is QueryState.RUNNING
     return Vitals(
         epoch=epoch,
         rows_in=query.rows_in,
-        queued_bytes=memory.queued,
-        state_bytes=memory.state,
-        backlog_bytes=memory.backlog,
+        queued_bytes=query.network.account.nbytes,
+        state_bytes=sum(task.work.state_bytes for task in query.tasks.values()),
+        backlog_bytes=sum(source.cursor.backlog.nbytes for source in sources if running and not source.ended),
         latency=latency_of(query.output.latency),
         shed=sum(source.counters["shed"] for source in sources),
         share=max((source.shedder.share for source in sources if source.shedder is not None), default=0.0),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from mavstream_protocol.optimizer import Objective as Objective
@@ -12,6 +12,8 @@ from mavstream_server.optimizer.standing import PATIENCE, Standing, TargetState
 
 WINDOW_S = 10.0
 """What percentiles are taken over: long enough for some hundred answers of a slow query."""
+
+_EASE = 0.5  # of a target: who is below does not miss it in a moment
 
 
 class Observed(NamedTuple):
@@ -70,6 +72,14 @@ class Watched:
             self.standings[objective].judge(target.ratio, target.tolerance, target.measured, now)
 
     @property
+    def at_ease(self) -> bool:
+        """Whether all its targets are kept by far."""
+        return not self.figures.empty and all(
+            standing.state is TargetState.KEPT and standing.ratio is not None and standing.ratio <= _EASE
+            for standing in self.standings.values()
+        )
+
+    @property
     def missed(self) -> Iterator[Target]:
         """The targets that are missed."""
         for objective, standing in self.standings.items():
@@ -86,13 +96,17 @@ class Monitor:
         self.queries: dict[str, Watched] = {}
 
     def observe(self, queries: Iterable[Observed], now: float) -> None:
-        """Take in the figures of all queries that there are; those that are gone are forgotten."""
-        seen: dict[str, Watched] = {}
+        """Take in the figures of queries."""
         for query in queries:
-            watched = self.queries.get(query.id) or Watched(query, self._seconds, self._patience)
+            watched = self.queries.get(query.id)
+            if watched is None:
+                watched = self.queries[query.id] = Watched(query, self._seconds, self._patience)
             watched.observe(query, now)
-            seen[query.id] = watched
-        self.queries = seen
+
+    def forget(self, there: Collection[str]) -> None:
+        """Drop the queries that are not there any more."""
+        for gone in [id_ for id_ in self.queries if id_ not in there]:
+            del self.queries[gone]
 
     @property
     def distress(self) -> float:

@@ -44,6 +44,7 @@ class Enactor:
         """By query; those that weigh 1 are not in it."""
         self.shed: dict[str, deque[Shed]] = {}
         """When shares have changed, by query."""
+        self._untold: set[str] = set()  # what was wanted of them is not wanted any more
 
     async def enact(self, change: Change, now: float) -> None:
         """Make a change; raises what refuses it, and then it is not wanted any more."""
@@ -52,6 +53,7 @@ class Enactor:
             await self._make(change, now)
         except BaseException:
             # What was made of it until then is told away in the next round.
+            self._untold.update(self.weights)
             self.weights = weights
             for query in self.shares.keys() | shares.keys():
                 if self.shares.get(query) != shares.get(query):
@@ -83,6 +85,11 @@ class Enactor:
                 await self._engine.shed_rows(id_, share)
             if vitals.weight != weight:
                 await self._engine.weigh_query(id_, weight)
+            self._untold.discard(id_)
+
+    def concerns(self, id_: str) -> bool:
+        """Whether anything is wanted of a query, or was until now."""
+        return id_ in self.shares or id_ in self.weights or id_ in self._untold
 
     def take_back(self, now: float, *, shares: bool = True, weights: bool = True) -> None:
         """Want nothing any more; queries are told in the next round."""
@@ -90,6 +97,7 @@ class Enactor:
             for query in tuple(self.shares):
                 self._want_share(query, 0.0, now)
         if weights:
+            self._untold.update(self.weights)
             self.weights.clear()
 
     def forget(self, there: Collection[str]) -> None:
@@ -97,10 +105,12 @@ class Enactor:
         for known in (self.shares, self.weights, self.shed):
             for gone in [id_ for id_ in known if id_ not in there]:
                 del known[gone]
+        self._untold.intersection_update(there)
 
     def _want_share(self, query: str, share: float, now: float) -> None:
         if share:
             self.shares[query] = share
         else:
             self.shares.pop(query, None)
+            self._untold.add(query)
         self.shed.setdefault(query, deque(maxlen=_CHANGES)).append(Shed(now, share))
