@@ -88,8 +88,9 @@ class SourcesLast(Policy[Any]):
     def _next_line(self) -> _Line:
         if not self._ahead:
             return self._ready
-        first = next(iter(self._ahead.values()))
-        return self._ahead if self._precedence.granted(first.query.weight, bool(self._ready)) else self._ready
+        weight = next(iter(self._ahead.values())).query.weight
+        heavy = self._precedence.granted(weight, len(self._ahead), len(self._ready))
+        return self._ahead if heavy else self._ready
 
     def _put(self, source: OperatorView) -> None:
         line = self._ready if source.query.weight == 1 else self._ahead

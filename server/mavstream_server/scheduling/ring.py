@@ -81,7 +81,7 @@ class RingPolicy(Policy[OptionsT]):
     def _next_of_both(self) -> Slice | None:
         ring, ahead = self._ring, self._ahead
         while ring or ahead:
-            heavy = bool(ahead) and self._precedence.granted(ahead[0].weight, bool(ring))
+            heavy = bool(ahead) and self._precedence.granted(ahead[0].weight, len(ahead), len(ring))
             turn = ahead.popleft() if heavy else ring.popleft()
             if not turn.gone:
                 return turn.slice

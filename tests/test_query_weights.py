@@ -1,0 +1,95 @@
+"""Weights: a query that weighs more goes ahead inside its class, and the others still have their turns."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from mavstream_server.optimizer.hold import Hold
+from mavstream_server.scheduling.registry import weighs
+from mavstream_server.testing import ScriptedNetwork, Step
+
+
+def served(network: ScriptedNetwork, turns: int) -> list[str]:
+    """Return whose turn it was, all having something to do all the time."""
+    found = []
+    for _ in range(turns):
+        for id_ in network.queries:
+            network.arrive(id_, 1)
+        slice_ = network.step()
+        assert slice_ is not None
+        found.append(slice_.operators[0].query.id)
+    return found
+
+
+def network(policy: str, **options: Any) -> ScriptedNetwork:
+    made = ScriptedNetwork(policy, options)
+    for id_ in ("a", "b", "c"):
+        made.add(id_, [Step("select", 0.0)])
+    return made
+
+
+@pytest.mark.parametrize("policy", ["rr", "wrr"])
+def test_round_robin_gives_as_many_turns_in_a_row_as_a_query_weighs_then_one_of_the_others(
+    policy: str,
+) -> None:
+    made = network(policy)
+    assert served(made, 6) == ["a", "b", "c"] * 2
+    made.weigh("c", 3)
+    assert served(made, 8) == ["c", "c", "c", "a", "c", "c", "c", "b"]
+    made.weigh("c", 1)
+    assert sorted(served(made, 3)) == ["a", "b", "c"]
+
+
+def test_heavy_queries_have_more_than_the_others_even_where_they_are_the_most() -> None:
+    made = network("rr")
+    made.weigh("a", 2)
+    made.weigh("b", 2)
+    turns = served(made, 50)
+    assert [turns.count(id_) for id_ in ("a", "b", "c")] == [20, 20, 10]
+
+
+@pytest.mark.parametrize("policy", ["hr", "rb"])
+def test_rates_count_as_often_as_a_query_weighs(policy: str) -> None:
+    made = ScriptedNetwork(policy)
+    made.add("quick", [Step("select", 1.0, 100)])
+    made.add("slow", [Step("select", 1.0, 300)])
+    for id_ in ("quick", "slow"):
+        made.arrive(id_, 1)
+    made.weigh("slow", 4)
+    slice_ = made.begin()
+    assert slice_ is not None
+    assert slice_.operators[0].query.id == "slow"
+
+
+@pytest.mark.parametrize(
+    ("policy", "options", "expected"),
+    [
+        ("rr", {}, True),
+        ("cqc", {}, True),
+        ("abd", {"inner": {"policy": "wrr"}}, True),
+        ("cqc", {"inner": {"policy": "chain"}}, False),
+        ("segment", {}, False),
+        ("amos", {}, False),
+    ],
+)
+def test_policies_say_whether_they_go_by_weights(
+    policy: str, options: dict[str, Any], expected: bool
+) -> None:
+    assert weighs(policy, options) is expected
+
+
+def test_what_is_needed_again_soon_is_held_twice_as_long_each_time() -> None:
+    hold, now, lengths = Hold(), 0.0, []
+    for _ in range(7):
+        hold.relaxed(now)
+        hold.needed_again(now + 5, soon=60)
+        lengths.append(hold.until - now - 5)
+        now = hold.until
+    assert lengths == [60, 120, 240, 480, 960, 960, 960]
+    hold.relaxed(now)
+    hold.needed_again(now + 61, soon=60)
+    hold.relaxed(now + 70)
+    hold.needed_again(now + 80, soon=60)
+    assert hold.until == now + 80 + 60, "after a while without need it begins anew"
