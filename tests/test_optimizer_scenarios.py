@@ -202,9 +202,7 @@ def test_what_is_wanted_of_a_query_is_told_again_when_it_begins_anew(tmp_path: P
     async def scenario() -> None:
         with World(tmp_path) as world:
             await world.query("q", "default", {"max_loss": "50%"}, 0)
-            await world.optimizing.enactor.enact(
-                Together((ShedRows("q", 0.5), WeighQuery("q", 4))), world.optimizing.now
-            )
+            await world.optimizing.enactor.enact(Together((ShedRows("q", 0.5), WeighQuery("q", 4))))
             await world.engine.forget_query("q")
             await world.query("q", "default", {"max_loss": "50%"}, 0)
             await world.optimizing.round()
@@ -224,7 +222,7 @@ def test_a_change_that_is_refused_halfway_is_taken_back_and_written_down(tmp_pat
             await world.query("there", "default", {"max_loss": "50%"}, 0)
             change = Together((ShedRows("there", 0.5), ShedRows("gone", 0.5)))
             with pytest.raises(EngineRefused, match="unknown query 'gone'"):
-                await world.optimizing.enactor.enact(change, world.optimizing.now)
+                await world.optimizing.enactor.enact(change)
             assert world.optimizing.enactor.shares == {}
             await world.optimizing.round()
             assert (await world.engine.vitals(["there"]))["there"].share == 0

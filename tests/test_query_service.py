@@ -307,12 +307,14 @@ def test_what_is_shed_is_counted_and_told_to_an_engine_that_comes_after(run: Run
         enactor = optimized.optimizing.enactor
         id_ = (await made.queries.register({**HOT, "qos": {"max_loss": "50%"}})).id
         await optimized.optimizing.round()
-        await enactor.enact(ShedRows(id_, 0.5), optimized.optimizing.now)
+        await enactor.enact(ShedRows(id_, 0.5))
         await made.feed(*[30] * 1000)
         await until(lambda: made.queries.needed_position("readings") == 1000, "all rows to be read")
         report = await optimized.report(id_)
         assert 400 < report.shed.rows < 600
-        assert (report.shed.share, [one.share for one in report.shed.history]) == (0.5, [0.5])
+        (spell,) = report.shed.spells
+        assert (report.shed.share, spell.share, spell.stream) == (0.5, 0.5, "readings")
+        assert (spell.seen, spell.rows) == (1000, report.shed.rows)
         await made.kill_engine()
         await optimized.optimizing.round()
         assert (await made.link.vitals([id_]))[id_].share == 0.5

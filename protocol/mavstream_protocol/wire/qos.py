@@ -39,7 +39,7 @@ _EXAMPLE: dict[str, Any] = {
     "memory_bytes": {"queued": 0, "state": 4096, "backlog": 0},
     "rows_per_s": 1200.0,
     "results": 9,
-    "shed": {"rows": 0, "share": 0.0, "history": []},
+    "shed": {"rows": 0, "share": 0.0, "spells": []},
     "actions": [],
 }
 
@@ -74,12 +74,19 @@ class TargetReport(BaseModel):
     """The last changes of the state, the newest last."""
 
 
-class ShareChange(BaseModel):
-    """Another share of rows that was left out from then on."""
+class ShedSpell(BaseModel):
+    """A time during which one share of a stream's rows was left out. Times are those of their arrival."""
 
     model_config = _CONFIG
-    at: str
+    stream: str
     share: float
+    """What was asked for."""
+    since: str
+    until: str
+    seen: int
+    """Rows that came in between,"""
+    rows: int
+    """and how many of them were left out."""
 
 
 class ShedReport(BaseModel):
@@ -90,8 +97,8 @@ class ShedReport(BaseModel):
     """Left out since the query was last instantiated."""
     share: float
     """Left out of the rows to come."""
-    history: tuple[ShareChange, ...]
-    """The last changes of the share, the newest last."""
+    spells: tuple[ShedSpell, ...]
+    """When rows were left out: the last 32 times per source, the newest last."""
 
 
 class QosReport(BaseModel):

@@ -30,7 +30,6 @@ from mavstream_server.log.cursor import Cursor
 from mavstream_server.log.reader import LogReader
 from mavstream_server.operators.operator import QueryFailed
 from mavstream_server.operators.output import Sink
-from mavstream_server.operators.shedding import Shedder
 from mavstream_server.scheduling.policy import Policy, SourceService
 from mavstream_server.scheduling.registry import check_options, make_policy
 from mavstream_server.scheduling.units import QueryUnits
@@ -269,7 +268,7 @@ class Engine:
     def shed(self, id_: str, share: float) -> None:
         """Leave out this share of the rows that a query reads from now on; 0 for none."""
         for task in self._active(id_, "what it sheds").sources.values():
-            task.work.shedder = Shedder(share) if share else None
+            task.work.shed(share)
 
     def _active(self, id_: str, what: str) -> RunningQuery:
         query = self.query(id_)

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Collection, Mapping
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 from mavstream_protocol.scheduling import SchedulerSettings
 from mavstream_server.engine.figures import Vitals
 from mavstream_server.optimizer.change import Change, ShedRows, SwitchPolicy, Together, WeighQuery
 from mavstream_server.service.engine_commands import EngineCommands
-
-_CHANGES = 50  # of a query's share that are remembered
 
 
 class Scheduler(Protocol):
@@ -25,13 +22,6 @@ class Scheduler(Protocol):
         """Let another policy decide."""
 
 
-class Shed(NamedTuple):
-    """Another share of rows that was left out from then on."""
-
-    at: float
-    share: float
-
-
 class Enactor:
     """Carries out changes. What it wants of queries it tells again until they have it."""
 
@@ -42,34 +32,32 @@ class Enactor:
         """Of rows that are left out, by query; those that read all are not in it."""
         self.weights: dict[str, int] = {}
         """By query; those that weigh 1 are not in it."""
-        self.shed: dict[str, deque[Shed]] = {}
-        """When shares have changed, by query."""
         self._untold: set[str] = set()  # what was wanted of them is not wanted any more
 
-    async def enact(self, change: Change, now: float) -> None:
+    async def enact(self, change: Change) -> None:
         """Make a change; raises what refuses it, and then it is not wanted any more."""
         shares, weights = dict(self.shares), dict(self.weights)
         try:
-            await self._make(change, now)
+            await self._make(change)
         except BaseException:
             # What was made of it until then is told away in the next round.
             self._untold.update(self.weights)
             self.weights = weights
             for query in self.shares.keys() | shares.keys():
                 if self.shares.get(query) != shares.get(query):
-                    self._want_share(query, shares.get(query, 0.0), now)
+                    self._want_share(query, shares.get(query, 0.0))
             raise
 
-    async def _make(self, change: Change, now: float) -> None:
+    async def _make(self, change: Change) -> None:
         match change:
             case Together(changes):
                 for each in changes:
-                    await self._make(each, now)
+                    await self._make(each)
             case SwitchPolicy(settings):
                 await self._scheduler.choose(settings)
             case ShedRows(query, share):
                 await self._engine.shed_rows(query, share)
-                self._want_share(query, share, now)
+                self._want_share(query, share)
             case WeighQuery(query, weight):
                 await self._engine.weigh_query(query, weight)
                 if weight == 1:
@@ -91,26 +79,25 @@ class Enactor:
         """Whether anything is wanted of a query, or was until now."""
         return id_ in self.shares or id_ in self.weights or id_ in self._untold
 
-    def take_back(self, now: float, *, shares: bool = True, weights: bool = True) -> None:
+    def take_back(self, *, shares: bool = True, weights: bool = True) -> None:
         """Want nothing any more; queries are told in the next round."""
         if shares:
             for query in tuple(self.shares):
-                self._want_share(query, 0.0, now)
+                self._want_share(query, 0.0)
         if weights:
             self._untold.update(self.weights)
             self.weights.clear()
 
     def forget(self, there: Collection[str]) -> None:
         """Drop what is known of queries that are not there any more."""
-        for known in (self.shares, self.weights, self.shed):
+        for known in (self.shares, self.weights):
             for gone in [id_ for id_ in known if id_ not in there]:
                 del known[gone]
         self._untold.intersection_update(there)
 
-    def _want_share(self, query: str, share: float, now: float) -> None:
+    def _want_share(self, query: str, share: float) -> None:
         if share:
             self.shares[query] = share
         else:
             self.shares.pop(query, None)
             self._untold.add(query)
-        self.shed.setdefault(query, deque(maxlen=_CHANGES)).append(Shed(now, share))

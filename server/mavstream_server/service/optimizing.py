@@ -175,7 +175,7 @@ class Optimizing:
         if change is None:
             return
         try:
-            await self.enactor.enact(change, now)
+            await self.enactor.enact(change)
         except MavstreamError as error:
             self.optimizer.failed(f"it could not be done: {error}", now)
             _log.warning("a change was refused", extra={"change": repr(change)[:500], "reason": str(error)})
@@ -225,7 +225,7 @@ class Optimizing:
             if isinstance(rule, SwitchPolicyRule):
                 prefers = settings.policy_choice is PolicyChoice.AMOS
                 rule.preferred = _amos(settings, {"learner": "sharp"}) if prefers else None
-        self.enactor.take_back(now, shares=ShedRule.name in off, weights=RankRule.name in off)
+        self.enactor.take_back(shares=ShedRule.name in off, weights=RankRule.name in off)
         trial = optimizer.on_probation
         if trial is not None and trial.proposal.rule in off:
             optimizer.overruled(f"rule {trial.proposal.rule} was switched off", now)

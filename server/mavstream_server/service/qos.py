@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections import OrderedDict
 
+from mavstream_protocol.instants import format_instant
 from mavstream_protocol.wire.optimizer import DecisionInfo
-from mavstream_protocol.wire.qos import QosReport, ShareChange, ShedReport, StateChange, TargetReport
+from mavstream_protocol.wire.qos import QosReport, ShedReport, ShedSpell, StateChange, TargetReport
 from mavstream_protocol.wire.resources import LatencySummary
 from mavstream_server.engine.figures import QueryStats
 from mavstream_server.optimizer.monitor import WINDOW_S, Observed, Watched, is_watched
@@ -95,13 +96,20 @@ class QosReports:
         )
 
     def _shed(self, id_: str, stats: QueryStats | None) -> ShedReport:
-        enactor, instant = self._optimizing.enactor, self._optimizing.instant
-        counters = {} if stats is None else stats.counters
+        counters, spells = ({}, ()) if stats is None else (stats.counters, stats.spells)
         return ShedReport(
             rows=sum(reasons.get("shed", 0) for reasons in counters.values()),
-            share=enactor.shares.get(id_, 0.0),
-            history=tuple(
-                ShareChange(at=instant(one.at), share=one.share) for one in enactor.shed.get(id_, ())
+            share=self._optimizing.enactor.shares.get(id_, 0.0),
+            spells=tuple(
+                ShedSpell(
+                    stream=spell.stream,
+                    share=spell.share,
+                    since=format_instant(spell.since // 1000),
+                    until=format_instant(spell.until // 1000),
+                    seen=spell.seen,
+                    rows=spell.shed,
+                )
+                for spell in spells
             ),
         )
 
