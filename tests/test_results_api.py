@@ -372,3 +372,19 @@ def test_settings_of_the_optimizer_that_make_no_sense_are_explained(
     assert error["pointer"] == pointer
     assert said in error["detail"]
     assert server.http.get("/v1/optimizer/decisions", params={"after": "x"}).json()["code"] == "invalid_after"
+
+
+def test_admission_is_switched_with_the_optimizer(server: RunningServer) -> None:
+    http: httpx.Client = server.http
+
+    def policy() -> str | None:
+        found = http.post("/v1/queries/validate", json=HOT).json()["admission"]
+        return None if found is None else str(found["policy"])
+
+    assert policy() == "warn"
+    http.put("/v1/optimizer", json={"admission": "refuse"}).raise_for_status()
+    assert policy() == "refuse"
+    http.put("/v1/optimizer", json={"admission": "off"}).raise_for_status()
+    assert policy() is None
+    http.put("/v1/optimizer", json={}).raise_for_status()
+    assert policy() == "warn"

@@ -7,6 +7,7 @@ from typing import Annotated
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
+from mavstream_protocol.admission import AdmissionPolicy
 from mavstream_protocol.explained import refusal
 from mavstream_protocol.quantities import Percent, PositiveDuration, format_duration
 from mavstream_protocol.specification import DEFAULT_SPECIFICATION, Specification
@@ -122,3 +123,5 @@ class OptimizerSettings(BaseModel):
     """How the rule `policy` chooses."""
     specification: Specification = DEFAULT_SPECIFICATION
     """What AMoS judges policies by, while it decides."""
+    admission: AdmissionPolicy | None = None
+    """What is done about new queries that do not fit in; null: as the server was started."""

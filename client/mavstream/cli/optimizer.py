@@ -9,6 +9,7 @@ import typer
 from mavstream.cli.output import show_fields, show_json, show_table
 from mavstream.cli.session import Output, OutputOption, client_of
 from mavstream_protocol import format_duration
+from mavstream_protocol.admission import AdmissionPolicy
 from mavstream_protocol.optimizer import PolicyChoice
 from mavstream_protocol.specification import Metric, Quantifier
 from mavstream_protocol.wire.optimizer import OptimizerInfo
@@ -44,10 +45,13 @@ def set_optimizer(
             help="What AMoS judges policies by, as delay=0.7.",
         ),
     ] = None,
+    admission: Annotated[
+        AdmissionPolicy | None, typer.Option(help="What is done about new queries that do not fit in.")
+    ] = None,
     output: OutputOption = Output.TABLE,
 ) -> None:
     """Change what the optimizer may do; what is not named stays."""
-    given = {"enabled": enabled, "period": period, "policy_choice": prefer}
+    given = {"enabled": enabled, "period": period, "policy_choice": prefer, "admission": admission}
     changes: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
     if goal:
         changes["specification"] = {"requirements": [_read_goal(text) for text in goal]}

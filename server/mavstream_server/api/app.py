@@ -131,6 +131,7 @@ async def _start(settings: Settings, connections: Connections, stack: AsyncExitS
     service = QueryService(settings, catalog, store, link, tables=stored)
     choice = SchedulerChoice(catalog, settings, link)
     optimizing = Optimizing(link, choice, service, SystemClock(), catalog.optimizer())
+    service.admission.policy = lambda: optimizing.settings.admission or settings.admission
     services = Services(
         settings,
         catalog,
