@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from bench import agreement, classes, decisions, engine, feeder, isolation, service, simulator, spark
+from bench import agreement, classes, decisions, engine, feeder, isolation, service, simulator, spark, targets
 from bench.outcome import Outcome
 
 
@@ -29,6 +29,7 @@ BENCHMARKS: dict[str, Benchmark] = {
     "isolation": Benchmark("an important class beside an overload", isolation.add_options, isolation.run),
     "simulator": Benchmark("tuples per second of the simulator", simulator.add_options, simulator.run),
     "spark": Benchmark("what a generated row costs", spark.add_options, spark.run),
+    "targets": Benchmark("targets kept in bursts, by an optimizer or not", targets.add_options, targets.run),
     "service": Benchmark("the service over websockets", service.add_options, service.run),
 }
 

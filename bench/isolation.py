@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from bench.class_load import READERS, class_plans, flood, stamped
 from bench.data import EVENT_TIME, FIELDS, SCHEMA, readings
 from bench.load import Q1_ANSWER, Answers, Producer, arrow_message, producer, subscription
 from bench.outcome import Outcome, text_table
@@ -24,8 +25,6 @@ from mavstream_server.columns.arrow import arrow_from_columns
 
 PRIORITIES = {"H": 6, "N": 1}
 POLICIES = ("cqc", "abd")
-_SELECTS, _AGGREGATES, _JOINS = 6, 16, 8
-_READERS = _SELECTS + _AGGREGATES + 2 * _JOINS  # sources of a class's queries
 _TICK = {"H": 0.002, "N": 0.01}  # seconds between two frames
 _MOST = 20_000  # rows of a frame, when the sender has fallen behind
 _PATIENCE = 120.0
@@ -97,27 +96,13 @@ async def _capacity(running: ServerProcess, seconds: float) -> float:
     with _Classes(running, "most", ("N",)) as classes:
         batch = _batch(5_000, seed=9)
         async with producer(running.websocket_url, "most", [classes.stream("N")]) as feed:
-            flooding = asyncio.create_task(_flood(feed, classes.stream("N"), batch))
+            flooding = asyncio.create_task(flood(feed, classes.stream("N"), batch))
             await asyncio.sleep(seconds / 4)  # until there is a backlog
             rows, begin = classes.rows_in("N"), time.perf_counter()
             await asyncio.sleep(seconds)
             taken = (classes.rows_in("N") - rows) / (time.perf_counter() - begin)
             flooding.cancel()
-    return taken / _READERS
-
-
-async def _flood(feed: Producer, stream: str, batch: pa.RecordBatch) -> None:
-    """Send as fast as credit allows; event time goes on as it would at a rate of 100,000 tuples/s."""
-    times, sequence = np.arange(batch.num_rows) * 10, 0
-    while True:
-        sequence += 1
-        times += batch.num_rows * 10
-        await feed.send(stream, sequence, arrow_message(stream, sequence, _stamped(batch, times)))
-
-
-def _stamped(batch: pa.RecordBatch, microseconds: np.ndarray) -> pa.RecordBatch:
-    stamps = pa.array(microseconds.astype(np.int64)).cast(pa.timestamp("us", tz="UTC"))
-    return batch.set_column(0, batch.schema.field(0), stamps)
+    return taken / READERS
 
 
 class _Classes:
@@ -130,7 +115,7 @@ class _Classes:
         for name in names:
             spec = {"name": self.stream(name), "fields": FIELDS, "event_time": EVENT_TIME}
             running.post("/v1/streams", spec)
-            plans = _plans(self.stream(name))
+            plans = class_plans(self.stream(name))
             self._ids[name] = [
                 running.post("/v1/queries", {"name": f"{phase}_{name}_{n}", "class": name, "plan": plan})[
                     "id"
@@ -193,7 +178,7 @@ class _Classes:
         size = batch.num_rows
         random = np.random.default_rng(7)
         due = begin + np.sort(random.uniform(0, seconds, size))
-        batch = _stamped(batch, due * 1e6)
+        batch = stamped(batch, due * 1e6)
         stream, sent, sequence = self.stream(name), 0, 0
         while sent < size:
             ready = min(int(np.searchsorted(due, time.time(), "right")), sent + _MOST)
@@ -213,67 +198,11 @@ class _Classes:
     async def _lost(self, name: str, before: int, sent: int) -> int:
         """Return how many rows are missing when the class has had the time to work off what waits."""
         begin = time.perf_counter()
-        while (missing := before + sent * _READERS - self.rows_in(name)) > 0:
+        while (missing := before + sent * READERS - self.rows_in(name)) > 0:
             if time.perf_counter() - begin > _PATIENCE:
                 break
             await asyncio.sleep(0.2)
         return missing
-
-
-def _plans(stream: str) -> list[dict[str, Any]]:
-    source = {"op": "source", "stream": stream}
-    selects = [
-        {
-            "root": "answer",
-            "nodes": {
-                "in": source,
-                "hot": {"op": "select", "input": "in", "where": f"temperature > {30 + n} AND humidity < 30"},
-                "answer": {
-                    "op": "project",
-                    "input": "hot",
-                    "compute": {"ts": "ts", "location": "location", "fahrenheit": "temperature * 1.8 + 32"},
-                },
-            },
-        }
-        for n in range(_SELECTS)
-    ]
-    aggregates = [
-        {
-            "root": "mean",
-            "nodes": {
-                "in": source,
-                "mean": {
-                    "op": "aggregate",
-                    "input": "in",
-                    "by": ["location"],
-                    "window": {"kind": "tumbling", "size": f"{100 + 20 * n}ms"},
-                    "compute": {"n": "count(*)", "mean": "avg(temperature)", "top": "max(humidity)"},
-                },
-            },
-        }
-        for n in range(_AGGREGATES)
-    ]
-    joins = [
-        {
-            "root": "pairs",
-            "nodes": {
-                "a": source,
-                "b": source,
-                "hot": {"op": "select", "input": "a", "where": f"temperature > {35 + n}"},
-                "wet": {"op": "select", "input": "b", "where": f"humidity > {90 + n}"},
-                "pairs": {
-                    "op": "join",
-                    "left": "hot",
-                    "right": "wet",
-                    "on": [["sensor_id", "sensor_id"]],
-                    "within": "20ms",
-                    "compute": {"ts": "l.ts", "temperature": "l.temperature", "humidity": "r.humidity"},
-                },
-            },
-        }
-        for n in range(_JOINS)
-    ]
-    return [*selects, *aggregates, *joins]
 
 
 def _batch(size: int, seed: int) -> pa.RecordBatch:
