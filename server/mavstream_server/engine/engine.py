@@ -23,6 +23,7 @@ from mavstream_server.engine.query import QueryRequest, RunningQuery
 from mavstream_server.engine.slices import AnyTask, SliceRunner
 from mavstream_server.engine.source_task import SourceTask
 from mavstream_server.engine.states import IllegalMove, OperatorState, QueryState
+from mavstream_server.engine.still_point import StillPoints
 from mavstream_server.engine.task import Task
 from mavstream_server.engine.trace import Trace
 from mavstream_server.instantiator import instantiate
@@ -85,6 +86,7 @@ class Engine:
         self._queue_limit = queue_limit or 4 * train
         self._intake = Intake(self.clock.monotonic, self._fail, self._woken)
         self._runner = SliceRunner(self.clock, self._ran, self._fail)
+        self.still_points = StillPoints(self._intake)
         self._timed: set[RunningQuery] = set()  # those with a time to stop at
         self._numbers = count(1)
         self.slices = 0
@@ -237,6 +239,7 @@ class Engine:
         """Detach a query from its streams; what it has read is still worked on, and its state is kept."""
         query = self.query(id_)
         query.become(QueryState.PAUSED)
+        self.still_points.drop(query)
         self._intake.remove(query)
 
     def resume(self, id_: str) -> None:
@@ -329,6 +332,8 @@ class Engine:
         """Serve the sources, then run one slice; returns whether anything was done."""
         now = self.clock.now()
         intake = self._intake
+        if self.still_points:
+            self.still_points.look(now)
         if self._idle:
             intake.look(now)
         elif self.slices >= intake.look_at_slice or self.busy >= intake.look_at_busy:
@@ -422,6 +427,7 @@ class Engine:
 
     def _retire(self, query: RunningQuery, state: QueryState) -> None:
         query.become(state)
+        self.still_points.drop(query)
         self._policy.retire(query)
         self._intake.remove(query)
         self._timed.discard(query)
