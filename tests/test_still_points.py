@@ -49,7 +49,7 @@ def test_a_query_that_is_fed_all_the_time_comes_to_a_standstill(
     ((read, answered),) = seen
     assert read == answered < 200
     assert [x for (x,) in answers] == list(range(200))
-    assert not engine.still_points
+    assert not engine.still_points.wanted
 
 
 def test_other_queries_go_on_meanwhile_and_several_can_stand_still_together(

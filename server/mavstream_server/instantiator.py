@@ -48,6 +48,8 @@ CursorMaker = Callable[[str], Cursor]
 """Returns a cursor on a stream, standing where the query starts."""
 TableOpener = Callable[[str], StoredTable]
 """Returns a stored table."""
+OperatorMaker = Callable[[TypedNode], Operator]
+"""Returns the operator of a node."""
 
 
 @dataclass(slots=True)
@@ -95,9 +97,9 @@ def instantiate(
 ) -> Network:
     """Build the operators of a plan, each behind its inputs, and wire their queues."""
     network = Network()
-    needed = _needed_columns(plan)
-    needs = _needs(plan)
-    once = _one_time_node(plan) if options.one_time else None
+    needed = needed_columns(plan)
+    needs = source_needs(plan)
+    make = operator_maker(plan, options, table)
     for node in plan.nodes.values():
         if isinstance(node, TypedTable):
             continue  # its join has it
@@ -111,18 +113,47 @@ def instantiate(
                 options.stop_at,
                 Shedder(node.stream, options.worth.get(node.stream)),
             )
-        elif isinstance(node, TypedTableJoin):
-            operator = _table_join(node, table(node.table), set(needed[node.name]), options.on_error)
         else:
-            inputs = [plan.nodes[reference.node] for reference in node.inputs]
-            operator = _operator(node, inputs, needed, options.on_error, node.name == once)
-        _connect(network, operator, node.inputs)
+            operator = make(node)
+        connect(network.account, operator, node.inputs, network.operators)
         network.operators[node.name] = operator
     output = Output(OUTPUT, plan.schema.names, sink, now)
-    _connect(network, output, (plan.root,))
+    connect(network.account, output, (plan.root,), network.operators)
     network.operators[OUTPUT] = output
-    network.paths = tuple((*path[1:], OUTPUT) for path in plan.paths())
+    network.paths = paths_to_output(plan)
     return network
+
+
+def operator_maker(plan: TypedPlan, options: RunOptions, table: TableOpener) -> OperatorMaker:
+    """Return what makes the operators of a plan's nodes, but for sources and tables; not connected yet."""
+    needed = needed_columns(plan)
+    once = one_time_node(plan) if options.one_time else None
+
+    def make(node: TypedNode) -> Operator:
+        if isinstance(node, TypedTableJoin):
+            return _table_join(node, table(node.table), set(needed[node.name]), options.on_error)
+        inputs = [plan.nodes[reference.node] for reference in node.inputs]
+        return _operator(node, inputs, needed, options.on_error, node.name == once)
+
+    return make
+
+
+def connect(
+    account: QueueAccount,
+    operator: Operator,
+    inputs: tuple[InputRef, ...],
+    operators: Mapping[str, Operator],
+) -> None:
+    """Give an operator a queue for each of its inputs, which are among `operators`."""
+    for reference in inputs:
+        queue = Queue(account)
+        operator.inputs.append(queue)
+        operators[reference.node].attach(queue, reference.output)
+
+
+def paths_to_output(plan: TypedPlan) -> tuple[tuple[str, ...], ...]:
+    """Return the paths of a plan as a network has them."""
+    return tuple((*path[1:], OUTPUT) for path in plan.paths())
 
 
 def _operator(
@@ -178,26 +209,14 @@ def _table_join(node: TypedTableJoin, table: StoredTable, wanted: set[str], on_e
     return TableJoin(node.name, table, keys, node.where, compute, node.outer, on_error)
 
 
-def _connect(network: Network, operator: Operator, inputs: tuple[InputRef, ...]) -> None:
-    for reference in inputs:
-        queue = Queue(network.account)
-        operator.inputs.append(queue)
-        below = network.operators[reference.node]
-        if isinstance(below, Split):
-            assert reference.output is not None
-            below.readers[reference.output].append(queue)
-        else:
-            below.outputs.append(queue)
-
-
-def _needs(plan: TypedPlan) -> Needs:
+def source_needs(plan: TypedPlan) -> Needs:
     """Return what sources must tell of each row for the operators above to work."""
     timed = (TypedAggregate, TypedExcept, TypedJoin)
     ordered = any(isinstance(n, TypedUnion | TypedJoin) and n.ordered for n in plan.nodes.values())
     return Needs(ordered or any(isinstance(n, timed) for n in plan.nodes.values()), ordered)
 
 
-def _needed_columns(plan: TypedPlan) -> dict[str, tuple[str, ...]]:
+def needed_columns(plan: TypedPlan) -> dict[str, tuple[str, ...]]:
     """Return which columns of each node are read above it, in schema order: no others are carried."""
     wanted: dict[str, set[str]] = {name: set() for name in plan.nodes}
     wanted[plan.root.node] |= set(plan.schema.names)
@@ -247,7 +266,7 @@ def _side_columns(expressions: list[Expression], where: Expression | None, place
     return {name.removeprefix(prefix) for name in names}
 
 
-def _one_time_node(plan: TypedPlan) -> str:
+def one_time_node(plan: TypedPlan) -> str:
     """Return the windowed node whose first answer ends a one-time query."""
     node = plan.nodes[plan.root.node]
     while isinstance(node, TypedSelect | TypedProject | TypedSplit):

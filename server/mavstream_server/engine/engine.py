@@ -9,12 +9,14 @@ import logging
 from collections import defaultdict
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import partial
 from itertools import count
 from random import Random
 from typing import Any
 
 from mavstream_protocol.classes import DEFAULT_CLASS
 from mavstream_protocol.problems import MavstreamError
+from mavstream_protocol.typed_plan import TypedPlan
 from mavstream_server.engine import saving
 from mavstream_server.engine.assembly import assemble
 from mavstream_server.engine.clock import Clock, SystemClock
@@ -24,12 +26,13 @@ from mavstream_server.engine.slices import AnyTask, SliceRunner
 from mavstream_server.engine.source_task import SourceTask
 from mavstream_server.engine.states import IllegalMove, OperatorState, QueryState
 from mavstream_server.engine.still_point import StillPoints
+from mavstream_server.engine.swapping import SWAP_LIMIT, Swaps
 from mavstream_server.engine.task import Task
 from mavstream_server.engine.trace import Trace
-from mavstream_server.instantiator import instantiate
+from mavstream_server.instantiator import instantiate, operator_maker
 from mavstream_server.log.cursor import Cursor
 from mavstream_server.log.reader import LogReader
-from mavstream_server.operators.operator import QueryFailed
+from mavstream_server.operators.operator import Operator, QueryFailed
 from mavstream_server.operators.output import Sink
 from mavstream_server.scheduling.policy import Policy, SourceService
 from mavstream_server.scheduling.registry import check_options, make_policy
@@ -87,6 +90,8 @@ class Engine:
         self._intake = Intake(self.clock.monotonic, self._fail, self._woken)
         self._runner = SliceRunner(self.clock, self._ran, self._fail)
         self.still_points = StillPoints(self._intake)
+        make = partial(operator_maker, table=self._table)
+        self.swaps = Swaps(self.clock, self.still_points, make, self._new_task, self.rearrange)
         self._timed: set[RunningQuery] = set()  # those with a time to stop at
         self._numbers = count(1)
         self.slices = 0
@@ -136,8 +141,8 @@ class Engine:
 
     @property
     def timed(self) -> bool:
-        """Whether a query is to end by the clock, so that `step` must be called now and then."""
-        return bool(self._timed)
+        """Whether something is to be done by the clock, so that `step` must be called now and then."""
+        return bool(self._timed or self.swaps)
 
     def set_priority(self, class_name: str, priority: int) -> None:
         """Set the priority of a class; it holds from the policy's next decision on."""
@@ -239,6 +244,7 @@ class Engine:
         """Detach a query from its streams; what it has read is still worked on, and its state is kept."""
         query = self.query(id_)
         query.become(QueryState.PAUSED)
+        self.swaps.drop(query, "the query was paused")
         self.still_points.drop(query)
         self._intake.remove(query)
 
@@ -278,6 +284,29 @@ class Engine:
         if not query.active:
             raise IllegalMove(f"query {id_!r} is {query.state.value} and cannot change {what} any more")
         return query
+
+    def swap(self, id_: str, plan: TypedPlan, version: int = 1, limit: int = SWAP_LIMIT) -> None:
+        """Let a query go on with a plan that gives the same answer, as soon as it can (see `swapping`).
+
+        `version` is the plan's number in the query's figures. It is given up if new operators would take
+        longer than `limit` microseconds to get to know what the old ones know.
+        """
+        self.swaps.ask(self.query(id_), weighted(plan), version, limit)
+
+    def rearrange(self, query: RunningQuery, change: Callable[[], None]) -> None:
+        """Do something, between two slices, that gives a query other operators."""
+        self._policy.retire(query)
+        try:
+            change()
+        finally:
+            query.arrange(self._serves_sources)
+            self._policy.admit(query)
+            self._tell_ready(query)
+
+    def _new_task(self, query: RunningQuery, operator: Operator) -> Task:
+        task = Task(next(self._numbers), operator, query, OperatorKind.OPERATIONAL, False, self._woken)
+        task.tell_growth(self._grew if self._policy.watches_growth else None)
+        return task
 
     # Policies
 
@@ -332,7 +361,7 @@ class Engine:
         """Serve the sources, then run one slice; returns whether anything was done."""
         now = self.clock.now()
         intake = self._intake
-        if self.still_points:
+        if self.still_points.wanted:
             self.still_points.look(now)
         if self._idle:
             intake.look(now)
@@ -408,7 +437,9 @@ class Engine:
 
     def _check_memory(self, query: RunningQuery, limit: int) -> None:
         resident = query.memory.resident
-        if resident > limit and query.active:
+        if resident <= limit or not query.active:
+            return
+        if not self.swaps.relieve(query, f"with new operators the query held more than {limit} bytes"):
             reason = (
                 f"query {query.id!r} holds {resident} bytes, more than its limit of {limit}; "
                 "use a smaller window, fewer groups or a higher limit"
@@ -416,7 +447,7 @@ class Engine:
             self._fail(query, "", QueryFailed(reason))
 
     def _fail(self, query: RunningQuery, operator: str, error: Exception) -> None:
-        if not query.active:
+        if not query.active or self.swaps.failed(query, operator, error):
             return
         if isinstance(error, MavstreamError):
             query.reason = str(error)
@@ -427,6 +458,7 @@ class Engine:
 
     def _retire(self, query: RunningQuery, state: QueryState) -> None:
         query.become(state)
+        self.swaps.forget(query)
         self.still_points.drop(query)
         self._policy.retire(query)
         self._intake.remove(query)

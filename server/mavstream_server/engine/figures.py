@@ -137,8 +137,17 @@ class QueryStats(NamedTuple):
     positions: dict[str, int]
     """The lowest position that it still needs, by stream; none while it is paused or when it has ended."""
     operators: tuple[OperatorStats, ...]
+    """Those of the plan that runs."""
     spells: tuple[Spell, ...] = ()
     """When rows were left out to shed load: the last 32 times of each source, oldest first."""
+    plan_version: int = 0
+    """Which plan that is: 0 for the one it started with, else the number that came with the swap."""
+    plan_swaps: int = 0
+    """How often its plan was swapped since it started."""
+    swap: str | None = None
+    """How far a swap that is under way has come: `draining`, `warming` or `leaving`."""
+    swap_note: str | None = None
+    """Why the last swap was given up, if it was."""
 
 
 class Vitals(NamedTuple):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import NamedTuple
 
 from mavstream_protocol.typed_plan import TypedPlan
@@ -30,6 +31,40 @@ class Memory(NamedTuple):
     def resident(self) -> int:
         """What is in memory for this query alone: 0 when it has ended."""
         return self.queued + self.state
+
+
+NEW = "+"
+"""Begins the names of operators of another plan that run beside those of the query's own; no node has it."""
+
+
+class SwapStage(StrEnum):
+    """How far a swap of a query's plan has come."""
+
+    DRAINING = "draining"
+    """Sources are held until nothing is on its way."""
+    WARMING = "warming"
+    """New operators run beside the old ones, until they know what these know."""
+    LEAVING = "leaving"
+    """It was given up; the new operators go at the next still point."""
+
+
+class PlanSwaps:
+    """What became of a query's plan since it started."""
+
+    __slots__ = ("count", "note", "stage", "version")
+
+    def __init__(self) -> None:
+        self.version = 0
+        """Of the plan that runs: 0 for the one it started with, else as it was given with the swap."""
+        self.count = 0
+        self.stage: SwapStage | None = None
+        self.note: str | None = None
+        """Why the last one was given up."""
+
+    def done(self, version: int) -> None:
+        """Another plan runs from now on."""
+        self.version, self.stage, self.note = version, None, None
+        self.count += 1
 
 
 _DEFAULTS = RunOptions()
@@ -76,6 +111,7 @@ class RunningQuery:
         self._counters: dict[str, dict[str, int]] = {}
         self._rows_read = 0
         self._spells: tuple[Spell, ...] = ()
+        self.swaps = PlanSwaps()
         self.blocked = False
         """Its sources wait until its queues have drained."""
 
@@ -130,7 +166,7 @@ class RunningQuery:
     def counters(self) -> dict[str, dict[str, int]]:
         """Rows that were not mixed in, by operator and reason; they stay when the query has ended."""
         for name, operator in self.network.operators.items():
-            if operator.counters:
+            if operator.counters and not name.startswith(NEW):
                 self._counters[name] = dict(operator.counters)
         return self._counters
 

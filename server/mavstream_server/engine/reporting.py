@@ -19,7 +19,7 @@ from mavstream_server.engine.figures import (
     QueryStats,
     Vitals,
 )
-from mavstream_server.engine.query import RunningQuery
+from mavstream_server.engine.query import NEW, RunningQuery
 from mavstream_server.engine.source_task import SourceTask
 from mavstream_server.engine.states import OperatorState, QueryState
 from mavstream_server.engine.task import Task
@@ -61,7 +61,8 @@ def query_stats(query: RunningQuery, epoch: int) -> QueryStats:
             figures = _task_stats(query.tasks[name])
             state += figures.state_bytes
             queued += figures.queued_bytes
-        operators.append(figures)
+        if not name.startswith(NEW):
+            operators.append(figures)
     return QueryStats(
         id=query.id,
         state=query.state.value,
@@ -79,6 +80,10 @@ def query_stats(query: RunningQuery, epoch: int) -> QueryStats:
         positions=positions,
         operators=tuple(operators),
         spells=query.spells,
+        plan_version=query.swaps.version,
+        plan_swaps=query.swaps.count,
+        swap=query.swaps.stage and query.swaps.stage.value,
+        swap_note=query.swaps.note,
     )
 
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from mavstream_server.engine import snapshot
-from mavstream_server.engine.query import RunningQuery
+from mavstream_server.engine.query import NEW, RunningQuery
 
 
 def save(query: RunningQuery) -> bytes:
-    """Return operators, queues, positions and offset of a query."""
-    operators = query.network.operators
+    """Return operators, queues, positions and offset of a query; it goes on with the plan that runs now."""
+    every = query.network.operators
+    operators = {name: every[name] for name in every if not name.startswith(NEW)}
     return snapshot.encode(
         {
             "plan": _fingerprint(query),

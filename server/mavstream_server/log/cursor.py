@@ -95,6 +95,20 @@ class Cursor:
         frame: Frame = self._reader.frame(segment, self._place)
         return int(frame.arrival)
 
+    @property
+    def max_time(self) -> int:
+        """The largest time (us) of any row ahead of it; BEGIN_OF_TIME if there is none. Not for every row."""
+        segment = self._segment or self._settle()
+        place, rows = self._place, self._start
+        if not rows:
+            ahead = segment.place_ahead(place)
+            if ahead is None:
+                return int(segment.snapshot.max_before)
+            place = ahead
+        frame: Frame = self._reader.frame(segment, place)
+        largest: int = max(frame.max_before, frame.largest_time(rows or frame.rows))
+        return largest
+
     def standing(self, rows: int) -> object | None:
         """Return what tells whether another cursor would take the same rows, or None if none could."""
         segment = self._segment

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
+from mavstream_server.columns.batch import BEGIN_OF_TIME
 from mavstream_server.columns.column import Column, Ints
 from mavstream_server.log.layout import FLAGS, FRAME, FRAME_BYTES, ColumnPlace, FrameKind
 from mavstream_server.log.watermarks import row_watermarks
@@ -120,6 +121,13 @@ class Frame:
         """The event time of each row, or None where time is arrival."""
         event_time = self.segment.layout.event_time
         return None if event_time is None else self.column(event_time).values
+
+    def largest_time(self, rows: int) -> int:
+        """Return the largest time of the first so many rows; BEGIN_OF_TIME without rows."""
+        if not self.rows or not rows:
+            return BEGIN_OF_TIME
+        times = self.time
+        return self.arrival // 1000 if times is None else int(times[:rows].max())
 
     def row_watermarks(self) -> Ints | None:
         """Return the watermark just ahead of each row, or None where time is arrival: no row is late."""

@@ -194,5 +194,15 @@ class MappedSegment:
             place += header[5]
         return place
 
+    def place_ahead(self, place: int) -> int | None:
+        """Return the place of the frame that ends at a place, or None if none stands ahead of it."""
+        if place <= self.first:
+            return None
+        self._walk(place)
+        found = self._before(bisect_left(self._places, place))
+        while (behind := found + FRAME.unpack_from(self.view, found)[5]) < place:
+            found = behind
+        return found
+
     def _before(self, entry: int) -> int:
         return self._places[entry - 1] if entry else self.first

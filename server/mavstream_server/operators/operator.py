@@ -49,6 +49,14 @@ class Operator(ABC):
         """The queues that it may emit to."""
         return self.outputs
 
+    def attach(self, queue: Queue, output: str | None = None) -> None:
+        """Let a queue have what is emitted from now on, of one output where there are several."""
+        self.outputs.append(queue)
+
+    def detach(self, queue: Queue) -> None:
+        """Emit to a queue no more."""
+        self.outputs.remove(queue)
+
     @abstractmethod
     def process(self, port: int, batch: Batch) -> None:
         """Work on a batch of the input `port`; results go out through `emit`."""

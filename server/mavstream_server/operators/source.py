@@ -59,6 +59,8 @@ class Source(Operator):
         self._stop = None if stop_at is None else stop_at * 1000
         self._unseen = True  # rows ahead of the next one were not seen
         self.ended = False
+        self.told = Mark()
+        """The mark that holds behind the last batch: what is known of the stream where the cursor stands."""
 
     def carry(self, columns: Sequence[str]) -> None:
         """Hand on these columns from now on; one of them may be the weight of rows."""
@@ -112,6 +114,7 @@ class Source(Operator):
         """Emit nothing any more; windows that are open stay unanswered."""
         if not self.ended:
             self.ended = True
+            self.told = self.told._replace(end=True)
             self.emit_mark(Mark(arrival=arrival, end=True))
 
     def read(self, most: int) -> int:
@@ -164,6 +167,8 @@ class Source(Operator):
     def _batch(self, portion: Portion) -> Batch:
         needs, spans = self._needs, portion.spans
         mark = self._mark(spans)
+        if mark is not None:
+            self.told = mark
         if not portion.rows:
             return mark_only(mark) if mark is not None else Batch({}, 0, _NO_ROWS)
         arrival = portion.arrivals
@@ -213,6 +218,7 @@ class Source(Operator):
             "ended": self.ended,
             "started": self._start is None,
             "shedding": self._shedder.save(),
+            "told": list(self.told),
         }
 
     def load(self, state: State) -> None:
@@ -223,6 +229,7 @@ class Source(Operator):
         self._shedder.load(state["shedding"])
         if state["started"]:
             self._start = None
+        self.told = Mark(*state["told"])
 
 
 _NO_ROWS = np.empty(0, dtype=np.int64)

@@ -35,6 +35,15 @@ class Split(Operator):
         """The queues of all outputs."""
         return [queue for readers in self.readers.values() for queue in readers]
 
+    def attach(self, queue: Queue, output: str | None = None) -> None:
+        """Let a queue have the rows of an output."""
+        assert output is not None
+        self.readers[output].append(queue)
+
+    def detach(self, queue: Queue) -> None:
+        """Emit to a queue no more."""
+        next(readers for readers in self.readers.values() if queue in readers).remove(queue)
+
     def process(self, port: int, batch: Batch) -> None:
         """Hand each row to one output and the mark to all."""
         left = np.arange(batch.size, dtype=np.int64)

@@ -7,7 +7,7 @@ from abc import abstractmethod
 import numpy as np
 
 from mavstream_protocol.windows import RowWindow, TimeWindow
-from mavstream_server.columns.batch import END_OF_TIME, Batch, Mark
+from mavstream_server.columns.batch import BEGIN_OF_TIME, END_OF_TIME, Batch, Mark
 from mavstream_server.columns.column import Ints
 from mavstream_server.operators.operator import Operator, State
 from mavstream_server.operators.window_gate import Admitted, WindowGate
@@ -50,6 +50,16 @@ class WindowedOperator(Operator):
     def settled(self, watermark: int) -> int:
         """Return how far time is settled above: no answer to come is before this."""
         return watermark
+
+    @property
+    def told(self) -> Mark:
+        """What holds above it by now; windows by rows may not have said so yet."""
+        if self._done:
+            return Mark(END_OF_TIME, end=True)
+        watermark = self.progress.watermark
+        if watermark not in (BEGIN_OF_TIME, END_OF_TIME):
+            watermark = self.settled(watermark)
+        return Mark(watermark, end=all(self.progress.ended))
 
     def process(self, port: int, batch: Batch) -> None:
         """Keep the rows, then answer the windows that are complete."""
