@@ -21,6 +21,7 @@ from mavstream_protocol.typed_plan import TypedPlan
 from mavstream_server.engine.query import RunningQuery, SwapStage
 from mavstream_server.engine.states import QueryState
 from mavstream_server.engine.swapping import SwapRefused
+from mavstream_server.scheduling.registry import POLICIES
 from mavstream_server.testing import PlanRun, ScriptedStream, run_plan
 
 CHUNKS = scaled(4, 40)
@@ -47,7 +48,10 @@ def swapped(
     random: Random,
     exercised: Counter[str],
 ) -> PlanRun:
-    """Run a query to its end while its plan is swapped for others, and back, every few steps."""
+    """Run a query to its end while its plan is swapped for others, and back, every few steps.
+
+    Now and then another policy takes over, which finds new and old operators, or the query changes its class.
+    """
     plan = asked.plan
     made = run_plan(
         plan.model_dump(mode="json", exclude_none=True)["nodes"],
@@ -68,6 +72,10 @@ def swapped(
                     made.engine.swap(query.id, random.choice(plans))
                 except SwapRefused:
                     exercised["refused"] += 1
+            if random.random() < 0.1:
+                made.engine.switch(random.choice(sorted(POLICIES)))
+            elif random.random() < 0.1:
+                made.engine.reclass(query.id, random.choice(("default", "other")))
         if not made.engine.step():
             break
         check(query)

@@ -33,6 +33,7 @@ from mavstream_server.engine.messages import (
     StartQuery,
     StartTrace,
     StopQuery,
+    SwapPlan,
     SwitchPolicy,
     TableNeed,
     TakeTrace,
@@ -42,6 +43,7 @@ from mavstream_server.engine.messages import (
 from mavstream_server.engine.query import QueryRequest, RunningQuery
 from mavstream_server.engine.reporting import class_figures, engine_totals, query_stats, query_vitals
 from mavstream_server.engine.result_logs import ResultLogs
+from mavstream_server.engine.swapping import SWAP_LIMIT
 from mavstream_server.engine.table_needs import oldest_arrival
 from mavstream_server.engine.trace import RecordedSlices, Trace
 from mavstream_server.log.reader import LogReader
@@ -131,6 +133,8 @@ class HostedEngine:
                 engine.weigh(id_, weight)
             case ShedRows(id_, share):
                 engine.shed(id_, share)
+            case SwapPlan(id_, plan, version, limit_us):
+                engine.swap(id_, plan, version, SWAP_LIMIT if limit_us is None else limit_us)
             case SetPriority(class_name, priority):
                 engine.set_priority(class_name, priority)
             case StartTrace(most):

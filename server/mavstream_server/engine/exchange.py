@@ -89,7 +89,7 @@ class Exchange:
         touched = told.touched(self.plan, sources)
         latest = max(touched[name] for name in sources)
         self._bounds = {node.name: touched[node.name] for node in self.anew if latest != BEGIN_OF_TIME}
-        self.reach = max((bound - latest for bound in self._bounds.values()), default=0)
+        self.reach = max((bound + 1 - latest for bound in self._bounds.values()), default=0)
         before, after = needed_columns(query.request.plan), needed_columns(self.plan)
         for name, source in sources.items():
             source.carry(tuple(dict.fromkeys((*before[name], *after[name]))))
@@ -151,7 +151,7 @@ class Exchange:
         return [name for name, operator in self._operators.items() if not isinstance(operator, Source)]
 
     def abandon(self) -> None:
-        """Let the new operators read nothing any more; may be called within a slice, and again."""
+        """Let the new operators read and hold nothing any more; may be called within a slice, and again."""
         operators = self._operators
         for node in self._new_nodes():
             if node.name not in operators:
@@ -162,14 +162,15 @@ class Exchange:
                 if queue in below.all_outputs:
                     below.detach(queue)
                 queue.clear()
+            self.query.network.operators.pop(operator.name, None)
             self.query.tasks[operator.name].state = OperatorState.SUSPEND
 
     def leave_out(self) -> None:
-        """Forget the new operators, which were abandoned."""
+        """Show the new operators, which were abandoned, to the policy no more."""
         query = self.query
         for operator in self._operators.values():
             if operator.name.startswith(NEW):
-                del query.network.operators[operator.name], query.tasks[operator.name]
+                del query.tasks[operator.name]
         self._settle(query.request.plan)
 
     def _settle(self, plan: TypedPlan) -> None:

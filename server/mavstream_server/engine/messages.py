@@ -122,6 +122,22 @@ class ShedRows:
 
 
 @dataclass(frozen=True, slots=True)
+class SwapPlan:
+    """Let a running query go on with a plan that gives the same answer, as soon as it can.
+
+    Done() says that it was begun: the query's figures tell the version of the plan that runs, and why a swap
+    was given up.
+    """
+
+    id: str
+    plan: TypedPlan
+    version: int
+    """What figures call this plan; 0 for the one that the query started with."""
+    limit_us: int | None = None
+    """How long new operators may take to get to know what the old ones know; None for the engine's."""
+
+
+@dataclass(frozen=True, slots=True)
 class SetPriority:
     """Set the priority of a class. Done()."""
 
@@ -196,6 +212,7 @@ Command = (
     | Reclass
     | WeighQuery
     | ShedRows
+    | SwapPlan
     | SetPriority
     | SwitchPolicy
     | StartTrace

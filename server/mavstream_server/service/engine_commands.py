@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
 
+from mavstream_protocol.typed_plan import TypedPlan
 from mavstream_server.engine.figures import (
     ClassFigures,
     ClassStats,
@@ -28,6 +29,7 @@ from mavstream_server.engine.messages import (
     ShedRows,
     StartTrace,
     StopQuery,
+    SwapPlan,
     TableNeed,
     TakeTrace,
     Value,
@@ -82,6 +84,10 @@ class EngineCommands(ABC):
             assert isinstance(page, QueryVitals)
             found |= page.queries
         return found
+
+    async def swap_plan(self, id_: str, plan: TypedPlan, version: int) -> None:
+        """Begin to let a running query go on with another plan; figures tell when it does, by the version."""
+        await self.call(SwapPlan(id_, plan, version))
 
     async def start_trace(self, most: int) -> None:
         """Record slices from now on, up to a number; `take_trace` must follow, whatever happens."""

@@ -48,6 +48,10 @@ class QueryPlan(BaseModel):
                             "hot": {"op": "select", "input": "in", "where": "temperature > 30"},
                         },
                     },
+                    "running": None,
+                    "swaps": 0,
+                    "swap": None,
+                    "swap_note": None,
                     "schemas": {"in": [{"name": "temperature", "type": "float", "nullable": False}]},
                     "paths": [["in", "hot"]],
                     "edges": [{"from": "stream:readings", "to": "in"}, {"from": "in", "to": "hot"}],
@@ -59,8 +63,18 @@ class QueryPlan(BaseModel):
     query: str
     state: ActualState
     plan: Plan
+    """As it was registered."""
+    running: Plan | None = None
+    """What runs instead: an equivalent plan that the optimizer found cheaper; null if that is `plan`."""
+    swaps: int = 0
+    """How often the plan was swapped since the query was last instantiated."""
+    swap: str | None = None
+    """How far a swap that is under way has come: `draining` (what is on its way is worked in), `warming`
+    (new operators get to know what the old ones know) or `leaving` (it was given up)."""
+    swap_note: str | None = None
+    """Why the last swap was given up, if it was."""
     schemas: dict[str, tuple[FieldSpec, ...]]
-    """By node; empty if the streams of an ended query are gone."""
+    """By node of the plan that runs; empty if the streams of an ended query are gone."""
     paths: tuple[tuple[str, ...], ...]
     """Operator paths, leaf to root."""
     edges: tuple[Edge, ...]
@@ -96,16 +110,28 @@ class GlobalPlan(BaseModel):
 
 
 def query_plan(query: Query, plan: TypedPlan | None, stats: QueryStats | None) -> QueryPlan:
-    """Return a query's plan; `plan` is None where it cannot be typed any more."""
+    """Return a query's plan; `plan` is the registered one, None where it cannot be typed any more."""
+    current = current_stats(query, stats)
+    running = query.swapped.running(current)
+    plan = plan if running is None else running.typed
     return QueryPlan(
         query=query.id,
         state=query.state,
         plan=query.record.spec.plan,
+        running=running and running.plan,
+        swaps=0 if current is None else current.plan_swaps,
+        swap=current and current.swap,
+        swap_note=current and current.swap_note,
         schemas={} if plan is None else {name: field_specs(node.schema) for name, node in plan.nodes.items()},
         paths=() if plan is None else plan.paths(),
         edges=() if plan is None else edges_of(plan),
-        operators=_operators(query, stats),
+        operators=_operators(current),
     )
+
+
+def current_stats(query: Query, stats: QueryStats | None) -> QueryStats | None:
+    """Return figures if they are of the query's present epoch."""
+    return stats if stats is not None and stats.epoch == query.epoch else None
 
 
 def global_plan(queries: Iterable[Query], stats: dict[str, QueryStats], following: str | None) -> GlobalPlan:
@@ -115,6 +141,8 @@ def global_plan(queries: Iterable[Query], stats: dict[str, QueryStats], followin
     for query in queries:
         if query.plan is None:
             continue
+        current = current_stats(query, stats.get(query.id))
+        running = query.swapped.running(current)
         for stream in sorted(query.streams):
             readers.setdefault(stream, []).append(query.id)
         placed.append(
@@ -122,8 +150,8 @@ def global_plan(queries: Iterable[Query], stats: dict[str, QueryStats], followin
                 query=query.id,
                 class_=query.class_name,
                 state=query.state,
-                operators=_operators(query, stats.get(query.id)),
-                edges=edges_of(query.plan),
+                operators=_operators(current),
+                edges=edges_of(query.plan if running is None else running.typed),
             )
         )
     streams = {name: tuple(ids) for name, ids in sorted(readers.items())}
@@ -140,7 +168,5 @@ def edges_of(plan: TypedPlan) -> tuple[Edge, ...]:
     return (*found, Edge(from_=plan.root.node, to=OUTPUT, output=plan.root.output))
 
 
-def _operators(query: Query, stats: QueryStats | None) -> tuple[OperatorInfo, ...]:
-    if stats is None or stats.epoch != query.epoch:
-        return ()
-    return tuple(map(operator_info, stats.operators))
+def _operators(stats: QueryStats | None) -> tuple[OperatorInfo, ...]:
+    return () if stats is None else tuple(map(operator_info, stats.operators))

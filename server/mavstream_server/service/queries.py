@@ -10,6 +10,8 @@ from bisect import bisect_right, insort
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping
 
+from mavstream_protocol.inference import infer
+from mavstream_protocol.plan import Plan
 from mavstream_protocol.problems import InvalidObject
 from mavstream_protocol.queries import QuerySpec, ReadFrom
 from mavstream_protocol.schema import Schema
@@ -28,8 +30,8 @@ from mavstream_server.optimizer.promises import Promise
 from mavstream_server.service import specs
 from mavstream_server.service.admission import AdmissionControl
 from mavstream_server.service.catalog import Catalog, QueryRecord
-from mavstream_server.service.engine_link import EngineLink
 from mavstream_server.service.load import LoadWatch
+from mavstream_server.service.engine_link import EngineLink, EngineRefused
 from mavstream_server.service.measurements import Measurements, describe
 from mavstream_server.service.optimizing import Registered
 from mavstream_server.service.placement import Placement
@@ -37,6 +39,7 @@ from mavstream_server.service.plan_views import GlobalPlan, QueryPlan, global_pl
 from mavstream_server.service.problems import Conflict, NotFound, TooMany
 from mavstream_server.service.query import Query, new_id
 from mavstream_server.service.results import ResultFeed
+from mavstream_server.service.running_plans import REGISTERED
 from mavstream_server.service.settings import Settings
 from mavstream_server.service.streams import StreamStore
 from mavstream_server.service.tables import TableStore
@@ -304,6 +307,29 @@ class QueryService:
             await self.placement.enact(query)
         self.measurements.forget(id_)
         return await self.info(id_)
+
+    async def swap_plan(self, id_: str, plan: Plan) -> None:
+        """Begin to let a running query go on with a plan that must give the same answer.
+
+        Until it is instantiated again, which it is as it was registered; `plan` tells what runs. Raises
+        NotFound, InvalidPlan, Conflict, EngineRefused (`swap_refused`) and EngineUnavailable.
+        """
+        query = self.get(id_)
+        async with query.lock:
+            if query.state is not ActualState.RUNNING:
+                raise Conflict(
+                    f"query '{id_}' is {query.state.value}; its plan can be swapped while it is running",
+                    code="wrong_state",
+                )
+            typed = infer(plan, self._streams.shapes(), self._tables)
+            registered = plan == query.record.spec.plan
+            version = REGISTERED if registered else query.swapped.add(plan, typed)
+            try:
+                await self._link.swap_plan(id_, typed, version)
+            except EngineRefused:
+                query.swapped.forget(version)
+                raise
+        self.measurements.forget(id_)
 
     def _check_class(self, query: Query, class_: str) -> None:
         if query.final is not None:

@@ -12,6 +12,7 @@ from mavstream_protocol.typed_plan import TypedPlan
 from mavstream_protocol.wire.resources import ActualState, DesiredState
 from mavstream_server.service.catalog import QueryRecord
 from mavstream_server.service.problems import Conflict
+from mavstream_server.service.running_plans import RunningPlans
 
 _SUFFIX = "abcdefghijklmnopqrstuvwxyz234567"
 
@@ -44,6 +45,8 @@ class Query:
         """Whether it is paused there."""
         self.placed_class = ""
         """The class that it has there."""
+        self.swapped = RunningPlans()
+        """What its plan was swapped for."""
         self.lock = asyncio.Lock()
         self._known_schema = schema
 

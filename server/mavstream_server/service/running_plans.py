@@ -1,0 +1,50 @@
+"""Running plans: what a query's plan was swapped for since its engine started it.
+
+Kept in memory beside the registered plan: a query that is instantiated again runs as it was registered.
+"""
+
+from __future__ import annotations
+
+from itertools import count
+from typing import NamedTuple
+
+from mavstream_protocol.plan import Plan
+from mavstream_protocol.typed_plan import TypedPlan
+from mavstream_server.engine.figures import QueryStats
+
+_KEPT = 8
+"""Plans remembered per query: figures that are half a second old may still tell of one that went."""
+
+REGISTERED = 0
+"""The version of the plan that was registered."""
+
+
+class RunningPlan(NamedTuple):
+    """A plan that was asked for."""
+
+    plan: Plan
+    typed: TypedPlan
+
+
+class RunningPlans:
+    """The plans that one query was to go on with, by the versions under which its engine tells of them."""
+
+    def __init__(self) -> None:
+        self._plans: dict[int, RunningPlan] = {}
+        self._numbers = count(REGISTERED + 1)
+
+    def add(self, plan: Plan, typed: TypedPlan) -> int:
+        """Remember a plan; returns its version."""
+        version = next(self._numbers)
+        self._plans[version] = RunningPlan(plan, typed)
+        while len(self._plans) > _KEPT:
+            del self._plans[next(iter(self._plans))]
+        return version
+
+    def forget(self, version: int) -> None:
+        """Drop a plan that was refused."""
+        self._plans.pop(version, None)
+
+    def running(self, stats: QueryStats | None) -> RunningPlan | None:
+        """Return what runs according to figures of the query's present epoch; None: as registered."""
+        return None if stats is None else self._plans.get(stats.plan_version)

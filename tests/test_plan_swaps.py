@@ -1,0 +1,389 @@
+"""Swapping a running query's plan: what goes on, what begins anew, what is refused and what is given up."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from tests.conftest import MakeStream
+
+from mavstream_protocol.inference import infer
+from mavstream_protocol.plan import Plan
+from mavstream_protocol.queries import OnError
+from mavstream_protocol.typed_plan import TypedPlan
+from mavstream_server.engine.engine import Engine
+from mavstream_server.engine.query import RunningQuery, SwapStage
+from mavstream_server.engine.reporting import query_stats
+from mavstream_server.engine.states import IllegalMove, QueryState
+from mavstream_server.engine.swapping import SwapRefused
+from mavstream_server.instantiator import RunOptions
+from mavstream_server.testing import ManualClock, PlanRun, ScriptedStream, run_plan
+
+Nodes = dict[str, Any]
+SECOND = 1_000_000
+FIELDS = "ts timestamp, home int, x int"
+IN = {"in": {"op": "source", "stream": "readings"}}
+DOORS = {"doors": {"op": "source", "stream": "doors"}}
+
+
+def select(input_: str, where: str) -> Nodes:
+    return {"op": "select", "input": input_, "where": where}
+
+
+def counting(input_: str, window: Nodes | None = None) -> Nodes:
+    window = window or {"kind": "tumbling", "size": "10s"}
+    compute = {"n": "count(*)", "total": "sum(x)"}
+    return {"op": "aggregate", "input": input_, "by": ["home"], "window": window, "compute": compute}
+
+
+def typed(nodes: Nodes, root: str, *streams: ScriptedStream) -> TypedPlan:
+    plan = Plan.parse({"root": root, "nodes": nodes})
+    return infer(plan, {stream.name: stream.shape for stream in streams})
+
+
+def rows(start: int, count: int, step: int = SECOND) -> list[tuple[int, int, int]]:
+    """Return readings of three homes in turn, a second apart."""
+    return [(n * step, n % 3, n) for n in range(start, start + count)]
+
+
+@pytest.fixture
+def readings(stream: MakeStream) -> ScriptedStream:
+    return stream("readings", FIELDS, event_time="ts")
+
+
+def stage(query: RunningQuery) -> SwapStage | None:
+    return query.swaps.stage
+
+
+EVEN_THEN_SMALL = {**IN, "even": select("in", "x % 2 = 0"), "small": select("even", "x < 500")}
+SMALL_THEN_EVEN = {**IN, "small": select("in", "x < 500"), "even": select("small", "x % 2 = 0")}
+
+
+def test_a_plan_without_memory_is_exchanged_at_once_and_all_goes_on(readings: ScriptedStream) -> None:
+    run = run_plan(EVEN_THEN_SMALL, "small", [readings], train=16)
+    readings.rows(*rows(0, 200), frame=10)
+    for _ in range(9):
+        run.engine.step()
+    before, output = run.sink.offset, run.query.output
+    assert before < 100
+    run.engine.swap("q", typed(SMALL_THEN_EVEN, "even", readings), version=7)
+    assert stage(run.query) is SwapStage.DRAINING
+    answers = run.rows()
+    assert [x for _, _, x in answers] == list(range(0, 200, 2))
+    assert (run.sink.offset, run.query.rows_in, run.query.output.latency.count) == (100, 200, 100)
+    assert run.query.output is output
+    stats = query_stats(run.query, 1)
+    assert (stats.plan_version, stats.plan_swaps, stats.swap, stats.swap_note) == (7, 1, None, None)
+    assert [operator.name for operator in stats.operators] == ["in", "small", "even", "#output"]
+    assert stats.operators[1].rows_out > 0
+
+
+def test_what_selects_feed_goes_on_when_they_are_reordered(readings: ScriptedStream) -> None:
+    run = run_plan({**EVEN_THEN_SMALL, "a": counting("small")}, "a", [readings])
+    readings.rows(*rows(0, 8))
+    run.rows()
+    held = run.query.network.operators["a"]
+    run.engine.swap("q", typed({**SMALL_THEN_EVEN, "a": counting("even")}, "a", readings))
+    readings.rows(*rows(8, 3))
+    counted = {(home, n, total) for home, n, total, _, _ in run.rows()}
+    assert run.query.network.operators["a"] is held
+    assert counted == {(0, 2, 6), (2, 2, 10), (1, 1, 4)}
+    assert run.query.swaps.count == 1
+
+
+PROJECT_BELOW = {
+    **IN,
+    "p": {"op": "project", "input": "in", "compute": {"home": "home", "x": "x"}},
+    "s": select("p", "x % 2 = 0"),
+}
+SELECT_BELOW = {
+    **IN,
+    "s": select("in", "x % 2 = 0"),
+    "p": {"op": "project", "input": "s", "compute": {"home": "home", "x": "x"}},
+}
+COUNTED, COUNTED_TOO = {**PROJECT_BELOW, "a": counting("s")}, {**SELECT_BELOW, "a": counting("p")}
+
+
+def test_windows_begin_anew_beside_the_old_ones_until_those_that_lack_rows_are_closed(
+    readings: ScriptedStream,
+) -> None:
+    run = run_plan(COUNTED, "a", [readings])
+    plain = run_plan(COUNTED, "a", [readings], engine=run.engine, id_="plain")
+    readings.rows(*rows(0, 5))
+    run.engine.run()
+    run.engine.swap("q", typed(COUNTED_TOO, "a", readings), version=3)
+    run.engine.run()
+    held = run.query.network.operators["a"]
+    readings.rows(*rows(5, 5))
+    run.engine.run()
+    assert stage(run.query) is SwapStage.WARMING  # the window of the first ten seconds lacks five rows
+    assert query_stats(run.query, 1).swap == "warming"
+    assert {operator.name for operator in query_stats(run.query, 1).operators} == {
+        *COUNTED,
+        "#output",
+    }
+    readings.rows(*rows(10, 1))
+    run.engine.run()
+    assert stage(run.query) is None
+    assert run.query.network.operators["a"] is not held
+    readings.rows(*rows(11, 30))
+    assert run.rows() == plain.rows() != []
+    assert (run.query.swaps.version, run.query.swaps.count) == (3, 1)
+    assert set(run.query.tasks) == {"p", "s", "a", "#output"}
+
+
+def joined(left: str, right: str) -> Nodes:
+    compute = {"home": "l.home", "x": "l.x", "y": "r.x"}
+    node = {"op": "join", "left": left, "right": right, "on": [["home", "home"]], "within": "3s"}
+    return {**node, "compute": compute}
+
+
+ABOVE = {**IN, **DOORS, "j": joined("in", "doors"), "s": select("j", "x % 2 = 0")}
+BELOW = {**IN, **DOORS, "s": select("in", "x % 2 = 0"), "j": joined("s", "doors")}
+
+
+def test_pairs_across_a_swap_are_found_once(stream: MakeStream, readings: ScriptedStream) -> None:
+    doors = stream("doors", FIELDS, event_time="ts")
+    run = run_plan(ABOVE, "s", [readings, doors])
+    plain = run_plan(ABOVE, "s", [readings, doors], engine=run.engine, id_="plain")
+    swapped_at = None
+    for second in range(30):
+        readings.rows(*rows(second, 1))
+        doors.rows(*rows(second, 1))
+        run.engine.run()
+        if second == 10:
+            run.engine.swap("q", typed(BELOW, "j", readings, doors))
+        if run.query.swaps.count and swapped_at is None:
+            swapped_at = second
+    assert swapped_at == 14  # rows of second 10 reach to second 13
+    assert sorted(run.rows()) == sorted(plain.rows()) != []
+
+
+def test_new_operators_know_of_streams_that_ended_or_fell_silent_before(
+    stream: MakeStream, readings: ScriptedStream
+) -> None:
+    doors = stream("doors", FIELDS, event_time="ts")
+    run = run_plan(ABOVE, "s", [readings, doors])
+    doors.rows(*rows(0, 10))
+    doors.complete()
+    readings.rows(*rows(0, 10))
+    expected = sorted(run.rows())
+    run.engine.swap("q", typed(BELOW, "j", readings, doors))
+    readings.rows(*rows(10, 10))
+    assert sorted(run.rows()) == sorted([*expected, (1, 10, 7), (0, 12, 9)])
+    assert run.query.swaps.count == 1
+    readings.complete()
+    run.engine.run()
+    assert run.query.state is QueryState.FINISHED
+
+
+def test_a_union_of_a_new_plan_ends_with_its_inputs(stream: MakeStream, readings: ScriptedStream) -> None:
+    doors = stream("doors", FIELDS, event_time="ts")
+    both = {"op": "union", "inputs": ["in", "doors"]}
+    above = {**IN, **DOORS, "u": both, "s": select("u", "x >= 0")}
+    below = {**IN, **DOORS, "s": select("in", "x >= 0"), "t": select("doors", "x >= 0")}
+    below["u"] = {"op": "union", "inputs": ["s", "t"]}
+    run = run_plan(above, "s", [readings, doors])
+    doors.complete()
+    run.engine.run()
+    run.engine.swap("q", typed(below, "u", readings, doors))
+    readings.rows(*rows(0, 5))
+    readings.complete()
+    assert len(run.rows()) == 5
+    assert (run.query.swaps.count, run.query.state) == (1, QueryState.FINISHED)
+
+
+def test_counters_go_on(readings: ScriptedStream) -> None:
+    roots = {**IN, "s": select("in", "sqrt(x) >= 0"), "t": select("s", "x < 100")}
+    other = {**IN, "t": select("in", "x < 100"), "s": select("t", "sqrt(x) >= 0")}
+    run = run_plan(roots, "t", [readings])
+    readings.rows((0, 0, -1), (1, 0, 4))
+    run.engine.run()
+    run.engine.swap("q", typed(other, "s", readings))
+    readings.rows((2, 0, -1), (3, 0, 9))
+    assert [x for _, _, x in run.rows()] == [4, 9]
+    assert run.query.counters["s"] == {"errors": 2}
+
+
+# What does not come to pass
+
+
+@pytest.mark.parametrize(
+    ("nodes", "root", "reason"),
+    [
+        ({**IN, "p": {"op": "project", "input": "in", "compute": {"x": "x"}}}, "p", "answers ts, home, x"),
+        ({"also": {"op": "source", "stream": "readings"}, "s": select("also", "x > 0")}, "s", "as also"),
+    ],
+)
+def test_a_plan_that_cannot_give_the_same_answer_is_refused(
+    nodes: Nodes, root: str, reason: str, readings: ScriptedStream
+) -> None:
+    run = run_plan(EVEN_THEN_SMALL, "small", [readings])
+    with pytest.raises(SwapRefused, match=reason):
+        run.engine.swap("q", typed(nodes, root, readings))
+    assert stage(run.query) is None
+
+
+def test_windows_by_rows_go_on_or_the_swap_is_refused(readings: ScriptedStream) -> None:
+    three: Nodes = {"kind": "tumbling", "size": 3}
+    run = run_plan({**EVEN_THEN_SMALL, "a": counting("small", three)}, "a", [readings])
+    anew = {**PROJECT_BELOW, "t": select("s", "x < 500"), "a": counting("t", three)}
+    with pytest.raises(SwapRefused, match=r"'a' remember: the plan has windows by rows"):
+        run.engine.swap("q", typed(anew, "a", readings))
+    readings.rows(*rows(0, 4))
+    run.engine.run()
+    run.engine.swap("q", typed({**SMALL_THEN_EVEN, "a": counting("even", three)}, "a", readings))
+    readings.rows(*rows(4, 2))
+    assert sorted(total for _, _, total, _, _ in run.rows()) == [0, 2, 4]
+    assert run.query.swaps.count == 1
+
+
+def test_a_one_time_query_does_not_begin_anew(readings: ScriptedStream) -> None:
+    run = run_plan(COUNTED, "a", [readings], options=RunOptions(one_time=True))
+    with pytest.raises(SwapRefused, match="one-time query"):
+        run.engine.swap("q", typed(COUNTED_TOO, "a", readings))
+
+
+def warming(readings: ScriptedStream, nodes: Nodes = COUNTED_TOO, **options: Any) -> PlanRun:
+    """Return a query whose new operators run beside the old ones."""
+    run = run_plan(COUNTED, "a", [readings], **options)
+    readings.rows(*rows(0, 5))
+    run.engine.run()
+    run.engine.swap("q", typed(nodes, "a", readings))
+    run.engine.run()
+    assert stage(run.query) is SwapStage.WARMING
+    return run
+
+
+def given_up(run: PlanRun, why: str) -> None:
+    """Nothing of the new operators is left."""
+    assert stage(run.query) is None
+    assert why in (run.query.swaps.note or "")
+    assert set(run.query.tasks) == {"p", "s", "a", "#output"}
+    assert [o.name for o in run.query.network.operators.values()] == [*COUNTED, "#output"]
+    assert len(run.query.network.operators["in"].outputs) == 1
+
+
+def test_a_paused_query_gives_up_and_is_not_swapped(readings: ScriptedStream) -> None:
+    run = warming(readings)
+    run.engine.pause("q")
+    given_up(run, "paused")
+    with pytest.raises(IllegalMove, match="is paused; its plan can be swapped while it is running"):
+        run.engine.swap("q", typed(COUNTED_TOO, "a", readings))
+    run.engine.resume("q")
+    readings.rows(*rows(5, 25))
+    assert {(home, n) for home, n, *_ in run.rows()} == {(0, 2), (2, 1), (1, 2)}  # of the second ten seconds
+
+
+def test_another_plan_takes_the_place_of_one_that_is_not_ready(readings: ScriptedStream) -> None:
+    run = warming(readings)
+    run.engine.swap("q", typed(COUNTED, "a", readings), version=0)
+    run.engine.run()
+    assert (stage(run.query), run.query.swaps.version) == (None, 0)
+    assert len(run.query.network.operators["in"].outputs) == 1
+    readings.rows(*rows(5, 6))
+    assert len(run.rows()) == 3
+
+
+def test_a_query_that_is_stopped_leaves_nothing(readings: ScriptedStream) -> None:
+    run = warming(readings)
+    run.engine.stop("q")
+    assert run.query.memory.resident == 0
+    assert not run.engine.swaps
+    assert not run.engine.still_points.wanted
+
+
+@pytest.mark.parametrize("limit", [5 * SECOND, 20 * SECOND])
+def test_what_takes_too_long_is_given_up(limit: int, readings: ScriptedStream, clock: ManualClock) -> None:
+    run = run_plan(COUNTED, "a", [readings], clock=clock)
+    readings.rows(*rows(0, 1))
+    run.engine.run()
+    run.engine.swap("q", typed(COUNTED_TOO, "a", readings), limit=limit)
+    run.engine.run()
+    if limit < 10 * SECOND:
+        given_up(run, "reach 10s ahead, further than the limit of 5s")
+    else:
+        assert run.engine.timed
+        clock.advance(seconds=21)
+        run.engine.step()
+        given_up(run, "after 20s its new operators did not know yet what they must")
+        assert not run.engine.timed
+
+
+def test_a_new_operator_that_fails_is_given_up_and_the_query_lives(readings: ScriptedStream) -> None:
+    def computing(nodes: Nodes, x: str) -> Nodes:
+        return {**nodes, "p": {**nodes["p"], "compute": {"home": "home", "x": x}}}
+
+    sound, failing = (f"CAST(x + 0 * sqrt({under}) AS int)" for under in ("abs(x)", "6 - x"))
+    strict = RunOptions(on_error=OnError.FAIL)
+    run = run_plan(computing(COUNTED, sound), "a", [readings], options=strict)
+    readings.rows(*rows(0, 5))
+    run.engine.run()
+    run.engine.swap("q", typed(computing(COUNTED_TOO, failing), "a", readings))
+    readings.rows(*rows(5, 4))
+    run.engine.run()
+    assert run.query.state is QueryState.RUNNING
+    given_up(run, "operator '+p' failed")
+    readings.rows(*rows(9, 2))
+    assert len(run.rows()) == 3
+
+
+def test_memory_of_new_operators_counts_and_they_go_when_it_is_too_much(readings: ScriptedStream) -> None:
+    run = warming(readings, memory_limit=1 << 20)
+    alone = run.query.network.operators["a"].state_bytes
+    readings.rows(*[(6 * SECOND, n, n * 2) for n in range(1000)])
+    run.engine.run()
+    assert run.query.memory.state > 1.5 * run.query.network.operators["a"].state_bytes > alone
+    run.query.request = type(run.query.request)(
+        "q", run.query.request.plan, memory_limit=int(run.query.memory.state * 0.75)
+    )
+    readings.rows(*[(7 * SECOND, n, n * 2) for n in range(1000)])
+    run.engine.run()
+    assert run.query.state is QueryState.RUNNING
+    given_up(run, "held more than")
+
+
+@pytest.mark.parametrize("policy", ["rr", "cqc", "abd", "segment", "mbd"])
+def test_policies_classes_and_snapshots_change_while_a_swap_is_under_way(
+    policy: str, readings: ScriptedStream
+) -> None:
+    run = warming(readings)
+    run.engine.switch(policy)
+    run.engine.set_priority("urgent", 9)
+    run.engine.reclass("q", "urgent")
+    saved = run.engine.snapshot("q")
+    offset = run.sink.offset
+    readings.rows(*rows(5, 25))
+    answers = run.rows()
+    assert run.query.swaps.count == 1
+    engine = Engine(run.engine.clock)
+    engine.attach("readings", readings.reader)
+    again = run_plan(COUNTED, "a", [readings], engine=engine, saved=saved)
+    assert again.rows() == answers[offset:]
+
+
+# What it is for
+
+
+def test_after_selectivities_flip_a_swap_makes_operators_work_less(readings: ScriptedStream) -> None:
+    """`x % 2 = 0` lets half of the rows pass at first and all of them later; `home = 0` then a third."""
+    first = {**IN, "even": select("in", "x % 2 = 0"), "home": select("even", "home = 0")}
+    other = {**IN, "home": select("in", "home = 0"), "even": select("home", "x % 2 = 0")}
+    run = run_plan(first, "home", [readings])
+    plain = run_plan(first, "home", [readings], engine=run.engine, id_="plain")
+
+    def worked(of: PlanRun, feed: list[tuple[int, int, int]]) -> int:
+        """Return how many rows the selects were given for so many from the stream."""
+        before = {id(task): task.work.rows_out for task in of.query.tasks.values()}
+        source = of.query.sources["in"].work.rows_out
+        readings.rows(*feed)
+        of.engine.run()
+        passed = [task.work.rows_out - before[id(task)] for task in of.query.tasks.values()]
+        return of.query.sources["in"].work.rows_out - source + passed[0]
+
+    evens = [(n * SECOND, n % 3, 2 * n) for n in range(600)]
+    assert worked(run, evens) == 1200
+    run.engine.swap("q", typed(other, "even", readings))
+    run.engine.run()
+    assert worked(run, [(ts + 600 * SECOND, home, x) for ts, home, x in evens]) == 800
+    assert run.answers() == plain.rows()
