@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias
 
+from mavstream_protocol.plan import Plan
 from mavstream_protocol.scheduling import SchedulerSettings
 
 
@@ -22,6 +23,13 @@ class ShedRows(NamedTuple):
     share: float
 
 
+class SwapPlan(NamedTuple):
+    """Let a query go on with an equivalent plan."""
+
+    query: str
+    plan: Plan
+
+
 class WeighQuery(NamedTuple):
     """Let a query have more of its class, as much as so many others; 1 for no more than they."""
 
@@ -35,7 +43,7 @@ class Together(NamedTuple):
     changes: tuple[Change, ...]
 
 
-Change: TypeAlias = SwitchPolicy | ShedRows | WeighQuery | Together
+Change: TypeAlias = SwitchPolicy | ShedRows | WeighQuery | SwapPlan | Together
 
 
 def together(changes: Sequence[Change]) -> Change:

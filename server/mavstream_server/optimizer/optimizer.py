@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from mavstream_server.optimizer.change import Change, Proposal
+from mavstream_server.optimizer.change import Change, Proposal, SwapPlan
 from mavstream_server.optimizer.hold import Hold
 from mavstream_server.optimizer.journal import Decision, Journal, Outcome
 from mavstream_server.optimizer.rule import Rule
@@ -56,6 +56,9 @@ class Optimizer:
         """Return what to change now, or None."""
         now, distress = situation.now, situation.monitor.distress
         if self._trial is not None:
+            change = self._trial.proposal.change
+            if isinstance(change, SwapPlan) and change.query in situation.swapping:
+                self._due = now + self.pace.probation  # it has only begun
             if now < self._due:
                 return None
             undo = self._judge(self._trial, now, situation)

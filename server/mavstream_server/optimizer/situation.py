@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from mavstream_protocol.scheduling import SchedulerSettings
 from mavstream_server.optimizer.monitor import Monitor
+from mavstream_server.optimizer.rewriting.choice import PlanChoice
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,3 +26,7 @@ class Situation:
     """What queries weigh in their class, if it is not 1."""
     class_sizes: Mapping[str, int] = field(default_factory=dict)
     """Queries in each class, with targets or without."""
+    alternates: Mapping[str, PlanChoice] = field(default_factory=dict)
+    """Queries of which other plans are known, with the cheapest."""
+    swapping: frozenset[str] = frozenset()
+    """Queries whose plan is being swapped: what that brings shows later."""

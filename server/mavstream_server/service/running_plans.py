@@ -11,6 +11,7 @@ from typing import NamedTuple
 from mavstream_protocol.plan import Plan
 from mavstream_protocol.typed_plan import TypedPlan
 from mavstream_server.engine.figures import QueryStats
+from mavstream_server.optimizer.rewriting.choice import PlanSubject
 
 _KEPT = 8
 """Plans remembered per query: figures that are half a second old may still tell of one that went."""
@@ -24,6 +25,16 @@ class RunningPlan(NamedTuple):
 
     plan: Plan
     typed: TypedPlan
+
+
+class ScoutedQuery(NamedTuple):
+    """A running query with its figures, as whoever looks for a better plan must know it."""
+
+    id: str
+    subject: PlanSubject
+    sources: dict[str, str]
+    """The streams that its sources read, by node."""
+    stats: QueryStats
 
 
 class RunningPlans:

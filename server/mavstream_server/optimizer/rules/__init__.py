@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from mavstream_server.optimizer.rule import Rule
+from mavstream_server.optimizer.rules.plan import AlternatePlanRule
 from mavstream_server.optimizer.rules.policy import SwitchPolicyRule
 from mavstream_server.optimizer.rules.rank import RankRule
 from mavstream_server.optimizer.rules.shedding import ShedRule
@@ -10,4 +11,4 @@ from mavstream_server.optimizer.rules.shedding import ShedRule
 
 def all_rules() -> list[Rule]:
     """Return the rules, the gentlest first: what loses rows comes last."""
-    return [SwitchPolicyRule(), RankRule(), ShedRule()]
+    return [SwitchPolicyRule(), RankRule(), AlternatePlanRule(), ShedRule()]

@@ -1,0 +1,80 @@
+"""Swapping the plan: a query whose target is missed, or one in its way, does the same with less work."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from mavstream_server.optimizer.change import Proposal, SwapPlan
+from mavstream_server.optimizer.monitor import Objective, Watched
+from mavstream_server.optimizer.rewriting.choice import PlanChoice
+from mavstream_server.optimizer.rule import Rule
+from mavstream_server.optimizer.situation import Situation
+
+LEAST_SAVING = 0.2
+"""The share that another plan must save: estimates are not better than that, and a swap is work, too."""
+
+
+class AlternatePlanRule(Rule):
+    """Proposes equivalent plans that were found to cost less, by what was measured of those that run."""
+
+    name = "plan"
+    about = (
+        "swaps the plan of a query whose target is missed, or of a heavy one in its way, for an equivalent "
+        "one that costs at least a fifth less"
+    )
+
+    def propose(self, situation: Situation) -> Iterator[Proposal]:
+        """Begin with the queries that miss their targets; then those that keep the engine busiest."""
+        missed = situation.monitor.missed()
+        if not missed:
+            return
+        worst, target = missed[0]
+        by_memory = target.objective is Objective.MEMORY
+        for watched in _candidates(situation, worst, [one for one, _ in missed], by_memory):
+            id_ = watched.query.id
+            choice = situation.alternates[id_]
+            if (choice.saving_of_memory if by_memory else choice.saving) < LEAST_SAVING:
+                continue
+            yield Proposal(
+                rule=self.name,
+                change=SwapPlan(id_, choice.cheapest.plan),
+                undo=SwapPlan(id_, choice.running.plan),
+                what=f"swap the plan of query {id_}: {'; '.join(map(str, choice.cheapest.steps))}",
+                why=(
+                    f"{target.objective} of query {worst.query.id} in class {worst.query.class_name}: "
+                    f"{target.statistic} is {target.measured:.4g}, the target {target.target:.4g}; "
+                    f"{_compared(choice, by_memory)}"
+                ),
+                queries=tuple(dict.fromkeys((worst.query.id, id_))),
+            )
+
+
+def _candidates(
+    situation: Situation, worst: Watched, missed: list[Watched], by_memory: bool
+) -> Iterator[Watched]:
+    """Yield queries of which other plans are known and which are not being swapped.
+
+    Nothing of a class that is more important is touched for the sake of another one. Memory is each
+    query's own, so for that only those that miss a target are looked at.
+    """
+    known = [
+        watched
+        for id_, watched in situation.monitor.queries.items()
+        if id_ in situation.alternates and id_ not in situation.swapping
+    ]
+    suffering = {one.query.id: one for one in missed}
+    yield from (one for one in suffering.values() if one in known)
+    if by_memory:
+        return
+    others = [one for one in known if one.query.id not in suffering]
+    in_the_way = [one for one in others if one.query.priority <= worst.query.priority]
+    yield from sorted(
+        in_the_way, key=lambda one: (-situation.alternates[one.query.id].running.cost, one.query.id)
+    )
+
+
+def _compared(choice: PlanChoice, by_memory: bool) -> str:
+    before, after = choice.running, choice.cheapest
+    if by_memory:
+        return f"it would hold {after.memory:.4g} bytes instead of {before.memory:.4g}"
+    return f"it would cost {after.cost / 1e6:.4g} ms per second instead of {before.cost / 1e6:.4g}"
