@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,7 +19,11 @@ from mavstream_server.engine.reporting import query_stats
 from mavstream_server.engine.states import IllegalMove, QueryState
 from mavstream_server.engine.swapping import SwapRefused
 from mavstream_server.instantiator import RunOptions
-from mavstream_server.testing import ManualClock, PlanRun, ScriptedStream, run_plan
+from mavstream_server.optimizer.rewriting import Figures, PlanChoice, choose
+from mavstream_server.optimizer.rewriting.choice import PlanSubject
+from mavstream_server.optimizer.rules.plan import LEAST_SAVING
+from mavstream_server.service.plan_scout import operator_figures
+from mavstream_server.testing import ManualClock, PlanRun, ScriptedStream, ScriptedTable, run_plan
 
 Nodes = dict[str, Any]
 SECOND = 1_000_000
@@ -193,6 +199,31 @@ def test_a_union_of_a_new_plan_ends_with_its_inputs(stream: MakeStream, readings
     assert (run.query.swaps.count, run.query.state) == (1, QueryState.FINISHED)
 
 
+def test_rows_go_on_to_find_theirs_in_a_table(
+    readings: ScriptedStream, tmp_path: Path, clock: ManualClock
+) -> None:
+    homes = ScriptedTable(tmp_path / "tables", "homes", "home int, owner string", clock)
+    homes.put((0, "Ann"), (1, "Bob"))
+    found = {"op": "join", "right": "homes", "on": [["home", "home"]]}
+    compute = {"x": "l.x", "owner": "r.owner"}
+    table = {**IN, "homes": {"op": "table", "table": "homes"}}
+    above = {**table, "j": {**found, "left": "in", "compute": compute}, "s": select("j", "x % 2 = 0")}
+    below = {**table, "s": select("in", "x % 2 = 0"), "j": {**found, "left": "s", "compute": compute}}
+    run = run_plan(above, "s", [readings], tables=[homes], clock=clock)
+    readings.rows(*rows(0, 6))
+    run.engine.run()
+    new = infer(
+        Plan.parse({"root": "j", "nodes": below}), {"readings": readings.shape}, {"homes": homes.schema}
+    )
+    run.engine.swap("q", new)
+    clock.advance(seconds=1)
+    homes.put((0, "Cid"), (1, "Bob"))
+    readings.rows(*rows(6, 6))
+    assert run.rows() == [(0, "Ann"), (4, "Bob"), (6, "Cid"), (10, "Bob")]
+    assert run.query.swaps.count == 1
+    homes.close()
+
+
 def test_counters_go_on(readings: ScriptedStream) -> None:
     roots = {**IN, "s": select("in", "sqrt(x) >= 0"), "t": select("s", "x < 100")}
     other = {**IN, "t": select("in", "x < 100"), "s": select("t", "sqrt(x) >= 0")}
@@ -329,14 +360,13 @@ def test_a_new_operator_that_fails_is_given_up_and_the_query_lives(readings: Scr
 
 
 def test_memory_of_new_operators_counts_and_they_go_when_it_is_too_much(readings: ScriptedStream) -> None:
-    run = warming(readings, memory_limit=1 << 20)
+    run = warming(readings, memory_limit=1 << 20, train=64)
     alone = run.query.network.operators["a"].state_bytes
     readings.rows(*[(6 * SECOND, n, n * 2) for n in range(1000)])
     run.engine.run()
     assert run.query.memory.state > 1.5 * run.query.network.operators["a"].state_bytes > alone
-    run.query.request = type(run.query.request)(
-        "q", run.query.request.plan, memory_limit=int(run.query.memory.state * 0.75)
-    )
+    less = int(run.query.memory.state * 0.75)
+    run.query.request = replace(run.query.request, memory_limit=less)
     readings.rows(*[(7 * SECOND, n, n * 2) for n in range(1000)])
     run.engine.run()
     assert run.query.state is QueryState.RUNNING
@@ -365,25 +395,39 @@ def test_policies_classes_and_snapshots_change_while_a_swap_is_under_way(
 # What it is for
 
 
+EVEN_FIRST = {**IN, "even": select("in", "x % 2 = 0"), "home": select("even", "home = 0")}
+
+
 def test_after_selectivities_flip_a_swap_makes_operators_work_less(readings: ScriptedStream) -> None:
-    """`x % 2 = 0` lets half of the rows pass at first and all of them later; `home = 0` then a third."""
-    first = {**IN, "even": select("in", "x % 2 = 0"), "home": select("even", "home = 0")}
-    other = {**IN, "home": select("in", "home = 0"), "even": select("home", "x % 2 = 0")}
-    run = run_plan(first, "home", [readings])
-    plain = run_plan(first, "home", [readings], engine=run.engine, id_="plain")
+    """First few rows are even and all are of home 0; then all are even and few are of home 0."""
+    plan = Plan.parse({"root": "home", "nodes": EVEN_FIRST})
+    run = run_plan(EVEN_FIRST, "home", [readings], train=64)
+    plain = run_plan(EVEN_FIRST, "home", [readings], engine=run.engine, id_="plain")
+    clock = iter(range(1_000_000))
 
-    def worked(of: PlanRun, feed: list[tuple[int, int, int]]) -> int:
-        """Return how many rows the selects were given for so many from the stream."""
-        before = {id(task): task.work.rows_out for task in of.query.tasks.values()}
-        source = of.query.sources["in"].work.rows_out
-        readings.rows(*feed)
-        of.engine.run()
-        passed = [task.work.rows_out - before[id(task)] for task in of.query.tasks.values()]
-        return of.query.sources["in"].work.rows_out - source + passed[0]
+    def fed(few_even: bool) -> float:
+        """Feed rows; returns how many rows the selects were given for each of them."""
+        numbers = range(6000)
+        made = [(next(clock), 0, 0 if n % 10 == 0 else 1) for n in numbers]
+        if not few_even:
+            made = [(next(clock), 0 if n % 10 == 0 else 1, 0) for n in numbers]
+        selects = [task for task in run.query.tasks.values() if task.operator == "select"]
+        before = [task.work.rows_out for task in selects]
+        readings.rows(*made, frame=1000)
+        run.engine.run()
+        return 1 + (selects[0].work.rows_out - before[0]) / len(made)
 
-    evens = [(n * SECOND, n % 3, 2 * n) for n in range(600)]
-    assert worked(run, evens) == 1200
-    run.engine.swap("q", typed(other, "even", readings))
+    def chosen() -> PlanChoice:
+        figures = Figures({"readings": 1000.0}, operator_figures(query_stats(run.query, 1)))
+        return choose(PlanSubject(plan, {"readings": readings.shape}), figures)
+
+    assert fed(few_even=True) == 1.1
+    assert chosen().saving < LEAST_SAVING
+    assert fed(few_even=False) == 2.0
+    found = chosen()
+    assert found.saving > LEAST_SAVING
+    run.engine.swap("q", infer(found.cheapest.plan, {"readings": readings.shape}))
     run.engine.run()
-    assert worked(run, [(ts + 600 * SECOND, home, x) for ts, home, x in evens]) == 800
+    assert fed(few_even=False) == 1.1
     assert run.answers() == plain.rows()
+    assert run.query.swaps.count == 1

@@ -24,9 +24,9 @@ from mavstream_server.engine.swapping import SwapRefused
 from mavstream_server.scheduling.registry import POLICIES
 from mavstream_server.testing import PlanRun, ScriptedStream, run_plan
 
-CHUNKS = scaled(4, 40)
+CHUNKS = scaled(2, 40)
 CASES_PER_CHUNK = scaled(6, 25)
-RUNS = scaled(4, 6)
+RUNS = scaled(3, 6)
 
 
 @pytest.fixture(scope="module")

@@ -29,8 +29,8 @@ _log = logging.getLogger("mavstream.optimizer")
 
 FRESH_S = 10.0
 """A query is looked at again after this time: its figures have moved by then."""
-AT_ONCE = 2
-"""Queries looked at in one go: at 50 ms each, that is at most a hundredth of a core."""
+PAUSE_S = 5.0
+"""Between two searches: at 50 ms each, they take a hundredth of a core."""
 
 Scouted = Callable[[Iterable[str]], Awaitable[list[ScoutedQuery]]]
 
@@ -52,7 +52,8 @@ class PlanScout:
         self._clock = clock
         self._pool: ProcessPoolExecutor | None = None
         self._seen: dict[str, _Seen] = {}
-        self._looked: dict[str, float] = {}
+        self._looked: dict[str, float] = {}  # when they were searched for
+        self._rested = 0.0  # when the next one may be
         self._lock = asyncio.Lock()
         self.alternates: dict[str, PlanChoice] = {}
         """What was found, by query; only of plans that still run."""
@@ -60,9 +61,10 @@ class PlanScout:
         """Of the queries asked about last, those whose plan is being swapped."""
 
     async def look(self, ids: Iterable[str]) -> Mapping[str, PlanChoice]:
-        """Bring what is known of these queries up to date, the first of them first; returns `alternates`.
+        """Bring what is known of these queries up to date, to be called now and then; returns `alternates`.
 
-        A query is measured between two looks. What is known of others is forgotten.
+        A query is measured between two looks, and each look searches plans for one of them at most. What is
+        known of others is forgotten.
         """
         async with self._lock:
             queries = {query.id: query for query in await self._scouted(tuple(ids))}
@@ -70,12 +72,13 @@ class PlanScout:
             for known in (self.alternates, self._seen, self._looked):
                 for gone in [id_ for id_ in known if id_ not in queries]:
                     del known[gone]
-            turns = AT_ONCE
-            for query in queries.values():
-                figures = self._measured(query)
-                if figures is not None and turns and query.id not in self.swapping and self._due(query.id):
-                    turns -= 1
-                    await self._choose(query, figures)
+            measured = {id_: self._measured(query) for id_, query in queries.items()}
+            due = [id_ for id_ in queries if id_ not in self.swapping and self._due(id_)]
+            # Those that were never looked at come first, in the order in which they were given.
+            for id_ in sorted(due, key=lambda id_: self._looked.get(id_, 0.0)):
+                figures = measured[id_]
+                if figures is not None and self._clock() >= self._rested:
+                    await self._choose(queries[id_], figures)
         return self.alternates
 
     async def stop(self) -> None:
@@ -85,7 +88,7 @@ class PlanScout:
             await asyncio.to_thread(pool.shutdown, cancel_futures=True)
 
     def _due(self, id_: str) -> bool:
-        return self._clock() - self._looked.get(id_, -FRESH_S) >= FRESH_S
+        return id_ not in self._looked or self._clock() - self._looked[id_] >= FRESH_S
 
     def _measured(self, query: ScoutedQuery) -> Figures | None:
         """Return what was measured since the last look; None if nothing can be said yet."""
@@ -110,6 +113,7 @@ class PlanScout:
 
     async def _choose(self, query: ScoutedQuery, figures: Figures) -> None:
         self._looked[query.id] = self._clock()
+        self._rested = self._clock() + PAUSE_S
         if self._pool is None:
             spawn = multiprocessing.get_context("spawn")
             self._pool = ProcessPoolExecutor(1, spawn, _begin)
