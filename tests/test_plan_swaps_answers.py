@@ -25,7 +25,7 @@ from mavstream_server.scheduling.registry import POLICIES
 from mavstream_server.testing import PlanRun, ScriptedStream, run_plan
 
 CHUNKS = scaled(2, 40)
-CASES_PER_CHUNK = scaled(6, 25)
+CASES_PER_CHUNK = scaled(4, 25)
 RUNS = scaled(3, 6)
 
 

@@ -98,7 +98,7 @@ def instantiate(
     """Build the operators of a plan, each behind its inputs, and wire their queues."""
     network = Network()
     needed = needed_columns(plan)
-    needs = source_needs(plan)
+    needs = needs_of(plan)
     make = operator_maker(plan, options, table)
     for node in plan.nodes.values():
         if isinstance(node, TypedTable):
@@ -209,7 +209,7 @@ def _table_join(node: TypedTableJoin, table: StoredTable, wanted: set[str], on_e
     return TableJoin(node.name, table, keys, node.where, compute, node.outer, on_error)
 
 
-def source_needs(plan: TypedPlan) -> Needs:
+def needs_of(plan: TypedPlan) -> Needs:
     """Return what sources must tell of each row for the operators above to work."""
     timed = (TypedAggregate, TypedExcept, TypedJoin)
     ordered = any(isinstance(n, TypedUnion | TypedJoin) and n.ordered for n in plan.nodes.values())

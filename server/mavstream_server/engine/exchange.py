@@ -152,26 +152,20 @@ class Exchange:
 
     def abandon(self) -> None:
         """Let the new operators read and hold nothing any more; may be called within a slice, and again."""
-        operators = self._operators
+        query, operators = self.query, self._operators
         for node in self._new_nodes():
-            if node.name not in operators:
-                return  # it could not be made
-            operator = operators[node.name]
+            operator = operators.get(node.name)  # None if it could not be made
+            if operator is None or operator.name not in query.tasks:
+                return
             for queue, reference in zip(operator.inputs, node.inputs, strict=True):
-                below = operators[reference.node]
-                if queue in below.all_outputs:
-                    below.detach(queue)
+                operators[reference.node].detach(queue)
                 queue.clear()
-            self.query.network.operators.pop(operator.name, None)
-            self.query.tasks[operator.name].state = OperatorState.SUSPEND
+            del query.network.operators[operator.name]
+            query.tasks.pop(operator.name).state = OperatorState.SUSPEND
 
     def leave_out(self) -> None:
-        """Show the new operators, which were abandoned, to the policy no more."""
-        query = self.query
-        for operator in self._operators.values():
-            if operator.name.startswith(NEW):
-                del query.tasks[operator.name]
-        self._settle(query.request.plan)
+        """Let everything be as it was, once the new operators are abandoned."""
+        self._settle(self.query.request.plan)
 
     def _settle(self, plan: TypedPlan) -> None:
         columns, query = needed_columns(plan), self.query

@@ -41,7 +41,7 @@ from mavstream_server.engine.sameness import counts_rows
 from mavstream_server.engine.states import IllegalMove, QueryState
 from mavstream_server.engine.still_point import Ask, StillPoints
 from mavstream_server.engine.task import Task
-from mavstream_server.instantiator import OperatorMaker, RunOptions, source_needs
+from mavstream_server.instantiator import OperatorMaker, RunOptions, needs_of
 from mavstream_server.operators.operator import Operator
 
 SWAP_LIMIT = 600_000_000
@@ -94,11 +94,17 @@ class Swaps:
         return len(self._under_way)
 
     def ask(self, query: RunningQuery, plan: TypedPlan, version: int, limit: int) -> None:
-        """Begin to swap a query's plan; one that is under way is given up. Raises SwapRefused."""
+        """Begin to swap a query's plan; a swap that is under way is given up.
+
+        Raises SwapRefused or IllegalMove, and then nothing has changed.
+        """
         check(query, plan)
-        self.drop(query, "another plan was asked for")
         exchange = Exchange(query, plan)
         _check_memory(exchange)
+        self.drop(query, "another plan was asked for")
+        if plan == query.request.plan:
+            query.swaps.version = version
+            return
         swap = self._under_way[query] = Swap(exchange, version, limit)
         query.swaps.stage, query.swaps.note = SwapStage.DRAINING, None
         swap.ask = self._still_points.ask([query], partial(self._begin, swap))
@@ -188,7 +194,7 @@ def check(query: RunningQuery, plan: TypedPlan) -> None:
             f"{name} reads {_listed(before, running)}, the new plan {_listed(after, plan)}; "
             "give a plan with the same sources, by name, and the same tables"
         )
-    if source_needs(running) != source_needs(plan):
+    if needs_of(running) != needs_of(plan):
         raise SwapRefused(
             f"{name} and its new plan do not depend on time and order alike, so they cannot give the same "
             "answer; give a plan with the same kinds of windows and joins"

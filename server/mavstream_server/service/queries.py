@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from mavstream_protocol.inference import infer
 from mavstream_protocol.plan import Plan
 from mavstream_protocol.problems import InvalidObject
-from mavstream_protocol.queries import Mode, QuerySpec, ReadFrom
+from mavstream_protocol.queries import QuerySpec, ReadFrom
 from mavstream_protocol.schema import Schema
 from mavstream_protocol.typed_plan import TypedPlan
 from mavstream_protocol.wire.resources import (
@@ -27,7 +27,6 @@ from mavstream_server.log import LogError, load_description
 from mavstream_server.optimizer.fairness import ClassFairness, fairness
 from mavstream_server.optimizer.monitor import is_watched
 from mavstream_server.optimizer.promises import Promise
-from mavstream_server.optimizer.rewriting.choice import PlanSubject
 from mavstream_server.service import specs
 from mavstream_server.service.admission import AdmissionControl
 from mavstream_server.service.catalog import Catalog, QueryRecord
@@ -40,7 +39,7 @@ from mavstream_server.service.plan_views import GlobalPlan, QueryPlan, current_s
 from mavstream_server.service.problems import Conflict, NotFound, TooMany
 from mavstream_server.service.query import Query, new_id
 from mavstream_server.service.results import ResultFeed
-from mavstream_server.service.running_plans import REGISTERED, ScoutedQuery
+from mavstream_server.service.running_plans import REGISTERED, RunningPlan, ScoutedQuery, scouted
 from mavstream_server.service.settings import Settings
 from mavstream_server.service.streams import StreamStore
 from mavstream_server.service.tables import TableStore
@@ -237,21 +236,13 @@ class QueryService:
         """Return those of the queries that run, with the plans that they run and their figures."""
         known = [query for id_ in ids if (query := self._queries.get(id_)) is not None]
         stats = await self.measurements.of(query.id for query in known)
-        shapes, tables, found = self._streams.shapes(), self._tables, []
+        shapes, found = self._streams.shapes(), []
         for query in known:
-            current = current_stats(query, stats.get(query.id))
+            current, spec = current_stats(query, stats.get(query.id)), query.record.spec
             if current is None or query.plan is None or query.state is not ActualState.RUNNING:
                 continue
-            spec, swapped = query.record.spec, query.swapped.running(current)
-            subject = PlanSubject(
-                spec.plan if swapped is None else swapped.plan,
-                {name: shapes[name] for name in query.streams},
-                {name: tables[name] for name in query.tables},
-                spec.on_error,
-                spec.mode is Mode.ONE_TIME,
-            )
-            sources = {node.name: node.stream for node in query.plan.sources}
-            found.append(ScoutedQuery(query.id, subject, sources, current))
+            plan = query.swapped.running(current) or RunningPlan(spec.plan, query.plan)
+            found.append(scouted(query.id, spec, plan, current, shapes, self._tables))
         return found
 
     async def global_plan(self, after: str | None = None, limit: int = 100) -> GlobalPlan:

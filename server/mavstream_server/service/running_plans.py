@@ -5,16 +5,22 @@ Kept in memory beside the registered plan: a query that is instantiated again ru
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from itertools import count
 from typing import NamedTuple
 
 from mavstream_protocol.plan import Plan
-from mavstream_protocol.typed_plan import TypedPlan
+from mavstream_protocol.queries import Mode, QuerySpec
+from mavstream_protocol.schema import Schema
+from mavstream_protocol.typed_plan import StreamShape, TypedPlan
 from mavstream_server.engine.figures import QueryStats
 from mavstream_server.optimizer.rewriting.choice import PlanSubject
 
 _KEPT = 8
 """Plans remembered per query: figures that are half a second old may still tell of one that went."""
+
+Shapes = Mapping[str, StreamShape]
+Tables = Mapping[str, Schema]
 
 REGISTERED = 0
 """The version of the plan that was registered."""
@@ -35,6 +41,21 @@ class ScoutedQuery(NamedTuple):
     sources: dict[str, str]
     """The streams that its sources read, by node."""
     stats: QueryStats
+
+
+def scouted(
+    id_: str, spec: QuerySpec, plan: RunningPlan, stats: QueryStats, shapes: Shapes, tables: Tables
+) -> ScoutedQuery:
+    """Return a query that runs a plan; of streams and tables, it takes those that it reads."""
+    sources = {node.name: node.stream for node in plan.typed.sources}
+    subject = PlanSubject(
+        plan.plan,
+        {name: shapes[name] for name in sources.values()},
+        {name: tables[name] for name in plan.typed.tables},
+        spec.on_error,
+        spec.mode is Mode.ONE_TIME,
+    )
+    return ScoutedQuery(id_, subject, sources, stats)
 
 
 class RunningPlans:
