@@ -79,6 +79,7 @@ def swapped(
         if not made.engine.step():
             break
         check(query)
+        assert "another time" not in (query.swaps.note or "")
         if query.swaps.stage is not SwapStage.WARMING and warming:
             exercised["beside the old operators"] += query.swaps.note is None
         warming = query.swaps.stage is SwapStage.WARMING

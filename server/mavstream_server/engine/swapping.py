@@ -20,7 +20,7 @@ they can have part in. When time above a new operator has passed that (the water
 on), all those windows are closed, all those pairs were made, nothing of them waits to be put in order, and
 a row to come belongs to none of them: it is late for these windows, and too far from these rows. So the
 operator holds what it would hold had it been there from the start. As a last check the roots of both plans
-must have told the same of time.
+must have told the same of time; a plan that gives another answer may be found out by that.
 
 What is refused, since this does not hold: windows by rows, which never forget where they began; and one-time
 queries, whose new operators could take a window that lacks rows for the first that has an answer.
@@ -160,7 +160,10 @@ class Swaps:
 
     def _try_to_finish(self, swap: Swap) -> None:
         exchange, query = swap.exchange, swap.exchange.query
-        if exchange.ahead <= 0 and exchange.agreed:
+        if exchange.ahead <= 0:
+            if not exchange.agreed:
+                self.drop(query, "the new plan came to another time than the one that runs")
+                return
             self._rearrange(query, exchange.finish)
             del self._under_way[query]
             query.swaps.done(swap.version)
