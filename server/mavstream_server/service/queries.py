@@ -30,8 +30,8 @@ from mavstream_server.optimizer.promises import Promise
 from mavstream_server.service import specs
 from mavstream_server.service.admission import AdmissionControl
 from mavstream_server.service.catalog import Catalog, QueryRecord
-from mavstream_server.service.load import LoadWatch
 from mavstream_server.service.engine_link import EngineLink, EngineRefused
+from mavstream_server.service.load import LoadWatch
 from mavstream_server.service.measurements import Measurements, describe
 from mavstream_server.service.optimizing import Registered
 from mavstream_server.service.placement import Placement
