@@ -97,6 +97,22 @@ def test_what_selects_feed_goes_on_when_they_are_reordered(readings: ScriptedStr
     assert run.query.swaps.count == 1
 
 
+def test_scaled_aggregates_go_on_to_stand_for_rows_that_were_shed(readings: ScriptedStream) -> None:
+    scaled = {"op": "aggregate", "scaled": True, "window": {"kind": "tumbling", "size": "10s"}}
+    first = {**EVEN_THEN_SMALL, "a": {**scaled, "input": "small", "compute": {"n": "count(*)"}}}
+    other = {**SMALL_THEN_EVEN, "a": {**scaled, "input": "even", "compute": {"n": "count(*)"}}}
+    run = run_plan(first, "a", [readings])
+    plain = run_plan(first, "a", [readings], engine=run.engine, id_="plain")
+    for each in (run, plain):
+        each.query.sources["in"].work.shed(0.5)
+    readings.rows(*rows(0, 25))
+    run.engine.run()
+    run.engine.swap("q", typed(other, "a", readings))
+    readings.rows(*rows(25, 25))
+    assert run.rows() == plain.rows() != []
+    assert run.query.swaps.count == 1
+
+
 PROJECT_BELOW = {
     **IN,
     "p": {"op": "project", "input": "in", "compute": {"home": "home", "x": "x"}},

@@ -56,6 +56,9 @@ def test_a_query_shows_the_plan_that_runs_beside_the_registered_one(tmp_path: Pa
         assert [row["temp"] for row in await service.answers(id_, 3)] == [21, 22, 23]
         (scouted,) = await queries.scouted([id_, "unknown"])
         assert (scouted.subject.plan, scouted.sources) == (OTHER, {"in": "readings"})
+        measured = queries.get(id_).plan_of(scouted.stats)
+        assert measured is not None
+        assert measured.paths() == (("in", "hall", "warm"),)
 
         with pytest.raises(EngineRefused, match="give a plan with the same columns") as refused:
             await queries.swap_plan(id_, selects_less())

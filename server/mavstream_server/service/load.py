@@ -84,5 +84,7 @@ class LoadWatch:
         stats = await self._measurements.of(query.id for query in queries)
         for query in queries:
             rates = {name: one.rows for name, one in self.rates(query.streams).items() if one.rows}
-            if query.plan is not None and query.id in stats and len(rates) == len(query.streams):
-                self.experience.learn(query.plan, stats[query.id].operators, rates)
+            found = stats.get(query.id)
+            plan = None if found is None else query.plan_of(found)
+            if found is not None and plan is not None and len(rates) == len(query.streams):
+                self.experience.learn(plan, found.operators, rates)

@@ -10,6 +10,7 @@ from types import MappingProxyType
 from mavstream_protocol.schema import Schema
 from mavstream_protocol.typed_plan import TypedPlan
 from mavstream_protocol.wire.resources import ActualState, DesiredState
+from mavstream_server.engine.figures import QueryStats
 from mavstream_server.service.catalog import QueryRecord
 from mavstream_server.service.problems import Conflict
 from mavstream_server.service.running_plans import RunningPlans
@@ -93,6 +94,11 @@ class Query:
     def streams(self) -> frozenset[str]:
         """The streams that it reads while it can run."""
         return frozenset() if self.plan is None else frozenset(source.stream for source in self.plan.sources)
+
+    def plan_of(self, stats: QueryStats) -> TypedPlan | None:
+        """Return the plan that figures are of: it may have been swapped."""
+        swapped = self.swapped.running(stats)
+        return self.plan if swapped is None else swapped.typed
 
     @property
     def tables(self) -> frozenset[str]:
