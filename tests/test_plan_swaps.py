@@ -334,6 +334,19 @@ def test_another_plan_takes_the_place_of_one_that_is_not_ready(readings: Scripte
     assert (run.query.swaps.count, run.query.swaps.version) == (0, 0)
 
 
+@pytest.mark.parametrize("steps", range(1, 40, 3))
+def test_a_query_reads_on_when_new_operators_go_with_rows_that_filled_its_queues(
+    steps: int, readings: ScriptedStream
+) -> None:
+    run = warming(readings, policy="simplified_segment", train=2, queue_limit=4)
+    readings.rows(*rows(5, 100, step=SECOND // 100), frame=3)
+    for _ in range(steps):
+        run.engine.step()
+    run.engine.swap("q", typed(COUNTED, "a", readings), version=0)
+    run.engine.run()
+    assert run.query.rows_in == 105
+
+
 def test_a_query_that_is_stopped_leaves_nothing(readings: ScriptedStream) -> None:
     run = warming(readings)
     run.engine.stop("q")

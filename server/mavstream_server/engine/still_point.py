@@ -69,6 +69,11 @@ class StillPoints:
         for ask in [ask for ask in self.wanted if query in ask.queries]:
             self.cancel(ask)
 
+    def wake(self, query: RunningQuery) -> None:
+        """Let a query that is not held read on: rows went from its queues that nobody has worked on."""
+        if query not in self._rooms:
+            self._intake.unblock(query, 0)
+
     def look(self, now: int) -> None:
         """Do what can be done; to be called between two slices while something waits."""
         for ask in tuple(self.wanted):

@@ -119,6 +119,7 @@ class Swaps:
         if swap.exchange.begun:
             swap.exchange.abandon()
             self._rearrange(query, swap.exchange.leave_out)
+            self._still_points.wake(query)
         query.swaps.stage, query.swaps.note = None, query.swaps.note or why
 
     def forget(self, query: RunningQuery) -> None:
