@@ -46,6 +46,7 @@ class AlternatePlanRule(Rule):
                     f"{_compared(choice, by_memory)}"
                 ),
                 queries=tuple(dict.fromkeys((worst.query.id, id_))),
+                priority=worst.query.priority,
             )
 
 
