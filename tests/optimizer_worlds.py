@@ -66,6 +66,9 @@ class World:
     def priorities(self) -> Mapping[str, int]:
         return self.engine.engine.priorities
 
+    async def swap_plan(self, id_: str, plan: Plan) -> None:
+        await self.engine.swap_plan(id_, infer(plan, {"readings": self.stream.shape}), 1)
+
     # What happens
 
     async def query(

@@ -13,6 +13,7 @@ from mavstream_server.optimizer.change import Change, ShedRows, SwitchPolicy
 from mavstream_server.optimizer.journal import Outcome
 from mavstream_server.optimizer.monitor import Monitor, Objective, Observed
 from mavstream_server.optimizer.optimizer import Optimizer, Pace
+from mavstream_server.optimizer.rule import Rule
 from mavstream_server.optimizer.rules import all_rules
 from mavstream_server.optimizer.rules.policy import SwitchPolicyRule
 from mavstream_server.optimizer.rules.shedding import ShedRule
@@ -98,6 +99,17 @@ def test_a_standing_tells_since_when_and_what_it_was_before() -> None:
         (0, UNKNOWN, KEPT, 5.0),
         (2, KEPT, MISSED, 30.0),
     ]
+
+
+def test_a_target_that_is_run_into_is_at_risk_before_it_is_missed() -> None:
+    standing = Standing(patience=3, foresees=True)
+    foreseen = []
+    for now, ratio in enumerate([0.1, 0.1, 0.3, 0.6, 0.6]):
+        standing.judge(ratio, 0.1, ratio, float(now))
+        foreseen.append(standing.foreseen)
+    # It has grown by a quarter of the target a second, and would for three more.
+    assert foreseen == [None, None, None, pytest.approx(0.6 + 0.25 * 3), None]
+    assert [one.after for one in standing.changes] == [KEPT, AT_RISK, KEPT]
 
 
 # The monitor
@@ -229,6 +241,22 @@ def test_latency_of_an_important_class_brings_a_policy_for_classes() -> None:
         query.answer(100, 500)
         changes += server.seconds(1)
     assert changes == [SwitchPolicy(DEFAULT_SCHEDULER)]
+
+
+def test_a_policy_is_switched_before_a_target_is_missed_and_rows_are_not_given_for_that() -> None:
+    def changes_of(rule: Rule) -> list[Change]:
+        query = ScriptedQuery("q", "critical", 6, LATENCY)
+        low = ScriptedQuery("low", "low", 1, {"max_loss": "8%"})
+        server = Server(query, low, rules=Optimizer([rule], PACE))
+        changes: list[Change] = []
+        for latency in (1, 1, 7, 9):
+            query.answer(1000, latency)
+            changes += server.seconds(1)
+            assert server.monitor.queries["q"].standings[Objective.LATENCY].state is not MISSED
+        return changes
+
+    assert changes_of(SwitchPolicyRule()) == [SwitchPolicy(DEFAULT_SCHEDULER)]
+    assert changes_of(ShedRule()) == []
 
 
 def test_one_action_at_a_time() -> None:

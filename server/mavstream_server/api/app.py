@@ -38,6 +38,7 @@ from mavstream_server.service.background import InThreads
 from mavstream_server.service.catalog import Catalog
 from mavstream_server.service.engine_link import EngineLink, EngineUnavailable
 from mavstream_server.service.optimizing import Optimizing
+from mavstream_server.service.plan_scout import PlanScout
 from mavstream_server.service.qos import QosReports
 from mavstream_server.service.queries import QueryService
 from mavstream_server.service.scheduler_choice import SchedulerChoice, current_scheduler
@@ -130,7 +131,9 @@ async def _start(settings: Settings, connections: Connections, stack: AsyncExitS
     link = _link(settings, catalog)
     service = QueryService(settings, catalog, store, link, tables=stored)
     choice = SchedulerChoice(catalog, settings, link)
-    optimizing = Optimizing(link, choice, service, SystemClock(), catalog.optimizer())
+    optimizing = Optimizing(
+        link, choice, service, SystemClock(), catalog.optimizer(), PlanScout(service.scouted)
+    )
     service.admission.policy = lambda: optimizing.settings.admission or settings.admission
     services = Services(
         settings,
@@ -158,6 +161,7 @@ async def _start(settings: Settings, connections: Connections, stack: AsyncExitS
         await link.set_priority(record.spec.name, record.spec.priority)
     stack.push_async_callback(service.stop)
     await service.start()
+    stack.push_async_callback(optimizing.stop)
     keeper = TableKeeper(settings.streams_directory, stored, store, link, SystemClock())
     for task in (_keep_house(services, keeper), service.load.run(), optimizing.run()):
         stack.push_async_callback(_end, asyncio.create_task(task))

@@ -39,6 +39,8 @@ class Target(NamedTuple):
     measured: float | None
     ratio: float | None
     """Up to 1 is good."""
+    foreseen: bool = False
+    """Whether it is not missed yet, and the ratio is what it comes to if it goes on like this."""
 
     def told(self, query: Observed) -> str:
         """Return what is missed, with the numbers."""
@@ -46,6 +48,7 @@ class Target(NamedTuple):
         return (
             f"{self.objective} of query {query.id} in class {query.class_name}: "
             f"{self.statistic} is {measured}, the target {self.target:.4g}"
+            + (" and near" if self.foreseen else "")
         )
 
 
@@ -66,10 +69,15 @@ class Watched:
             self.figures.add(sample(now, query.stats))
         self.targets = {one.objective: one for one in _targets(query, self.figures)}
         self.standings = {
-            objective: self.standings.get(objective) or Standing(self._patience) for objective in self.targets
+            objective: self.standings.get(objective) or self._standing(objective)
+            for objective in self.targets
         }
         for objective, target in self.targets.items():
             self.standings[objective].judge(target.ratio, target.tolerance, target.measured, now)
+
+    def _standing(self, objective: Objective) -> Standing:
+        # Memory grows while windows fill, and stops by itself.
+        return Standing(self._patience, foresees=objective is Objective.LATENCY)
 
     @property
     def at_ease(self) -> bool:
@@ -82,9 +90,16 @@ class Watched:
     @property
     def missed(self) -> Iterator[Target]:
         """The targets that are missed."""
+        return (target for target in self.pressing if not target.foreseen)
+
+    @property
+    def pressing(self) -> Iterator[Target]:
+        """The targets that are missed, or will be in a moment."""
         for objective, standing in self.standings.items():
             if standing.state is TargetState.MISSED:
                 yield self.targets[objective]
+            elif (ratio := standing.foreseen) is not None:
+                yield self.targets[objective]._replace(ratio=ratio, foreseen=True)
 
 
 class Monitor:
@@ -110,7 +125,7 @@ class Monitor:
 
     @property
     def distress(self) -> float:
-        """How much is missed in all."""
+        """How much is missed in all, or will be in a moment."""
         return self.distress_from(0)
 
     def distress_from(self, priority: int) -> float:
@@ -119,7 +134,7 @@ class Monitor:
             watched.query.priority * (target.ratio - 1)
             for watched in self.queries.values()
             if watched.query.priority >= priority
-            for target in watched.missed
+            for target in watched.pressing
             if target.ratio is not None
         )
 
@@ -129,12 +144,16 @@ class Monitor:
             watched.query.priority * watched.standings[target.objective].growth
             for watched in self.queries.values()
             if watched.query.priority >= priority
-            for target in watched.missed
+            for target in watched.pressing
         )
 
     def missed(self) -> list[tuple[Watched, Target]]:
         """Return what is missed, that of the most important classes and the furthest off first."""
-        found = [(watched, target) for watched in self.queries.values() for target in watched.missed]
+        return [one for one in self.pressing() if not one[1].foreseen]
+
+    def pressing(self) -> list[tuple[Watched, Target]]:
+        """Return what is missed or will be in a moment, in the same order."""
+        found = [(watched, target) for watched in self.queries.values() for target in watched.pressing]
         return sorted(found, key=lambda one: (-one[0].query.priority, -(one[1].ratio or 0), one[0].query.id))
 
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from typing import Protocol
 
+from mavstream_protocol.plan import Plan
 from mavstream_protocol.scheduling import SchedulerSettings
 from mavstream_server.engine.figures import Vitals
-from mavstream_server.optimizer.change import Change, ShedRows, SwitchPolicy, Together, WeighQuery
+from mavstream_server.optimizer.change import Change, ShedRows, SwapPlan, SwitchPolicy, Together, WeighQuery
 from mavstream_server.service.engine_commands import EngineCommands
 
 
@@ -22,12 +23,17 @@ class Scheduler(Protocol):
         """Let another policy decide."""
 
 
+Swap = Callable[[str, Plan], Awaitable[None]]
+"""Lets a running query go on with an equivalent plan."""
+
+
 class Enactor:
     """Carries out changes. What it wants of queries it tells again until they have it."""
 
-    def __init__(self, engine: EngineCommands, scheduler: Scheduler) -> None:
+    def __init__(self, engine: EngineCommands, scheduler: Scheduler, swap: Swap) -> None:
         self._engine = engine
         self._scheduler = scheduler
+        self._swap = swap
         self.shares: dict[str, float] = {}
         """Of rows that are left out, by query; those that read all are not in it."""
         self.weights: dict[str, int] = {}
@@ -58,6 +64,8 @@ class Enactor:
             case ShedRows(query, share):
                 await self._engine.shed_rows(query, share)
                 self._want_share(query, share)
+            case SwapPlan(query, plan):
+                await self._swap(query, plan)
             case WeighQuery(query, weight):
                 await self._engine.weigh_query(query, weight)
                 if weight == 1:

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Collection, Mapping
-from typing import NamedTuple, Protocol
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
+from typing import NamedTuple, Protocol, TypedDict
 
 from mavstream_protocol.instants import format_instant
 from mavstream_protocol.optimizer import OptimizerSettings, PaceSettings, PolicyChoice
+from mavstream_protocol.plan import Plan
 from mavstream_protocol.problems import InvalidObject, MavstreamError, ProblemItem
 from mavstream_protocol.qos import QosSpec
 from mavstream_protocol.scheduling import SchedulerSettings
@@ -19,6 +20,7 @@ from mavstream_server.engine.clock import Clock
 from mavstream_server.engine.figures import Vitals
 from mavstream_server.optimizer.monitor import Monitor, Observed
 from mavstream_server.optimizer.optimizer import Optimizer, Pace
+from mavstream_server.optimizer.rewriting.choice import PlanChoice
 from mavstream_server.optimizer.rules import all_rules
 from mavstream_server.optimizer.rules.policy import SwitchPolicyRule
 from mavstream_server.optimizer.rules.rank import RankRule
@@ -31,6 +33,8 @@ from mavstream_server.service.engine_link import EngineRefused, EngineUnavailabl
 _log = logging.getLogger("mavstream.optimizer")
 
 _RARELY = 3  # rounds
+_SCOUTED = 50  # queries at a time that other plans are looked for
+_FEW = 100  # queries: so many are looked at in every round, whatever they are like
 
 
 class Registered(NamedTuple):
@@ -53,12 +57,35 @@ class Queries(Protocol):
     def priorities(self) -> Mapping[str, int]:
         """Return the priorities of the classes."""
 
+    async def swap_plan(self, id_: str, plan: Plan) -> None:
+        """Let a running query go on with an equivalent plan."""
+
+
+class Scout(Protocol):
+    """Whoever looks for other plans of queries; it takes its time."""
+
+    alternates: dict[str, PlanChoice]
+    """What was found, by query."""
+    swapping: frozenset[str]
+    """Queries whose plan is being swapped."""
+
+    async def look(self, ids: Iterable[str]) -> Mapping[str, PlanChoice]:
+        """Bring up to date what is known of these queries."""
+
+    async def stop(self) -> None:
+        """Look no more."""
+
 
 class InvalidOptimizer(InvalidObject):
     """Settings that name something that the optimizer does not have."""
 
     code = "invalid_optimizer"
     title = "The settings of the optimizer are not valid"
+
+
+class _Plans(TypedDict, total=False):
+    alternates: Mapping[str, PlanChoice]
+    swapping: frozenset[str]
 
 
 class Optimizing:
@@ -75,7 +102,9 @@ class Optimizing:
         queries: Queries,
         clock: Clock,
         settings: OptimizerSettings | None = None,
+        scout: Scout | None = None,
     ) -> None:
+        """Without a scout plans are left as they are."""
         self._engine = engine
         self._scheduler = scheduler
         self._queries = queries
@@ -84,7 +113,9 @@ class Optimizing:
         self._offset = clock.now() - clock.monotonic()
         self.monitor = Monitor()
         self.optimizer = Optimizer(all_rules())
-        self.enactor = Enactor(engine, scheduler)
+        self.enactor = Enactor(engine, scheduler, queries.swap_plan)
+        self._scout = scout
+        self._scouting: asyncio.Task[object] | None = None
         self.settings = settings or OptimizerSettings()
         self._acting = asyncio.Lock()
         self._rounds = 0
@@ -117,6 +148,13 @@ class Optimizing:
             except Exception:
                 _log.exception("a round of the optimizer failed")
 
+    async def stop(self) -> None:
+        """End what goes on beside the rounds."""
+        if self._scouting is not None:
+            self._scouting.cancel()
+        if self._scout is not None:
+            await self._scout.stop()
+
     async def round(self) -> None:
         """Look at the targets; decide, and do it, if that is wanted."""
         watched = {query.id: query for query in self._queries.watched()}
@@ -125,7 +163,8 @@ class Optimizing:
         if not watched:
             return
         self._rounds += 1
-        asked = [query for place, query in enumerate(watched.values()) if self._due(query.id, place)]
+        every = 1 if len(watched) <= _FEW else _RARELY
+        asked = [query for place, query in enumerate(watched.values()) if self._due(query.id, place, every)]
         priorities = self._queries.priorities()
         figures = await self._figures([query.id for query in asked])
         now = self.now
@@ -147,11 +186,11 @@ class Optimizing:
             except EngineUnavailable:
                 self.optimizer.interrupted(now)
 
-    def _due(self, id_: str, place: int) -> bool:
-        """Whether a query's figures are taken in this round: of those far from missing anything, a third."""
+    def _due(self, id_: str, place: int, every: int) -> bool:
+        """Whether a query's figures are taken now; of those far from missing anything, one in `every`."""
         known = self.monitor.queries.get(id_)
         at_ease = known is not None and known.at_ease and not self.enactor.concerns(id_)
-        return not at_ease or (place + self._rounds) % _RARELY == 0
+        return not at_ease or (place + self._rounds) % every == 0
 
     async def _figures(self, ids: list[str]) -> dict[str, Vitals]:
         try:
@@ -170,6 +209,7 @@ class Optimizing:
             weights=self.enactor.weights,
             # Counting goes through all queries, and only who acts must know.
             class_sizes=self._queries.class_sizes() if missed else {},
+            **self._plans(missed),
         )
         change = self.optimizer.decide(situation)
         if change is None:
@@ -179,6 +219,26 @@ class Optimizing:
         except MavstreamError as error:
             self.optimizer.failed(f"it could not be done: {error}", now)
             _log.warning("a change was refused", extra={"change": repr(change)[:500], "reason": str(error)})
+
+    def _plans(self, missed: bool) -> _Plans:
+        """Return what is known of other plans, and have it brought up to date while something is missed."""
+        if self._scout is None:
+            return {}
+        if missed and (self._scouting is None or self._scouting.done()):
+            self._scouting = asyncio.create_task(self._scouted(self._scout, self._candidates()))
+        return {"alternates": self._scout.alternates, "swapping": self._scout.swapping}
+
+    async def _scouted(self, scout: Scout, ids: list[str]) -> None:
+        try:
+            await scout.look(ids)
+        except Exception:
+            _log.exception("looking for other plans failed")
+
+    def _candidates(self) -> list[str]:
+        """Return whose plans could matter: of those that miss something, then of those less important."""
+        missed = dict.fromkeys(watched.query.id for watched, _ in self.monitor.missed())
+        others = sorted(self.monitor.queries.values(), key=lambda one: (one.query.priority, one.query.id))
+        return list(missed | dict.fromkeys(one.query.id for one in others))[:_SCOUTED]
 
     # What people change
 
