@@ -8,7 +8,19 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from bench import agreement, classes, decisions, engine, feeder, isolation, service, simulator, spark, targets
+from bench import (
+    agreement,
+    classes,
+    decisions,
+    engine,
+    feeder,
+    isolation,
+    service,
+    sharing,
+    simulator,
+    spark,
+    targets,
+)
 from bench.outcome import Outcome
 
 
@@ -27,6 +39,7 @@ BENCHMARKS: dict[str, Benchmark] = {
     "decisions": Benchmark("what a scheduling decision costs", decisions.add_options, decisions.run),
     "feeder": Benchmark("whether the feeder keeps time, and how fast it is", feeder.add_options, feeder.run),
     "isolation": Benchmark("an important class beside an overload", isolation.add_options, isolation.run),
+    "sharing": Benchmark("queries with a prefix in common", sharing.add_options, sharing.run),
     "simulator": Benchmark("tuples per second of the simulator", simulator.add_options, simulator.run),
     "spark": Benchmark("what a generated row costs", spark.add_options, spark.run),
     "targets": Benchmark("targets kept in bursts, by an optimizer or not", targets.add_options, targets.run),

@@ -144,6 +144,16 @@ def test_classes_are_measured_side_by_side_and_nothing_is_lost() -> None:
 
 
 @pytest.mark.long
+def test_sharing_compares_many_queries_with_one() -> None:
+    done = run_bench("sharing", "--json", "--rows", "30000", "--queries", "5", "--repeat", "1")
+    assert done.returncode == 0, done.stderr
+    figures = json.loads(done.stdout)
+    assert list(figures) == ["select", "window"]
+    for prefix in figures.values():
+        assert prefix["correct"] is True
+        assert all(prefix[mode]["ratio"] > 0 for mode in ("on", "off"))
+
+
 def test_isolation_tells_what_a_class_gets_beside_an_overload() -> None:
     done = run_bench("isolation", "--json", "--seconds", "1", "--policy", "cqc")
     assert done.returncode == 0, done.stderr

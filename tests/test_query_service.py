@@ -337,6 +337,26 @@ def test_plans_show_operators_and_edges(run: Run) -> None:
     run(test)
 
 
+def test_plans_show_who_shares_what(run: Run) -> None:
+    async def test(made: Service) -> None:
+        ids = [(await made.queries.register(HOT)).id for _ in range(2)]
+        await made.feed(30)
+        for id_ in ids:
+            await made.answers(id_, 1)
+        shared: list[tuple[int, tuple[str, ...]]] = []
+        while not shared or shared[1][0] == 1:
+            made.queries.measurements.forget(ids[0])
+            plan = await made.queries.plan(ids[0])
+            shared = [(operator.sharers, operator.shared_with) for operator in plan.operators]
+        assert shared == [(2, (ids[1],)), (2, (ids[1],)), (1, ())]
+        made.queries.measurements.forget(ids[1])
+        whole = await made.queries.global_plan()
+        told = {query.query: query.operators[1].shared_with for query in whole.queries}
+        assert told == {ids[0]: (ids[1],), ids[1]: (ids[0],)}
+
+    run(test)
+
+
 def test_figures_are_given_out_for_half_a_second_and_then_taken_anew(run: Run, clock: ManualClock) -> None:
     async def test(made: Service) -> None:
         id_ = (await made.queries.register(HOT)).id

@@ -52,6 +52,7 @@ def test_sizes_and_durations_are_written_with_units() -> None:
         ({"MAVSTREAM_PORT": "70000"}, "MAVSTREAM_PORT: "),
         ({"MAVSTREAM_DELIVERY": "maybe"}, "MAVSTREAM_DELIVERY: .*'process' or 'sync'"),
         ({"MAVSTREAM_POLICY": "best"}, "there is no policy 'best': there are .*rr"),
+        ({"MAVSTREAM_SHARING": "some"}, "MAVSTREAM_SHARING: .*'off', 'class' or 'all'"),
         ({"MAVSTREAM_POLICY_OPTIONS": "{"}, "policy options are not JSON"),
         ({"MAVSTREAM_MAX_BODY_BYTES": "16XB"}, "MAVSTREAM_MAX_BODY_BYTES: size '16XB'"),
         ({"MAVSTREAM_RESULT_TIME": "soon"}, "MAVSTREAM_RESULT_TIME: duration 'soon'"),

@@ -21,6 +21,17 @@ class SourceService(StrEnum):
     """All of them in turn, as if by a core of their own (ABD, MBD)."""
 
 
+class Sharing(StrEnum):
+    """Which queries run equal prefixes once."""
+
+    OFF = "off"
+    """None: each runs all of its plan."""
+    CLASS = "class"
+    """Those of one class."""
+    ALL = "all"
+    """All; what queries of several classes share runs in the highest of these, and is charged to it."""
+
+
 class SchedulerSettings(BaseModel):
     """The policy that decides, its options, and how sources are served."""
 
@@ -55,7 +66,7 @@ class TracedSlice(BaseModel):
     core: int
     """Where it ran."""
     query: str
-    """The id of the query."""
+    """The id of the query, or `shared:1` and so on for a prefix that several have in common."""
     class_: str = Field(alias="class")
     """The class that the query belonged to then."""
     operators: tuple[str, ...]

@@ -41,6 +41,9 @@ def serve(
         str | None,
         typer.Option(help="New queries that would miss targets, or make others: 'warn', 'refuse' or 'off'."),
     ] = None,
+    sharing: Annotated[
+        str | None, typer.Option(help="Equal prefixes run once: within a 'class', for 'all', or 'off'.")
+    ] = None,
     log: Annotated[str, typer.Option(help="Logs on stderr as 'json' or 'text'.")] = "json",
     max_body_bytes: Annotated[str | None, _limit("Largest body of a request, such as 16MiB.")] = None,
     max_frame_bytes: Annotated[str | None, _limit("Largest message of a producer.")] = None,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from mavstream_protocol.expressions.typed import Expression, references
@@ -96,10 +96,34 @@ def instantiate(
     table: TableOpener,
 ) -> Network:
     """Build the operators of a plan, each behind its inputs, and wire their queues."""
+    output = Output(OUTPUT, plan.schema.names, sink, now)
+    return _built(plan, options, cursor, table, needed_columns(plan), needs_of(plan), output)
+
+
+def instantiate_below(
+    plan: TypedPlan,
+    options: RunOptions,
+    cursor: CursorMaker,
+    table: TableOpener,
+    columns: tuple[str, ...],
+    needs: Needs,
+    output: Output,
+) -> Network:
+    """Build the lower part of other plans, which read these columns of its root and need to know that."""
+    return _built(plan, options, cursor, table, needed_columns(plan, columns), needs, output)
+
+
+def _built(
+    plan: TypedPlan,
+    options: RunOptions,
+    cursor: CursorMaker,
+    table: TableOpener,
+    needed: Mapping[str, tuple[str, ...]],
+    needs: Needs,
+    output: Output,
+) -> Network:
     network = Network()
-    needed = needed_columns(plan)
-    needs = needs_of(plan)
-    make = operator_maker(plan, options, table)
+    make = operator_maker(plan, options, table, needed)
     for node in plan.nodes.values():
         if isinstance(node, TypedTable):
             continue  # its join has it
@@ -117,16 +141,20 @@ def instantiate(
             operator = make(node)
         connect(network.account, operator, node.inputs, network.operators)
         network.operators[node.name] = operator
-    output = Output(OUTPUT, plan.schema.names, sink, now)
     connect(network.account, output, (plan.root,), network.operators)
     network.operators[OUTPUT] = output
     network.paths = paths_to_output(plan)
     return network
 
 
-def operator_maker(plan: TypedPlan, options: RunOptions, table: TableOpener) -> OperatorMaker:
+def operator_maker(
+    plan: TypedPlan,
+    options: RunOptions,
+    table: TableOpener,
+    needed: Mapping[str, tuple[str, ...]] | None = None,
+) -> OperatorMaker:
     """Return what makes the operators of a plan's nodes, but for sources and tables; not connected yet."""
-    needed = needed_columns(plan)
+    needed = needed_columns(plan) if needed is None else needed
     once = one_time_node(plan) if options.one_time else None
 
     def make(node: TypedNode) -> Operator:
@@ -216,10 +244,13 @@ def needs_of(plan: TypedPlan) -> Needs:
     return Needs(ordered or any(isinstance(n, timed) for n in plan.nodes.values()), ordered)
 
 
-def needed_columns(plan: TypedPlan) -> dict[str, tuple[str, ...]]:
-    """Return which columns of each node are read above it, in schema order: no others are carried."""
+def needed_columns(plan: TypedPlan, above: Iterable[str] | None = None) -> dict[str, tuple[str, ...]]:
+    """Return which columns of each node are read above it, in schema order: no others are carried.
+
+    `above` are those that are read of the root: all, if it is not given.
+    """
     wanted: dict[str, set[str]] = {name: set() for name in plan.nodes}
-    wanted[plan.root.node] |= set(plan.schema.names)
+    wanted[plan.root.node] |= set(plan.schema.names if above is None else above)
     for node in reversed(list(plan.nodes.values())):
         for place, reference in enumerate(node.inputs):
             wanted[reference.node] |= _read_columns(node, place, wanted[node.name])

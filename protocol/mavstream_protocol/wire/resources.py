@@ -145,6 +145,10 @@ class OperatorInfo(BaseModel):
     selectivity: float
     tuples: int
     counters: dict[str, int]
+    sharers: int = 1
+    """How many queries it is run for: more than one where they have a prefix in common,"""
+    shared_with: tuple[str, ...] = ()
+    """and up to ten of the others."""
 
 
 class QueryInfo(BaseModel):

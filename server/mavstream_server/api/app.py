@@ -173,6 +173,7 @@ def _link(settings: Settings, catalog: Catalog) -> EngineLink:
         Hello(
             data=settings.data,
             scheduler=current_scheduler(catalog, settings),
+            sharing=settings.sharing,
             result_bytes=settings.result_bytes,
             result_time_ns=settings.result_time * 1000,
         ),

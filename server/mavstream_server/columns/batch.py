@@ -109,6 +109,10 @@ class Batch:
             mark=mark,
         )
 
+    def narrowed(self, names: Sequence[str]) -> Batch:
+        """Return the same rows with the named columns only."""
+        return self.with_columns({name: self.columns[name] for name in names}, self.mark)
+
     def with_columns(self, columns: Mapping[str, Column], mark: Mark | None) -> Batch:
         """Return the same rows with other columns and another mark."""
         return Batch(
@@ -140,12 +144,14 @@ def concatenate_batches(batches: Sequence[Batch]) -> Batch:
         arrays = [getattr(batch, name) for batch in batches]
         return None if any(array is None for array in arrays) else np.concatenate(arrays)
 
+    time = joined("time")
+    ordered = all(batch.row_watermark is batch.time for batch in batches)
     return Batch(
         {name: concatenate([batch.columns[name] for batch in batches]) for name in first.columns},
         sum(batch.size for batch in batches),
         np.concatenate([batch.arrival for batch in batches]),
-        time=joined("time"),
+        time=time,
         position=joined("position"),
-        row_watermark=joined("row_watermark"),
+        row_watermark=time if ordered else joined("row_watermark"),
         mark=batches[-1].mark,
     )

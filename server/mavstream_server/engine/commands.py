@@ -75,6 +75,7 @@ class HostedEngine:
             chosen.options,
             sources=chosen.sources,
             train=hello.train or DEFAULT_TRAIN,
+            sharing=hello.sharing,
         )
         self.engine.ended = self._ended
         self.engine.tables = OpenTables(hello.data / "tables")

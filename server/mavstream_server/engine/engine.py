@@ -12,16 +12,19 @@ from dataclasses import replace
 from functools import partial
 from itertools import count
 from random import Random
-from typing import Any
+from typing import Any, NamedTuple
 
 from mavstream_protocol.classes import DEFAULT_CLASS
 from mavstream_protocol.problems import MavstreamError
+from mavstream_protocol.scheduling import Sharing
 from mavstream_protocol.typed_plan import TypedPlan
 from mavstream_server.engine import saving
-from mavstream_server.engine.assembly import assemble
+from mavstream_server.engine.assembly import QueryT, assemble
 from mavstream_server.engine.clock import Clock, SystemClock
 from mavstream_server.engine.intake import DEFAULT_TRAIN, Intake
 from mavstream_server.engine.query import QueryRequest, RunningQuery
+from mavstream_server.engine.sharing.sharing import QuerySharing
+from mavstream_server.engine.sharing.trunk import Trunk
 from mavstream_server.engine.slices import AnyTask, SliceRunner
 from mavstream_server.engine.source_task import SourceTask
 from mavstream_server.engine.states import IllegalMove, OperatorState, QueryState
@@ -29,7 +32,7 @@ from mavstream_server.engine.still_point import StillPoints
 from mavstream_server.engine.swapping import SWAP_LIMIT, Swaps
 from mavstream_server.engine.task import Task
 from mavstream_server.engine.trace import Trace
-from mavstream_server.instantiator import instantiate, operator_maker
+from mavstream_server.instantiator import Network, instantiate, operator_maker
 from mavstream_server.log.cursor import Cursor
 from mavstream_server.log.reader import LogReader
 from mavstream_server.operators.operator import Operator, QueryFailed
@@ -75,23 +78,33 @@ class Engine:
         train: int = DEFAULT_TRAIN,
         queue_limit: int | None = None,
         seed: int = 0,
+        sharing: Sharing = Sharing.CLASS,
     ) -> None:
-        """`sources` says how they are served; None for as the policy's paper has it."""
+        """`sources` says how they are served; None for as the policy's paper has it.
+
+        `sharing` says which queries run equal prefixes once.
+        """
         self.clock: Clock = clock or SystemClock()
         self.random = Random(seed)
         self.queries: dict[str, RunningQuery] = {}
+        """Those that users know, ended ones included,"""
+        self.admitted: dict[str, RunningQuery] = {}
+        """and those that policies do: the active ones, and trunks that several of them share."""
         self.priorities: dict[str, int] = {DEFAULT_CLASS: 1}
         self.tables: OpenTables | None = None
         """Where stored tables are, for the queries that join them."""
         self.trace: Trace | None = None
         """Where slices are recorded, while someone wants to see them."""
-        self._train = train
+        self.train = train
         self._queue_limit = queue_limit or 4 * train
-        self._intake = Intake(self.clock.monotonic, self._fail, self._woken)
-        self._runner = SliceRunner(self.clock, self._ran, self._fail)
-        self.still_points = StillPoints(self._intake)
-        make = partial(operator_maker, table=self._table)
-        self.swaps = Swaps(self.clock, self.still_points, make, self._new_task, self.rearrange)
+        self.intake = Intake(self.clock.monotonic, self.fail, self._woken)
+        self._runner = SliceRunner(self.clock, self._ran, self.fail)
+        self.sharing = QuerySharing(self, sharing, train)
+        self.still_points = StillPoints(self.intake)
+        make = partial(operator_maker, table=self.table)
+        self.swaps = Swaps(
+            self.clock, self.still_points, make, self._new_task, self.rearrange, self.sharing.came
+        )
         self._timed: set[RunningQuery] = set()  # those with a time to stop at
         self._numbers = count(1)
         self.slices = 0
@@ -104,18 +117,22 @@ class Engine:
         """Called once for each query when it has ended, in whatever way."""
         self._idle = True
         self.sources = sources
-        self._policy: Policy[Any] = make_policy(policy, self, options)
-        self._intake.service = self._service()
+        self._policy: Policy[Any] = make_policy(policy, self._view, options)
+        self.intake.service = self._service()
+
+    @property
+    def _view(self) -> _EngineView:
+        return _EngineView(self.admitted, self.priorities, self.random)
 
     # Streams and classes
 
     def attach(self, stream: str, reader: LogReader) -> None:
         """Make a stream's log readable for queries."""
-        self._intake.attach(stream, reader)
+        self.intake.attach(stream, reader)
 
     def detach(self, stream: str) -> None:
         """Let a stream's log go; raises ObjectInUse while a query reads it or is to go on reading it."""
-        if stream not in self._intake.feeds:
+        if stream not in self.intake.feeds:
             raise UnknownObject(f"stream {stream!r} is not attached to this engine")
         users = [
             query.id
@@ -124,19 +141,26 @@ class Engine:
         ]
         if users:
             raise ObjectInUse(f"stream {stream!r} is read by {', '.join(sorted(users))}; stop these first")
-        self._intake.detach(stream)
+        self.sharing.rest(self.clock.now())  # nothing is left that read it for others
+        self.intake.detach(stream)
 
     @property
     def readers(self) -> dict[str, LogReader]:
         """The logs of the attached streams."""
-        return {stream: feed.reader for stream, feed in self._intake.feeds.items()}
+        return {stream: feed.reader for stream, feed in self.intake.feeds.items()}
 
     def needed(self) -> dict[str, tuple[int, str]]:
         """Return the lowest position that each stream must keep, and the query that reads there."""
         return {
-            stream: min((task.work.cursor.position, task.query.id) for task in reading)
-            for stream, feed in self._intake.feeds.items()
-            if (reading := [task for task in feed.sources if not task.work.ended])
+            stream: min(reading)
+            for stream, feed in self.intake.feeds.items()
+            if (
+                reading := [
+                    (task.work.cursor.position, id_)
+                    for task in feed.sources
+                    if not task.work.ended and (id_ := task.query.known_as) is not None
+                ]
+            )
         }
 
     @property
@@ -148,6 +172,7 @@ class Engine:
         """Set the priority of a class; it holds from the policy's next decision on."""
         self.priorities[class_name] = priority
         self._policy.reprioritised()
+        self.sharing.reprioritised()
 
     # Queries
 
@@ -164,20 +189,23 @@ class Engine:
             self._admit(query)
         except BaseException:
             del self.queries[request.id]
-            self._intake.remove(query)
+            del self.admitted[request.id]
+            self.intake.remove(query)
             self._timed.discard(query)
             raise
+        self.sharing.came(query)
         return query
 
     def _admit(self, query: RunningQuery) -> None:
         request = query.request
+        self.admitted[query.id] = query
         if request.options.stop_at is not None:
             self._timed.add(query)
         query.arrange(self._serves_sources)
         self._policy.admit(query)
         try:
             for node, source in zip(request.plan.sources, query.sources.values(), strict=True):
-                self._intake.add(node.stream, source)
+                self.intake.add(node.stream, source)
             for task in query.tasks.values():
                 if task.ready:
                     task.become(OperatorState.READY)
@@ -198,11 +226,11 @@ class Engine:
     @property
     def _serves_sources(self) -> bool:
         """Whether it is the policy that serves them."""
-        return self._intake.service is SourceService.PER_CLASS
+        return self.intake.service is SourceService.PER_CLASS
 
     def _instantiate(self, request: QueryRequest, sink: Sink) -> RunningQuery:
         def cursor(stream: str) -> Cursor:
-            feed = self._intake.feeds.get(stream)
+            feed = self.intake.feeds.get(stream)
             if feed is None:
                 raise UnknownObject(f"stream {stream!r} is not attached to this engine; attach it first")
             position = (request.positions or {}).get(stream)
@@ -210,17 +238,46 @@ class Engine:
                 position = feed.reader.begin
             return feed.reader.cursor(position)
 
-        network = instantiate(request.plan, request.options, cursor, sink, self.clock.now, self._table)
+        network = instantiate(request.plan, request.options, cursor, sink, self.clock.now, self.table)
+        return self.assembled(request, network, RunningQuery)
+
+    def assembled(self, request: QueryRequest, network: Network, kind: type[QueryT]) -> QueryT:
+        """Return a query, or what several share, made of its operators."""
         room = request.queue_limit or self._queue_limit
-        query = assemble(request, network, self._numbers, self._train, room, self._woken)
+        query = assemble(request, network, self._numbers, self.train, room, self._woken, kind)
         for task in query.tasks.values():
             task.tell_growth(self._grew if self._policy.watches_growth else None)
         return query
 
-    def _table(self, name: str) -> StoredTable:
+    def table(self, name: str) -> StoredTable:
+        """Return a stored table; raises UnknownObject if there are none."""
         if self.tables is None:
             raise UnknownObject(f"table {name!r} cannot be joined: this engine was given no tables")
         return self.tables.open(name)
+
+    # What several queries share
+
+    def plant(self, trunk: Trunk) -> None:
+        """Begin to run a trunk."""
+        self._admit(trunk)
+
+    def uproot(self, trunk: Trunk) -> None:
+        """Run a trunk no more."""
+        self._retire(trunk, QueryState.STOPPED)
+
+    def rearrange(self, query: RunningQuery, change: Callable[[], None]) -> None:
+        """Change what a query consists of, or its class, between two slices."""
+        self._policy.retire(query)
+        try:
+            change()
+        finally:
+            query.arrange(self._serves_sources)
+            for task in query.tasks.values():  # some may have stood by while the policy was switched
+                task.tell_growth(self._grew if self._policy.watches_growth else None)
+            self._policy.admit(query)
+            self._tell_ready(query)
+
+    # Queries, by their ids
 
     def query(self, id_: str) -> RunningQuery:
         """Return a query by id, ended ones included; raises UnknownObject."""
@@ -246,7 +303,8 @@ class Engine:
         query.become(QueryState.PAUSED)
         self.swaps.drop(query, "the query was paused")
         self.still_points.drop(query)
-        self._intake.remove(query)
+        self.sharing.leave(query)
+        self.intake.remove(query)
 
     def resume(self, id_: str) -> None:
         """Let a paused query go on with the next rows to come; windows that the pause touched are dropped."""
@@ -255,28 +313,28 @@ class Engine:
         query.blocked = False
         for node, task in zip(query.request.plan.sources, query.sources.values(), strict=True):
             if not task.work.ended:
-                task.work.resume(self._intake.feeds[node.stream].reader.end)
-                self._intake.add(node.stream, task)
+                task.work.resume(self.intake.feeds[node.stream].reader.end)
+                self.intake.add(node.stream, task)
 
     def reclass(self, id_: str, class_name: str) -> None:
         """Move a query to another class, at once."""
         query = self._active(id_, "its class")
-        self._policy.retire(query)
-        query.class_name = class_name
-        self._policy.admit(query)
-        self._tell_ready(query)
+        self.sharing.keep_apart(query)
+        self.rearrange(query, lambda: setattr(query, "class_name", class_name))
+        if not self.swaps.under_way(query):
+            self.sharing.came(query)
 
     def weigh(self, id_: str, weight: int) -> None:
         """Let a query have more of its class, where the policy goes by weights; 1 is what all begin with."""
         query = self._active(id_, "its weight")
-        self._policy.retire(query)
-        query.weight = weight
-        self._policy.admit(query)
-        self._tell_ready(query)
+        self.rearrange(query, lambda: setattr(query, "weight", weight))
+        self.sharing.reprioritised()
 
     def shed(self, id_: str, share: float) -> None:
         """Leave out this share of the rows that a query reads from now on; 0 for none."""
-        for task in self._active(id_, "what it sheds").sources.values():
+        query = self._active(id_, "what it sheds")
+        self.sharing.leave(query)
+        for task in query.sources.values():
             task.work.shed(share)
 
     def _active(self, id_: str, what: str) -> RunningQuery:
@@ -291,17 +349,11 @@ class Engine:
         `version` is the plan's number in the query's figures. It is given up if new operators would take
         longer than `limit` microseconds to get to know what the old ones know.
         """
-        self.swaps.ask(self.query(id_), weighted(plan), version, limit)
-
-    def rearrange(self, query: RunningQuery, change: Callable[[], None]) -> None:
-        """Do something, between two slices, that gives a query other operators."""
-        self._policy.retire(query)
-        try:
-            change()
-        finally:
-            query.arrange(self._serves_sources)
-            self._policy.admit(query)
-            self._tell_ready(query)
+        query, plan = self.query(id_), weighted(plan)
+        self.swaps.check(query, plan)
+        self.swaps.drop(query, "another plan was asked for")
+        self.sharing.keep_apart(query)  # until it is done, or given up
+        self.swaps.ask(query, plan, version, limit)
 
     def _new_task(self, query: RunningQuery, operator: Operator) -> Task:
         task = Task(next(self._numbers), operator, query, OperatorKind.OPERATIONAL, False, self._woken)
@@ -328,21 +380,19 @@ class Engine:
         same = policy == self._policy.name and sources == self.sources
         if same and self._policy.adopt(check_options(policy, options)):
             return
-        self._policy = make_policy(policy, self, options)
+        self._policy = make_policy(policy, self._view, options)
         self.sources = sources
         served = self._serves_sources
-        self._intake.service = self._service()
+        self.intake.service = self._service()
         grew = self._grew if self._policy.watches_growth else None
-        for query in self.queries.values():
-            if not query.active:
-                continue
+        for query in self.admitted.values():
             if served is not self._serves_sources:
                 query.arrange(self._serves_sources)
             for task in query.tasks.values():
                 task.tell_growth(grew)
             self._policy.admit(query)
             self._tell_ready(query)
-        self._intake.restart()
+        self.intake.restart()
 
     def _tell_ready(self, query: RunningQuery) -> None:
         now = self.clock.now()
@@ -353,16 +403,20 @@ class Engine:
 
     def snapshot(self, id_: str) -> bytes:
         """Return a query's whole state between two slices: operators, queues, positions, offset."""
-        return saving.save(self.query(id_))
+        query = self.query(id_)
+        self.sharing.leave(query)
+        return saving.save(query)
 
     # The loop
 
     def step(self) -> bool:
         """Serve the sources, then run one slice; returns whether anything was done."""
         now = self.clock.now()
-        intake = self._intake
+        intake = self.intake
         if self.still_points.wanted:
             self.still_points.look(now)
+        if self.sharing.due <= now and not self._idle:
+            self.sharing.attend(now)
         if self._idle:
             intake.look(now)
         elif self.slices >= intake.look_at_slice or self.busy >= intake.look_at_busy:
@@ -376,7 +430,7 @@ class Engine:
             served = intake.serve(now, idle=True)
             slice_ = self._policy.next(_CORE, now)
         if slice_ is None:
-            self._idle = not (self._end_overdue(now) or served)
+            self._idle = not (self._end_overdue(now) or served or self.sharing.rest(now))
             return not self._idle
         self._idle = False
         self.slices += 1
@@ -403,20 +457,28 @@ class Engine:
         """See to what follows from an operator's turn."""
         query = task.query
         if isinstance(task, SourceTask) and task.state is OperatorState.SUSPEND:
-            self._intake.rest(task, self.clock.now())
+            self.intake.rest(task, self.clock.now())
         if published:
             if query.units.moved(task):
                 query.units = QueryUnits(query)
                 self._policy.refreshed(query)
             if query.request.memory_limit is not None:
-                self._check_memory(query, query.request.memory_limit)
+                self.check_memory(query)
+            if isinstance(query, Trunk):
+                self.sharing.check_memory(query)
         if query.blocked and query.has_room:
-            self._intake.unblock(query, self.clock.now())
+            self._unblock(query)
         if task.kind is OperatorKind.OUTPUT and query.output.ended and query.active:
             self._retire(query, QueryState.FINISHED)
 
+    def _unblock(self, query: RunningQuery) -> None:
+        self.intake.unblock(query, self.clock.now())
+        for part in query.shared:
+            if part.trunk.blocked and part.trunk.has_room:
+                self.intake.unblock(part.trunk, self.clock.now())
+
     def _woken(self, task: AnyTask) -> None:
-        if task.query.id in self.queries and self._policy.arrived(task, self.clock.now()):
+        if task.query.id in self.admitted and self._policy.arrived(task, self.clock.now()):
             self._runner.cut = True
 
     def _grew(self, task: Task) -> None:
@@ -435,19 +497,28 @@ class Engine:
                     ended = True
         return ended
 
-    def _check_memory(self, query: RunningQuery, limit: int) -> None:
+    def check_memory(self, query: RunningQuery) -> None:
+        """Let a query fail that holds more than it may."""
+        limit = query.request.memory_limit
+        if limit is None or not query.active:
+            return
         resident = query.memory.resident
-        if resident <= limit or not query.active:
+        if resident <= limit:
             return
         if not self.swaps.relieve(query, f"with new operators the query held more than {limit} bytes"):
             reason = (
                 f"query {query.id!r} holds {resident} bytes, more than its limit of {limit}; "
                 "use a smaller window, fewer groups or a higher limit"
             )
-            self._fail(query, "", QueryFailed(reason))
+            self.fail(query, "", QueryFailed(reason))
 
-    def _fail(self, query: RunningQuery, operator: str, error: Exception) -> None:
+    def fail(self, query: RunningQuery, operator: str, error: Exception) -> None:
+        """End a query, or what several share, because of an error in one of its operators."""
         if not query.active or self.swaps.failed(query, operator, error):
+            return
+        if isinstance(query, Trunk):
+            query.error = operator, error
+            self._retire(query, QueryState.FAILED)
             return
         if isinstance(error, MavstreamError):
             query.reason = str(error)
@@ -461,10 +532,24 @@ class Engine:
         self.swaps.forget(query)
         self.still_points.drop(query)
         self._policy.retire(query)
-        self._intake.remove(query)
+        del self.admitted[query.id]
+        self.intake.remove(query)
+        if isinstance(query, Trunk):
+            query.release()
+            self.sharing.ended(query)
+            return
+        self.sharing.gone(query)
         self._timed.discard(query)
         query.release()
         self.ended(query)
+
+
+class _EngineView(NamedTuple):
+    """What policies see of an engine."""
+
+    queries: Mapping[str, RunningQuery]
+    priorities: Mapping[str, int]
+    random: Random
 
 
 def _nobody_asks(query: RunningQuery) -> None:

@@ -113,6 +113,10 @@ class OperatorStats(NamedTuple):
     """Measured so far; 0 says that cost and selectivity are defaults."""
     rows_out: int
     counters: dict[str, int]
+    sharers: int = 1
+    """How many queries it is run for: more than one where a prefix is shared;"""
+    shared_with: tuple[str, ...] = ()
+    """and the ids of some of the others."""
 
 
 class QueryStats(NamedTuple):

@@ -80,13 +80,22 @@ class Intake:
 
     def remove(self, query: RunningQuery) -> None:
         """Stop serving the sources of a query."""
-        for stream, task in self._of_query.pop(query.id, ()):
-            self.feeds[stream].sources.remove(task)
-            task.attached = False
-            if task.state is OperatorState.READY:
-                task.state = OperatorState.SUSPEND
-            task.lingers = False
-        self._line = deque(task for task in self._line if task.query is not query)
+        for _, task in tuple(self._of_query.get(query.id, ())):
+            self.withdraw(task)
+
+    def withdraw(self, task: SourceTask) -> None:
+        """Stop serving one source."""
+        served = self._of_query[task.query.id]
+        (stream,) = (stream for stream, other in served if other is task)
+        served.remove((stream, task))
+        if not served:
+            del self._of_query[task.query.id]
+        self.feeds[stream].sources.remove(task)
+        task.attached = False
+        if task.state is OperatorState.READY:
+            task.state = OperatorState.SUSPEND
+        task.lingers = False
+        self._line = deque(other for other in self._line if other is not task)
 
     def restart(self) -> None:
         """Begin anew with all sources, as when they are served in another way from now on."""

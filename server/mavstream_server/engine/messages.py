@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from mavstream_protocol.scheduling import DEFAULT_SCHEDULER, SchedulerSettings
+from mavstream_protocol.scheduling import DEFAULT_SCHEDULER, SchedulerSettings, Sharing
 from mavstream_protocol.typed_plan import TypedPlan
 from mavstream_server.engine.figures import ClassFigures, EngineTotals, QueryStats, QueryVitals
 from mavstream_server.engine.trace import RecordedSlices
@@ -27,6 +27,8 @@ class Hello:
     scheduler: SchedulerSettings = DEFAULT_SCHEDULER
     train: int | None = None
     """Rows that a source hands on at once; None for the engine's default."""
+    sharing: Sharing = Sharing.CLASS
+    """Which queries run equal prefixes once."""
     result_bytes: int = 16 << 20
     """Kept of each result log,"""
     result_time_ns: int = 3_600_000_000_000

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import NamedTuple
+from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 from mavstream_protocol.typed_plan import TypedPlan
 from mavstream_server.engine.source_task import SourceTask
@@ -15,6 +15,9 @@ from mavstream_server.instantiator import Network, RunOptions
 from mavstream_server.operators.spells import Spell
 from mavstream_server.scheduling.units import QueryUnits
 from mavstream_server.scheduling.view import OperatorView
+
+if TYPE_CHECKING:
+    from mavstream_server.engine.sharing.part import SharedPart
 
 
 class Memory(NamedTuple):
@@ -91,7 +94,12 @@ class QueryRequest:
 
 
 class RunningQuery:
-    """A query with its operators; scheduling policies see it as a QueryView."""
+    """A query with its operators; scheduling policies see it as a QueryView.
+
+    Operators of a prefix that it shares with others stand by: they are in the network, without a task.
+    """
+
+    source_task: ClassVar[type[SourceTask]] = SourceTask
 
     def __init__(self, request: QueryRequest, network: Network) -> None:
         self.request = request
@@ -114,6 +122,13 @@ class RunningQuery:
         self.swaps = PlanSwaps()
         self.blocked = False
         """Its sources wait until its queues have drained."""
+        self.shared: list[SharedPart] = []
+        """What others run with it."""
+
+    @property
+    def known_as(self) -> str | None:
+        """The id of a query that users know of, and that this one is run for; None if there is none."""
+        return self.id
 
     def connect(self) -> None:
         """Tell tasks who reads what they emit."""
@@ -126,18 +141,29 @@ class RunningQuery:
 
     @property
     def has_room(self) -> bool:
-        """Whether its sources may read on."""
-        return all(task.has_room for task in self.sources.values())
+        """Whether its sources may read on, and whoever reads for it."""
+        return all(task.has_room for task in self.sources.values()) and all(
+            part.has_room for part in self.shared
+        )
 
     def arrange(self, with_sources: bool) -> None:
         """Show operators and paths to policies, with the sources or without."""
-        tasks, sources = self.tasks, self.sources
-        self.operators = [*(sources.values() if with_sources else ()), *tasks.values()]
-        pairs = zip(sources.values(), self.network.paths, strict=True)
-        self.paths = [
-            [*((source,) if with_sources else ()), *(tasks[name] for name in path)] for source, path in pairs
+        tasks, sources = self.tasks, self.sources if with_sources else {}
+        self.operators = [*sources.values(), *tasks.values()]
+        pairs = zip(self.network.sources, self.network.paths, strict=True)
+        below = [
+            (sources.get(source.name), [tasks[name] for name in path if name in tasks])
+            for source, path in pairs
         ]
+        self.paths = [path if source is None else [source, *path] for source, path in below]
+        for task in tasks.values():
+            task.leaf = any(task is path[0] for _, path in below)
         self.units = QueryUnits(self)
+
+    def settle(self) -> None:
+        """Bring the figures of operators that stand by up to date."""
+        for part in self.shared:
+            part.settle()
 
     def become(self, state: QueryState) -> None:
         """Change the state, as the table of moves allows."""
@@ -150,21 +176,27 @@ class RunningQuery:
 
     @property
     def memory(self) -> Memory:
-        """What it holds now."""
+        """What it holds now, with all that is held for it and others: as much as it would hold alone."""
+        self.settle()
         backlog = 0
         if self.state is QueryState.RUNNING:
             backlog = sum(source.cursor.backlog.nbytes for source in self.network.sources if not source.ended)
-        state = sum(operator.state_bytes for operator in self.network.operators.values())
-        return Memory(self.network.account.nbytes, state, backlog)
+        state = sum(self.network.operators[name].state_bytes for name in self.tasks)
+        queued = self.network.account.nbytes
+        for part in self.shared:
+            queued, state = queued + part.queued_bytes, state + part.state_bytes
+        return Memory(queued, state, backlog)
 
     @property
     def rows_in(self) -> int:
         """Rows read from its streams, once per source; stays when the query has ended."""
+        self.settle()
         return self._rows_read + sum(source.rows_out for source in self.network.sources)
 
     @property
     def counters(self) -> dict[str, dict[str, int]]:
         """Rows that were not mixed in, by operator and reason; they stay when the query has ended."""
+        self.settle()
         for name, operator in self.network.operators.items():
             if operator.counters and not name.startswith(NEW):
                 self._counters[name] = dict(operator.counters)

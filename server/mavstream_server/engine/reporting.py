@@ -8,6 +8,7 @@ import sys
 import time
 from collections import defaultdict
 from collections.abc import Iterable
+from itertools import islice
 
 from mavstream_server.engine.engine import Engine
 from mavstream_server.engine.figures import (
@@ -20,12 +21,15 @@ from mavstream_server.engine.figures import (
     Vitals,
 )
 from mavstream_server.engine.query import NEW, RunningQuery
+from mavstream_server.engine.sharing.part import SharedPart
 from mavstream_server.engine.source_task import SourceTask
 from mavstream_server.engine.states import OperatorState, QueryState
 from mavstream_server.engine.task import Task
 from mavstream_server.operators.latency import LatencyHistogram
 from mavstream_server.operators.source import Source
 from mavstream_server.scheduling.view import OperatorKind
+
+_MOST_NAMED = 10  # of the queries that share an operator: hundreds may
 
 
 def engine_totals(engine: Engine, started: int) -> EngineTotals:
@@ -45,22 +49,31 @@ def engine_totals(engine: Engine, started: int) -> EngineTotals:
 
 def query_stats(query: RunningQuery, epoch: int) -> QueryStats:
     """Return the figures of a query as it stands."""
+    query.settle()
     running = query.state is QueryState.RUNNING
     operators = []
     positions: dict[str, int] = {}
     queued = state = backlog = 0
     sources = {node.name: node.stream for node in query.request.plan.sources}
+    shared = {name: part for part in query.shared for name in part.names}
     for name, operator in query.network.operators.items():
+        part = shared.get(name)
         if isinstance(operator, Source):
-            figures = _source_stats(query.sources[name], running)
+            task = query.sources[name] if part is None else part.source
+            figures = _source_stats(task, running)
             backlog += figures.queued_bytes
             if running and not operator.ended:
                 stream, position = sources[name], operator.cursor.position
                 positions[stream] = min(position, positions.get(stream, position))
         else:
-            figures = _task_stats(query.tasks[name])
+            figures = _task_stats(query.tasks[name]) if part is None else _shared_stats(part, name)
             state += figures.state_bytes
             queued += figures.queued_bytes
+        if part is not None:
+            others = (other.query.id for other in part.trunk.parts if other.query is not query)
+            figures = figures._replace(
+                sharers=len(part.trunk.parts), shared_with=tuple(islice(others, _MOST_NAMED))
+            )
         if not name.startswith(NEW):
             operators.append(figures)
     return QueryStats(
@@ -178,6 +191,15 @@ def _task_stats(task: Task) -> OperatorStats:
         rows_out=work.rows_out,
         counters=dict(work.counters),
     )
+
+
+def _shared_stats(part: SharedPart, name: str) -> OperatorStats:
+    """Return an operator that a trunk runs: what was counted for the query, and how the trunk's is doing."""
+    own = _task_stats(part.tasks[name])
+    task = part.task(name)
+    if task is None:
+        return own
+    return _task_stats(task)._replace(name=name, rows_out=own.rows_out, counters=own.counters)
 
 
 def _resident_bytes() -> int:

@@ -83,13 +83,21 @@ class SourceTask:
     @property
     def ready(self) -> bool:
         """Whether it could hand on something now, and would not rather wait for more."""
-        if not self.attached or self.work.ended or not self.work.cursor.behind:
+        if not self.attached or self.work.ended or not self.work.behind:
             return False
         told = self.state is OperatorState.READY
         if not told and self.linger and self.work.waiting_rows < self.train:
             return False
-        self.query.blocked = blocked = self.query.network.account.rows >= self.room
-        return not blocked
+        if self.query.network.account.rows < self.room:
+            return True
+        self.wait_for_room()
+        return False
+
+    def wait_for_room(self) -> None:
+        """Have no part in anything until the query has room; whoever decides is told again then."""
+        self.query.blocked = True
+        if self.state is OperatorState.READY:
+            self.state = OperatorState.SUSPEND
 
     @property
     def queued(self) -> int:

@@ -78,34 +78,41 @@ class Swaps:
         make: Callable[[TypedPlan, RunOptions], OperatorMaker],
         task: Callable[[RunningQuery, Operator], Task],
         rearrange: Callable[[RunningQuery, Callable[[], None]], None],
+        over: Callable[[RunningQuery], None],
     ) -> None:
         """`make` and `task` give what a query is made of.
 
         `rearrange` does something between two slices that changes the operators which the policy knows.
+
+        `over` is told of a query that goes on, with the new plan or without.
         """
         self._monotonic = clock.monotonic
         self._still_points = still_points
         self._make = make
         self._task = task
         self._rearrange = rearrange
+        self._over = over
         self._under_way: dict[RunningQuery, Swap] = {}
 
     def __len__(self) -> int:
         return len(self._under_way)
 
-    def ask(self, query: RunningQuery, plan: TypedPlan, version: int, limit: int) -> None:
-        """Begin to swap a query's plan; a swap that is under way is given up.
+    def under_way(self, query: RunningQuery) -> bool:
+        """Whether a query's plan is being swapped."""
+        return query in self._under_way
 
-        Raises SwapRefused or IllegalMove, and then nothing has changed.
-        """
+    def check(self, query: RunningQuery, plan: TypedPlan) -> None:
+        """Raise SwapRefused or IllegalMove if a plan cannot take the place of a query's."""
         check(query, plan)
-        exchange = Exchange(query, plan)
-        _check_memory(exchange)
-        self.drop(query, "another plan was asked for")
+        _check_memory(Exchange(query, plan))
+
+    def ask(self, query: RunningQuery, plan: TypedPlan, version: int, limit: int) -> None:
+        """Begin to swap a query's plan for one that was checked; no other swap of it may be under way."""
         if plan == query.request.plan:
             query.swaps.version = version
+            self._over(query)
             return
-        swap = self._under_way[query] = Swap(exchange, version, limit)
+        swap = self._under_way[query] = Swap(Exchange(query, plan), version, limit)
         query.swaps.stage, query.swaps.note = SwapStage.DRAINING, None
         swap.ask = self._still_points.ask([query], partial(self._begin, swap))
 
@@ -121,6 +128,7 @@ class Swaps:
             self._rearrange(query, swap.exchange.leave_out)
             self._still_points.wake(query)
         query.swaps.stage, query.swaps.note = None, query.swaps.note or why
+        self._over(query)
 
     def forget(self, query: RunningQuery) -> None:
         """The query has ended, with all its operators."""
@@ -168,6 +176,7 @@ class Swaps:
             self._rearrange(query, exchange.finish)
             del self._under_way[query]
             query.swaps.done(swap.version)
+            self._over(query)
         elif self._overdue(swap):
             limit = format_duration(swap.limit)
             self.drop(query, f"after {limit} its new operators did not know yet what they must")

@@ -15,7 +15,8 @@ def oldest_arrival(queries: Iterable[RunningQuery], table: str) -> int | None:
     found: list[int] = []
     for query in queries:
         if query.active and table in query.request.plan.tables:
-            for operator in query.network.operators.values():
+            shared = [operator for part in query.shared for operator in part.trunk.network.operators.values()]
+            for operator in (*query.network.operators.values(), *shared):
                 batches = (batch for queue in operator.inputs for batch in queue)
                 found += [int(batch.arrival.min()) for batch in batches if batch.size]
                 if operator.oldest_held is not None:

@@ -48,10 +48,11 @@ class Aggregate(WindowedOperator):
     ) -> None:
         super().__init__(name, 1, window, once)
         self._by = tuple(column for column, _ in by)
-        self._keys = KeyCoder([type_ for _, type_ in by])
+        self._key_types = [type_ for _, type_ in by]
         self._errors = ErrorPolicy(on_error, self)
         calls = list(dict.fromkeys(call for _, expression in compute for call in expression.calls))
-        self._calls = [CallState(call) for call in calls]
+        self._called = calls
+        self.clear()
         self._numbered = self.windows.overlapping or any(call.ordered for call in self._calls)
         # An expression numbers its own calls; here they are places among the calls of all of them.
         self._results = [
@@ -62,12 +63,13 @@ class Aggregate(WindowedOperator):
             )
             for column, expression in compute
         ]
-        self._groups: WindowGroups
-        self.clear()
         self._answered = 0
 
     def clear(self) -> None:
         """Start without groups."""
+        self._keys = KeyCoder(self._key_types)
+        self._calls = [CallState(call) for call in self._called]
+        self._groups: WindowGroups
         if self.windows.overlapping:
             self._groups = OverlappingWindows(self.windows, self._make)
         else:

@@ -85,6 +85,10 @@ class Operator(ABC):
         """Lowest arrival of the rows that it keeps to hand them on later as they came, or None."""
         return None
 
+    def agrees(self, other: Operator) -> bool:
+        """Whether both, of nodes that do the same, would emit the same from now on if they got the same."""
+        return self.progress.save() == other.progress.save()
+
     def save(self) -> State:
         """Return what must be kept to go on elsewhere."""
         return {"progress": self.progress.save(), "counters": dict(self.counters)}

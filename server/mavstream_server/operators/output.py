@@ -31,7 +31,7 @@ class Output(Operator):
 
     def __init__(self, name: str, columns: Sequence[str], sink: Sink, now: Callable[[], int]) -> None:
         super().__init__(name)
-        self._columns = tuple(columns)
+        self.columns = tuple(columns)
         self.sink = sink
         self._now = now
         self.latency = LatencyHistogram()

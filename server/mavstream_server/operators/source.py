@@ -61,6 +61,8 @@ class Source(Operator):
         self.ended = False
         self.told = Mark()
         """The mark that holds behind the last batch: what is known of the stream where the cursor stands."""
+        self.until: int | None = None
+        """The position that it waits ahead of, as long as it is told to."""
 
     def carry(self, columns: Sequence[str]) -> None:
         """Hand on these columns from now on; one of them may be the weight of rows."""
@@ -88,7 +90,8 @@ class Source(Operator):
     @property
     def waiting_rows(self) -> int:
         """Rows that could be read now."""
-        return self.cursor.backlog.rows
+        rows = self.cursor.backlog.rows
+        return rows if self.until is None else min(rows, max(self.until - self.cursor.position, 0))
 
     @property
     def untaken(self) -> bool:
@@ -98,7 +101,7 @@ class Source(Operator):
     @property
     def behind(self) -> bool:
         """Whether anything could be read now, be it a mark."""
-        return self.cursor.behind
+        return self.cursor.behind and (self.until is None or self.cursor.position < self.until)
 
     @property
     def next_arrival(self) -> int | None:
@@ -141,6 +144,10 @@ class Source(Operator):
         return portion.rows
 
     def _take(self, most: int) -> Portion:
+        if self.until is not None:
+            most = min(most, self.until - self.cursor.position)
+            if most <= 0:
+                return Portion(())
         if self.shared is None:
             return Portion(self.cursor.take(most))
         return self.shared.take(self.cursor, most)
@@ -208,6 +215,18 @@ class Source(Operator):
             ahead = last.row_watermarks()
             watermark = last.before if ahead is None else int(ahead[stop])
         return Mark(watermark, last.arrival, end=complete)
+
+    def agrees(self, other: Operator) -> bool:
+        """Whether both stand at the same place, behind the same marks, and have told of what they missed."""
+        if not isinstance(other, Source) or self.ended or other.ended:
+            return False
+        place = self.cursor.standing(0)
+        return (
+            place is not None
+            and place == other.cursor.standing(0)
+            and self._start is None is other._start
+            and (self._unseen is other._unseen or not self._needs.time)
+        )
 
     def save(self) -> State:
         """Return the position of the next row to be read, and what is being shed."""

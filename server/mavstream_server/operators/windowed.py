@@ -99,6 +99,29 @@ class WindowedOperator(Operator):
             self.counters["skipped_windows"] += self.skip(first)
         return mark._replace(gap=self.windows.end(first - 1) - 1)
 
+    def agrees(self, other: Operator) -> bool:
+        """Whether all windows that are open, and none else, hold the same rows in both.
+
+        That is so at the same place of the same stream when the windows that one of them has not seen from
+        their beginning are closed, or were skipped by both.
+        """
+        if not isinstance(other, WindowedOperator) or self._done or other._done or not super().agrees(other):
+            return False
+        opened = self.windows.first_open(self.progress.watermark)
+        pairs = zip(self.gates, other.gates, strict=True)
+        return self.windows.by_time and all(
+            one.first_window == two.first_window or max(one.first_window, two.first_window) <= opened
+            for one, two in pairs
+        )
+
+    def work_for(self, other: WindowedOperator) -> None:
+        """Take over from another that agrees: rows are late here that are late there.
+
+        Which windows were the first to be seen does not matter any more, but for what counts as late.
+        """
+        for gate, another in zip(self.gates, other.gates, strict=True):
+            gate.first_window = min(gate.first_window, another.first_window)
+
     def save(self) -> State:
         """Return where the windows stand."""
         return {**super().save(), "gates": [gate.save() for gate in self.gates], "done": self._done}

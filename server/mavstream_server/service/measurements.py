@@ -137,4 +137,6 @@ def operator_info(stats: OperatorStats) -> OperatorInfo:
         selectivity=stats.selectivity,
         tuples=stats.tuples,
         counters=stats.counters,
+        sharers=stats.sharers,
+        shared_with=stats.shared_with,
     )

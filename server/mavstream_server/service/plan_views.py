@@ -55,7 +55,20 @@ class QueryPlan(BaseModel):
                     "schemas": {"in": [{"name": "temperature", "type": "float", "nullable": False}]},
                     "paths": [["in", "hot"]],
                     "edges": [{"from": "stream:readings", "to": "in"}, {"from": "in", "to": "hot"}],
-                    "operators": [],
+                    "operators": [
+                        {
+                            "name": "hot",
+                            "operator": "select",
+                            "state": "suspend",
+                            "queued": 0,
+                            "cost_per_tuple_us": 0.05,
+                            "selectivity": 0.25,
+                            "tuples": 4000,
+                            "counters": {},
+                            "sharers": 2,
+                            "shared_with": ["warm_homes-q2mc5t"],
+                        }
+                    ],
                 }
             ]
         },

@@ -25,7 +25,7 @@ from pydantic import (
 from mavstream_protocol.admission import AdmissionPolicy
 from mavstream_protocol.explained import refusal
 from mavstream_protocol.quantities import parse_duration, parse_size
-from mavstream_protocol.scheduling import SourceService
+from mavstream_protocol.scheduling import Sharing, SourceService
 from mavstream_server.scheduling.registry import POLICIES
 from mavstream_server.service.problems import Refused
 
@@ -95,6 +95,8 @@ class Settings(BaseModel):
     """What is done about new queries that are expected to miss targets, their own or others'."""
     sources: SourceService | None = None
     """How sources are served; None for as the policy's paper has it."""
+    sharing: Sharing = Sharing.CLASS
+    """Which queries run equal prefixes once: those of one class, all, or none."""
 
     max_body_bytes: Bytes = 16 << 20
     max_frame_bytes: Bytes = 16 << 20

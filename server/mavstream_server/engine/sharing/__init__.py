@@ -1,0 +1,1 @@
+"""Sharing: queries with equal prefixes run them once."""
