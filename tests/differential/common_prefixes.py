@@ -29,6 +29,7 @@ from mavstream_server.testing.plans import to_rows
 
 CLASSES = ("high", "low")
 _WRITTEN = object()
+_BY_START = ("late", "skipped_windows")
 
 
 class PrefixWriter(PlanWriter):
@@ -120,20 +121,17 @@ class Outcome:
     def figures(self, number: int) -> tuple[QueryState, int, dict[str, dict[str, int]]]:
         """Return what a query says of itself that may depend on nothing but its plan and the streams.
 
-        How much was read when a window's `until` has ended it depends on who was faster.
+        How much was read when a window's `until` has ended it depends on who was faster; what counts as late
+        or as skipped, on windows from before the query's start, which it may share with others.
         """
         query = self.queries[number]
         if "until=" in repr(query.request.plan).replace("until=None", ""):
             return query.state, 0, {}
         counted = {
-            name: {why: n for why, n in of.items() if n and why != "late"}
+            name: {why: n for why, n in of.items() if n and why not in _BY_START}
             for name, of in query.counters.items()
         }
         return query.state, query.rows_in, {name: of for name, of in counted.items() if of}
-
-    def late(self, number: int) -> int:
-        """Return how many rows of a query were late."""
-        return sum(of.get("late", 0) for of in self.queries[number].counters.values())
 
 
 class Course:
