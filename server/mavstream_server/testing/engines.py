@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from mavstream_protocol.scheduling import DEFAULT_SCHEDULER, SchedulerSettings
+from mavstream_protocol.scheduling import DEFAULT_SCHEDULER, SchedulerSettings, Sharing
 from mavstream_server.columns.batch import Batch
 from mavstream_server.engine.commands import HostedEngine
 from mavstream_server.engine.engine import Engine
@@ -37,7 +37,9 @@ class SteppedEngine(EngineCommands):
         """What it was told and asked."""
         self.away = False
         """Whether it answers as one that has died."""
-        self._hosted = HostedEngine(Hello(data, scheduler, train), clock, lambda query: None)
+        # What is said of a query's operators holds for those that it runs itself: nothing is shared.
+        hello = Hello(data, scheduler, train, Sharing.OFF)
+        self._hosted = HostedEngine(hello, clock, lambda query: None)
 
     @property
     def engine(self) -> Engine:
