@@ -433,7 +433,7 @@ def test_after_selectivities_flip_a_swap_makes_operators_work_less(readings: Scr
     """First few rows are even and all are of home 0; then all are even and few are of home 0."""
     plan = Plan.parse({"root": "home", "nodes": EVEN_FIRST})
     run = run_plan(EVEN_FIRST, "home", [readings], train=64)
-    plain = run_plan(EVEN_FIRST, "home", [readings], engine=run.engine, id_="plain")
+    plain = run_plan(EVEN_FIRST, "home", [readings])
     clock = iter(range(1_000_000))
 
     def fed(few_even: bool) -> float:
@@ -462,3 +462,30 @@ def test_after_selectivities_flip_a_swap_makes_operators_work_less(readings: Scr
     assert fed(few_even=False) == 1.1
     assert run.answers() == plain.rows()
     assert run.query.swaps.count == 1
+
+
+def test_a_query_that_shares_its_operators_is_swapped_by_itself(readings: ScriptedStream) -> None:
+    run = run_plan(EVEN_FIRST, "home", [readings], train=64)
+    other = run_plan(EVEN_FIRST, "home", [readings], engine=run.engine, id_="other")
+
+    def fed(first: int) -> None:
+        readings.rows(*[(n, n % 3, n % 5) for n in range(first, first + 500)], frame=20)
+        run.engine.run()
+
+    fed(0)
+    fed(500)
+    assert run.query.shared
+    assert other.query.shared
+    turned = {
+        "in": EVEN_FIRST["in"],
+        "home": {**EVEN_FIRST["home"], "input": "in"},
+        "even": {**EVEN_FIRST["even"], "input": "home"},
+    }
+    plan = Plan.parse({"root": "even", "nodes": turned})
+    run.engine.swap("q", infer(plan, {"readings": readings.shape}))
+    assert not run.query.shared
+    fed(1000)
+    assert run.query.swaps.count == 1
+    assert not other.query.shared
+    fed(1500)
+    assert run.answers() == other.rows()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from tests.conftest import MakeStream
 
+from mavstream_protocol.scheduling import Sharing
 from mavstream_server.engine.engine import Engine
 from mavstream_server.engine.still_point import is_still
 from mavstream_server.scheduling.policy import SourceService
@@ -18,7 +19,7 @@ NODES = {
 
 
 def engine_on(readings: ScriptedStream, clock: ManualClock, service: SourceService) -> Engine:
-    engine = Engine(clock, sources=service, train=8)
+    engine = Engine(clock, sources=service, train=8, sharing=Sharing.OFF)
     engine.attach(readings.name, readings.reader)
     return engine
 
