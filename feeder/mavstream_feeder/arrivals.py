@@ -30,6 +30,9 @@ class Arrivals(Protocol):
     def take(self, now: float, most: int) -> Times:
         """Remove and return the due times up to and including `now`, at most so many."""
 
+    def upcoming(self) -> Times:
+        """Return due times behind those taken, as far as they are known; they are not removed."""
+
 
 class _Blocks(ABC):
     """Due times that are made a block at a time."""
@@ -56,6 +59,10 @@ class _Blocks(ABC):
         if len(taken) == 1:
             return taken[0]
         return np.concatenate(taken) if taken else np.empty(0)
+
+    def upcoming(self) -> Times:
+        """Return due times behind those taken, as far as they are known; they are not removed."""
+        return self._ready[self._next :]
 
     @abstractmethod
     def _more(self) -> Times:
@@ -130,6 +137,10 @@ class FlatOut:
     def take(self, now: float, most: int) -> Times:
         """Return `most` tuples that are due now."""
         return np.full(most, now)
+
+    def upcoming(self) -> Times:
+        """Return nothing: when the next ones are due shows when they are taken."""
+        return np.empty(0)
 
 
 def arrivals_of(rate: Rate, start: float, seed: int, name: str) -> Arrivals:

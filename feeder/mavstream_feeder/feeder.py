@@ -1,9 +1,10 @@
 """The feeder: one task, one websocket, many streams.
 
-It sleeps until the next tuple of any stream falls due, takes what is due by then and sends a frame per
-stream (thesis, 4.4.2: there the list of next times is sorted again and again, here it is a heap). A stream
-without credit waits, its arrivals with it, while the others go on. When the connection breaks, the feeder
-connects again and sends what was not acked once more under the same numbers.
+It waits until the next tuple of any stream falls due and sends what is due by then, a frame per stream
+(thesis, 4.4.2: there the list of next times is sorted again and again, here it is a heap). Due times are
+known ahead, so frames are made before their moment comes, and those of streams with the same fields travel
+as one message. A stream without credit waits, its arrivals with it, while the others go on. When the
+connection breaks, the feeder connects again and sends what was not acked once more under the same numbers.
 """
 
 from __future__ import annotations
@@ -13,25 +14,29 @@ import math
 import re
 import secrets
 import time
+from collections.abc import Mapping
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 from websockets.exceptions import ConnectionClosed
 
 from mavstream_feeder.arrivals import Times
+from mavstream_feeder.bundles import MOST_ROWS, Piece, bundle
 from mavstream_feeder.feeds import Feed, Options
 from mavstream_feeder.frames import make_frame, without_rows
 from mavstream_feeder.lags import Lags
 from mavstream_feeder.lane import Lane
 from mavstream_feeder.link import Address, Link, Patience
 from mavstream_feeder.problems import RowsRefused
+from mavstream_feeder.punctuality import NEAR, until
 from mavstream_feeder.rates import AnyRate
 from mavstream_feeder.reports import Report, Stopped, StreamReport, milliseconds
 from mavstream_feeder.schedule import Schedule
 from mavstream_feeder.sources import FileSource
 from mavstream_feeder.splitting import Splitter
-from mavstream_protocol import Problem
-from mavstream_protocol.wire.feed import Ack, End, Ended, Reject
+from mavstream_protocol import Problem, Schema
+from mavstream_protocol.wire.feed import Ack, Acks, End, Ended, Format, Reject
 
 # What is refused with these passes: too many, not ready, storage full. A gap follows from such a refusal.
 _PASSING = frozenset({429, 503, 507})
@@ -57,6 +62,9 @@ class Feeder:
         # Messages for the next write, and whose lags are known when it is done.
         self._outgoing: list[bytes | str] = []
         self._leaving: list[tuple[Lags, Times]] = []
+        # Small frames that are to be made, by schema: the next write carries them together.
+        self._schemas: dict[Schema, int] = {}
+        self._pieces: dict[int, list[Piece]] = {}
         self._stopping = False
         self._joined = False
         self._settling = False
@@ -81,6 +89,7 @@ class Feeder:
         if feed.name in self._feeds:
             raise ValueError(f"'{feed.name}' is the name of another file that is fed: rename one of them")
         self._feeds[feed.name] = feed
+        feed.kind = self._schemas.setdefault(feed.source.spec.schema(), len(self._schemas))
         self._lanes |= feed.lanes
         # Only a hello tells number and credit of a stream, so a running feeder says it again.
         self._joined = True
@@ -156,7 +165,9 @@ class Feeder:
         """Feed over one connection, until all is done, a stream joins or the connection breaks."""
         self._joined = self._settling = False
         self._outgoing.clear()
-        welcome = await self._link.open(tuple(self._lanes))
+        # A feeder of one stream has nothing to bundle and hears its acks at once.
+        bundles = len(self._lanes) > 1 and self._options.format is Format.ARROW
+        welcome = await self._link.open(tuple(self._lanes), bundles=bundles)
         for name, lane in self._lanes.items():
             lane.welcomed(welcome.streams[name].last_sequence, welcome.streams[name].credit)
         # What was held for want of acks may find them all in the welcome: no further one would release it.
@@ -191,19 +202,30 @@ class Feeder:
             if listener.done():
                 await listener
             self._resend()
-            for due in self._schedule.take(self._now(), self._options.frame_rows):
-                self._make(self._feeds[due.stream], due.times)
             await self._write()
-            if not self._schedule:
-                return
-            next_due = self._schedule.next_due()
-            await self._sleep(None if next_due is None else self._wake_up(next_due, last))
-            last = self._now()
+            moment = self._next_moment(last)
+            if moment is None or moment - self._now() > NEAR:
+                await self._sleep(None if moment is None else moment - NEAR)
+                continue
+            due = self._schedule.take(moment, self._options.frame_rows)
+            for stream, times in due:
+                self._make(self._feeds[stream], times)
+            self._bundle()
+            for stream, _ in due:
+                self._look_after(self._feeds[stream])
+            await until(self._started + moment)
+            await self._write()
+            last = moment
 
-    def _wake_up(self, next_due: float, last: float) -> float:
-        # What falls due soon after the last wake-up waits a little for company; a stream that is fed as
-        # fast as it is taken does not wait.
-        return next_due if math.isinf(next_due) else max(next_due, last + self._options.linger)
+    def _next_moment(self, last: float) -> float | None:
+        """Return when to send again, which may be now; None if nothing will be due before there is news."""
+        next_due = self._schedule.next_due()
+        if next_due is None:
+            return None
+        # What falls due soon after the last moment waits a little for company; a stream that is fed as fast
+        # as it is taken does not wait.
+        wait = last if math.isinf(next_due) else last + self._options.linger
+        return max(next_due, wait, self._now())
 
     async def _settle(self, listener: asyncio.Task[None]) -> None:
         """Wait until all that was made is acked and, at the end of the feed, until ends are confirmed."""
@@ -225,11 +247,8 @@ class Feeder:
             await self._news.wait()
 
     async def _sleep(self, until: float | None) -> None:
-        """Wait for a time or for news, whichever comes first; let acks in at any rate."""
+        """Wait for a time or for news, whichever comes first."""
         delay = None if until is None else until - self._now()
-        if delay is not None and delay <= 0:
-            await asyncio.sleep(0)
-            return
         timer = None if delay is None else asyncio.get_running_loop().call_later(delay, self._news.set)
         await self._news.wait()
         if timer is not None:
@@ -237,17 +256,40 @@ class Feeder:
 
     def _make(self, feed: Feed, times: Times) -> None:
         """Make frames of the rows that have fallen due, and send them with the next write."""
-        rows = feed.source.take(self._epoch_us + (times * 1e6).astype(np.int64))
+        rows = feed.source.take_known(len(times), lambda: self._known_due(feed, times))
         if rows is not None:
             for lane, part, due, place in feed.parts(rows, times[: rows.num_rows]):
-                self._make_frame(lane, part, place)
+                if self._link.bundles and part.num_rows <= MOST_ROWS and not lane.waiting:
+                    self._pieces.setdefault(feed.kind, []).append(Piece(lane, part, place))
+                else:
+                    self._make_frame(lane, part, place)
                 self._leaving.append((feed.lags[lane.stream], due))
+
+    def _look_after(self, feed: Feed) -> None:
+        """Take a feed out of the schedule that has no more rows, or may not go on for now."""
         if feed.source.over:
             feed.over = True
             if feed.name in self._schedule:
                 self._schedule.remove(feed.name)
         elif not feed.open:
             self._schedule.hold(feed.name)
+
+    def _known_due(self, feed: Feed, times: Times) -> NDArray[np.int64]:
+        """Return due times from these on, in microseconds since 1970, as far as they are known."""
+        known = np.concatenate((times, self._schedule.upcoming(feed.name)))
+        return self._epoch_us + (known * 1e6).astype(np.int64)
+
+    def _bundle(self) -> None:
+        """Make the frames that travel together, if there are several and they may."""
+        for pieces in self._pieces.values():
+            message = bundle(pieces, self._link.max_frame_bytes) if len(pieces) > 1 else None
+            if message is not None:
+                self._frames += len(pieces)
+                self._outgoing.append(message)
+            else:
+                for piece in pieces:
+                    self._make_frame(*piece)
+        self._pieces.clear()
 
     def _make_frame(self, lane: Lane, rows: pa.RecordBatch, place: int) -> None:
         frame = make_frame(lane.stream, lane.next_sequence, rows, self._options.format, place)
@@ -267,6 +309,7 @@ class Feeder:
     def _push(self, lane: Lane) -> None:
         while (frame := lane.next_frame()) is not None:
             self._frames += 1
+            assert frame.message is not None
             self._outgoing.append(frame.message)
 
     async def _write(self) -> None:
@@ -283,18 +326,27 @@ class Feeder:
         """Take in acks, refusals and confirmed ends."""
         while True:
             message = await self._link.receive()
-            lane = self._lanes[message.stream]
             match message:
                 case Ack():
-                    lane.acked(message.sequence, message.credit)
-                    self._release()
-                    if lane.waiting or self._settling:
-                        self._news.set()
+                    self._acked({message.stream: (message.sequence, message.credit)})
+                case Acks():
+                    self._acked(message.streams)
                 case Reject():
-                    self._refused(lane, message)
+                    self._refused(self._lanes[message.stream], message)
                 case Ended():
-                    lane.ended = True
+                    self._lanes[message.stream].ended = True
                     self._news.set()
+
+    def _acked(self, streams: Mapping[str, tuple[int, int]]) -> None:
+        lanes = self._lanes
+        waiting = self._settling
+        for stream, (sequence, credit) in streams.items():
+            lane = lanes[stream]
+            lane.acked(sequence, credit)
+            waiting |= lane.waiting
+        self._release()
+        if waiting:
+            self._news.set()
 
     def _refused(self, lane: Lane, refusal: Reject) -> None:
         if lane.is_stale():

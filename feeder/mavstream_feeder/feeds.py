@@ -19,9 +19,9 @@ from mavstream_protocol.wire.feed import Format
 LINGER = 0.001
 """Tuples that fall due within this many seconds of each other may travel together."""
 FRAME_ROWS = 4096
-# Frames of a stream that may be under way. Few are enough while acks take a millisecond or two; more would
-# only pile up small frames in front of a server that is behind.
-_FRAMES = 8
+# Frames of a stream that may be under way. At one in a millisecond these are enough while the server, or the
+# machine, looks elsewhere for a moment; more would only pile up small frames before a server that is behind.
+_FRAMES = 32
 _FULL_FRAMES = 64
 
 
@@ -51,6 +51,8 @@ class Feed:
             raise ValueError(f"'{name}' is fed as recorded: make its source with recorded={rate!r}")
         self.name = name
         self.source = source
+        self.kind = 0
+        """The same for feeds whose streams have the same fields."""
         self.rate = rate
         self.splitter = splitter
         flat_out = isinstance(rate, Rate) and rate.flat_out

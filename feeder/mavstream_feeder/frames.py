@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import orjson
 import pyarrow as pa
@@ -12,15 +12,14 @@ from mavstream_protocol.wire.envelope import seal, unseal
 from mavstream_protocol.wire.feed import Format
 
 
-@dataclass(frozen=True, slots=True)
-class Frame:
-    """A numbered message that is kept until it is acked."""
+class Frame(NamedTuple):
+    """A numbered message, or its part of one, that is kept until it is acked."""
 
     stream: str
     sequence: int
     rows: int
-    message: bytes | str
-    """Bytes are a binary message, a string is text."""
+    message: bytes | str | None
+    """Bytes are a binary message, a string is text; None is a part of a bundle."""
     size: int
     """Bytes on the wire, which credit counts."""
     batch: pa.RecordBatch | None = None
@@ -43,8 +42,18 @@ def make_frame(stream: str, sequence: int, batch: pa.RecordBatch, form: Format, 
     return Frame(stream, sequence, batch.num_rows, whole.decode(), len(whole), batch, place)
 
 
+def alone(frame: Frame) -> Frame:
+    """Return a frame that travels in a message of its own, whatever it travelled in before."""
+    if frame.message is not None:
+        return frame
+    assert frame.batch is not None
+    return make_frame(frame.stream, frame.sequence, frame.batch, Format.ARROW, frame.place)
+
+
 def renumbered(frame: Frame, sequence: int) -> Frame:
     """Return the same rows under another number."""
+    if frame.message is None:
+        return frame._replace(sequence=sequence)
     if isinstance(frame.message, bytes):
         _, payload = unseal(frame.message)
         header = orjson.dumps({"stream": frame.stream, "sequence": sequence})
@@ -52,7 +61,7 @@ def renumbered(frame: Frame, sequence: int) -> Frame:
     else:
         # The head comes first, so the first number of this name is the frame's own.
         message = frame.message.replace(f'"sequence":{frame.sequence}', f'"sequence":{sequence}', 1)
-    return replace(frame, sequence=sequence, message=message, size=len(message))
+    return frame._replace(sequence=sequence, message=message, size=len(message))
 
 
 def without_rows(frame: Frame, rows: set[int], form: Format) -> Frame | None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import deque
 
-from mavstream_feeder.frames import Frame, renumbered
+from mavstream_feeder.frames import Frame, alone, renumbered
 from mavstream_feeder.problems import FeedLost
 
 
@@ -101,15 +101,26 @@ class Lane:
         """Return the frame to send now and count it as under way; None without frame or credit."""
         if not self._waiting:
             return None
-        frame = self._waiting[0]
-        # A frame that is larger than all credit may travel alone, or it never would.
-        fits = self.under_way + frame.size <= self.credit or (self.under_way == 0 and self.credit > 0)
-        if not fits:
+        # What goes again does so alone: its bundle's other frames may have arrived.
+        frame = self._waiting[0] = alone(self._waiting[0])
+        if not self.fits(frame.size):
             return None
         self._waiting.popleft()
         self._sent.append(frame)
         self.under_way += frame.size
         return frame
+
+    def fits(self, size: int) -> bool:
+        """Whether credit is left for a frame; one that is larger than all credit may travel alone."""
+        return self.under_way + size <= self.credit or (self.under_way == 0 and self.credit > 0)
+
+    def left(self, frame: Frame) -> None:
+        """Count a new frame that fits and goes at once, in a bundle."""
+        assert frame.sequence == self.next_sequence
+        self._made = frame.sequence
+        self.rows_sent += frame.rows
+        self._sent.append(frame)
+        self.under_way += frame.size
 
     def acked(self, sequence: int, credit: int) -> None:
         """Note that frames up to `sequence` are in the log."""

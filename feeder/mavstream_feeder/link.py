@@ -14,10 +14,11 @@ from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidURI
 
 from mavstream_feeder.problems import FeedLost, NoServer
-from mavstream_protocol.wire.feed import Ack, CloseCode, Ended, Hello, Reject, Welcome, to_producer
+from mavstream_protocol.wire.feed import Ack, Acks, CloseCode, Ended, Hello, Reject, Welcome, to_producer
 
 _WRITE_LIMIT = 256 << 10
-_ACK = b'{"type":"ack"'
+_ACK = b'{"type":"ack'
+_QUOTE = ord('"')
 _REFUSALS = frozenset(
     {
         CloseCode.TOO_BIG,
@@ -67,6 +68,8 @@ class Link:
 
     def __init__(self, address: Address, producer: str, patience: Patience) -> None:
         self.max_frame_bytes = 1 << 20
+        self.bundles = False
+        """Whether the server takes bundles on this connection."""
         self.reconnects = 0
         self._address = address
         self._producer = producer
@@ -74,15 +77,21 @@ class Link:
         self._socket: ClientConnection | None = None
         self._connected_once = False
 
-    async def open(self, streams: tuple[str, ...]) -> Welcome:
-        """Connect, as often as patience allows, and return the welcome. Raises FeedLost."""
+    async def open(self, streams: tuple[str, ...], *, bundles: bool = False) -> Welcome:
+        """Connect, as often as patience allows, and return the welcome. Raises FeedLost.
+
+        `bundles` asks for leave to send them; `self.bundles` is whether the server understood.
+        """
         await self.close()
         deadline = time.monotonic() + self._patience.outage
         pause = self._patience.first_pause
         while True:
             try:
-                welcome = await self._greet(streams)
+                welcome = await self._greet(streams, bundles)
             except ConnectionClosed as closed:
+                if bundles and closed.rcvd is not None and closed.rcvd.code == CloseCode.NOT_UNDERSTOOD:
+                    bundles = False  # a server from before there were any
+                    continue
                 self.lost(closed)
                 reason = str(closed)
             except (OSError, TimeoutError, InvalidHandshake) as error:
@@ -92,6 +101,7 @@ class Link:
             else:
                 self.reconnects += self._connected_once
                 self._connected_once = True
+                self.bundles = bundles
                 return welcome
             if time.monotonic() + pause > deadline:
                 raise NoServer(
@@ -123,7 +133,7 @@ class Link:
                     protocol.send_binary(message)
             self._socket.transport.write(b"".join(protocol.data_to_send()))
 
-    async def receive(self) -> Ack | Reject | Ended:
+    async def receive(self) -> Ack | Acks | Reject | Ended:
         """Return the next message about a stream. Raises ConnectionClosed, FeedLost."""
         message = await self._receive()
         if isinstance(message, Welcome):
@@ -136,7 +146,7 @@ class Link:
             await self._socket.close()
             self._socket = None
 
-    async def _greet(self, streams: tuple[str, ...]) -> Welcome:
+    async def _greet(self, streams: tuple[str, ...], bundles: bool) -> Welcome:
         async with asyncio.timeout(self._patience.answer):
             self._socket = await connect(
                 self._address.feed_url,
@@ -146,24 +156,25 @@ class Link:
                 open_timeout=None,
                 close_timeout=self._patience.answer,
             )
-            hello = Hello(producer=self._producer, streams=streams)
+            hello = Hello(producer=self._producer, streams=streams, bundles=bundles)
             await self._socket.send(hello.model_dump_json())
             welcome = await self._receive()
         if not isinstance(welcome, Welcome):
-            raise FeedLost(f"the server answered hello with '{welcome.type}' for stream '{welcome.stream}'")
+            raise FeedLost(f"the server answered hello with '{welcome.type}' instead of a welcome")
         missing = [name for name in streams if name not in welcome.streams]
         if missing:
             raise FeedLost(f"the server does not know {', '.join(missing)}: create them, or give --create")
         self.max_frame_bytes = welcome.max_frame_bytes
         return welcome
 
-    async def _receive(self) -> Welcome | Ack | Reject | Ended:
+    async def _receive(self) -> Welcome | Ack | Acks | Reject | Ended:
         assert self._socket is not None
         message = await self._socket.recv(decode=False)
         try:
             # Acks are as many as frames; reading them by the model would cost more than all the rest.
             if message.startswith(_ACK):
-                return Ack.model_construct(**orjson.loads(message))
+                kind = Ack if message[len(_ACK)] == _QUOTE else Acks
+                return kind.model_construct(**orjson.loads(message))
             return to_producer.validate_json(message)
         except ValueError:
             raise FeedLost(f"the server sent what is no message of the feed: {message[:100]!r}") from None

@@ -8,14 +8,17 @@ from __future__ import annotations
 import heapq
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
 
 from mavstream_feeder.arrivals import Arrivals, Times, arrivals_of
 from mavstream_feeder.rates import Rate
 
+_NONE: Times = np.empty(0)
 
-@dataclass(frozen=True, slots=True)
-class Due:
+
+class Due(NamedTuple):
     """Tuples of one stream that fall due together."""
 
     stream: str
@@ -97,6 +100,11 @@ class Schedule:
         for each in due:
             self._push(each.stream)
         return due
+
+    def upcoming(self, stream: str) -> Times:
+        """Return due times of a stream behind those taken, as far as they are known."""
+        arrivals = self._arrivals.get(stream)
+        return _NONE if arrivals is None else arrivals.upcoming()
 
     def _push(self, stream: str) -> None:
         head = self._arrivals[stream].head()

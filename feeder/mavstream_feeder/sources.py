@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -21,6 +21,7 @@ from mavstream_protocol import Schema, StreamSpec
 from mavstream_protocol.tuples import arrow_schema
 
 _UTC = pa.timestamp("us", "UTC")
+_STAMPED = 256  # rows
 
 
 class Place(NamedTuple):
@@ -75,6 +76,8 @@ class FileSource:
         self._first: pa.RecordBatch | None = None
         self._batch: pa.RecordBatch | None = None
         self._offset = 0
+        # Rows of the batch from the offset on that have their stamps already.
+        self._stamped: pa.RecordBatch | None = None
         self.taken = 0
         """Rows that were handed out."""
 
@@ -87,6 +90,7 @@ class FileSource:
 
     def take(self, due_us: NDArray[np.int64]) -> pa.RecordBatch | None:
         """Return a row for each due time (microseconds since 1970); fewer at the end, None after it."""
+        self._stamped = None
         wanted = len(due_us) if self._left is None else min(len(due_us), self._left)
         parts: list[pa.RecordBatch] = []
         missing = wanted
@@ -100,6 +104,27 @@ class FileSource:
         if self._left is not None:
             self._left -= rows.num_rows
         return rows if self._as_read else self._fed(rows, due_us[: rows.num_rows])
+
+    def take_known(self, count: int, due_us: Callable[[], NDArray[np.int64]]) -> pa.RecordBatch | None:
+        """Return what `take` would for the first `count` of due times, of which more may be known.
+
+        Rows that get a stamp get it together with those that follow them: then most calls are a slice.
+        """
+        batch, stamped = self._batch, self._stamped
+        if self._as_read or self._limit is not None or batch is None:
+            return self.take(due_us()[:count])
+        if stamped is None or stamped.num_rows < count:
+            known = due_us()
+            most = min(len(known), batch.num_rows - self._offset, _STAMPED)
+            if most < count:
+                return self.take(known[:count])
+            stamped = self._fed(batch.slice(self._offset, most), known[:most])
+        self._stamped = stamped.slice(count)
+        self._offset += count
+        self.taken += count
+        if self._offset == batch.num_rows:
+            self._batch = self._stamped = None
+        return stamped.slice(0, count)
 
     def ahead(self) -> Times | None:
         """Return the recorded times, in seconds, of the rows that were not looked at yet; None at the end."""

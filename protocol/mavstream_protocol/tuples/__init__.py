@@ -8,6 +8,7 @@ from mavstream_protocol.tuples.arrow import (
     encode_message,
     encode_schema,
     encode_stream,
+    read_message,
 )
 from mavstream_protocol.tuples.canonical import arrow_schema
 from mavstream_protocol.tuples.json_columns import columns_of, decode_columns, encode_columns
@@ -29,5 +30,6 @@ __all__ = [
     "encode_rows",
     "encode_schema",
     "encode_stream",
+    "read_message",
     "rows_of",
 ]

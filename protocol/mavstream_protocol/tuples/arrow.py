@@ -39,18 +39,23 @@ def decode_stream(schema: Schema, payload: Buffer) -> pa.RecordBatch:
 def decode_message(schema: Schema, payload: Buffer, sent: pa.Schema | None = None) -> pa.RecordBatch:
     """Return the canonical batch of one record batch message. Raises InvalidTuples.
 
+    Its arguments are those of `read_message`.
+    """
+    return decode_batch(schema, read_message(schema, payload, sent))
+
+
+def read_message(schema: Schema, payload: Buffer, sent: pa.Schema | None = None) -> pa.RecordBatch:
+    """Return the batch of one record batch message as it came, for `decode_batch`. Raises InvalidTuples.
+
     `sent` is the producer's own schema, from `decode_schema`; without it the message must be of
     `arrow_schema(schema)`. Dictionaries travel in messages of their own, so columns of `sent` have none.
     """
     layout = arrow_schema(schema) if sent is None else sent
     if sent is not None:
         _refuse_dictionaries(sent)
-    return decode_batch(
-        schema,
-        _guarded(
-            "an Arrow record batch message",
-            lambda: _checked(pa.ipc.read_record_batch(pa.py_buffer(payload), layout)),
-        ),
+    return _guarded(
+        "an Arrow record batch message",
+        lambda: _checked(pa.ipc.read_record_batch(pa.py_buffer(payload), layout)),
     )
 
 

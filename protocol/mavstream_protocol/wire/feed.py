@@ -7,6 +7,11 @@ ignored.
 
 Data frames in JSON are text messages of the model `Data`; Arrow frames are binary messages (see `envelope`)
 whose header is `DataHeader` and whose payload is one record batch message, with the stream's schema known.
+
+A producer of many streams that have one schema can say in its `hello` that it sends `bundles`: binary
+messages whose header is a `BundleHeader` and whose record batch has the rows of several frames one behind the
+other. Each frame stays one of its own, with its number, ack or reject, and counts against its stream's credit
+with its `share` of the message. Acks to such a producer come together, as `Acks`.
 """
 
 from __future__ import annotations
@@ -14,7 +19,14 @@ from __future__ import annotations
 from enum import IntEnum, StrEnum
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    SerializerFunctionWrapHandler,
+    TypeAdapter,
+    model_serializer,
+)
 
 from mavstream_protocol.names import Name
 from mavstream_protocol.problems import Problem
@@ -60,6 +72,16 @@ class Hello(BaseModel):
     producer: Name
     streams: tuple[Name, ...] = ()
     """The streams that it is going to feed; others can follow."""
+    bundles: bool = False
+    """Whether it sends bundles and is to be told its acks together."""
+
+    @model_serializer(mode="wrap")
+    def _as_before(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        # Servers that know no bundles refuse a hello with this key.
+        said: dict[str, Any] = handler(self)
+        if not self.bundles:
+            del said["bundles"]
+        return said
 
 
 class Data(BaseModel):
@@ -73,12 +95,28 @@ class Data(BaseModel):
     columns: dict[str, list[Any]] | None = None
 
 
+BundledFrame = tuple[Name, Annotated[int, Field(ge=1)], Annotated[int, Field(ge=1)]]
+
+
 class DataHeader(BaseModel):
     """What stands ahead of an Arrow record batch."""
 
     model_config = _CONFIG
     stream: Name
     sequence: Annotated[int, Field(ge=1)]
+
+
+class BundleHeader(BaseModel):
+    """What stands ahead of the rows of several frames."""
+
+    model_config = _CONFIG
+    frames: Annotated[tuple[BundledFrame, ...], Field(min_length=1)]
+    """Stream, sequence and number of rows of each, in the order of the rows."""
+
+
+def share(nbytes: int, rows: int, total: int) -> int:
+    """Return what a frame of a bundle counts against credit: the part of the message that its rows are."""
+    return -(-nbytes * rows // total)
 
 
 class End(BaseModel):
@@ -121,6 +159,14 @@ class Ack(BaseModel):
     credit: int
 
 
+class Acks(BaseModel):
+    """The acks of several streams: sequence and credit of each."""
+
+    model_config = _CONFIG
+    type: Literal["acks"] = "acks"
+    streams: dict[str, tuple[int, int]]
+
+
 class Reject(BaseModel):
     """A frame was not taken; those before it stand."""
 
@@ -142,7 +188,7 @@ class Ended(BaseModel):
 
 
 FromProducer = Annotated[Hello | Data | End, Field(discriminator="type")]
-ToProducer = Annotated[Welcome | Ack | Reject | Ended, Field(discriminator="type")]
+ToProducer = Annotated[Welcome | Ack | Acks | Reject | Ended, Field(discriminator="type")]
 
 from_producer: TypeAdapter[Hello | Data | End] = TypeAdapter(FromProducer)
-to_producer: TypeAdapter[Welcome | Ack | Reject | Ended] = TypeAdapter(ToProducer)
+to_producer: TypeAdapter[Welcome | Ack | Acks | Reject | Ended] = TypeAdapter(ToProducer)

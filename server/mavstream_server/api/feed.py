@@ -17,6 +17,8 @@ from mavstream_server.service.settings import Role
 
 router = APIRouter()
 
+_ACKS_APART = 0.002
+"""Seconds between messages to a producer that hears its acks together: each carries what came meanwhile."""
 _MOST_UNSENT = 256
 """Messages that may wait for a producer that does not read; until it does, nothing is read from it."""
 
@@ -79,6 +81,8 @@ class _Connection:
                 if session.closing is not None:
                     await websocket.close(*session.closing)
                     return
+                if session.bundles:
+                    await asyncio.sleep(_ACKS_APART)
         except (WebSocketDisconnect, RuntimeError, OSError):
             pass
         finally:

@@ -7,25 +7,27 @@ In `feeding` data and ends are taken; their acks and rejects come when the store
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from enum import StrEnum
 from typing import Any, NamedTuple
 
-import orjson
 from pydantic import ValidationError
 
 from mavstream_protocol.problems import InvalidTuples, MavstreamError, ProblemItem
 from mavstream_protocol.schema import Schema
 from mavstream_protocol.tuples import decode_columns, decode_message, decode_rows
 from mavstream_protocol.wire.envelope import unseal
-from mavstream_protocol.wire.feed import CloseCode, Ended, Hello, Reject, Welcome
+from mavstream_protocol.wire.feed import CloseCode, Ended, Hello, Reject, Welcome, share
+from mavstream_server.api.bundles import BundledRows, bundled_frames
+from mavstream_server.api.messages import NotUnderstood, address, kind, parse
 from mavstream_server.api.problems import problem_of
 from mavstream_server.api.traffic import Traffic
+from mavstream_server.columns.arrow import columns_from_arrow
+from mavstream_server.columns.column import Column
 from mavstream_server.service.problems import NotFound, SequenceGap
 from mavstream_server.service.streams import Accepted, Repeated, StreamStore, Ticket
 
 _LARGEST_HELLO = 256 << 10
-_MOST_SEQUENCE = (1 << 63) - 1
 _DATA_KEYS = frozenset({"type", "stream", "sequence", "rows", "columns"})
 _HEADER_KEYS = frozenset({"stream", "sequence"})
 
@@ -48,10 +50,6 @@ class Close(NamedTuple):
     reason: str
 
 
-class NotUnderstood(Exception):
-    """A message that is none of the protocol's, or not expected now: the connection ends."""
-
-
 class ProducerSession:
     """What a connection has said and is to be told. `woken` is called when there is something to send."""
 
@@ -66,6 +64,8 @@ class ProducerSession:
     ) -> None:
         self.state = FeedState.NEW
         self.producer = ""
+        self.bundles = False
+        """Whether it sends bundles and hears its acks together."""
         self.closing: Close | None = None
         self._streams = streams
         self._traffic = traffic
@@ -78,11 +78,13 @@ class ProducerSession:
         # By stream, the last number that the store took and has not refused.
         self._offered: dict[str, int] = {}
         self._fed: set[str] = set()  # streams that it named or sent rows for: it waits for their credit
+        self._received = 0  # when the message at hand came, in ns: the arrival of its rows
 
     # What comes in
 
     def received(self, message: str | bytes) -> None:
         """Take a message in; what is wrong with it is said in messages or ends the connection."""
+        self._received = self._streams.now()
         try:
             if self.state is FeedState.FEEDING:
                 if isinstance(message, str):
@@ -99,15 +101,16 @@ class ProducerSession:
             raise self._illegal("a binary message")
         if len(message) > _LARGEST_HELLO:
             raise NotUnderstood(f"hello may have {_LARGEST_HELLO} characters: name fewer streams")
-        parsed = _parse(message)
+        parsed = parse(message)
         if parsed.get("type") != "hello":
-            raise self._illegal(_kind(parsed))
+            raise self._illegal(kind(parsed))
         try:
             hello = Hello.model_validate(parsed)
         except ValidationError as error:
             first = error.errors(include_url=False)[0]
             raise NotUnderstood(f"hello: {'/'.join(map(str, first['loc']))}: {first['msg']}") from None
         self.producer, self.state = hello.producer, FeedState.FEEDING
+        self.bundles = hello.bundles
         self._greeted(self)
         # Unknown streams are left out: they may be made before the first frame comes.
         named = (name for name in hello.streams if name in self._streams)
@@ -123,17 +126,17 @@ class ProducerSession:
         )
 
     def _text(self, message: str) -> None:
-        parsed = _parse(message)
-        kind = parsed.get("type")
-        if kind == "data":
+        parsed = parse(message)
+        said = parsed.get("type")
+        if said == "data":
             self._data(parsed, len(message))
-        elif kind == "end":
+        elif said == "end":
             self._end(parsed)
         else:
-            raise self._illegal(_kind(parsed))
+            raise self._illegal(kind(parsed))
 
     def _data(self, data: dict[str, Any], nbytes: int) -> None:
-        stream, sequence = _address(data)
+        stream, sequence = address(data.get("stream"), data.get("sequence"))
         try:
             if strange := data.keys() - _DATA_KEYS:
                 raise _refused(
@@ -146,7 +149,7 @@ class ProducerSession:
                 batch = decode_rows(schema, data["rows"])
             else:
                 batch = decode_columns(schema, data["columns"])
-            self._offer(stream, sequence, batch, nbytes)
+            self._offer(stream, sequence, columns_from_arrow(batch, schema), batch.num_rows, nbytes)
         except MavstreamError as error:
             self._reject(stream, sequence, error)
 
@@ -155,22 +158,69 @@ class ProducerSession:
             header, payload = unseal(message)
         except InvalidTuples as error:
             raise NotUnderstood(error.items[0].detail) from None
-        parsed = _parse(header)
-        stream, sequence = _address(parsed)
+        parsed = parse(header)
+        if "frames" in parsed:
+            self._bundle(parsed, payload, len(message))
+            return
+        stream, sequence = address(parsed.get("stream"), parsed.get("sequence"))
         try:
             if parsed.keys() - _HEADER_KEYS:
                 raise _refused("unknown_key", "the header of an Arrow frame has 'stream' and 'sequence' only")
-            batch = decode_message(self._schema(stream), payload)
-            self._offer(stream, sequence, batch, len(message))
+            schema = self._schema(stream)
+            batch = decode_message(schema, payload)
+            columns = columns_from_arrow(batch, schema)
+            self._offer(stream, sequence, columns, batch.num_rows, len(message))
         except MavstreamError as error:
             self._reject(stream, sequence, error)
 
-    def _offer(self, stream: str, sequence: int, batch: Any, nbytes: int) -> None:
-        self._traffic.received[stream] += batch.num_rows
+    def _bundle(self, header: dict[str, Any], payload: memoryview, nbytes: int) -> None:
+        if not self.bundles:
+            raise NotUnderstood("a bundle came unannounced: say hello with 'bundles': true")
+        frames = bundled_frames(header)
+        total = sum(frame.rows for frame in frames)
+        first = next((frame.stream for frame in frames if frame.stream in self._streams), None)
+        rows: BundledRows | MavstreamError | None = None
+        if first is not None:
+            try:
+                rows = BundledRows(first, self._schema(first), payload, total)
+            except MavstreamError as error:
+                rows = error
+        start = 0
+        for frame in frames:
+            stream, sequence, count = frame
+            try:
+                columns = self._bundled(stream, rows, start, start + count)
+                self._offer(stream, sequence, columns, count, share(nbytes, count, total))
+            except MavstreamError as error:
+                self._reject(stream, sequence, error)
+            start += count
+
+    def _bundled(
+        self, stream: str, rows: BundledRows | MavstreamError | None, start: int, stop: int
+    ) -> Mapping[str, Column]:
+        schema = self._schema(stream)
+        if isinstance(rows, MavstreamError):
+            raise rows
+        assert rows is not None, "a stream of the bundle is known"
+        return rows.columns(stream, schema, start, stop)
+
+    def _offer(
+        self, stream: str, sequence: int, columns: Mapping[str, Column], rows: int, nbytes: int
+    ) -> None:
+        self._traffic.received[stream] += rows
         try:
-            self._streams.offer(self.producer, stream, sequence, batch, nbytes, done=self._settled)
+            self._streams.offer_columns(
+                self.producer,
+                stream,
+                sequence,
+                columns,
+                rows,
+                nbytes,
+                arrival=self._received,
+                done=self._settled,
+            )
         except MavstreamError:
-            self._traffic.rejected[stream] += batch.num_rows - 1
+            self._traffic.rejected[stream] += rows - 1
             raise
         self._fed.add(stream)
         if sequence > self._offered.get(stream, 0):
@@ -244,14 +294,20 @@ class ProducerSession:
         self._woken()
 
     def _say_acks(self, streams: tuple[str, ...]) -> None:
+        # By hand: this is said for every flush, and names need no escapes.
+        together: list[str] = []
         for stream in streams:
             sequence = self._acks.pop(stream, None)
             if sequence is not None and stream in self._streams:
                 credit = self._streams.credit(self.producer, stream)
-                # By hand: this is said for every flush, and names need no escapes.
-                self._messages.append(
-                    f'{{"type":"ack","stream":"{stream}","sequence":{sequence},"credit":{credit}}}'
-                )
+                if self.bundles:
+                    together.append(f'"{stream}":[{sequence},{credit}]')
+                else:
+                    self._messages.append(
+                        f'{{"type":"ack","stream":"{stream}","sequence":{sequence},"credit":{credit}}}'
+                    )
+        if together:
+            self._messages.append(f'{{"type":"acks","streams":{{{",".join(together)}}}}}')
 
     def _reject(self, stream: str, sequence: int, error: MavstreamError) -> None:
         self._traffic.rejected[stream if stream in self._streams else "unknown"] += 1
@@ -279,30 +335,6 @@ def cut_reason(reason: str) -> str:
     """Return a reason that fits into a close frame: 123 bytes."""
     data = reason.encode(errors="replace")
     return reason if len(data) <= 123 else data[:120].decode(errors="ignore") + "..."
-
-
-def _parse(message: str | bytes | memoryview) -> dict[str, Any]:
-    try:
-        parsed = orjson.loads(message)
-    except orjson.JSONDecodeError as error:
-        raise NotUnderstood(f"the message is not JSON: {error}") from None
-    if not isinstance(parsed, dict):
-        raise NotUnderstood("a message is a JSON object with 'type'")
-    return parsed
-
-
-def _kind(parsed: dict[str, Any]) -> str:
-    return f"{parsed['type']!r}"[:40] if "type" in parsed else "a message without 'type'"
-
-
-def _address(data: dict[str, Any]) -> tuple[str, int]:
-    """Return stream and sequence; without them a frame cannot even be rejected."""
-    stream, sequence = data.get("stream"), data.get("sequence")
-    if not isinstance(stream, str):
-        raise NotUnderstood("a data message needs 'stream', the name of a stream")
-    if type(sequence) is not int or not 1 <= sequence <= _MOST_SEQUENCE:
-        raise NotUnderstood("a data message needs 'sequence', a whole number from 1")
-    return stream, sequence
 
 
 def _refused(code: str, detail: str) -> InvalidTuples:

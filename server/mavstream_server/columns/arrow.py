@@ -22,7 +22,7 @@ ARROW_TYPES: dict[FieldType, Any] = {
     FieldType.TIMESTAMP: pa.timestamp("us", "UTC"),
 }
 
-_FEW = 16  # rows
+_FEW = 128  # rows
 
 
 def arrow_schema(schema: Schema) -> Any:
@@ -130,9 +130,12 @@ def _text_column(array: Any, field: Field) -> Column:
 
 def _few_texts(array: Any) -> Column:
     """Code texts one by one: for few rows that takes less than the calls that do it for many."""
-    dictionary, texts = Dictionary(), array.to_pylist()
-    codes = np.array([0 if text is None else dictionary.add(text) for text in texts], dtype=np.int32)
-    return Column(codes, _validity(array), dictionary)
+    texts: list[str | None] = array.to_pylist()
+    distinct = [text for text in dict.fromkeys(texts) if text is not None]
+    codes: dict[str | None, int] = {text: code for code, text in enumerate(distinct)} | {None: 0}
+    return Column(
+        np.array([codes[text] for text in texts], dtype=np.int32), _validity(array), Dictionary(distinct)
+    )
 
 
 def _distinct(texts: list[str | None], codes: Any, valid: Mask | None, field: Field) -> Column:

@@ -91,12 +91,12 @@ class SegmentCoder:
 
     def _mapped(self, index: int, source: Dictionary, codes: Codes) -> Codes:
         target = self.dictionaries[index]
+        if len(codes) <= _FEW:
+            return _mapped_few(source, codes.tolist(), target)
         if len(source) > _CACHED_TEXTS:
             return recode(Column(codes, None, source), target)
         mapping = cast(Ints, source.memo((self._token, index), _unmapped))
         floor = self._generation << 32
-        if len(codes) <= _FEW:
-            return self._mapped_few(source, mapping, codes.tolist(), floor, target)
         mapped = mapping.take(codes)
         stale = mapped < floor
         if stale.any():
@@ -106,15 +106,16 @@ class SegmentCoder:
             mapped = mapping.take(codes)
         return mapped.astype(np.int32)  # the lower half
 
-    def _mapped_few(
-        self, source: Dictionary, mapping: Ints, codes: list[int], floor: int, target: Dictionary
-    ) -> Codes:
-        """Map codes one by one: for few rows that takes less than the calls that do it for many."""
-        found = [int(mapping[code]) for code in codes]
-        for place, code in enumerate(codes):
-            if found[place] < floor:
-                found[place] = mapping[code] = floor + target.add(source.values[code])
-        return np.array([code - floor for code in found], dtype=np.int32)
+
+def _mapped_few(source: Dictionary, codes: list[int], target: Dictionary) -> Codes:
+    """Look texts up one by one: for few rows that takes less than the calls that do it for many."""
+    texts, known = source.values, target.codes
+    found = []
+    for code in codes:
+        text = texts[code]
+        place = known.get(text)
+        found.append(target.add(text) if place is None else place)
+    return np.array(found, dtype=np.int32)
 
 
 def _unmapped(texts: list[str]) -> npt.NDArray[np.generic]:

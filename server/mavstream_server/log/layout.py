@@ -13,9 +13,11 @@ from mavstream_server.columns.column import DTYPES
 from mavstream_server.log.description import LogDescription
 
 FRAME_MAGIC = 0x7246764D  # "MvFr"
-FRAME = struct.Struct("<IIHHIqqqqqqqqqqqq")
+CHECKED = struct.Struct("<II")  # magic and crc, which the crc does not cover
+COVERED = struct.Struct("<HHIqqqqqqqqqqqq")
+FRAME = struct.Struct(CHECKED.format + COVERED.format.removeprefix("<"))
 FRAME_BYTES = FRAME.size
-CRC_FROM = 8  # magic and crc itself are not covered
+CRC_FROM = CHECKED.size
 
 # A bit of `nulls` per nullable column; those beyond the last bit share it.
 _LAST_BIT = 62
@@ -88,6 +90,8 @@ class Layout:
         self.text_fields = tuple(i for i, field in enumerate(self.fields) if field.type is FieldType.STRING)
         nullable = [i for i, field in enumerate(self.fields) if field.nullable]
         self.null_bits = {index: 1 << min(bit, _LAST_BIT) for bit, index in enumerate(nullable)}
+        self.expected = tuple((f.name, DTYPES[f.type], f.type is FieldType.STRING) for f in self.fields)
+        """Name and type of each column, and whether it is one of codes."""
         self._plans: dict[tuple[int, int], dict[str, ColumnPlace]] = {}
 
     def places(self, rows: int, nulls: int) -> dict[str, ColumnPlace]:

@@ -81,7 +81,8 @@ class EventWatermarks:
     def rows(self, producer: int, largest: int) -> Stamp:
         """Take a frame of at least one row whose largest time is given."""
         maximum = self._maxima.get(producer, BEGIN_OF_TIME)
-        others = self._others(producer)
+        alone = len(self._live) == 1 and producer in self._live
+        others = END_OF_TIME if alone else self._others(producer)
         before, max_before = self.value, self.max_time
         own = self._lowered(maximum)
         maximum = self._maxima[producer] = max(maximum, largest)

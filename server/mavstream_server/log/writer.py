@@ -10,7 +10,7 @@ from types import TracebackType
 import numpy as np
 
 from mavstream_server.columns.batch import END_OF_TIME
-from mavstream_server.columns.column import Column
+from mavstream_server.columns.column import Column, Ints
 from mavstream_server.log.coding import SegmentCoder
 from mavstream_server.log.description import LogDescription, agree_description
 from mavstream_server.log.encoding import EMPTY_BODY, Body, NewFrame, check_rows, encode_body, seal_frame
@@ -27,6 +27,8 @@ from mavstream_server.log.segment import (
     read_info,
 )
 from mavstream_server.log.state import LogState
+
+_FEW = 16  # rows
 
 
 class LogWriter:
@@ -131,7 +133,10 @@ class LogWriter:
         return self.append_many((NewFrame(columns, size, producer, sequence),), arrival_ns)
 
     def append_many(self, frames: Sequence[NewFrame], arrival_ns: int) -> int:
-        """Append frames that arrived together; readers see all of them or none. Return the first position."""
+        """Append frames in one write; readers see all of them or none. Return the first position.
+
+        `arrival_ns` is for the frames that do not carry their own.
+        """
         self._open_tail()
         if self.watermark == END_OF_TIME:
             raise LogCompleteError(
@@ -139,17 +144,18 @@ class LogWriter:
             )
         for frame in frames:
             check_rows(self.path, self._layout, frame)
-        first = self._state.position
+        state = self._state
+        first = state.position
         bodies = self._place(frames)
-        arrival = max(arrival_ns, self._state.arrival)
         event_time = self.description.event_time
         parts: list[bytes] = []
         for frame, body in zip(frames, bodies, strict=True):
-            position, size = self._state.position, frame.size
+            columns, size, producer, sequence, came = frame
+            position, arrival = state.position, max(came or arrival_ns, state.arrival)
             largest = 0
             if event_time is not None and size:
-                largest = int(np.maximum.reduce(frame.columns[event_time].values))
-            stamp = self._state.rows(frame.producer, frame.sequence, size, arrival, largest)
+                largest = _largest(columns[event_time].values)
+            stamp = state.rows(producer, sequence, size, arrival, largest)
             header = seal_frame(
                 body,
                 FrameKind.DATA,
@@ -157,8 +163,8 @@ class LogWriter:
                 position=position,
                 arrival=arrival,
                 rows=size,
-                producer=frame.producer,
-                sequence=frame.sequence,
+                producer=producer,
+                sequence=sequence,
             )
             parts += (header, body.data)
         self._write(b"".join(parts))
@@ -291,6 +297,11 @@ class LogWriter:
         if self._lock >= 0:
             os.close(self._lock)
             self._lock = -1
+
+
+def _largest(times: Ints) -> int:
+    # Of few values Python finds it in a third of the time.
+    return max(times.tolist()) if len(times) <= _FEW else int(np.maximum.reduce(times))
 
 
 def _seal(path: Path, info: SegmentInfo) -> None:

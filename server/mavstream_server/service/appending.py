@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Callable
 from functools import partial
 
@@ -15,6 +16,10 @@ from mavstream_server.service.stream_log import StreamLog, Told
 from mavstream_server.service.tickets import Waiting
 
 _LOG = logging.getLogger("mavstream.streams")
+
+_TURN = 300_000
+"""How long, in ns, appending keeps the event loop from what else there is. A stream whose turn comes later
+gathers frames meanwhile, which then cost less, and what comes in is stamped when it comes."""
 
 
 class Appender:
@@ -44,14 +49,23 @@ class Appender:
 
     def flush(self, now: int | None = None) -> None:
         """Append all that was offered, ring once, then settle the tickets; `now` is UTC in ns."""
+        self._flush(self._clock.now() if now is None else now, math.inf)
+
+    def _turn(self) -> None:
+        """Append for a while; the streams that are left have the next turn."""
+        self._flush(self._clock.now(), self._clock.monotonic() + _TURN)
+        if self._busy:
+            self._schedule()
+
+    def _flush(self, arrival: int, until: float) -> None:
         self._scheduled = False
-        arrival = self._clock.now() if now is None else now
-        busy, self._busy = self._busy, {}
         wrote = False
         self._flushing = True
         try:
-            for log in busy.values():
-                wrote |= self._drain(log, arrival)
+            while self._busy:
+                wrote |= self._drain(self._busy.pop(next(iter(self._busy))), arrival)
+                if self._clock.monotonic() >= until:
+                    break
         finally:
             self._flushing = False
         if wrote:
@@ -78,9 +92,12 @@ class Appender:
 
     def _request(self, log: StreamLog) -> None:
         self._busy[log.spec.name] = log
+        self._schedule()
+
+    def _schedule(self) -> None:
         if self.soon is not None and not self._scheduled:
             self._scheduled = True
-            self.soon(self.flush)
+            self.soon(self._turn)
 
     def _drain(self, log: StreamLog, arrival: int) -> bool:
         """Append what a stream's queue has; return whether there was something. Tickets are told later."""

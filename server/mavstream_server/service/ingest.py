@@ -60,10 +60,31 @@ class Ingest:
         parks: bool = True,
         done: Listener | None = None,
     ) -> Ticket:
-        """Queue a checked record batch for the next flush; `nbytes` is the size of the message it came in.
+        """Queue a checked record batch for the next flush; else as `offer_columns`."""
+        columns = columns_from_arrow(batch, self._open_log(stream).schema)
+        return self.offer_columns(
+            producer, stream, sequence, columns, batch.num_rows, nbytes, parks=parks, done=done
+        )
 
-        Without a producer's name the sequence is 0. What cannot be taken raises here, or is told by its
-        ticket; `done` is called when that is settled, which for a repetition is before this returns.
+    def offer_columns(
+        self,
+        producer: str | None,
+        stream: str,
+        sequence: int,
+        columns: Mapping[str, Column],
+        rows: int,
+        nbytes: int,
+        *,
+        arrival: int = 0,
+        parks: bool = True,
+        done: Listener | None = None,
+    ) -> Ticket:
+        """Queue rows of the stream's schema for the next flush.
+
+        `nbytes` is the size of the message they came in; `arrival` is when that was, in ns, and 0 makes it
+        the time of the flush. Without a producer's name the sequence is 0. What cannot be taken raises here,
+        or is told by its ticket; `done` is called when that is settled, which for a repetition is before
+        this returns.
         Raises NotFound, SequenceGap, InvalidTuples, Conflict, TooLarge, TooMany, NotReady, StorageFull.
         """
         log = self._open_log(stream)
@@ -75,13 +96,11 @@ class Ingest:
                 return self._repeat(log, number, ticket)
             if sequence > expected:
                 raise SequenceGap(str(producer), stream, expected, sequence)
-        columns = columns_from_arrow(batch, log.schema)
-        rows = batch.num_rows
         if log.spec.max_ahead is not None:
             _check_ahead(log, columns, self._clock.now())
         cost = log.cost(rows, nbytes)
         self._check_room(log, number, nbytes, cost, parks)
-        frame = NewFrame(columns, rows, number, sequence)
+        frame = NewFrame(columns, rows, number, sequence, arrival)
         self._append(log, Waiting(ticket, number, frame, None, nbytes, cost, parks))
         return ticket
 

@@ -6,10 +6,11 @@ import logging
 import os
 from collections import deque
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from pathlib import Path
 
 from mavstream_protocol.problems import MavstreamError
-from mavstream_protocol.schema import FieldType
+from mavstream_protocol.schema import FieldType, Schema
 from mavstream_protocol.streams import StreamSpec
 from mavstream_protocol.typed_plan import StreamShape
 from mavstream_server.columns.batch import END_OF_TIME
@@ -59,7 +60,7 @@ class StreamLog:
     def __init__(self, path: Path, spec: StreamSpec, sync: Sync, known: Mapping[int, int]) -> None:
         self.path = path
         self.spec = spec
-        self.schema = spec.schema()
+        self.schema = _shared(spec.schema())
         self.shape = StreamShape(self.schema, spec.event_time)
         self.options = LogOptions(segment_bytes=segment_bytes(spec), sync=sync, quota=spec.quota)
         self.writer: LogWriter | None = None
@@ -272,6 +273,12 @@ class StreamLog:
             self.rows += frame.size
         self.frames += len(items)
         return nobody
+
+
+@lru_cache(maxsize=1024)
+def _shared(schema: Schema) -> Schema:
+    """Return one object for equal schemas: a bundle asks of each frame whether its stream has the same."""
+    return schema
 
 
 def has_rows(path: Path) -> bool:

@@ -84,6 +84,7 @@ class StreamStore:
         self._ingest = Ingest(self._logs, self._appender, catalog, clock, self._credit)
         self._housekeeper = Housekeeper(self._logs, self._appender, self._keeper, clock)
         self.offer = self._ingest.offer
+        self.offer_columns = self._ingest.offer_columns
         self.flush = self._appender.flush
         self.housekeeping = self._housekeeper.run
         self._open_all()
@@ -121,6 +122,10 @@ class StreamStore:
         self._keeper.needed = needed
         if holder is not None:
             self._keeper.holder = holder
+
+    def now(self) -> int:
+        """Return the arrival of what comes now: UTC in ns."""
+        return self._clock.now()
 
     @property
     def names(self) -> tuple[str, ...]:

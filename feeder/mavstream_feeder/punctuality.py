@@ -1,0 +1,23 @@
+"""Waiting for a point in time, to within what the operating system can do."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+
+NEAR = 0.003
+"""Seconds ahead of a point in time from which on event loops are too coarse: they count milliseconds."""
+_NAP = 0.0005
+
+
+async def until(moment: float) -> None:
+    """Return at a moment of the monotonic clock that is near; lets other tasks run at least once.
+
+    The last half millisecond is slept through in the loop's own thread. A timer of the loop would be up to
+    a millisecond late, and whatever comes in meanwhile is looked at before the next frame is made.
+    """
+    await asyncio.sleep(0)
+    while (left := moment - time.monotonic()) > 0:
+        time.sleep(min(left, _NAP))
+        if left > _NAP:
+            await asyncio.sleep(0)
