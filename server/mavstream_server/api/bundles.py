@@ -12,6 +12,7 @@ from mavstream_protocol.tuples import decode_batch, read_message
 from mavstream_server.api.messages import NotUnderstood, address
 from mavstream_server.columns.arrow import columns_from_arrow
 from mavstream_server.columns.column import Column
+from mavstream_server.log.pack import Pack, packable
 
 _KEYS = {"frames"}
 
@@ -56,17 +57,25 @@ class BundledRows:
             detail = f"the frames of the bundle say {total} rows and {self._batch.num_rows} came: count again"
             raise InvalidTuples([ProblemItem(pointer="body", code="wrong_rows", detail=detail)])
         self._columns: dict[str, Column] | None = None
+        self._pack: Pack | None = None
         with suppress(InvalidTuples):  # told to the frames whose rows they are
             self._columns = columns_from_arrow(decode_batch(schema, self._batch), schema)
+            if packable(self._columns):
+                self._pack = Pack(schema, self._columns, total)
 
-    def columns(self, stream: str, schema: Schema, start: int, stop: int) -> Mapping[str, Column]:
-        """Return the columns of a frame's rows; raises InvalidTuples, with the frame's row numbers."""
+    def part(self, stream: str, schema: Schema, start: int, stop: int) -> Mapping[str, Column] | Pack:
+        """Return a frame's rows, or the pack where they begin at `start`.
+
+        Raises InvalidTuples, with the frame's row numbers.
+        """
         if schema is not self._schema and schema != self._schema:
             detail = (
                 f"stream '{stream}' has other fields than '{self._stream}', with which the bundle begins: "
                 "send its rows in a message of their own"
             )
             raise InvalidTuples([ProblemItem(pointer="body", code="another_schema", detail=detail)])
+        if self._pack is not None:
+            return self._pack
         if self._columns is not None:
             return {name: column.slice(start, stop) for name, column in self._columns.items()}
         frame = decode_batch(schema, self._batch.slice(start, stop - start))

@@ -24,6 +24,7 @@ from mavstream_server.api.problems import problem_of
 from mavstream_server.api.traffic import Traffic
 from mavstream_server.columns.arrow import columns_from_arrow
 from mavstream_server.columns.column import Column
+from mavstream_server.log.pack import Pack
 from mavstream_server.service.problems import NotFound, SequenceGap
 from mavstream_server.service.streams import Accepted, Repeated, StreamStore, Ticket
 
@@ -189,23 +190,43 @@ class ProducerSession:
         for frame in frames:
             stream, sequence, count = frame
             try:
-                columns = self._bundled(stream, rows, start, start + count)
-                self._offer(stream, sequence, columns, count, share(nbytes, count, total))
+                part = self._bundled(stream, rows, start, start + count)
+                if isinstance(part, Pack) and self._appended(stream, sequence, part, start, count):
+                    continue
+                self._offer(stream, sequence, part, count, share(nbytes, count, total), start)
             except MavstreamError as error:
                 self._reject(stream, sequence, error)
-            start += count
+            finally:
+                start += count
+
+    def _appended(self, stream: str, sequence: int, pack: Pack, start: int, rows: int) -> bool:
+        """Append a frame at once where that can be done; its ack is said with the others."""
+        done = self._streams.append_part(self.producer, stream, sequence, pack, start, rows, self._received)
+        if done:
+            self._traffic.received[stream] += rows
+            self._traffic.acked[stream] += rows
+            self._fed.add(stream)
+            self._offered[stream] = sequence
+            self._ack(stream, sequence)
+        return done
 
     def _bundled(
         self, stream: str, rows: BundledRows | MavstreamError | None, start: int, stop: int
-    ) -> Mapping[str, Column]:
+    ) -> Mapping[str, Column] | Pack:
         schema = self._schema(stream)
         if isinstance(rows, MavstreamError):
             raise rows
         assert rows is not None, "a stream of the bundle is known"
-        return rows.columns(stream, schema, start, stop)
+        return rows.part(stream, schema, start, stop)
 
     def _offer(
-        self, stream: str, sequence: int, columns: Mapping[str, Column], rows: int, nbytes: int
+        self,
+        stream: str,
+        sequence: int,
+        columns: Mapping[str, Column] | Pack,
+        rows: int,
+        nbytes: int,
+        start: int = 0,
     ) -> None:
         self._traffic.received[stream] += rows
         try:
@@ -216,6 +237,7 @@ class ProducerSession:
                 columns,
                 rows,
                 nbytes,
+                start=start,
                 arrival=self._received,
                 done=self._settled,
             )

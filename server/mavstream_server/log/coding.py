@@ -34,6 +34,8 @@ class SegmentCoder:
         self._generation = 0
         self.dictionaries: dict[int, Dictionary] = {}
         self._logged: dict[int, int] = {}
+        self.texts = 0
+        """How many texts the segment's frames have; at least, likewise."""
         self.text_size = 0
         """Characters of all texts of the segment; at least, should an append have failed."""
         self.restart()
@@ -43,29 +45,27 @@ class SegmentCoder:
         self._generation += 1
         self.dictionaries = {index: Dictionary() for index in self._fields}
         self._logged = dict.fromkeys(self._fields, 0)
-        self.text_size = 0
-
-    @property
-    def texts(self) -> int:
-        """How many texts the segment has."""
-        return sum(map(len, self.dictionaries.values()))
+        self.texts = self.text_size = 0
 
     def load(self, sections: Iterable[tuple[int, list[str]]]) -> None:
         """Take texts that are already in the segment's frames."""
         for index, texts in sections:
             self.dictionaries[index].extend(texts)
             self._logged[index] = len(self.dictionaries[index])
+            self.texts += len(texts)
             self.text_size += sum(map(len, texts))
 
     def take_added(self) -> list[tuple[int, list[str]]]:
         """Return, per field, the texts that no frame has yet; from now on one has."""
+        logged = self._logged
         added = [
-            (index, dictionary.values[self._logged[index] :])
+            (index, dictionary.values[logged[index] :])
             for index, dictionary in self.dictionaries.items()
-            if len(dictionary) > self._logged[index]
+            if len(dictionary.values) > logged[index]
         ]
         for index, texts in added:
             self._logged[index] += len(texts)
+            self.texts += len(texts)
             self.text_size += sum(map(len, texts))
         return added
 
@@ -89,10 +89,15 @@ class SegmentCoder:
             codes[rows] = self._mapped(index, source, column.values.take(rows))
         return codes
 
+    def codes_of(self, index: int, texts: list[str]) -> list[int]:
+        """Return the codes of a few texts in the segment."""
+        return _codes_of(texts, self.dictionaries[index])
+
     def _mapped(self, index: int, source: Dictionary, codes: Codes) -> Codes:
         target = self.dictionaries[index]
         if len(codes) <= _FEW:
-            return _mapped_few(source, codes.tolist(), target)
+            texts = source.values
+            return np.array(_codes_of([texts[code] for code in codes.tolist()], target), dtype=np.int32)
         if len(source) > _CACHED_TEXTS:
             return recode(Column(codes, None, source), target)
         mapping = cast(Ints, source.memo((self._token, index), _unmapped))
@@ -107,15 +112,14 @@ class SegmentCoder:
         return mapped.astype(np.int32)  # the lower half
 
 
-def _mapped_few(source: Dictionary, codes: list[int], target: Dictionary) -> Codes:
-    """Look texts up one by one: for few rows that takes less than the calls that do it for many."""
-    texts, known = source.values, target.codes
+def _codes_of(texts: list[str], target: Dictionary) -> list[int]:
+    """Look texts up one by one: for few that takes less than the calls that do it for many."""
+    known = target.codes
     found = []
-    for code in codes:
-        text = texts[code]
-        place = known.get(text)
-        found.append(target.add(text) if place is None else place)
-    return np.array(found, dtype=np.int32)
+    for text in texts:
+        code = known.get(text)
+        found.append(target.add(text) if code is None else code)
+    return found
 
 
 def _unmapped(texts: list[str]) -> npt.NDArray[np.generic]:

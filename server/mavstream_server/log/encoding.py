@@ -18,9 +18,11 @@ from mavstream_server.log.layout import (
     FRAME_BYTES,
     FRAME_MAGIC,
     PADDING,
+    Body,
     FrameKind,
     Layout,
 )
+from mavstream_server.log.pack import Pack
 from mavstream_server.log.problems import UnfitRowsError
 from mavstream_server.log.texts import encode_texts
 from mavstream_server.log.watermarks import Stamp
@@ -31,33 +33,23 @@ _SMALL = 1024  # bytes
 class NewFrame(NamedTuple):
     """Rows to append as one frame, and who sent them."""
 
-    columns: Mapping[str, Column]
+    columns: Mapping[str, Column] | Pack
+    """All of their rows, or a pack of which some are the frame's."""
     size: int
     producer: int = 0
     sequence: int = 0
     arrival: int = 0
     """When they came, in ns; 0 is the time that the append is given."""
-
-
-class Body(NamedTuple):
-    """The bytes of a frame behind its header."""
-
-    data: bytes
-    nulls: int
-    delta: int
-
-    @property
-    def length(self) -> int:
-        """Bytes of the frame, header included."""
-        return FRAME_BYTES + len(self.data)
-
-
-EMPTY_BODY = Body(b"", 0, 0)
+    start: int = 0
+    """Where in a pack they begin."""
 
 
 def check_rows(path: Path, layout: Layout, frame: NewFrame) -> None:
     """Raise UnfitRowsError unless the columns are those of the schema, with its types and `size` rows."""
     columns, size = frame.columns, frame.size
+    if isinstance(columns, Pack):
+        check_part(path, layout, columns, frame.start, size)
+        return
     if not 0 <= size < 1 << 31:
         raise UnfitRowsError(path, f"a frame holds 0 to {(1 << 31) - 1} rows, {size} came; split it")
     # Frames of a few rows are many: what is right is seen at one glance, what is not is looked at again.
@@ -74,11 +66,18 @@ def check_rows(path: Path, layout: Layout, frame: NewFrame) -> None:
                 break
         else:
             return
-    _check_each(path, layout, frame)
+    _check_each(path, layout, columns, size)
 
 
-def _check_each(path: Path, layout: Layout, frame: NewFrame) -> None:
-    columns, size = frame.columns, frame.size
+def check_part(path: Path, layout: Layout, pack: Pack, start: int, size: int) -> None:
+    """Raise UnfitRowsError unless the rows are there and have the schema of the log."""
+    if pack.schema is not layout.schema and pack.schema != layout.schema:
+        raise UnfitRowsError(path, f"the pack has the fields {', '.join(pack.schema.names)}")
+    if not 0 <= start <= start + size <= pack.size:
+        raise UnfitRowsError(path, f"rows {start} to {start + size} are not in a pack of {pack.size}")
+
+
+def _check_each(path: Path, layout: Layout, columns: Mapping[str, Column], size: int) -> None:
     if len(columns) != len(layout.fields) or any(field.name not in columns for field in layout.fields):
         expected = ", ".join(field.name for field in layout.fields)
         raise UnfitRowsError(path, f"expected the columns {expected}; {', '.join(columns)} came")
@@ -104,6 +103,8 @@ def _check_each(path: Path, layout: Layout, frame: NewFrame) -> None:
 def encode_body(layout: Layout, frame: NewFrame, coder: SegmentCoder) -> Body:
     """Lay out checked rows; texts new to the segment become part of the frame."""
     columns, size, null_bits = frame.columns, frame.size, layout.null_bits
+    if isinstance(columns, Pack):
+        return columns.body(frame.start, size, coder)
     nulls = 0
     for index, bit in null_bits.items():
         valid = columns[layout.names[index]].valid

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import struct
 from enum import IntEnum
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from mavstream_protocol.schema import FieldType
+from mavstream_protocol.schema import FieldType, Schema
 from mavstream_server.columns.column import DTYPES
 from mavstream_server.log.description import LogDescription
 
@@ -77,11 +78,34 @@ ITEMS: tuple[np.dtype[Any], ...] = tuple(np.dtype(t) for t in (np.int64, np.floa
 FLAGS = ITEMS.index(np.dtype(np.bool_))
 
 
+class Body(NamedTuple):
+    """The bytes of a frame behind its header."""
+
+    data: bytes
+    nulls: int
+    delta: int
+
+    @property
+    def length(self) -> int:
+        """Bytes of the frame, header included."""
+        return FRAME_BYTES + len(self.data)
+
+
+EMPTY_BODY = Body(b"", 0, 0)
+
+
+@lru_cache(maxsize=1024)
+def expected_columns(schema: Schema) -> tuple[tuple[str, np.dtype[Any], bool], ...]:
+    """Return name and type of each column of a frame, and whether it is one of codes."""
+    return tuple((f.name, DTYPES[f.type], f.type is FieldType.STRING) for f in schema)
+
+
 class Layout:
     """How the columns of a log's frames lie, for any number of rows."""
 
     def __init__(self, description: LogDescription) -> None:
         self.description = description
+        self.schema = description.schema
         self.fields = description.schema.fields
         self.names = description.schema.names
         self.width = len(self.fields)
@@ -90,8 +114,7 @@ class Layout:
         self.text_fields = tuple(i for i, field in enumerate(self.fields) if field.type is FieldType.STRING)
         nullable = [i for i, field in enumerate(self.fields) if field.nullable]
         self.null_bits = {index: 1 << min(bit, _LAST_BIT) for bit, index in enumerate(nullable)}
-        self.expected = tuple((f.name, DTYPES[f.type], f.type is FieldType.STRING) for f in self.fields)
-        """Name and type of each column, and whether it is one of codes."""
+        self.expected = expected_columns(description.schema)
         self._plans: dict[tuple[int, int], dict[str, ColumnPlace]] = {}
 
     def places(self, rows: int, nulls: int) -> dict[str, ColumnPlace]:

@@ -6,8 +6,8 @@ import numpy as np
 
 from mavstream_server.columns.column import Ints
 from mavstream_server.log.description import LogDescription
-from mavstream_server.log.encoding import Body, seal_frame
-from mavstream_server.log.layout import FrameKind, Header
+from mavstream_server.log.encoding import seal_frame
+from mavstream_server.log.layout import Body, FrameKind, Header
 from mavstream_server.log.watermarks import (
     ArrivalWatermarks,
     EventWatermarks,

@@ -85,11 +85,16 @@ class EventWatermarks:
         others = END_OF_TIME if alone else self._others(producer)
         before, max_before = self.value, self.max_time
         own = self._lowered(maximum)
-        maximum = self._maxima[producer] = max(maximum, largest)
-        if producer not in self._live:
+        if largest > maximum:
+            maximum = self._maxima[producer] = largest
+        if not alone and producer not in self._live:
+            self._maxima[producer] = maximum
             self._enliven(producer)
-        self.max_time = max(max_before, largest)
-        self.value = max(before, min(others, self._lowered(maximum)))
+        if largest > max_before:
+            self.max_time = largest
+        after = min(others, self._lowered(maximum))
+        if after > before:
+            self.value = after
         return Stamp(before, others, own, self.value, max_before)
 
     def mark(self, kind: FrameKind, producer: int, time: int) -> Stamp:

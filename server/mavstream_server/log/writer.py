@@ -13,10 +13,11 @@ from mavstream_server.columns.batch import END_OF_TIME
 from mavstream_server.columns.column import Column, Ints
 from mavstream_server.log.coding import SegmentCoder
 from mavstream_server.log.description import LogDescription, agree_description
-from mavstream_server.log.encoding import EMPTY_BODY, Body, NewFrame, check_rows, encode_body, seal_frame
-from mavstream_server.log.layout import FrameKind, Layout
+from mavstream_server.log.encoding import NewFrame, check_part, check_rows, encode_body, seal_frame
+from mavstream_server.log.layout import EMPTY_BODY, FRAME_BYTES, Body, FrameKind, Layout
 from mavstream_server.log.lock import lock_log
 from mavstream_server.log.options import LogOptions, Sync
+from mavstream_server.log.pack import Pack
 from mavstream_server.log.problems import LogClosedError, LogCompleteError, UnfitRowsError
 from mavstream_server.log.recovery import drop_unborn, recover
 from mavstream_server.log.segment import (
@@ -150,11 +151,15 @@ class LogWriter:
         event_time = self.description.event_time
         parts: list[bytes] = []
         for frame, body in zip(frames, bodies, strict=True):
-            columns, size, producer, sequence, came = frame
+            columns, size, producer, sequence, came, start = frame
             position, arrival = state.position, max(came or arrival_ns, state.arrival)
             largest = 0
             if event_time is not None and size:
-                largest = _largest(columns[event_time].values)
+                largest = (
+                    columns.largest(event_time, start, size)
+                    if isinstance(columns, Pack)
+                    else _largest(columns[event_time].values)
+                )
             stamp = state.rows(producer, sequence, size, arrival, largest)
             header = seal_frame(
                 body,
@@ -169,6 +174,40 @@ class LogWriter:
             parts += (header, body.data)
         self._write(b"".join(parts))
         return first
+
+    def append_part(
+        self, pack: Pack, start: int, size: int, arrival_ns: int, producer: int, sequence: int
+    ) -> int:
+        """Append rows of a pack as one frame: as `append_many`, in half the time for a few rows."""
+        tail, state, coder = self._open_tail(), self._state, self._coder
+        if (
+            tail.capacity - tail.length < pack.most
+            or coder.texts + size > self.options.segment_texts
+            or coder.text_size > self.options.segment_text_bytes
+            or state.watermarks.value == END_OF_TIME
+        ):
+            return self.append_many((NewFrame(pack, size, producer, sequence, arrival_ns, start),), 0)
+        check_part(self.path, self._layout, pack, start, size)
+        position, arrival, event_time = (
+            state.position,
+            max(arrival_ns, state.arrival),
+            self._layout.event_time,
+        )
+        largest = 0 if event_time is None or not size else pack.largest(event_time, start, size)
+        body = pack.body(start, size, coder)
+        stamp = state.rows(producer, sequence, size, arrival, largest)
+        header = seal_frame(
+            body,
+            FrameKind.DATA,
+            stamp,
+            position=position,
+            arrival=arrival,
+            rows=size,
+            producer=producer,
+            sequence=sequence,
+        )
+        self._write(header + body.data)
+        return position
 
     def mark(
         self, kind: FrameKind, arrival_ns: int, *, producer: int = 0, watermark: int | None = None
@@ -223,7 +262,7 @@ class LogWriter:
             self._roll(0)
             tail = self._open_tail()
         bodies = self._encode(frames)
-        length = sum(body.length for body in bodies)
+        length = FRAME_BYTES * len(bodies) + sum([len(body.data) for body in bodies])
         if tail.length + length > tail.capacity:
             self._roll(length)
             bodies = self._encode(frames)

@@ -9,6 +9,7 @@ from functools import partial
 
 from mavstream_server.engine.clock import Clock
 from mavstream_server.log import Sync
+from mavstream_server.log.pack import Pack
 from mavstream_server.service.background import Background
 from mavstream_server.service.keeping import Keeper
 from mavstream_server.service.problems import SequenceGap, ServiceError, StorageFailed
@@ -40,12 +41,26 @@ class Appender:
         self._told: list[Told] = []
         self._scheduled = False
         self._flushing = False
+        self._unrung = False  # whether something was appended that nobody was told of
 
     def put(self, log: StreamLog, item: Waiting) -> None:
         """Queue an item for the next flush."""
         log.put(item)
         if log.held is None:
             self._request(log)
+
+    def append_part(
+        self, log: StreamLog, pack: Pack, start: int, rows: int, producer: int, sequence: int, arrival: int
+    ) -> bool:
+        """Append a producer's next frame at once if nothing stands in the way; the next flush rings."""
+        if not log.idle or self._keeper.limited(log):
+            return False
+        self.last_rows = self._clock.monotonic()
+        log.append_part(pack, start, rows, producer, sequence, arrival, self.last_rows)
+        self._unrung = True
+        if not self._scheduled:
+            self._schedule()
+        return True
 
     def flush(self, now: int | None = None) -> None:
         """Append all that was offered, ring once, then settle the tickets; `now` is UTC in ns."""
@@ -59,7 +74,7 @@ class Appender:
 
     def _flush(self, arrival: int, until: float) -> None:
         self._scheduled = False
-        wrote = False
+        wrote, self._unrung = self._unrung, False
         self._flushing = True
         try:
             while self._busy:

@@ -14,6 +14,7 @@ from mavstream_server.columns.arrow import columns_from_arrow
 from mavstream_server.columns.column import Column
 from mavstream_server.engine.clock import Clock
 from mavstream_server.log import FrameKind, NewFrame
+from mavstream_server.log.pack import Pack
 from mavstream_server.service.appending import Appender
 from mavstream_server.service.catalog import Catalog
 from mavstream_server.service.problems import (
@@ -43,6 +44,7 @@ class Ingest:
         credit_bytes: int,
     ) -> None:
         self._logs = logs
+        self._appender = appender
         self._append = appender.put
         self._catalog = catalog
         self._clock = clock
@@ -71,15 +73,16 @@ class Ingest:
         producer: str | None,
         stream: str,
         sequence: int,
-        columns: Mapping[str, Column],
+        columns: Mapping[str, Column] | Pack,
         rows: int,
         nbytes: int,
         *,
+        start: int = 0,
         arrival: int = 0,
         parks: bool = True,
         done: Listener | None = None,
     ) -> Ticket:
-        """Queue rows of the stream's schema for the next flush.
+        """Queue rows of the stream's schema for the next flush; of a pack those from `start` on.
 
         `nbytes` is the size of the message they came in; `arrival` is when that was, in ns, and 0 makes it
         the time of the flush. Without a producer's name the sequence is 0. What cannot be taken raises here,
@@ -97,12 +100,32 @@ class Ingest:
             if sequence > expected:
                 raise SequenceGap(str(producer), stream, expected, sequence)
         if log.spec.max_ahead is not None:
-            _check_ahead(log, columns, self._clock.now())
+            _check_ahead(log, columns, start, rows, self._clock.now())
         cost = log.cost(rows, nbytes)
         self._check_room(log, number, nbytes, cost, parks)
-        frame = NewFrame(columns, rows, number, sequence, arrival)
+        frame = NewFrame(columns, rows, number, sequence, arrival, start)
         self._append(log, Waiting(ticket, number, frame, None, nbytes, cost, parks))
         return ticket
+
+    def append_part(
+        self, producer: str, stream: str, sequence: int, pack: Pack, start: int, rows: int, arrival: int
+    ) -> bool:
+        """Append rows of a pack at once, if it is the producer's turn and nothing stands in the way.
+
+        Queue, ticket and flush cost twice what the append does, and a bundle has dozens of small frames.
+        False if it has to be offered like any other; raises StorageFull, StorageFailed.
+        """
+        log = self._logs.get(stream)
+        number = self._catalog.known_producer(producer)
+        if (
+            log is None
+            or number is None
+            or self.stopping
+            or log.last.get(number, -1) + 1 != sequence
+            or log.spec.max_ahead is not None
+        ):
+            return False
+        return self._appender.append_part(log, pack, start, rows, number, sequence, arrival)
 
     def mark(
         self, kind: FrameKind, producer: str | None, stream: str, done: Listener | None = None
@@ -182,12 +205,16 @@ class Ingest:
             )
 
 
-def _check_ahead(log: StreamLog, columns: Mapping[str, Column], now: int) -> None:
+def _check_ahead(
+    log: StreamLog, columns: Mapping[str, Column] | Pack, start: int, rows: int, now: int
+) -> None:
     """Raise InvalidTuples if rows are from further in the future than their stream allows."""
     ahead, name = log.spec.max_ahead, log.spec.event_time
     assert ahead is not None
     assert name is not None
-    times = columns[name].values
+    if isinstance(columns, Pack):
+        columns = columns.columns
+    times = columns[name].values[start : start + rows]
     latest = now // 1000 + ahead
     if not len(times) or int(times.max()) <= latest:
         return

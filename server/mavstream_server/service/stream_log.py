@@ -27,6 +27,7 @@ from mavstream_server.log import (
     Sync,
 )
 from mavstream_server.log.layout import FRAME_BYTES
+from mavstream_server.log.pack import Pack
 from mavstream_server.log.segment import list_segments
 from mavstream_server.service.problems import (
     ServiceError,
@@ -198,6 +199,39 @@ class StreamLog:
             self.reopen()
             return told, problem
         return told, None
+
+    @property
+    def idle(self) -> bool:
+        """Whether nothing waits, nor has to: a frame that comes can be appended at once."""
+        return not (
+            self.queue
+            or self.syncing
+            or self.writer is None
+            or self.held is not None
+            or self.failure is not None
+            or self.completed
+            or self.options.sync is not Sync.NEVER
+        )
+
+    def append_part(
+        self, pack: Pack, start: int, rows: int, producer: int, sequence: int, arrival: int, monotonic: int
+    ) -> None:
+        """Append a producer's next frame, past the queue; raises a ServiceError as `write` returns it."""
+        assert self.writer is not None
+        try:
+            self.writer.append_part(pack, start, rows, arrival, producer, sequence)
+        except (OSError, LogError) as error:
+            problem = storage_problem(f"stream '{self.spec.name}'", error)
+            _LOG.error("append failed", extra={"stream": self.spec.name, "reason": str(error)})
+            self.reopen()
+            raise problem from error
+        self.last[producer] = sequence
+        self.unkept.add(producer)
+        if self.spec.event_time is not None:
+            self.alive.pop(producer, None)
+            self.alive[producer] = monotonic
+        self.frames += 1
+        self.rows += rows
 
     def reopen(self) -> None:
         """Open the log again after a write failed, which closed it: what had been appended is all there."""

@@ -85,6 +85,7 @@ class StreamStore:
         self._housekeeper = Housekeeper(self._logs, self._appender, self._keeper, clock)
         self.offer = self._ingest.offer
         self.offer_columns = self._ingest.offer_columns
+        self.append_part = self._ingest.append_part
         self.flush = self._appender.flush
         self.housekeeping = self._housekeeper.run
         self._open_all()
