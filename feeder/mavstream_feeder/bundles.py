@@ -33,20 +33,17 @@ def bundle(pieces: list[Piece], most_bytes: int) -> bytes | None:
 
     None if it would be too long, or more than one of the lanes has credit for: nothing is under way then.
     """
-    rows = pa.concat_batches([piece.rows for piece in pieces])
-    counts = [piece.rows.num_rows for piece in pieces]
+    rows = pa.concat_batches([part for _, part, _ in pieces])
+    numbered = [(lane, lane.next_sequence, part.num_rows) for lane, part, _ in pieces]
     # By hand: this is said for every frame, and names need no escapes.
-    said = [
-        f'["{lane.stream}",{lane.next_sequence},{count}]'
-        for (lane, _, _), count in zip(pieces, counts, strict=True)
-    ]
-    message = seal(f'{{"frames":[{",".join(said)}]}}'.encode(), encode_message(rows))
+    said = ",".join([f'["{lane.stream}",{sequence},{count}]' for lane, sequence, count in numbered])
+    message = seal(b'{"frames":[%b]}' % said.encode(), encode_message(rows))
     nbytes, total = len(message), rows.num_rows
-    sizes = [share(nbytes, count, total) for count in counts]
-    if nbytes > most_bytes or not all(
-        piece.lane.fits(size) for piece, size in zip(pieces, sizes, strict=True)
-    ):
+    if nbytes > most_bytes:
         return None
-    for (lane, part, place), count, size in zip(pieces, counts, sizes, strict=True):
-        lane.left(Frame(lane.stream, lane.next_sequence, count, None, size, part, place))
+    for lane, _, count in numbered:
+        if not lane.fits(share(nbytes, count, total)):
+            return None
+    for (lane, sequence, count), (_, part, place) in zip(numbered, pieces, strict=True):
+        lane.left(Frame(lane.stream, sequence, count, None, share(nbytes, count, total), part, place))
     return message

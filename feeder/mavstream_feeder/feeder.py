@@ -257,13 +257,15 @@ class Feeder:
     def _make(self, feed: Feed, times: Times) -> None:
         """Make frames of the rows that have fallen due, and send them with the next write."""
         rows = feed.source.take_known(len(times), lambda: self._known_due(feed, times))
-        if rows is not None:
-            for lane, part, due, place in feed.parts(rows, times[: rows.num_rows]):
-                if self._link.bundles and part.num_rows <= MOST_ROWS and not lane.waiting:
-                    self._pieces.setdefault(feed.kind, []).append(Piece(lane, part, place))
-                else:
-                    self._make_frame(lane, part, place)
-                self._leaving.append((feed.lags[lane.stream], due))
+        if rows is None:
+            return
+        count = rows.num_rows
+        for lane, part, due, place in feed.parts(rows, times if count == len(times) else times[:count]):
+            self._leaving.append((feed.lags[lane.stream], due))
+            if self._link.bundles and part.num_rows <= MOST_ROWS and not lane.waiting:
+                self._pieces.setdefault(feed.kind, []).append(Piece(lane, part, place))
+            else:
+                self._make_frame(lane, part, place)
 
     def _look_after(self, feed: Feed) -> None:
         """Take a feed out of the schedule that has no more rows, or may not go on for now."""
@@ -320,7 +322,7 @@ class Feeder:
         now = self._now()
         leaving, self._leaving = self._leaving, []
         for lags, due in leaving:
-            lags.record(now - due)
+            lags.record(due, now)
 
     async def _listen(self) -> None:
         """Take in acks, refusals and confirmed ends."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import pyarrow as pa
@@ -77,14 +77,15 @@ class Feed:
             return RecordedArrivals(rate, start, self.source.ahead)
         return arrivals_of(rate, start, seed, self.name)
 
-    def parts(self, rows: pa.RecordBatch, times: Times) -> Iterator[tuple[Lane, pa.RecordBatch, Times, int]]:
-        """Yield for each stream its rows, their due times, and the rows of the source ahead of the first."""
+    def parts(self, rows: pa.RecordBatch, times: Times) -> Sequence[tuple[Lane, pa.RecordBatch, Times, int]]:
+        """Return for each stream its rows, their due times, and the rows of the source ahead of the first."""
         base = self.source.taken - rows.num_rows
         if self.splitter is None:
-            yield self.lanes[self.name], rows, times, base
-            return
-        for part in self.splitter.parts(rows):
-            yield self.lanes[part.stream], part.rows, times[part.places], base + int(part.places[0])
+            return ((self.lanes[self.name], rows, times, base),)
+        return [
+            (self.lanes[part.stream], part.rows, times[part.places], base + int(part.places[0]))
+            for part in self.splitter.parts(rows)
+        ]
 
     def reports(self, *, waiting: bool) -> dict[str, StreamReport]:
         """Return what was done so far, by stream."""

@@ -19,14 +19,16 @@ class Lags:
         self._counts = np.zeros(_BUCKETS, dtype=np.int64)
         self.count = 0
         self._worst = 0.0
-        self._pending: list[NDArray[np.float64]] = []
+        self._due: list[NDArray[np.float64]] = []
+        self._sent: list[float] = []
 
-    def record(self, lags: NDArray[np.float64]) -> None:
-        """Count the lags of a frame's tuples; negative ones are none."""
+    def record(self, due: NDArray[np.float64], sent: float) -> None:
+        """Count the tuples of a frame, by when they were due and when it was sent; nobody is early."""
         # Frames are small and many, so that they are counted together.
-        self._pending.append(lags)
-        self.count += len(lags)
-        if len(self._pending) >= _TOGETHER:
+        self._due.append(due)
+        self._sent.append(sent)
+        self.count += len(due)
+        if len(self._sent) >= _TOGETHER:
             self._fold()
 
     @property
@@ -36,10 +38,12 @@ class Lags:
         return self._worst if self.count else None
 
     def _fold(self) -> None:
-        if not self._pending:
+        if not self._sent:
             return
-        lags = np.concatenate(self._pending)
-        self._pending.clear()
+        sizes = [len(due) for due in self._due]
+        lags = np.repeat(self._sent, sizes) - np.concatenate(self._due)
+        self._due.clear()
+        self._sent.clear()
         if not len(lags):
             return
         self._worst = max(self._worst, float(lags.max()))

@@ -76,8 +76,9 @@ class FileSource:
         self._first: pa.RecordBatch | None = None
         self._batch: pa.RecordBatch | None = None
         self._offset = 0
-        # Rows of the batch from the offset on that have their stamps already.
+        # Rows of the batch that have their stamps already, and where in it they begin.
         self._stamped: pa.RecordBatch | None = None
+        self._stamped_from = 0
         self.taken = 0
         """Rows that were handed out."""
 
@@ -113,18 +114,19 @@ class FileSource:
         batch, stamped = self._batch, self._stamped
         if self._as_read or self._limit is not None or batch is None:
             return self.take(due_us()[:count])
-        if stamped is None or stamped.num_rows < count:
+        begin = self._offset - self._stamped_from
+        if stamped is None or begin + count > stamped.num_rows:
             known = due_us()
             most = min(len(known), batch.num_rows - self._offset, _STAMPED)
             if most < count:
                 return self.take(known[:count])
-            stamped = self._fed(batch.slice(self._offset, most), known[:most])
-        self._stamped = stamped.slice(count)
+            stamped = self._stamped = self._fed(batch.slice(self._offset, most), known[:most])
+            self._stamped_from, begin = self._offset, 0
         self._offset += count
         self.taken += count
         if self._offset == batch.num_rows:
             self._batch = self._stamped = None
-        return stamped.slice(0, count)
+        return stamped.slice(begin, count)
 
     def ahead(self) -> Times | None:
         """Return the recorded times, in seconds, of the rows that were not looked at yet; None at the end."""

@@ -57,11 +57,12 @@ class BundledRows:
             detail = f"the frames of the bundle say {total} rows and {self._batch.num_rows} came: count again"
             raise InvalidTuples([ProblemItem(pointer="body", code="wrong_rows", detail=detail)])
         self._columns: dict[str, Column] | None = None
-        self._pack: Pack | None = None
+        self.pack: Pack | None = None
+        """The rows for frames that are all right and have no nulls."""
         with suppress(InvalidTuples):  # told to the frames whose rows they are
             self._columns = columns_from_arrow(decode_batch(schema, self._batch), schema)
             if packable(self._columns):
-                self._pack = Pack(schema, self._columns, total)
+                self.pack = Pack(schema, self._columns, total)
 
     def part(self, stream: str, schema: Schema, start: int, stop: int) -> Mapping[str, Column] | Pack:
         """Return a frame's rows, or the pack where they begin at `start`.
@@ -74,8 +75,8 @@ class BundledRows:
                 "send its rows in a message of their own"
             )
             raise InvalidTuples([ProblemItem(pointer="body", code="another_schema", detail=detail)])
-        if self._pack is not None:
-            return self._pack
+        if self.pack is not None:
+            return self.pack
         if self._columns is not None:
             return {name: column.slice(start, stop) for name, column in self._columns.items()}
         frame = decode_batch(schema, self._batch.slice(start, stop - start))

@@ -7,7 +7,7 @@ In `feeding` data and ends are taken; their acks and rejects come when the store
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from enum import StrEnum
 from typing import Any, NamedTuple
 
@@ -18,14 +18,14 @@ from mavstream_protocol.schema import Schema
 from mavstream_protocol.tuples import decode_columns, decode_message, decode_rows
 from mavstream_protocol.wire.envelope import unseal
 from mavstream_protocol.wire.feed import CloseCode, Ended, Hello, Reject, Welcome, share
-from mavstream_server.api.bundles import BundledRows, bundled_frames
+from mavstream_server.api.bundles import Bundled, BundledRows, bundled_frames
 from mavstream_server.api.messages import NotUnderstood, address, kind, parse
 from mavstream_server.api.problems import problem_of
 from mavstream_server.api.traffic import Traffic
 from mavstream_server.columns.arrow import columns_from_arrow
 from mavstream_server.columns.column import Column
 from mavstream_server.log.pack import Pack
-from mavstream_server.service.problems import NotFound, SequenceGap
+from mavstream_server.service.problems import NotFound, SequenceGap, ServiceError
 from mavstream_server.service.streams import Accepted, Repeated, StreamStore, Ticket
 
 _LARGEST_HELLO = 256 << 10
@@ -186,29 +186,36 @@ class ProducerSession:
                 rows = BundledRows(first, self._schema(first), payload, total)
             except MavstreamError as error:
                 rows = error
+        outcomes = self._appended(frames, rows)
         start = 0
-        for frame in frames:
+        for frame, outcome in zip(frames, outcomes, strict=True):
             stream, sequence, count = frame
             try:
-                part = self._bundled(stream, rows, start, start + count)
-                if isinstance(part, Pack) and self._appended(stream, sequence, part, start, count):
-                    continue
-                self._offer(stream, sequence, part, count, share(nbytes, count, total), start)
+                if isinstance(outcome, MavstreamError):
+                    raise outcome
+                if not outcome:
+                    part = self._bundled(stream, rows, start, start + count)
+                    self._offer(stream, sequence, part, count, share(nbytes, count, total), start)
             except MavstreamError as error:
                 self._reject(stream, sequence, error)
-            finally:
-                start += count
+            start += count
 
-    def _appended(self, stream: str, sequence: int, pack: Pack, start: int, rows: int) -> bool:
-        """Append a frame at once where that can be done; its ack is said with the others."""
-        done = self._streams.append_part(self.producer, stream, sequence, pack, start, rows, self._received)
-        if done:
-            self._traffic.received[stream] += rows
-            self._traffic.acked[stream] += rows
-            self._fed.add(stream)
-            self._offered[stream] = sequence
-            self._ack(stream, sequence)
-        return done
+    def _appended(
+        self, frames: Sequence[Bundled], rows: BundledRows | MavstreamError | None
+    ) -> Sequence[bool | ServiceError]:
+        """Append frames at once where that can be done; their acks are said with the others."""
+        if not isinstance(rows, BundledRows) or rows.pack is None:
+            return [False] * len(frames)
+        outcomes = self._streams.append_parts(self.producer, frames, rows.pack, self._received)
+        traffic, acks, offered = self._traffic, self._acks, self._offered
+        for (stream, sequence, count), outcome in zip(frames, outcomes, strict=True):
+            if outcome is True:
+                traffic.received[stream] += count
+                traffic.acked[stream] += count
+                offered[stream] = acks[stream] = sequence
+        self._fed.update(acks)
+        self._woken()
+        return outcomes
 
     def _bundled(
         self, stream: str, rows: BundledRows | MavstreamError | None, start: int, stop: int

@@ -71,8 +71,8 @@ def check_rows(path: Path, layout: Layout, frame: NewFrame) -> None:
 
 def check_part(path: Path, layout: Layout, pack: Pack, start: int, size: int) -> None:
     """Raise UnfitRowsError unless the rows are there and have the schema of the log."""
-    if pack.schema is not layout.schema and pack.schema != layout.schema:
-        raise UnfitRowsError(path, f"the pack has the fields {', '.join(pack.schema.names)}")
+    if pack.expected is not layout.expected and pack.expected != layout.expected:
+        raise UnfitRowsError(path, f"expected other columns than the pack's, {', '.join(pack.columns)}")
     if not 0 <= start <= start + size <= pack.size:
         raise UnfitRowsError(path, f"rows {start} to {start + size} are not in a pack of {pack.size}")
 
@@ -133,7 +133,6 @@ def seal_frame(
     body: Body,
     kind: FrameKind,
     stamp: Stamp,
-    *,
     position: int,
     arrival: int,
     rows: int = 0,

@@ -105,7 +105,6 @@ class Layout:
 
     def __init__(self, description: LogDescription) -> None:
         self.description = description
-        self.schema = description.schema
         self.fields = description.schema.fields
         self.names = description.schema.names
         self.width = len(self.fields)

@@ -22,13 +22,14 @@ class Pack:
     def __init__(self, schema: Schema, columns: Mapping[str, Column], size: int) -> None:
         """Take columns as `columns_from_arrow` gives them; `packable` must hold."""
         self.schema = schema
+        self.expected = expected_columns(schema)
         self.columns = columns
         self.size = size
         self.most = FRAME_BYTES + size * (4 + _WIDEST * len(columns))
         """Bytes of any frame that is cut from it, at most."""
         self._data: list[tuple[bytes, int]] = []
         self._texts: list[list[str]] = []
-        for name, dtype, text in expected_columns(schema):
+        for name, dtype, text in self.expected:
             column = columns[name]
             if text:
                 assert column.dictionary is not None
@@ -54,13 +55,14 @@ class Pack:
         stop = start + size
         parts: list[bytes] = []
         for index, (data, width) in enumerate(self._data):
+            if width == 8:
+                parts.append(data[8 * start : 8 * stop])
+                continue
             if width:
                 part = data[start * width : stop * width]
             else:
                 part = array("i", coder.codes_of(index, self._texts[index][start:stop])).tobytes()
-            parts.append(part)
-            if rest := len(part) % 8:
-                parts.append(PADDING[rest])
+            parts += (part, PADDING[len(part) % 8])
         delta = 0
         if coder.dictionaries and (added := coder.take_added()):
             delta = FRAME_BYTES + sum(map(len, parts))

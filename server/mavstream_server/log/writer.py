@@ -161,16 +161,7 @@ class LogWriter:
                     else _largest(columns[event_time].values)
                 )
             stamp = state.rows(producer, sequence, size, arrival, largest)
-            header = seal_frame(
-                body,
-                FrameKind.DATA,
-                stamp,
-                position=position,
-                arrival=arrival,
-                rows=size,
-                producer=producer,
-                sequence=sequence,
-            )
+            header = seal_frame(body, FrameKind.DATA, stamp, position, arrival, size, producer, sequence)
             parts += (header, body.data)
         self._write(b"".join(parts))
         return first
@@ -196,16 +187,7 @@ class LogWriter:
         largest = 0 if event_time is None or not size else pack.largest(event_time, start, size)
         body = pack.body(start, size, coder)
         stamp = state.rows(producer, sequence, size, arrival, largest)
-        header = seal_frame(
-            body,
-            FrameKind.DATA,
-            stamp,
-            position=position,
-            arrival=arrival,
-            rows=size,
-            producer=producer,
-            sequence=sequence,
-        )
+        header = seal_frame(body, FrameKind.DATA, stamp, position, arrival, size, producer, sequence)
         self._write(header + body.data)
         return position
 

@@ -9,7 +9,6 @@ from functools import partial
 
 from mavstream_server.engine.clock import Clock
 from mavstream_server.log import Sync
-from mavstream_server.log.pack import Pack
 from mavstream_server.service.background import Background
 from mavstream_server.service.keeping import Keeper
 from mavstream_server.service.problems import SequenceGap, ServiceError, StorageFailed
@@ -49,18 +48,11 @@ class Appender:
         if log.held is None:
             self._request(log)
 
-    def append_part(
-        self, log: StreamLog, pack: Pack, start: int, rows: int, producer: int, sequence: int, arrival: int
-    ) -> bool:
-        """Append a producer's next frame at once if nothing stands in the way; the next flush rings."""
-        if not log.idle or self._keeper.limited(log):
-            return False
-        self.last_rows = self._clock.monotonic()
-        log.append_part(pack, start, rows, producer, sequence, arrival, self.last_rows)
+    def appended(self, monotonic: int) -> None:
+        """Be told that frames went into logs past their queues: the next flush rings for them too."""
+        self.last_rows = monotonic
         self._unrung = True
-        if not self._scheduled:
-            self._schedule()
-        return True
+        self._schedule()
 
     def flush(self, now: int | None = None) -> None:
         """Append all that was offered, ring once, then settle the tickets; `now` is UTC in ns."""

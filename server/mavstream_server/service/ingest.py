@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -23,6 +23,7 @@ from mavstream_server.service.problems import (
     NotReady,
     Refused,
     SequenceGap,
+    ServiceError,
     TooLarge,
     TooMany,
 )
@@ -42,7 +43,11 @@ class Ingest:
         catalog: Catalog,
         clock: Clock,
         credit_bytes: int,
+        *,
+        limited: bool = False,
     ) -> None:
+        """`limited` says that all streams together have a limit on disk, which is looked at in the queue."""
+        self._limited = limited
         self._logs = logs
         self._appender = appender
         self._append = appender.put
@@ -107,25 +112,35 @@ class Ingest:
         self._append(log, Waiting(ticket, number, frame, None, nbytes, cost, parks))
         return ticket
 
-    def append_part(
-        self, producer: str, stream: str, sequence: int, pack: Pack, start: int, rows: int, arrival: int
-    ) -> bool:
-        """Append rows of a pack at once, if it is the producer's turn and nothing stands in the way.
+    def append_parts(
+        self, producer: str, frames: Sequence[tuple[str, int, int]], pack: Pack, arrival: int
+    ) -> list[bool | ServiceError]:
+        """Append what stands next in its stream's log at once, if nothing is in its way.
 
-        Queue, ticket and flush cost twice what the append does, and a bundle has dozens of small frames.
-        False if it has to be offered like any other; raises StorageFull, StorageFailed.
+        `frames` are streams, sequences and numbers of rows that lie one behind the other in the pack. Queue,
+        ticket and flush cost three times what the append does, and a bundle has dozens of small frames.
+        Returns for each whether it is in the log, or why that failed; what is not there is to be offered.
         """
-        log = self._logs.get(stream)
         number = self._catalog.known_producer(producer)
-        if (
-            log is None
-            or number is None
-            or self.stopping
-            or log.last.get(number, -1) + 1 != sequence
-            or log.spec.max_ahead is not None
-        ):
-            return False
-        return self._appender.append_part(log, pack, start, rows, number, sequence, arrival)
+        if number is None or self.stopping or self._limited:
+            return [False] * len(frames)
+        monotonic = self._clock.monotonic()
+        outcomes: list[bool | ServiceError] = []
+        start = 0
+        for stream, sequence, rows in frames:
+            log = self._logs.get(stream)
+            try:
+                outcomes.append(
+                    log is not None
+                    and log.schema is pack.schema
+                    and log.append_part(pack, start, rows, number, sequence, arrival, monotonic)
+                )
+            except ServiceError as problem:
+                outcomes.append(problem)
+            start += rows
+        if True in outcomes:
+            self._appender.appended(monotonic)
+        return outcomes
 
     def mark(
         self, kind: FrameKind, producer: str | None, stream: str, done: Listener | None = None

@@ -96,6 +96,8 @@ class StreamLog:
         self.opened = 0
         self.frames = self.rows = self.repeated = 0
         self._row_bytes = sum(DTYPES[field.type].itemsize + field.nullable for field in self.schema)
+        # Whether frames are taken as they come, without a look at room, disk or clock.
+        self._plain = spec.quota is None and spec.max_ahead is None and sync is Sync.NEVER
         self._texts = any(field.type is FieldType.STRING for field in self.schema)
 
     def open(self, monotonic: int) -> None:
@@ -200,24 +202,24 @@ class StreamLog:
             return told, problem
         return told, None
 
-    @property
-    def idle(self) -> bool:
-        """Whether nothing waits, nor has to: a frame that comes can be appended at once."""
-        return not (
+    def append_part(
+        self, pack: Pack, start: int, rows: int, producer: int, sequence: int, arrival: int, monotonic: int
+    ) -> bool:
+        """Append a producer's next frame past the queue; False if something waits there, or has to.
+
+        Raises what `write` returns as a problem.
+        """
+        if (
             self.queue
             or self.syncing
             or self.writer is None
             or self.held is not None
             or self.failure is not None
             or self.completed
-            or self.options.sync is not Sync.NEVER
-        )
-
-    def append_part(
-        self, pack: Pack, start: int, rows: int, producer: int, sequence: int, arrival: int, monotonic: int
-    ) -> None:
-        """Append a producer's next frame, past the queue; raises a ServiceError as `write` returns it."""
-        assert self.writer is not None
+            or self.last.get(producer, -1) + 1 != sequence
+            or not self._plain
+        ):
+            return False
         try:
             self.writer.append_part(pack, start, rows, arrival, producer, sequence)
         except (OSError, LogError) as error:
@@ -232,6 +234,7 @@ class StreamLog:
             self.alive[producer] = monotonic
         self.frames += 1
         self.rows += rows
+        return True
 
     def reopen(self) -> None:
         """Open the log again after a write failed, which closed it: what had been appended is all there."""

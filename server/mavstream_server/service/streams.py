@@ -81,11 +81,18 @@ class StreamStore:
         self._appender.soon = soon
         if news is not None:
             self._appender.news = news
-        self._ingest = Ingest(self._logs, self._appender, catalog, clock, self._credit)
+        self._ingest = Ingest(
+            self._logs,
+            self._appender,
+            catalog,
+            clock,
+            self._credit,
+            limited=settings.max_disk_bytes is not None,
+        )
         self._housekeeper = Housekeeper(self._logs, self._appender, self._keeper, clock)
         self.offer = self._ingest.offer
         self.offer_columns = self._ingest.offer_columns
-        self.append_part = self._ingest.append_part
+        self.append_parts = self._ingest.append_parts
         self.flush = self._appender.flush
         self.housekeeping = self._housekeeper.run
         self._open_all()
