@@ -54,10 +54,12 @@ class Server:
 
     def start(self, **options: Any) -> StreamStore:
         self.options = options or self.options
-        settings = Settings(data=self.path, **self.options)
+        given = dict(self.options)
+        parts = {name: given.pop(name) for name in ("soon", "background") if name in given}
+        settings = Settings(data=self.path, **given)
         catalog = Catalog(settings.catalog_file)
         self._open = [catalog]
-        self.store = StreamStore(settings, catalog, self.clock, news=self._ring)
+        self.store = StreamStore(settings, catalog, self.clock, news=self._ring, **parts)
         self._open.insert(0, self.store)
         return self.store
 

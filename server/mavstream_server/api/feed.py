@@ -17,7 +17,7 @@ from mavstream_server.service.settings import Role
 
 router = APIRouter()
 
-_ACKS_APART = 0.002
+_ACKS_APART = 0.004
 """Seconds between messages to a producer that hears its acks together: each carries what came meanwhile."""
 _MOST_UNSENT = 256
 """Messages that may wait for a producer that does not read; until it does, nothing is read from it."""

@@ -156,6 +156,11 @@ class StreamStore:
         writer = self._log(name).writer
         return 0 if writer is None else writer.last_arrival
 
+    def oldest_waiting(self) -> int | None:
+        """Return the lowest arrival of what is to be appended, in ns; None if nothing waits with one."""
+        frames = (item.frame for log in self._logs.values() for item in log.queue)
+        return min((frame.arrival for frame in frames if frame is not None and frame.arrival), default=None)
+
     def first_segment(self, name: str) -> int | None:
         """Return the number of the oldest segment of a stream, None if it has no rows; raises NotFound."""
         log = self._log(name)

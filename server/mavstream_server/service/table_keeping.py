@@ -53,10 +53,11 @@ class TableKeeper:
             self._tables.forget_before(name, min(oldest, default=None))
 
     def _oldest_row(self) -> int | None:
-        """Return the lowest arrival in any log, or None if there are no rows."""
+        """Return the lowest arrival in any log or on its way there, or None if there are no rows."""
         names = self._streams.names
         self._first = {stream: known for stream, known in self._first.items() if stream in names}
         found = [self._first_arrival(stream) for stream in names]
+        found.append(self._streams.oldest_waiting())
         return min((arrival for arrival in found if arrival is not None), default=None)
 
     def _first_arrival(self, stream: str) -> int | None:
