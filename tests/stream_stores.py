@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import resource
+import signal
+from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -32,6 +35,19 @@ def numbers(*values: int) -> Any:
 
 def events(*times: int, home: str = "a") -> Any:
     return decode_columns(spec(EVENTS).schema(), {"at": list(times), "home": [home] * len(times)})
+
+
+def limited_files(size: int) -> Callable[[], None]:
+    """Let files grow no larger, as if the disk was full; return how to undo it."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    before = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
+
+    def undo() -> None:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+        signal.signal(signal.SIGXFSZ, before)
+
+    return undo
 
 
 class Server:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from stream_stores import EVENTS, NUMBERS, Server, events, numbers, spec
+from stream_stores import EVENTS, NUMBERS, Server, events, limited_files, numbers, spec
 
 from mavstream_protocol.streams import StreamSpec
 from mavstream_protocol.tuples import arrow_schema, decode_columns, encode_message
@@ -337,6 +337,25 @@ def test_a_bundle_passes_nothing_that_waits(server: Server, feeding: Callable[..
     assert (told[0]["stream"], told[0]["expected"]) == ("c", 1)
     assert told[0]["problem"]["code"] == "sequence_gap"
     assert server.values("a") == [0, 1, 2]
+
+
+def test_a_full_disk_refuses_frames_of_a_bundle_and_loses_none(
+    server: Server, feeding: Callable[..., Producer]
+) -> None:
+    producer = feeding(retention={"bytes": "1MB"})
+    producer.send(numbers(1, 2), ("a", 1, 1), ("b", 1, 1))
+    producer.heard()
+    undo = limited_files(300_000)
+    try:
+        producer.send(numbers(*range(40_001)), ("a", 2, 40_000), ("b", 2, 1))
+        reject, acks = producer.heard()
+    finally:
+        undo()
+    assert (reject["stream"], reject["expected"], reject["problem"]["code"]) == ("a", 2, "storage_full")
+    assert list(acks["streams"]) == ["b"]
+    producer.send(numbers(3, 4), ("a", 2, 1), ("b", 3, 1))
+    assert producer.acked() == {"a": 2, "b": 3}
+    assert (server.values("a"), server.values("b")) == ([1, 3], [2, 40_000, 4])
 
 
 def test_a_completed_stream_takes_no_bundle(server: Server, feeding: Callable[..., Producer]) -> None:

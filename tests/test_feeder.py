@@ -92,29 +92,34 @@ def test_no_row_is_lost_or_doubled_when_the_connection_is_cut(
 
 
 def test_the_feeder_goes_on_after_the_server_was_killed(tmp_path: Path, numbers: Path) -> None:
-    spec = numbered("killed")
+    """Three streams of one schema, whose frames travel in bundles."""
+    specs = [numbered(f"killed_{number}") for number in range(3)]
 
-    async def feed(server: RunningServer) -> list[int]:
+    async def feed(server: RunningServer) -> None:
         feeder = Feeder(Address(server.url), Options(frame_rows=10), Patience(longest_pause=0.2))
-        feeder.add(spec.name, FileSource(numbers, spec), parse_rate("1500"))
+        for spec in specs:
+            feeder.add(spec.name, FileSource(numbers, spec), parse_rate("1500"))
         work = asyncio.create_task(feeder.run())
 
-        await until(lambda: feeder.report().acked >= 300, "acks ahead of the kill")
+        await until(lambda: feeder.report().acked >= 900, "acks ahead of the kill")
         server.kill()
         again = RunningServer(tmp_path, "--port", server.url.rpartition(":")[2])
         try:
             await asyncio.to_thread(again.wait_ready)
             report = await work
             assert report.reconnects >= 1
-            assert report.acked == COUNT
+            assert (report.sent, report.acked) == (3 * COUNT, 3 * COUNT)
             with Client(again.url) as client:
-                return await asyncio.to_thread(received, client, spec.name, COUNT)
+                for spec in specs:
+                    found = await asyncio.to_thread(received, client, spec.name, COUNT)
+                    assert found == list(range(COUNT))
         finally:
             await asyncio.to_thread(again.close)
 
     with running_server(tmp_path) as server:
-        server.http.post("/v1/streams", json=spec.model_dump(mode="json")).raise_for_status()
-        assert asyncio.run(feed(server)) == list(range(COUNT))
+        for spec in specs:
+            server.http.post("/v1/streams", json=spec.model_dump(mode="json")).raise_for_status()
+        asyncio.run(feed(server))
 
 
 def test_a_stream_without_credit_waits_and_the_others_go_on(server: RunningServer, numbers: Path) -> None:

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import json
-import resource
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from stream_stores import NUMBERS, Server, numbers, spec
+from stream_stores import NUMBERS, Server, limited_files, numbers, spec
 
 from mavstream_server.engine.clock import SystemClock
 from mavstream_server.service.background import InThreads
@@ -48,19 +47,6 @@ def test_a_stream_whose_files_are_damaged_does_not_stop_the_others(server: Serve
     server.clock.advance(seconds=2)
     store.housekeeping()
     assert store.failures == {}
-
-
-def limited_files(size: int) -> Callable[[], None]:
-    """Let files grow no larger, as if the disk was full; return how to undo it."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    before = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
-
-    def undo() -> None:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
-        signal.signal(signal.SIGXFSZ, before)
-
-    return undo
 
 
 @pytest.mark.parametrize("delivery", ["process", "sync"])
