@@ -280,7 +280,9 @@ def test_parts_of_a_pack_are_the_frames_that_their_rows_would_be(tmp_path: Path,
                 "on": Column(random.random(size) < 0.5),
                 "x": Column(random.random(size)),
             }
-            pack = Pack(schema, columns, size)
+            texts = columns["s"].to_list(FieldType.STRING)
+            plain = [texts if name == "s" else column.values for name, column in columns.items()]
+            pack = Pack(schema, plain, size)
             start = 0
             while start < size:
                 count, sequence = min(int(random.integers(1, 9)), size - start), sequence + 1

@@ -12,7 +12,8 @@ from mavstream_protocol.tuples import decode_batch, read_message
 from mavstream_server.api.messages import NotUnderstood, address
 from mavstream_server.columns.arrow import columns_from_arrow
 from mavstream_server.columns.column import Column
-from mavstream_server.log.pack import Pack, packable
+from mavstream_server.columns.plain import plain_columns
+from mavstream_server.log.pack import Pack
 
 _KEYS = {"frames"}
 
@@ -56,13 +57,15 @@ class BundledRows:
         if self._batch.num_rows != total:
             detail = f"the frames of the bundle say {total} rows and {self._batch.num_rows} came: count again"
             raise InvalidTuples([ProblemItem(pointer="body", code="wrong_rows", detail=detail)])
-        self._columns: dict[str, Column] | None = None
         self.pack: Pack | None = None
-        """The rows for frames that are all right and have no nulls."""
+        """The rows, if they are all right and none has a null."""
+        self._columns: dict[str, Column] | None = None
+        plain = plain_columns(self._batch, schema)
+        if plain is not None:
+            self.pack = Pack(schema, plain, total)
+            return
         with suppress(InvalidTuples):  # told to the frames whose rows they are
             self._columns = columns_from_arrow(decode_batch(schema, self._batch), schema)
-            if packable(self._columns):
-                self.pack = Pack(schema, self._columns, total)
 
     def part(self, stream: str, schema: Schema, start: int, stop: int) -> Mapping[str, Column] | Pack:
         """Return a frame's rows, or the pack where they begin at `start`.

@@ -72,7 +72,7 @@ def check_rows(path: Path, layout: Layout, frame: NewFrame) -> None:
 def check_part(path: Path, layout: Layout, pack: Pack, start: int, size: int) -> None:
     """Raise UnfitRowsError unless the rows are there and have the schema of the log."""
     if pack.expected is not layout.expected and pack.expected != layout.expected:
-        raise UnfitRowsError(path, f"expected other columns than the pack's, {', '.join(pack.columns)}")
+        raise UnfitRowsError(path, f"expected other columns than the pack's, {', '.join(pack.schema.names)}")
     if not 0 <= start <= start + size <= pack.size:
         raise UnfitRowsError(path, f"rows {start} to {start + size} are not in a pack of {pack.size}")
 

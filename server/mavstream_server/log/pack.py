@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Mapping
+from collections.abc import Sequence
 
 from mavstream_protocol.schema import Schema
-from mavstream_server.columns.column import Column
+from mavstream_server.columns.column import Array
+from mavstream_server.columns.plain import Plain
 from mavstream_server.log.coding import SegmentCoder
 from mavstream_server.log.layout import FRAME_BYTES, PADDING, Body, expected_columns
 from mavstream_server.log.texts import encode_texts
@@ -19,35 +20,37 @@ class Pack:
     bytes a column, which takes a third of the time that two slices of arrays do.
     """
 
-    def __init__(self, schema: Schema, columns: Mapping[str, Column], size: int) -> None:
-        """Take columns as `columns_from_arrow` gives them; `packable` must hold."""
+    def __init__(self, schema: Schema, columns: Sequence[Plain], size: int) -> None:
+        """Take the columns of `plain_columns`."""
         self.schema = schema
         self.expected = expected_columns(schema)
-        self.columns = columns
         self.size = size
         self.most = FRAME_BYTES + size * (4 + _WIDEST * len(columns))
         """Bytes of any frame that is cut from it, at most."""
+        self._columns = columns
         self._data: list[tuple[bytes, int]] = []
-        self._texts: list[list[str]] = []
-        for name, dtype, text in self.expected:
-            column = columns[name]
-            if text:
-                assert column.dictionary is not None
-                texts = column.dictionary.values
-                self._texts.append([texts[code] for code in column.values.tolist()])
+        self._texts: dict[int, list[str]] = {}
+        for index, column in enumerate(columns):
+            if isinstance(column, list):
+                self._texts[index] = column
                 # Every text as if it were new: four bytes a character, a length, and what stands around.
-                self.most += 64 + sum(map(len, texts)) * 4 + 4 * size
+                self.most += 64 + sum(map(len, column)) * 4 + 4 * size
                 self._data.append((b"", 0))
             else:
-                self._texts.append([])
-                self._data.append((column.values.tobytes(), dtype.itemsize))
+                self._data.append((column.tobytes(), column.itemsize))
         self._times: dict[str, list[int]] = {}
+
+    def values(self, name: str) -> Array:
+        """Return the values of a column that is none of texts."""
+        column = self._columns[self.schema.names.index(name)]
+        assert not isinstance(column, list)
+        return column
 
     def largest(self, name: str, start: int, size: int) -> int:
         """Return the largest value of a column of integers in some rows."""
         times = self._times.get(name)
         if times is None:
-            times = self._times[name] = self.columns[name].values.tolist()
+            times = self._times[name] = self.values(name).tolist()
         return max(times[start : start + size])
 
     def body(self, start: int, size: int, coder: SegmentCoder) -> Body:
@@ -68,8 +71,3 @@ class Pack:
             delta = FRAME_BYTES + sum(map(len, parts))
             parts.append(encode_texts(added))
         return Body(b"".join(parts), 0, delta)
-
-
-def packable(columns: Mapping[str, Column]) -> bool:
-    """Return whether columns can be packed: where values are missing, frames differ in their layout."""
-    return all(column.valid is None for column in columns.values())

@@ -227,9 +227,8 @@ def _check_ahead(
     ahead, name = log.spec.max_ahead, log.spec.event_time
     assert ahead is not None
     assert name is not None
-    if isinstance(columns, Pack):
-        columns = columns.columns
-    times = columns[name].values[start : start + rows]
+    values = columns.values(name) if isinstance(columns, Pack) else columns[name].values
+    times = values[start : start + rows]
     latest = now // 1000 + ahead
     if not len(times) or int(times.max()) <= latest:
         return
