@@ -125,11 +125,10 @@ class SegmentFile:
 
     def write(self, data: bytes, end: int) -> None:
         """Write frames and make them visible together; `end` is the position behind them."""
-        view, offset = memoryview(data), self.length
-        while view:
-            written = os.pwrite(self._fd, view, offset)
-            view, offset = view[written:], offset + written
-        self.commit(offset, end)
+        offset, left = self.length, len(data)
+        while (written := os.pwrite(self._fd, data, offset)) < left:
+            data, offset, left = data[written:], offset + written, left - written
+        self.commit(offset + written, end)
 
     def commit(self, length: int, end: int) -> None:
         """Make the frames up to a length visible."""

@@ -47,7 +47,8 @@ class LogState:
             stamp = marks.rows(producer, largest if self._on_events else arrival // 1000)
         else:
             stamp = Stamp(marks.value, marks.value, marks.value, marks.value, marks.max_time)
-        self._see(producer, sequence)
+        if producer:
+            self._seen[producer] = (sequence or self.last_sequence(producer), self.position)
         self.position += size
         self.arrival = arrival
         return stamp
@@ -58,13 +59,10 @@ class LogState:
         if isinstance(self.watermarks, ArrivalWatermarks):
             time = min(time, arrival // 1000)  # rows that are to come arrive later: none may be late
         stamp = self.watermarks.mark(kind, producer, time)
-        self._see(producer, 0)
+        if producer:
+            self._seen[producer] = (self.last_sequence(producer), self.position)
         self.arrival = arrival
         return stamp
-
-    def _see(self, producer: int, sequence: int) -> None:
-        if producer:
-            self._seen[producer] = (sequence or self.last_sequence(producer), self.position)
 
     def forget(self, first_position: int) -> None:
         """Drop producers that are not live and whose last frame was ahead of the first one retained."""

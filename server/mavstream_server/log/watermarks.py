@@ -72,6 +72,7 @@ class EventWatermarks:
         self.value = BEGIN_OF_TIME
         self.max_time = BEGIN_OF_TIME
         self._lateness = lateness_us
+        self._floor = BEGIN_OF_TIME + lateness_us
         self._maxima: dict[int, int] = {}
         self._live: set[int] = set()
         # At least one entry (maximum, producer) per live producer, at or below its present maximum:
@@ -132,7 +133,7 @@ class EventWatermarks:
                 self._maxima.pop(producer, None)
 
     def _lowered(self, time: int) -> int:
-        return max(time, BEGIN_OF_TIME + self._lateness) - self._lateness
+        return (time if time > self._floor else self._floor) - self._lateness
 
     def _enliven(self, producer: int) -> None:
         self._live.add(producer)
