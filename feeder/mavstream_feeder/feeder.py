@@ -29,7 +29,7 @@ from mavstream_feeder.lags import Lags
 from mavstream_feeder.lane import Lane
 from mavstream_feeder.link import Address, Link, Patience
 from mavstream_feeder.problems import RowsRefused
-from mavstream_feeder.punctuality import NEAR, until
+from mavstream_feeder.punctuality import NEAR, undisturbed, until
 from mavstream_feeder.rates import AnyRate
 from mavstream_feeder.reports import Report, Stopped, StreamReport, milliseconds
 from mavstream_feeder.schedule import Schedule
@@ -104,6 +104,10 @@ class Feeder:
 
     async def run(self, seconds: float | None = None) -> Report:
         """Feed until the rows, the rates or the seconds are over and all is acked. Raises FeederError."""
+        with undisturbed():
+            return await self._run(seconds)
+
+    async def _run(self, seconds: float | None) -> Report:
         self._started = time.monotonic()
         self._epoch_us = time.time_ns() // 1000
         timer = None

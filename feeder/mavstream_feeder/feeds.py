@@ -10,7 +10,7 @@ import pyarrow as pa
 from mavstream_feeder.arrivals import Arrivals, RecordedArrivals, Times, arrivals_of
 from mavstream_feeder.lags import Lags
 from mavstream_feeder.lane import Lane
-from mavstream_feeder.rates import AnyRate, Rate, Recorded
+from mavstream_feeder.rates import AnyRate, Recorded
 from mavstream_feeder.reports import StreamReport, milliseconds
 from mavstream_feeder.sources import FileSource
 from mavstream_feeder.splitting import Splitter
@@ -21,8 +21,7 @@ LINGER = 0.001
 FRAME_ROWS = 4096
 # Frames of a stream that may be under way. At one in a millisecond these are enough while the server, or the
 # machine, looks elsewhere for a moment; more would only pile up small frames before a server that is behind.
-_FRAMES = 32
-_FULL_FRAMES = 64
+_FRAMES = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,9 +54,8 @@ class Feed:
         """The same for feeds whose streams have the same fields."""
         self.rate = rate
         self.splitter = splitter
-        flat_out = isinstance(rate, Rate) and rate.flat_out
         streams = (name,) if splitter is None else splitter.streams
-        self.lanes = {stream: Lane(stream, _FULL_FRAMES if flat_out else _FRAMES) for stream in streams}
+        self.lanes = {stream: Lane(stream, _FRAMES) for stream in streams}
         self.lags = {stream: Lags() for stream in streams}
         self.scheduled = False
         self.over = False
