@@ -93,7 +93,7 @@ def command(server: RunningServer, *args: str, **env: str) -> subprocess.Complet
 
 def check(found: SchedulerTrace, busy: dict[str, str]) -> None:
     assert (found.policy, found.left_out) == ("rr", 0)
-    assert SHORT <= found.seconds < PATIENCE
+    assert SHORT - 0.01 <= found.seconds < PATIENCE  # timers go off a little early
     assert {one.query: one.class_ for one in found.slices} == busy
     for one in found.slices:
         assert 0 <= one.at_ms <= one.at_ms + one.took_ms <= found.seconds * 1000 + 0.01

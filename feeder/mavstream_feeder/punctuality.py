@@ -11,6 +11,9 @@ from contextlib import contextmanager
 NEAR = 0.003
 """Seconds ahead of a point in time from which on event loops are too coarse: they count milliseconds."""
 _NAP = 0.0005
+_SELDOM = 50_000, 20, 20
+"""When to collect meanwhile: frames that wait for acks are many and in no circles, and looking at them takes
+milliseconds."""
 
 
 @contextmanager
@@ -18,9 +21,12 @@ def undisturbed() -> Iterator[None]:
     """Keep collections short meanwhile: they do not look at what is there already, which can take 60 ms."""
     gc.collect()
     gc.freeze()
+    before = gc.get_threshold()
+    gc.set_threshold(*_SELDOM)
     try:
         yield
     finally:
+        gc.set_threshold(*before)
         gc.unfreeze()
 
 

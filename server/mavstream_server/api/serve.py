@@ -82,6 +82,10 @@ class _WithoutPandas(MetaPathFinder):
             raise ModuleNotFoundError("a server does without pandas", name=fullname)
 
 
+_COLLECTIONS = 20_000, 20, 20
+"""When garbage is collected: what frames are made of is freed without it, and each look takes milliseconds."""
+
+
 class _Server(uvicorn.Server):
     """Tells websockets that it goes, and takes a signal as a wish to stop, not as a failure."""
 
@@ -95,6 +99,7 @@ class _Server(uvicorn.Server):
         # What is there by now stays: a collection that looks at all of it takes 60 ms, in the middle of work.
         gc.collect()
         gc.freeze()
+        gc.set_threshold(*_COLLECTIONS)
         if self.started:
             _LOG.info("listening", extra={"url": self._url, "pid": os.getpid()})
 
