@@ -83,7 +83,8 @@ class _WithoutPandas(MetaPathFinder):
 
 
 _COLLECTIONS = 20_000, 20, 20
-"""When garbage is collected: what frames are made of is freed without it, and each look takes milliseconds."""
+"""When garbage is collected: frames are freed without it, and each look at those that are there takes
+milliseconds."""
 
 
 class _Server(uvicorn.Server):
