@@ -172,8 +172,7 @@ async def _pace(feed: Producer, stream: str, arrivals: PoissonArrivals, until: f
             sent += len(due)
         elif now >= until:
             break
-        else:
-            await asyncio.sleep(_TICK[stream])
+        await asyncio.sleep(_TICK[stream])
     await feed.all_acked(stream, sequence)
     return sent
 
