@@ -1,15 +1,14 @@
-"""Generation of smart-home data: all sensors of all homes, each stream a job of its own, some at a time."""
+"""Generation of smart-home data: all sensors of all homes, each stream a job of its own."""
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from mavstream_feeder.spark.datasets import new_dataset, spark_schema
 from mavstream_feeder.spark.homes.batches import HomesPlan, batch_maker
 from mavstream_feeder.spark.homes.rooms import DAY, MICROSECONDS, ROWS_A_DAY, STREAMS, TRUTH
-from mavstream_feeder.spark.manifest import Manifest, StreamData
+from mavstream_feeder.spark.manifest import Manifest
 from mavstream_feeder.spark.problems import InvalidJob
 from mavstream_feeder.spark.progress import Progress, Silent
 from mavstream_protocol import StreamSpec
@@ -21,8 +20,6 @@ if TYPE_CHECKING:
 _DAY_MICROSECONDS = DAY * MICROSECONDS
 # A task makes so many homes and days: long enough to be worth starting, short enough to show progress.
 _PAIRS_A_TASK = 100
-# Streams that are written at a time: where one job is planned or waits for its last task, others work.
-_JOBS = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,21 +67,14 @@ def generate_homes(
     told: dict[str, Any] = asdict(options)
     with new_dataset(spark, folder, "homes", told, begin=begin, end=end, overwrite=overwrite) as writer:
         pairs = _pairs(spark, plan, partitions)
-
-        def write(spec: StreamSpec) -> StreamData:
-            expected = plan.homes * plan.days * ROWS_A_DAY.get(spec.name, 1)
-            return writer.write_stream(spec, _rows(pairs, plan, spec), expected)
-
-        # The largest first, so that none is left to be written alone.
-        ordered = sorted((*STREAMS.values(), TRUTH), key=lambda spec: -ROWS_A_DAY.get(spec.name, 0))
-        with progress.step("homes"), ThreadPoolExecutor(_JOBS) as jobs:
-            written = list(jobs.map(write, ordered))
-        entries = {spec.name: entry for spec, entry in zip(ordered, written, strict=True)}
-        writer.truth = entries.pop(TRUTH.name)
-        writer.streams = {name: entries[name] for name in STREAMS}
-        for name, entry in writer.streams.items():
+        for name, spec in STREAMS.items():
+            with progress.step(name):
+                expected = plan.homes * plan.days * ROWS_A_DAY[name]
+                entry = writer.add_stream(spec, _rows(pairs, plan, spec), expected)
             progress.done(name, entry.summary())
-        progress.done(TRUTH.name, f"{writer.truth.rows:,} anomalies")
+        with progress.step("truth"):
+            writer.truth = writer.write_stream(TRUTH, _rows(pairs, plan, TRUTH), plan.homes * plan.days)
+        progress.done("truth", f"{writer.truth.rows:,} anomalies")
     return writer.manifest("homes", told)
 
 
