@@ -20,6 +20,7 @@ from bench import (
     simulator,
     spark,
     targets,
+    watching,
 )
 from bench.outcome import Outcome
 
@@ -42,6 +43,7 @@ BENCHMARKS: dict[str, Benchmark] = {
     "sharing": Benchmark("queries with a prefix in common", sharing.add_options, sharing.run),
     "simulator": Benchmark("tuples per second of the simulator", simulator.add_options, simulator.run),
     "spark": Benchmark("what a generated row costs", spark.add_options, spark.run),
+    "watching": Benchmark("what watching targets costs", watching.add_options, watching.run),
     "targets": Benchmark("targets kept in bursts, by an optimizer or not", targets.add_options, targets.run),
     "service": Benchmark("the service over websockets", service.add_options, service.run),
 }

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -14,12 +15,37 @@ from mavstream_protocol.plan import Plan
 from mavstream_protocol.qos import QosSpec
 from mavstream_protocol.scheduling import DEFAULT_SCHEDULER, SchedulerSettings
 from mavstream_server.engine.messages import StartQuery
+from mavstream_server.engine.reporting import query_stats
 from mavstream_server.optimizer.monitor import is_watched
+from mavstream_server.optimizer.rewriting.choice import PlanChoice, PlanSubject, choose
+from mavstream_server.optimizer.rewriting.costing.figures import Figures
 from mavstream_server.service.optimizing import Optimizing, Registered
-from mavstream_server.testing import ManualClock, ScriptedStream, SteppedEngine
+from mavstream_server.service.plan_scout import operator_figures
+from mavstream_server.testing import ManualClock, ScriptedStream, SteppedEngine, script_costs
 
 TICK = 100_000_000  # ns between two frames
 TRAIN = 256
+
+
+class Scout:
+    """Looks for plans at once, by the figures of a world's engine."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self.alternates: dict[str, PlanChoice] = {}
+        self.swapping: frozenset[str] = frozenset()
+
+    async def look(self, ids: Iterable[str]) -> Mapping[str, PlanChoice]:
+        world = self._world
+        for id_ in ids:
+            query = world.engine.engine.query(id_)
+            subject = PlanSubject(world.plans[id_], {"readings": world.stream.shape})
+            figures = Figures({"readings": world.rate}, operator_figures(query_stats(query, 1)))
+            self.alternates[id_] = choose(subject, figures)
+        return self.alternates
+
+    async def stop(self) -> None:
+        """Have nothing to end."""
 
 
 class World:
@@ -39,7 +65,9 @@ class World:
         for name, priority in priorities.items():
             self.engine.engine.set_priority(name, priority)
         self.registered: dict[str, Registered] = {}
-        self.optimizing = Optimizing(self.engine, self.engine, self, self.clock, settings)
+        self.plans: dict[str, Plan] = {}
+        self._costs: dict[str, int] = {}
+        self.optimizing = Optimizing(self.engine, self.engine, self, self.clock, settings, Scout(self))
         self.rate = 0.0
         self.second = 0
         self._begin = self.clock.now()
@@ -68,18 +96,21 @@ class World:
 
     async def swap_plan(self, id_: str, plan: Plan) -> None:
         await self.engine.swap_plan(id_, infer(plan, {"readings": self.stream.shape}), 1)
+        self.plans[id_] = plan
 
     # What happens
 
     async def query(
         self, id_: str, class_name: str, qos: dict[str, Any], us_per_row: int, where: str = "x >= 0"
     ) -> None:
-        """Start a query whose select takes so long per row."""
-        nodes = {
-            "in": {"op": "source", "stream": "readings"},
-            "s": {"op": "select", "input": "in", "where": where},
-        }
-        plan = infer(Plan.parse({"root": "s", "nodes": nodes}), {"readings": self.stream.shape})
+        """Start a query whose select takes so long per row; of several conditions, each is a select."""
+        nodes: dict[str, Any] = {"in": {"op": "source", "stream": "readings"}}
+        for condition in where.split(";"):
+            below = list(nodes)[-1]
+            nodes[f"s{len(nodes)}"] = {"op": "select", "input": below, "where": condition}
+        self.plans[id_] = Plan.parse({"root": list(nodes)[-1], "nodes": nodes})
+        self._costs[id_] = us_per_row * 1000
+        plan = infer(self.plans[id_], {"readings": self.stream.shape})
         spec = QosSpec.model_validate(qos)
         target = None if spec.latency is None else spec.latency.at_most
         await self.engine.start(
@@ -95,8 +126,15 @@ class World:
             end = self._begin + self.second * 1_000_000_000
             for tick in range(end - 1_000_000_000 + TICK, end + 1, TICK):
                 self._arrive(tick)
+                self._script_new_operators()
                 self.engine.work_until(tick)
             await self.optimizing.round()
+            await asyncio.sleep(0)  # the scout has its turn
+
+    def _script_new_operators(self) -> None:
+        """Let operators that a swap has made take as long as those before them."""
+        for id_, cost in self._costs.items():
+            script_costs(self.engine.engine.query(id_), self.clock, {"select": cost})
 
     def _arrive(self, at: int) -> None:
         self._owed += self.rate * TICK / 1e9

@@ -105,6 +105,31 @@ def test_memory_that_is_missed_brings_a_policy_that_releases_memory(tmp_path: Pa
     play(scenario)
 
 
+def test_selectivities_that_flip_bring_a_plan_that_costs_less(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        with World(tmp_path) as world:
+            # At first one row in ten passes the first select; from row 6000 on all do, and few the second.
+            flipping = "x >= 6000 OR x % 10 = 0; x < 6000 OR x % 10 = 0"
+            await world.query("alarm", "default", ALARM, 600, flipping)
+            world.rate = 900
+            await world.seconds(6)
+            assert world.decisions == []
+            busy = world.engine.engine.busy
+            assert busy / world.second / 1e9 == pytest.approx(900 * 1.1 * 600e-6, rel=0.1)
+            while not world.decisions:  # 900 rows a second, twice 600 us each: more than can be done
+                await world.seconds(1)
+                assert world.second < 60
+            await world.seconds(30)
+            assert world.decisions[0] == ("plan", "kept")
+            assert world.state("alarm") is KEPT
+            before, busy = world.second, world.engine.engine.busy
+            await world.seconds(5)
+            spent = (world.engine.engine.busy - busy) / (world.second - before) / 1e9
+            assert spent == pytest.approx(900 * 1.1 * 600e-6, rel=0.1)
+
+    play(scenario)
+
+
 def test_a_policy_that_does_not_help_is_undone_and_barred(tmp_path: Path) -> None:
     async def scenario() -> None:
         with World(tmp_path, SchedulerSettings(policy="rr")) as world:

@@ -81,10 +81,13 @@ class SteppedEngine(EngineCommands):
 
 
 def script_costs(query: RunningQuery, clock: ManualClock, costs: Mapping[str, int]) -> None:
-    """Let time go on by what a query's operators work on: nanoseconds per row, by kind of operator."""
+    """Let time go on by what a query's operators work on: nanoseconds per row, by kind of operator.
+
+    May be called again, for operators that have come since.
+    """
     for operator in query.network.operators.values():
         cost = costs.get(operator.kind, 0)
-        if cost:
+        if cost and "process" not in vars(operator):
             setattr(operator, "process", _taking_time(operator.process, cost, clock))  # noqa: B010
 
 
