@@ -154,6 +154,7 @@ def test_sharing_compares_many_queries_with_one() -> None:
         assert all(prefix[mode]["ratio"] > 0 for mode in ("on", "off"))
 
 
+@pytest.mark.long
 def test_isolation_tells_what_a_class_gets_beside_an_overload() -> None:
     done = run_bench("isolation", "--json", "--seconds", "1", "--policy", "cqc")
     assert done.returncode == 0, done.stderr
@@ -173,3 +174,22 @@ def test_agreement_shows_every_class_live_and_simulated() -> None:
     for figure in shown["classes"].values():
         assert figure["live_ms"] > 0
         assert figure["simulated_ms"] > 0
+
+
+@pytest.mark.long
+def test_targets_are_told_with_the_optimizer_and_without() -> None:
+    done = run_bench("targets", "--json", "--seconds", "4")
+    assert done.returncode == 0, done.stderr
+    figures = json.loads(done.stdout)
+    for run in ("on", "off"):
+        assert 0 <= figures[run]["kept"] <= 1
+        assert figures[run]["lost"] == 0
+    assert figures["off"]["actions"] == figures["off"]["shed"] == 0
+
+
+@pytest.mark.long
+def test_watching_tells_what_targets_cost() -> None:
+    done = run_bench("watching", "--json", "--seconds", "2", "--queries", "3")
+    assert done.returncode == 0, done.stderr
+    figures = json.loads(done.stdout)
+    assert figures["used"]["with"] > 0

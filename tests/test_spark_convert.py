@@ -145,6 +145,7 @@ def test_files_without_a_good_line_are_refused(spark: SparkSession, tmp_path: Pa
         convert(spark, [str(tmp_path / "nowhere")], str(tmp_path / "out"), CasasReader())
 
 
+@pytest.mark.long
 def test_bad_lines_of_files_that_are_read_in_pieces_have_their_numbers(
     spark: SparkSession, tmp_path: Path
 ) -> None:
