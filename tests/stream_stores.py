@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import resource
 import signal
 from collections.abc import Callable
@@ -9,9 +10,16 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+import pyarrow as pa
+
 from mavstream_protocol.streams import StreamSpec
-from mavstream_protocol.tuples import decode_columns
-from mavstream_server.log import Frame, LogReader
+from mavstream_protocol.tuples import decode_columns, encode_message
+from mavstream_protocol.wire.envelope import seal
+from mavstream_protocol.wire.feed import Hello, to_producer
+from mavstream_server.api.feeds import Feeds
+from mavstream_server.api.producer import ProducerSession
+from mavstream_server.api.traffic import Traffic
+from mavstream_server.log import Frame, LogReader, gather_arrivals
 from mavstream_server.service.catalog import Catalog
 from mavstream_server.service.settings import Settings
 from mavstream_server.service.streams import StreamStore
@@ -71,7 +79,7 @@ class Server:
     def start(self, **options: Any) -> StreamStore:
         self.options = options or self.options
         given = dict(self.options)
-        parts = {name: given.pop(name) for name in ("soon", "background") if name in given}
+        parts = {name: given.pop(name) for name in ("soon", "later", "background") if name in given}
         settings = Settings(data=self.path, **given)
         catalog = Catalog(settings.catalog_file)
         self._open = [catalog]
@@ -99,8 +107,43 @@ class Server:
             found.append(step[0])
         return found
 
+    def arrivals(self, stream: str) -> list[int]:
+        """When each row came."""
+        reader = LogReader(self.path / "streams" / stream)
+        return gather_arrivals(reader.cursor(reader.begin).take(1 << 30, 1 << 30)).tolist()
+
     def kinds(self, stream: str) -> list[str]:
         return [frame.kind.name for frame in self.frames(stream)]
 
     def values(self, stream: str) -> list[int]:
         return [n for frame in self.frames(stream) if frame.rows for n in frame.column("n").values.tolist()]
+
+
+class Producer:
+    """A session that bundles, over a store that is flushed by hand."""
+
+    def __init__(self, server: Server, *streams: str, bundles: bool = True, name: str = "p") -> None:
+        self._server = server
+        self.traffic = Traffic()
+        self.session = ProducerSession(
+            server.store, self.traffic, "process", 1 << 20, lambda: None, Feeds().greeted
+        )
+        self.session.received(Hello(producer=name, streams=streams, bundles=bundles).model_dump_json())
+        assert self.heard()[0]["type"] == "welcome"
+
+    def send(self, batch: pa.RecordBatch, *frames: tuple[str, int, int]) -> None:
+        self.session.received(seal(json.dumps({"frames": frames}).encode(), encode_message(batch)))
+
+    def heard(self, *, flush: bool = True) -> list[dict[str, Any]]:
+        if flush:
+            self._server.store.flush()
+        messages = self.session.take()
+        for message in messages:
+            to_producer.validate_json(message)
+        return [json.loads(message) for message in messages]
+
+    def acked(self) -> dict[str, int]:
+        """Return what one message of acks says, without credit."""
+        (told,) = self.heard()
+        assert told["type"] == "acks"
+        return {stream: sequence for stream, (sequence, _) in told["streams"].items()}

@@ -1,4 +1,4 @@
-"""Bundles: frames of several streams in one message, each of which stays a frame of its own."""
+"""Bundles: frames of several streams in one message, each of which goes its own way."""
 
 from __future__ import annotations
 
@@ -9,16 +9,13 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from stream_stores import EVENTS, NUMBERS, Server, events, limited_files, numbers, spec
+from stream_stores import EVENTS, NUMBERS, Producer, Server, events, limited_files, numbers, spec
 
 from mavstream_protocol.streams import StreamSpec
 from mavstream_protocol.tuples import arrow_schema, decode_columns, encode_message
 from mavstream_protocol.wire.envelope import seal
-from mavstream_protocol.wire.feed import BundleHeader, Hello, share, to_producer
-from mavstream_server.api.feeds import Feeds
-from mavstream_server.api.producer import ProducerSession
-from mavstream_server.api.traffic import Traffic
-from mavstream_server.service.background import Inline
+from mavstream_protocol.wire.feed import BundleHeader, Hello, share
+from mavstream_server.log import Frame
 from mavstream_server.testing import ManualClock
 
 TEXTS = {
@@ -28,36 +25,6 @@ TEXTS = {
         {"name": "on", "type": "bool"},
     ]
 }
-
-
-class Producer:
-    """A session that bundles, over a store that is flushed by hand."""
-
-    def __init__(self, server: Server, *streams: str, bundles: bool = True) -> None:
-        self._server = server
-        self.traffic = Traffic()
-        self.session = ProducerSession(
-            server.store, self.traffic, "process", 1 << 20, lambda: None, Feeds().greeted
-        )
-        self.session.received(Hello(producer="p", streams=streams, bundles=bundles).model_dump_json())
-        assert self.heard()[0]["type"] == "welcome"
-
-    def send(self, batch: pa.RecordBatch, *frames: tuple[str, int, int]) -> None:
-        self.session.received(seal(json.dumps({"frames": frames}).encode(), encode_message(batch)))
-
-    def heard(self, *, flush: bool = True) -> list[dict[str, Any]]:
-        if flush:
-            self._server.store.flush()
-        messages = self.session.take()
-        for message in messages:
-            to_producer.validate_json(message)
-        return [json.loads(message) for message in messages]
-
-    def acked(self) -> dict[str, int]:
-        """Return what one message of acks says, without credit."""
-        (told,) = self.heard()
-        assert told["type"] == "acks"
-        return {stream: sequence for stream, (sequence, _) in told["streams"].items()}
 
 
 @pytest.fixture
@@ -81,12 +48,13 @@ def feeding(server: Server) -> Callable[..., Producer]:
     return start
 
 
-def test_each_frame_of_a_bundle_is_one_of_its_own(server: Server, feeding: Callable[..., Producer]) -> None:
+def test_each_frame_of_a_bundle_goes_to_its_own_stream(
+    server: Server, feeding: Callable[..., Producer]
+) -> None:
     producer = feeding()
     producer.send(numbers(1, 2, 3, 4, 5, 6), ("a", 1, 1), ("b", 1, 3), ("a", 2, 2))
     assert producer.acked() == {"a": 2, "b": 1}
     assert (server.values("a"), server.values("b")) == ([1, 5, 6], [2, 3, 4])
-    assert [(frame.sequence, frame.rows) for frame in server.frames("a")] == [(1, 1), (2, 2)]
     assert server.rung == 1
     assert server.store.counts("a")[:2] == (2, 3)
     assert (producer.traffic.received["a"], producer.traffic.acked["a"]) == (3, 3)
@@ -106,12 +74,12 @@ def test_rows_arrive_when_their_message_comes(server: Server, feeding: Callable[
         server.clock.advance(nanoseconds=1_000_000)
         came.append(server.clock.now())
         producer.send(numbers(1, 2), ("a", sequence, 1), ("b", sequence, 1))
-    # A frame of its own waits for the flush, and is stamped by its message as well.
+    # A message of one frame waits for the flush as well.
     producer.session.received(json.dumps({"type": "data", "stream": "a", "sequence": 3, "rows": [{"n": 3}]}))
     server.clock.advance(seconds=1)
     producer.heard()
-    assert [frame.arrival for frame in server.frames("a")] == [*came, came[-1]]
-    assert [frame.arrival for frame in server.frames("b")] == came
+    assert server.arrivals("a") == [*came, came[-1]]
+    assert server.arrivals("b") == came
 
 
 def test_a_repeated_frame_is_acked_again_and_the_others_are_taken(
@@ -220,8 +188,7 @@ def test_a_frame_counts_with_its_share_of_the_message(
     server: Server, feeding: Callable[..., Producer]
 ) -> None:
     assert [share(1000, rows, 7) for rows in (1, 2, 4)] == [143, 286, 572]
-    # With `sync` frames wait in the queue, where credit is counted.
-    producer = feeding(settings={"credit_bytes": 1 << 10, "delivery": "sync"})
+    producer = feeding(settings={"credit_bytes": 1 << 10})
     large = list(range(600))
     producer.send(numbers(*large), ("a", 1, 10), ("b", 1, 290), ("c", 1, 300))
     producer.send(numbers(*large), ("a", 2, 10), ("b", 2, 290), ("c", 2, 300))
@@ -242,7 +209,7 @@ def test_a_frame_counts_with_its_share_of_the_message(
         ({"max_disk_bytes": 1 << 24}, {}),
         ({}, {"quota": "1MB"}),
     ],
-    ids=["at_once", "sync", "disk_limit", "quota"],
+    ids=["joined", "sync", "disk_limit", "quota"],
 )
 @pytest.mark.parametrize("nulls", [False, True])
 def test_the_log_has_the_same_with_and_without_bundles(
@@ -276,52 +243,18 @@ def test_the_log_has_the_same_with_and_without_bundles(
     server.again()
     for name in "abc":
         found, expected = (
-            [
-                (
-                    frame.first_position,
-                    frame.arrival,
-                    frame.producer,
-                    frame.sequence,
-                    [frame.column(field.name).to_list(field.type) for field in schema],
-                )
-                for frame in server.frames(stream)
-                if frame.rows
-            ]
-            for stream in (name, f"plain_{name}")
+            [[*row] for frame in frames if frame.rows for row in zip(*_columns(frame), strict=True)]
+            for frames in (server.frames(name), server.frames(f"plain_{name}"))
         )
         assert found == expected
-        assert len(found) == 40
+        assert server.arrivals(name) == server.arrivals(f"plain_{name}")
+        assert server.store.last_sequence("p", name) == 40
+        assert server.frames(name)[-1].sequence == 40
 
 
-class SlowDisk(Inline):
-    """A disk whose every sync takes a while of the clock that is advanced by hand."""
-
-    def __init__(self, clock: ManualClock) -> None:
-        self._clock = clock
-
-    def run(self, work: Callable[[], None], done: Callable[[BaseException | None], None]) -> None:
-        self._clock.advance(nanoseconds=200_000)
-        super().run(work, done)
-
-
-def test_appending_lets_go_of_the_loop_after_a_while_and_goes_on_in_the_next_turn(server: Server) -> None:
-    turns: list[Callable[[], None]] = []
-    disk = SlowDisk(server.clock)
-    store = server.start(delivery="sync", soon=turns.append, background=disk)
-    for name in "abcde":
-        store.create(spec(NUMBERS, name=name))
-    for name in "abcde":
-        store.offer("p", name, 1, numbers(1), 50)
-    assert len(turns) == 1
-    settled = []
-    while turns:
-        turns.pop()()
-        settled.append([name for name in "abcde" if store.last_sequence("p", name)])
-        if len(settled) == 1:
-            # It came meanwhile, and is appended together with what waits for its turn.
-            store.offer("p", "e", 2, numbers(2), 50)
-    assert settled == [list("ab"), list("abcd"), list("abcde")]
-    assert server.values("e") == [1, 2]
+def _columns(frame: Frame) -> list[list[Any]]:
+    fields = frame.segment.layout.fields
+    return [frame.column(field.name).to_list(field.type) for field in fields]
 
 
 def test_a_bundle_passes_nothing_that_waits(server: Server, feeding: Callable[..., Producer]) -> None:
@@ -330,8 +263,6 @@ def test_a_bundle_passes_nothing_that_waits(server: Server, feeding: Callable[..
     producer.heard()
     producer.session.received(json.dumps({"type": "data", "stream": "a", "sequence": 2, "rows": [{"n": 1}]}))
     producer.send(numbers(2, 3, 4), ("a", 3, 1), ("b", 2, 1), ("c", 2, 1))
-    # What stands next is in its log at once, before any flush.
-    assert (server.values("a"), server.values("b")) == ([0], [0, 3])
     told = producer.heard()
     assert [message["type"] for message in told] == ["reject", "acks"]
     assert (told[0]["stream"], told[0]["expected"]) == ("c", 1)

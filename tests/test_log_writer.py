@@ -26,7 +26,6 @@ from mavstream_server.log import (
     Sync,
     UnfitRowsError,
 )
-from mavstream_server.log.pack import Pack
 
 NUMBERS = LogDescription(Schema((Field("n", FieldType.INT),)))
 TEXTS = LogDescription(Schema((Field("s", FieldType.STRING),)))
@@ -249,61 +248,3 @@ def test_nothing_follows_completion(tmp_path: Path) -> None:
             writer.append({"n": Column(np.arange(2))}, 2, 2)
     with LogWriter(tmp_path) as again, pytest.raises(LogCompleteError):
         again.append({"n": Column(np.arange(2))}, 2, 3)
-
-
-@pytest.mark.parametrize(
-    "options",
-    [LogOptions(), LogOptions(segment_bytes=4096), LogOptions(segment_texts=20)],
-    ids=["one", "bytes", "texts"],
-)
-def test_parts_of_a_pack_are_the_frames_that_their_rows_would_be(tmp_path: Path, options: LogOptions) -> None:
-    schema = Schema(
-        (
-            Field("at", FieldType.TIMESTAMP),
-            Field("s", FieldType.STRING),
-            Field("on", FieldType.BOOL, nullable=True),
-            Field("x", FieldType.FLOAT),
-        )
-    )
-    description = LogDescription(schema, "at", 5)
-    random = np.random.default_rng(1)
-    with (
-        LogWriter(tmp_path / "parts", description, options) as parts,
-        LogWriter(tmp_path / "frames", description, options) as frames,
-    ):
-        sequence = 0
-        for _ in range(60):
-            size = 30
-            columns = {
-                "at": Column(random.integers(0, 1000, size)),
-                "s": Column.from_list(FieldType.STRING, [f"text {n}" for n in random.integers(0, 40, size)]),
-                "on": Column(random.random(size) < 0.5),
-                "x": Column(random.random(size)),
-            }
-            texts = columns["s"].to_list(FieldType.STRING)
-            plain = [texts if name == "s" else column.values for name, column in columns.items()]
-            pack = Pack(schema, plain, size)
-            start = 0
-            while start < size:
-                count, sequence = min(int(random.integers(1, 9)), size - start), sequence + 1
-                rows = {name: column.slice(start, start + count) for name, column in columns.items()}
-                # Times that go back are raised to the last one.
-                arrival = 1000 * sequence - int(random.integers(0, 5000))
-                frames.append_many([NewFrame(rows, count, 1, sequence, arrival)], 0)
-                if sequence % 3:
-                    parts.append_part(pack, start, count, arrival, 1, sequence)
-                else:
-                    parts.append_many([NewFrame(pack, count, 1, sequence, arrival, start)], 0)
-                start += count
-        with pytest.raises(UnfitRowsError, match="rows 28 to 32 are not in a pack of 30"):
-            parts.append_part(pack, 28, 4, 0, 1, sequence + 1)
-        with (
-            LogWriter(tmp_path / "numbers", NUMBERS) as other,
-            pytest.raises(UnfitRowsError, match="other columns than the pack's, at, s, on, x"),
-        ):
-            other.append_part(pack, 0, 1, 0, 1, 1)
-        assert len(parts.segments) == len(frames.segments)
-    written = [sorted((tmp_path / name).glob("*.segment")) for name in ("parts", "frames")]
-    assert [file.name for file in written[0]] == [file.name for file in written[1]]
-    for one, two in zip(*written, strict=True):
-        assert one.read_bytes() == two.read_bytes()

@@ -124,7 +124,9 @@ async def _start(settings: Settings, connections: Connections, stack: AsyncExitS
     background = InThreads(loop) if sync else None
     if background is not None:
         stack.callback(background.close)
-    store = StreamStore(settings, catalog, SystemClock(), soon=loop.call_soon, background=background)
+    store = StreamStore(
+        settings, catalog, SystemClock(), soon=loop.call_soon, later=loop.call_later, background=background
+    )
     stack.callback(store.close)
     stored = TableStore(settings, SystemClock())
     stack.callback(stored.close)

@@ -4,26 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import suppress
-from typing import Any, NamedTuple
+from typing import Any
 
 from mavstream_protocol.problems import InvalidTuples, ProblemItem
 from mavstream_protocol.schema import Schema
 from mavstream_protocol.tuples import decode_batch, read_message
-from mavstream_server.api.messages import NotUnderstood, address
+from mavstream_server.api.messages import MOST_SEQUENCE, NotUnderstood, address
 from mavstream_server.columns.arrow import columns_from_arrow
 from mavstream_server.columns.column import Column
 from mavstream_server.columns.plain import plain_columns
-from mavstream_server.log.pack import Pack
+from mavstream_server.log.pack import Cut, Pack
 
 _KEYS = {"frames"}
 
 
-class Bundled(NamedTuple):
-    """A frame of a bundle, as its header says."""
-
-    stream: str
-    sequence: int
-    rows: int
+Bundled = tuple[str, int, int]
+"""A frame of a bundle, as its header says: stream, sequence, rows."""
 
 
 def bundled_frames(header: dict[str, Any]) -> list[Bundled]:
@@ -35,11 +31,12 @@ def bundled_frames(header: dict[str, Any]) -> list[Bundled]:
     for each in said:
         if not isinstance(each, list) or len(each) != 3:
             raise NotUnderstood(f"a frame of a bundle is [stream, sequence, rows], {each!r:.60} came")
-        stream, sequence = address(each[0], each[1])
-        rows = each[2]
+        stream, sequence, rows = each
+        if type(stream) is not str or type(sequence) is not int or not 0 < sequence <= MOST_SEQUENCE:
+            address(stream, sequence)  # tells what is wrong
         if type(rows) is not int or rows < 1:
             raise NotUnderstood(f"a frame of a bundle has 1 row or more, {rows!r:.20} came")
-        frames.append(Bundled(stream, sequence, rows))
+        frames.append((stream, sequence, rows))
     return frames
 
 
@@ -67,11 +64,10 @@ class BundledRows:
         with suppress(InvalidTuples):  # told to the frames whose rows they are
             self._columns = columns_from_arrow(decode_batch(schema, self._batch), schema)
 
-    def part(self, stream: str, schema: Schema, start: int, stop: int) -> Mapping[str, Column] | Pack:
-        """Return a frame's rows, or the pack where they begin at `start`.
-
-        Raises InvalidTuples, with the frame's row numbers.
-        """
+    def part(
+        self, stream: str, schema: Schema, start: int, size: int, arrival: int
+    ) -> Mapping[str, Column] | Cut:
+        """Return the rows of a frame that came now; raises InvalidTuples, with the frame's row numbers."""
         if schema is not self._schema and schema != self._schema:
             detail = (
                 f"stream '{stream}' has other fields than '{self._stream}', with which the bundle begins: "
@@ -79,8 +75,8 @@ class BundledRows:
             )
             raise InvalidTuples([ProblemItem(pointer="body", code="another_schema", detail=detail)])
         if self.pack is not None:
-            return self.pack
+            return Cut(self.pack, start, size, arrival)
         if self._columns is not None:
-            return {name: column.slice(start, stop) for name, column in self._columns.items()}
-        frame = decode_batch(schema, self._batch.slice(start, stop - start))
+            return {name: column.slice(start, start + size) for name, column in self._columns.items()}
+        frame = decode_batch(schema, self._batch.slice(start, size))
         return columns_from_arrow(frame, schema)

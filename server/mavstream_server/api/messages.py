@@ -6,7 +6,7 @@ from typing import Any
 
 import orjson
 
-_MOST_SEQUENCE = (1 << 63) - 1
+MOST_SEQUENCE = (1 << 63) - 1
 
 
 class NotUnderstood(Exception):
@@ -33,6 +33,6 @@ def address(stream: object, sequence: object) -> tuple[str, int]:
     """Return stream and sequence; without them a frame cannot even be rejected. Raises NotUnderstood."""
     if not isinstance(stream, str):
         raise NotUnderstood("a data message needs 'stream', the name of a stream")
-    if type(sequence) is not int or not 1 <= sequence <= _MOST_SEQUENCE:
+    if type(sequence) is not int or not 1 <= sequence <= MOST_SEQUENCE:
         raise NotUnderstood("a data message needs 'sequence', a whole number from 1")
     return stream, sequence

@@ -7,7 +7,7 @@ In `feeding` data and ends are taken; their acks and rejects come when the store
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from enum import StrEnum
 from typing import Any, NamedTuple
 
@@ -18,14 +18,14 @@ from mavstream_protocol.schema import Schema
 from mavstream_protocol.tuples import decode_columns, decode_message, decode_rows
 from mavstream_protocol.wire.envelope import unseal
 from mavstream_protocol.wire.feed import CloseCode, Ended, Hello, Reject, Welcome, share
-from mavstream_server.api.bundles import Bundled, BundledRows, bundled_frames
+from mavstream_server.api.bundles import BundledRows, bundled_frames
 from mavstream_server.api.messages import NotUnderstood, address, kind, parse
 from mavstream_server.api.problems import problem_of
 from mavstream_server.api.traffic import Traffic
 from mavstream_server.columns.arrow import columns_from_arrow
 from mavstream_server.columns.column import Column
-from mavstream_server.log.pack import Pack
-from mavstream_server.service.problems import NotFound, SequenceGap, ServiceError
+from mavstream_server.log.pack import Cut
+from mavstream_server.service.problems import NotFound, SequenceGap
 from mavstream_server.service.streams import Accepted, Repeated, StreamStore, Ticket
 
 _LARGEST_HELLO = 256 << 10
@@ -178,78 +178,75 @@ class ProducerSession:
         if not self.bundles:
             raise NotUnderstood("a bundle came unannounced: say hello with 'bundles': true")
         frames = bundled_frames(header)
-        total = sum(frame.rows for frame in frames)
-        first = next((frame.stream for frame in frames if frame.stream in self._streams), None)
+        total = sum([rows for _, _, rows in frames])
+        first = next((stream for stream, _, _ in frames if stream in self._streams), None)
         rows: BundledRows | MavstreamError | None = None
         if first is not None:
             try:
                 rows = BundledRows(first, self._schema(first), payload, total)
             except MavstreamError as error:
                 rows = error
-        outcomes = self._appended(frames, rows)
+        pack = rows.pack if isinstance(rows, BundledRows) else None
+        join, done, counts, offered = (
+            self._streams.join_cut,
+            self._settled,
+            self._traffic.received,
+            self._offered,
+        )
         start = 0
-        for frame, outcome in zip(frames, outcomes, strict=True):
-            stream, sequence, count = frame
-            try:
-                if isinstance(outcome, MavstreamError):
-                    raise outcome
-                if not outcome:
-                    part = self._bundled(stream, rows, start, start + count)
-                    self._offer(stream, sequence, part, count, share(nbytes, count, total), start)
-            except MavstreamError as error:
-                self._reject(stream, sequence, error)
+        for stream, sequence, count in frames:
+            size = share(nbytes, count, total)
+            if pack is not None and join(
+                self.producer, stream, sequence, Cut(pack, start, count, self._received), size, done
+            ):
+                counts[stream] += count
+                offered[stream] = sequence
+            else:
+                self._offer_part(stream, sequence, rows, start, count, size)
             start += count
 
-    def _appended(
-        self, frames: Sequence[Bundled], rows: BundledRows | MavstreamError | None
-    ) -> Sequence[bool | ServiceError]:
-        """Append frames at once where that can be done; their acks are said with the others."""
-        if not isinstance(rows, BundledRows) or rows.pack is None:
-            return [False] * len(frames)
-        outcomes = self._streams.append_parts(self.producer, frames, rows.pack, self._received)
-        traffic, acks, offered = self._traffic, self._acks, self._offered
-        for (stream, sequence, count), outcome in zip(frames, outcomes, strict=True):
-            if outcome is True:
-                traffic.received[stream] += count
-                traffic.acked[stream] += count
-                offered[stream] = acks[stream] = sequence
-        self._fed.update(acks)
-        self._woken()
-        return outcomes
+    def _offer_part(
+        self,
+        stream: str,
+        sequence: int,
+        rows: BundledRows | MavstreamError | None,
+        start: int,
+        count: int,
+        nbytes: int,
+    ) -> None:
+        try:
+            part = self._bundled(stream, rows, start, count)
+            self._offer(stream, sequence, part, count, nbytes)
+        except MavstreamError as error:
+            self._reject(stream, sequence, error)
 
     def _bundled(
-        self, stream: str, rows: BundledRows | MavstreamError | None, start: int, stop: int
-    ) -> Mapping[str, Column] | Pack:
+        self, stream: str, rows: BundledRows | MavstreamError | None, start: int, count: int
+    ) -> Mapping[str, Column] | Cut:
         schema = self._schema(stream)
         if isinstance(rows, MavstreamError):
             raise rows
         assert rows is not None, "a stream of the bundle is known"
-        return rows.part(stream, schema, start, stop)
+        return rows.part(stream, schema, start, count, self._received)
 
     def _offer(
-        self,
-        stream: str,
-        sequence: int,
-        columns: Mapping[str, Column] | Pack,
-        rows: int,
-        nbytes: int,
-        start: int = 0,
+        self, stream: str, sequence: int, rows: Mapping[str, Column] | Cut, count: int, nbytes: int
     ) -> None:
-        self._traffic.received[stream] += rows
+        self._traffic.received[stream] += count
         try:
             self._streams.offer_columns(
                 self.producer,
                 stream,
                 sequence,
-                columns,
-                rows,
+                [rows] if isinstance(rows, Cut) else rows,
+                count,
                 nbytes,
-                start=start,
                 arrival=self._received,
+                gathers=isinstance(rows, Cut),
                 done=self._settled,
             )
         except MavstreamError:
-            self._traffic.rejected[stream] += rows - 1
+            self._traffic.rejected[stream] += count - 1
             raise
         self._fed.add(stream)
         if sequence > self._offered.get(stream, 0):
@@ -283,7 +280,8 @@ class ProducerSession:
             self._ack(stream, outcome.last)
         elif ticket.error is not None:
             self._offered.pop(stream, None)
-            self._reject(stream, ticket.sequence, ticket.error)
+            for sequence in range(ticket.first, ticket.sequence + 1):
+                self._reject(stream, sequence, ticket.error)
 
     def _ended(self, ticket: Ticket) -> None:
         if ticket.error is not None:

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
 
 from mavstream_server.log.frame import Frame
 from mavstream_server.log.problems import GapError, PositionAheadError
@@ -13,6 +17,26 @@ if TYPE_CHECKING:
 
 Span = tuple[Frame, int, int]
 """Rows of a frame from start to stop; a mark has neither rows nor start."""
+
+
+def cut_at_arrival(spans: Sequence[Span], arrival: int) -> tuple[list[Span], list[Span]]:
+    """Return what arrived before a time, in ns, and what arrived then or later."""
+    # Arrivals never fall, so there is one place where to cut: at most one frame lies on both sides.
+    place = bisect_left(spans, arrival, key=_last_arrival)
+    before, behind = list(spans[:place]), list(spans[place:])
+    if behind:
+        frame, start, stop = behind[0]
+        stamps = frame.stamps
+        row = start if stamps is None else start + int(np.searchsorted(stamps[start:stop], arrival))
+        if row > start:
+            before.append((frame, start, row))
+            behind[0] = (frame, row, stop)
+    return before, behind
+
+
+def _last_arrival(span: Span) -> int:
+    frame, _, stop = span
+    return frame.arrival_of(stop - 1)
 
 
 class Backlog(NamedTuple):
@@ -63,11 +87,14 @@ class Cursor:
         self.position = position
 
     def seek_arrival(self, arrival_ns: int) -> None:
-        """Go to the first frame that arrived at or after a time, or to the end."""
+        """Go to the first row or mark that arrived at or after a time, or to the end."""
         segment = self._reader.segment_at_arrival(arrival_ns)
         self._stand(segment, segment.find_arrival(arrival_ns))
         if self._place < segment.limit:
-            self.position = self._reader.frame(segment, self._place).first_position
+            frame = self._reader.frame(segment, self._place)
+            stamps = frame.stamps
+            self._start = 0 if stamps is None else int(np.searchsorted(stamps, arrival_ns))
+            self.position = frame.first_position + self._start
         else:
             self.position = segment.end
 
@@ -88,12 +115,12 @@ class Cursor:
 
     @property
     def next_arrival(self) -> int | None:
-        """When the next frame to be read arrived, or None if there is none."""
+        """When the next row or mark to be read arrived, or None if there is none."""
         segment = self._segment or self._settle()
         if self._place >= segment.refresh():
             return None
         frame: Frame = self._reader.frame(segment, self._place)
-        return int(frame.arrival)
+        return frame.arrival_of(self._start)
 
     @property
     def max_time(self) -> int:

@@ -18,11 +18,12 @@ from mavstream_server.log.layout import (
     FRAME_BYTES,
     FRAME_MAGIC,
     PADDING,
+    STAMPED,
     Body,
     FrameKind,
     Layout,
 )
-from mavstream_server.log.pack import Pack
+from mavstream_server.log.pack import Cut, body_of_cuts, came_apart
 from mavstream_server.log.problems import UnfitRowsError
 from mavstream_server.log.texts import encode_texts
 from mavstream_server.log.watermarks import Stamp
@@ -33,22 +34,25 @@ _SMALL = 1024  # bytes
 class NewFrame(NamedTuple):
     """Rows to append as one frame, and who sent them."""
 
-    columns: Mapping[str, Column] | Pack
-    """All of their rows, or a pack of which some are the frame's."""
+    columns: Mapping[str, Column] | list[Cut]
+    """The columns, or what they are cut from, of one or more messages in order."""
     size: int
     producer: int = 0
     sequence: int = 0
     arrival: int = 0
-    """When they came, in ns; 0 is the time that the append is given."""
-    start: int = 0
-    """Where in a pack they begin."""
+    """When they came, in ns; 0 is the time that the append is given. Of cuts, when the first came."""
+
+    @property
+    def stamped(self) -> bool:
+        """Whether it tells of each row when it came."""
+        return isinstance(self.columns, list) and came_apart(self.columns)
 
 
 def check_rows(path: Path, layout: Layout, frame: NewFrame) -> None:
     """Raise UnfitRowsError unless the columns are those of the schema, with its types and `size` rows."""
     columns, size = frame.columns, frame.size
-    if isinstance(columns, Pack):
-        check_part(path, layout, columns, frame.start, size)
+    if isinstance(columns, list):
+        _check_cuts(path, layout, columns, size)
         return
     if not 0 <= size < 1 << 31:
         raise UnfitRowsError(path, f"a frame holds 0 to {(1 << 31) - 1} rows, {size} came; split it")
@@ -69,12 +73,16 @@ def check_rows(path: Path, layout: Layout, frame: NewFrame) -> None:
     _check_each(path, layout, columns, size)
 
 
-def check_part(path: Path, layout: Layout, pack: Pack, start: int, size: int) -> None:
-    """Raise UnfitRowsError unless the rows are there and have the schema of the log."""
-    if pack.expected is not layout.expected and pack.expected != layout.expected:
-        raise UnfitRowsError(path, f"expected other columns than the pack's, {', '.join(pack.schema.names)}")
-    if not 0 <= start <= start + size <= pack.size:
-        raise UnfitRowsError(path, f"rows {start} to {start + size} are not in a pack of {pack.size}")
+def _check_cuts(path: Path, layout: Layout, cuts: list[Cut], size: int) -> None:
+    for pack, start, rows, _ in cuts:
+        if pack.expected is not layout.expected and pack.expected != layout.expected:
+            names = ", ".join(pack.schema.names)
+            raise UnfitRowsError(path, f"expected other columns than the pack's, {names}")
+        if not 0 <= start < start + rows <= pack.size:
+            raise UnfitRowsError(path, f"rows {start} to {start + rows} are not in a pack of {pack.size}")
+    found = sum([cut.size for cut in cuts])
+    if found != size:
+        raise UnfitRowsError(path, f"its cuts have {found} rows, the frame says {size}")
 
 
 def _check_each(path: Path, layout: Layout, columns: Mapping[str, Column], size: int) -> None:
@@ -103,8 +111,8 @@ def _check_each(path: Path, layout: Layout, columns: Mapping[str, Column], size:
 def encode_body(layout: Layout, frame: NewFrame, coder: SegmentCoder) -> Body:
     """Lay out checked rows; texts new to the segment become part of the frame."""
     columns, size, null_bits = frame.columns, frame.size, layout.null_bits
-    if isinstance(columns, Pack):
-        return columns.body(frame.start, size, coder)
+    if isinstance(columns, list):
+        return body_of_cuts(columns, coder)
     nulls = 0
     for index, bit in null_bits.items():
         valid = columns[layout.names[index]].valid
@@ -138,9 +146,14 @@ def seal_frame(
     rows: int = 0,
     producer: int = 0,
     sequence: int = 0,
+    stamps: bytes = b"",
 ) -> bytes:
-    """Return the header that makes a body a frame."""
+    """Return the header that makes a body a frame; `stamps`, if rows came apart, follow the body."""
     data, nulls, delta = body
-    length = FRAME_BYTES + len(data)
-    covered = COVERED.pack(kind, 0, rows, length, position, arrival, producer, sequence, *stamp, nulls, delta)
-    return CHECKED.pack(FRAME_MAGIC, zlib.crc32(data, zlib.crc32(covered))) + covered
+    length = FRAME_BYTES + len(data) + len(stamps)
+    flags = STAMPED if stamps else 0
+    covered = COVERED.pack(
+        kind, flags, rows, length, position, arrival, producer, sequence, *stamp, nulls, delta
+    )
+    crc = zlib.crc32(stamps, zlib.crc32(data, zlib.crc32(covered)))
+    return CHECKED.pack(FRAME_MAGIC, crc) + covered

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from mavstream_server.columns.batch import BEGIN_OF_TIME
 from mavstream_server.columns.column import Column, Ints
-from mavstream_server.log.layout import FLAGS, FRAME, FRAME_BYTES, ColumnPlace, FrameKind
+from mavstream_server.log.layout import FLAGS, FRAME, FRAME_BYTES, STAMPED, ColumnPlace, FrameKind
 from mavstream_server.log.watermarks import row_watermarks
 
 if TYPE_CHECKING:
@@ -20,7 +20,8 @@ class Frame:
     """Rows of a log, or a mark between them. Immutable; shared by all cursors of a reader.
 
     Columns are made on first use and kept. A frame keeps its segment mapped, so that its columns stay
-    readable after the file is gone. Times are us; `arrival` is ns and holds for every row.
+    readable after the file is gone. Times are us; `arrival` is ns and that of the last row, which is the
+    others' too unless there are `stamps`.
     """
 
     __slots__ = (
@@ -43,6 +44,7 @@ class Frame:
         "rows",
         "segment",
         "sequence",
+        "stamped",
         "stop",
     )
 
@@ -52,7 +54,7 @@ class Frame:
             _,
             _,
             self._kind,
-            _,
+            flags,
             rows,
             self.nbytes,
             position,
@@ -68,6 +70,8 @@ class Frame:
             self.delta,
         ) = FRAME.unpack_from(segment.view, place)
         self.rows: int = rows
+        self.stamped = flags == STAMPED
+        """Whether its rows came at different times."""
         self.first_position: int = position
         self.stop: int = position + rows
         """The position behind the last row."""
@@ -117,6 +121,19 @@ class Frame:
             made[name] = Column(arrays[array][start : start + rows], valid, dictionaries[field])
 
     @property
+    def stamps(self) -> Ints | None:
+        """When each row arrived, in ns and never falling; None if all came at the same time."""
+        if not self.stamped:
+            return None
+        stop = self.place + self.nbytes >> 3
+        return cast(Ints, self.segment.arrays[0][stop - self.rows : stop])
+
+    def arrival_of(self, row: int) -> int:
+        """Return when a row arrived, in ns; of a mark, when it did."""
+        stamps = self.stamps
+        return self.arrival if stamps is None else int(stamps[row])
+
+    @property
     def time(self) -> Ints | None:
         """The event time of each row, or None where time is arrival."""
         event_time = self.segment.layout.event_time
@@ -127,7 +144,7 @@ class Frame:
         if not self.rows or not rows:
             return BEGIN_OF_TIME
         times = self.time
-        return self.arrival // 1000 if times is None else int(times[:rows].max())
+        return self.arrival_of(rows - 1) // 1000 if times is None else int(times[:rows].max())
 
     def row_watermarks(self) -> Ints | None:
         """Return the watermark just ahead of each row, or None where time is arrival: no row is late."""

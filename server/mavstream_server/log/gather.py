@@ -36,10 +36,18 @@ def gather(spans: Sequence[Span], names: Sequence[str]) -> dict[str, Column]:
 
 def gather_arrivals(spans: Sequence[Span]) -> Ints:
     """Return the arrival time of each row, in ns."""
-    return np.repeat(
-        np.array([frame.arrival for frame, _, _ in spans], dtype=np.int64),
-        [stop - start for _, start, stop in spans],
-    )
+    if not any(frame.stamped for frame, _, _ in spans):
+        return np.repeat(
+            np.array([frame.arrival for frame, _, _ in spans], dtype=np.int64),
+            [stop - start for _, start, stop in spans],
+        )
+    parts = [_arrivals(*span) for span in spans]
+    return parts[0] if len(parts) == 1 else np.concatenate(parts)
+
+
+def _arrivals(frame: Frame, start: int, stop: int) -> Ints:
+    stamps = frame.stamps
+    return np.full(stop - start, frame.arrival) if stamps is None else stamps[start:stop]
 
 
 def gather_positions(spans: Sequence[Span]) -> Ints:

@@ -20,6 +20,10 @@ FRAME = struct.Struct(CHECKED.format + COVERED.format.removeprefix("<"))
 FRAME_BYTES = FRAME.size
 CRC_FROM = CHECKED.size
 
+STAMPED = 1
+"""The flag of a frame whose rows came at different times: it ends with the arrival of each, in ns. That of
+its header is the last."""
+
 # A bit of `nulls` per nullable column; those beyond the last bit share it.
 _LAST_BIT = 62
 # Sizes of frames vary freely, so plans for them are kept only up to this many.

@@ -184,7 +184,7 @@ class MappedSegment:
         return place
 
     def find_arrival(self, arrival: int) -> int:
-        """Return the place of the first frame that arrived then or later; or the limit."""
+        """Return the place of the first frame of which a part arrived then or later; or the limit."""
         self._walk(self.refresh())
         place = self._before(bisect_left(self._arrivals, arrival))
         while place < self.limit:

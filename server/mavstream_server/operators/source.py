@@ -9,7 +9,7 @@ import numpy as np
 
 from mavstream_server.columns.batch import BEGIN_OF_TIME, Batch, Mark, mark_only
 from mavstream_server.columns.column import Column
-from mavstream_server.log.cursor import Cursor, Span
+from mavstream_server.log.cursor import Cursor, Span, cut_at_arrival
 from mavstream_server.log.layout import FrameKind
 from mavstream_server.log.portion import Portion
 from mavstream_server.log.problems import GapError
@@ -153,13 +153,15 @@ class Source(Operator):
         return self.shared.take(self.cursor, most)
 
     def _between(self, portion: Portion) -> tuple[Portion, int | None]:
-        """Return the frames that arrived between start and stop, and the arrival of the first behind."""
-        spans, stopped = list(portion.spans), None
+        """Return what arrived between start and stop, and the arrival of the first behind."""
+        spans, stopped = portion.spans, None
         if self._start is not None:
-            spans = [span for span in spans if span[0].arrival >= self._start]
-        if self._stop is not None and spans and spans[-1][0].arrival >= self._stop:
-            stopped = next(frame.arrival for frame, _, _ in spans if frame.arrival >= self._stop)
-            spans = [span for span in spans if span[0].arrival < self._stop]
+            spans = cut_at_arrival(spans, self._start)[1]
+        if self._stop is not None:
+            spans, behind = cut_at_arrival(spans, self._stop)
+            if behind:
+                frame, start, _ = behind[0]
+                stopped = frame.arrival_of(start)
         return Portion(spans), stopped
 
     def _announce_gap(self, first: Span) -> None:
@@ -169,7 +171,7 @@ class Source(Operator):
         if start and frame.time is not None:
             latest = max(latest, int(frame.time[:start].max()))
         if latest != BEGIN_OF_TIME and self._needs.time:
-            self.emit_mark(Mark(arrival=frame.arrival, gap=latest))
+            self.emit_mark(Mark(arrival=frame.arrival_of(start), gap=latest))
 
     def _batch(self, portion: Portion) -> Batch:
         needs, spans = self._needs, portion.spans
@@ -214,7 +216,8 @@ class Source(Operator):
         if stop < last.rows:  # the frame was cut: the next row's watermark is the one that holds here
             ahead = last.row_watermarks()
             watermark = last.before if ahead is None else int(ahead[stop])
-        return Mark(watermark, last.arrival, end=complete)
+        arrival = last.arrival_of(stop - 1) if stop else last.arrival
+        return Mark(watermark, arrival, end=complete)
 
     def agrees(self, other: Operator) -> bool:
         """Whether both stand at the same place, behind the same marks, and have told of what they missed."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -14,7 +14,7 @@ from mavstream_server.columns.arrow import columns_from_arrow
 from mavstream_server.columns.column import Column
 from mavstream_server.engine.clock import Clock
 from mavstream_server.log import FrameKind, NewFrame
-from mavstream_server.log.pack import Pack
+from mavstream_server.log.pack import Cut
 from mavstream_server.service.appending import Appender
 from mavstream_server.service.catalog import Catalog
 from mavstream_server.service.problems import (
@@ -23,7 +23,6 @@ from mavstream_server.service.problems import (
     NotReady,
     Refused,
     SequenceGap,
-    ServiceError,
     TooLarge,
     TooMany,
 )
@@ -78,21 +77,21 @@ class Ingest:
         producer: str | None,
         stream: str,
         sequence: int,
-        columns: Mapping[str, Column] | Pack,
+        columns: Mapping[str, Column] | list[Cut],
         rows: int,
         nbytes: int,
         *,
-        start: int = 0,
         arrival: int = 0,
         parks: bool = True,
+        gathers: bool = False,
         done: Listener | None = None,
     ) -> Ticket:
-        """Queue rows of the stream's schema for the next flush; of a pack those from `start` on.
+        """Queue rows of the stream's schema for the next flush.
 
         `nbytes` is the size of the message they came in; `arrival` is when that was, in ns, and 0 makes it
-        the time of the flush. Without a producer's name the sequence is 0. What cannot be taken raises here,
-        or is told by its ticket; `done` is called when that is settled, which for a repetition is before
-        this returns.
+        the time of the flush. `gathers` is for rows that may wait a little for others. Without a producer's
+        name the sequence is 0. What cannot be taken raises here, or is told by its ticket; `done` is called
+        when that is settled, which for a repetition is before this returns.
         Raises NotFound, SequenceGap, InvalidTuples, Conflict, TooLarge, TooMany, NotReady, StorageFull.
         """
         log = self._open_log(stream)
@@ -105,42 +104,25 @@ class Ingest:
             if sequence > expected:
                 raise SequenceGap(str(producer), stream, expected, sequence)
         if log.spec.max_ahead is not None:
-            _check_ahead(log, columns, start, rows, self._clock.now())
+            _check_ahead(log, columns, self._clock.now())
         cost = log.cost(rows, nbytes)
         self._check_room(log, number, nbytes, cost, parks)
-        frame = NewFrame(columns, rows, number, sequence, arrival, start)
-        self._append(log, Waiting(ticket, number, frame, None, nbytes, cost, parks))
+        frame = NewFrame(columns, rows, number, sequence, arrival)
+        self._append(log, Waiting(ticket, number, frame, None, nbytes, cost, parks), gathers=gathers)
         return ticket
 
-    def append_parts(
-        self, producer: str, frames: Sequence[tuple[str, int, int]], pack: Pack, arrival: int
-    ) -> list[bool | ServiceError]:
-        """Append what stands next in its stream's log at once, if nothing is in its way.
+    def join_cut(
+        self, producer: str, stream: str, sequence: int, cut: Cut, nbytes: int, done: Listener
+    ) -> bool:
+        """Join rows to those that their producer offered before and that still wait: they become one frame.
 
-        `frames` are streams, sequences and numbers of rows that lie one behind the other in the pack. Queue,
-        ticket and flush cost three times what the append does, and a bundle has dozens of small frames.
-        Returns for each whether it is in the log, or why that failed; what is not there is to be offered.
+        False if that cannot be done; then they are to be offered.
         """
-        number = self._catalog.known_producer(producer)
-        if number is None or self.stopping or self._limited:
-            return [False] * len(frames)
-        monotonic = self._clock.monotonic()
-        outcomes: list[bool | ServiceError] = []
-        start = 0
-        for stream, sequence, rows in frames:
-            log = self._logs.get(stream)
-            try:
-                outcomes.append(
-                    log is not None
-                    and log.schema is pack.schema
-                    and log.append_part(pack, start, rows, number, sequence, arrival, monotonic)
-                )
-            except ServiceError as problem:
-                outcomes.append(problem)
-            start += rows
-        if True in outcomes:
-            self._appender.appended(monotonic)
-        return outcomes
+        log, number = self._logs.get(stream), self._catalog.known_producer(producer)
+        if log is None or number is None or log.schema is not cut.pack.schema or self._limited:
+            return False
+        room = 2 * self._credit - log.waiting.get(number, 0)
+        return nbytes <= room and log.join_last(number, sequence, cut, nbytes, done)
 
     def mark(
         self, kind: FrameKind, producer: str | None, stream: str, done: Listener | None = None
@@ -220,15 +202,16 @@ class Ingest:
             )
 
 
-def _check_ahead(
-    log: StreamLog, columns: Mapping[str, Column] | Pack, start: int, rows: int, now: int
-) -> None:
+def _check_ahead(log: StreamLog, columns: Mapping[str, Column] | list[Cut], now: int) -> None:
     """Raise InvalidTuples if rows are from further in the future than their stream allows."""
     ahead, name = log.spec.max_ahead, log.spec.event_time
     assert ahead is not None
     assert name is not None
-    values = columns.values(name) if isinstance(columns, Pack) else columns[name].values
-    times = values[start : start + rows]
+    if isinstance(columns, list):
+        ((pack, start, rows, _),) = columns
+        times = pack.values(name)[start : start + rows]
+    else:
+        times = columns[name].values
     latest = now // 1000 + ahead
     if not len(times) or int(times.max()) <= latest:
         return

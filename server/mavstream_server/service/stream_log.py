@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import os
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
 
@@ -27,7 +27,7 @@ from mavstream_server.log import (
     Sync,
 )
 from mavstream_server.log.layout import FRAME_BYTES
-from mavstream_server.log.pack import Pack
+from mavstream_server.log.pack import Cut
 from mavstream_server.log.segment import list_segments
 from mavstream_server.service.problems import (
     ServiceError,
@@ -36,12 +36,13 @@ from mavstream_server.service.problems import (
     is_full,
     storage_problem,
 )
-from mavstream_server.service.tickets import Accepted, Outcome, Repeated, Waiting
+from mavstream_server.service.tickets import Accepted, Outcome, Repeated, Ticket, Waiting
 
 _LOG = logging.getLogger("mavstream.streams")
 
 LARGEST_SEGMENT = 64 << 20
 SMALLEST_SEGMENT = 64 << 10
+_LARGEST_RUN = 4096  # rows
 NOBODY = 0
 """The producer of rows that came without a name; it has no sequences."""
 
@@ -96,8 +97,8 @@ class StreamLog:
         self.opened = 0
         self.frames = self.rows = self.repeated = 0
         self._row_bytes = sum(DTYPES[field.type].itemsize + field.nullable for field in self.schema)
-        # Whether frames are taken as they come, without a look at room, disk or clock.
-        self._plain = spec.quota is None and spec.max_ahead is None and sync is Sync.NEVER
+        # Whether frames are taken as they come, without a look at room or clock.
+        self._plain = spec.quota is None and spec.max_ahead is None
         self._texts = any(field.type is FieldType.STRING for field in self.schema)
 
     def open(self, monotonic: int) -> None:
@@ -164,6 +165,35 @@ class StreamLog:
         if item.frame is not None and item.producer:
             self.offered[item.producer] = item.ticket.sequence
 
+    def join_last(
+        self, producer: int, sequence: int, cut: Cut, nbytes: int, done: Callable[[Ticket], object] | None
+    ) -> bool:
+        """Let a producer's next rows travel with its last ones, if these are the last in the queue.
+
+        They become one frame, which is in the log or not as a whole, and have one ticket. False if something
+        stands in the way; then the rows have to queue.
+        """
+        if not self.queue or not self._plain:
+            return False
+        item = self.queue[-1]
+        frame, ticket = item.frame, item.ticket
+        if (
+            item.producer != producer
+            or frame is None
+            or not isinstance(frame.columns, list)
+            or frame.sequence + 1 != sequence
+            or frame.size + cut.size > _LARGEST_RUN
+            or not ticket.tells(done)
+        ):
+            return False
+        frame.columns.append(cut)
+        item.frame = NewFrame(frame.columns, frame.size + cut.size, producer, sequence, frame.arrival)
+        item.nbytes += nbytes
+        item.cost += self.cost(cut.size, nbytes) + 8 * cut.size
+        ticket.sequence = self.offered[producer] = sequence
+        self.waiting[producer] += nbytes
+        return True
+
     def taken(self, item: Waiting) -> None:
         """Count an item that left the queue."""
         left = self.waiting.get(item.producer, 0) - item.nbytes
@@ -201,40 +231,6 @@ class StreamLog:
             self.reopen()
             return told, problem
         return told, None
-
-    def append_part(
-        self, pack: Pack, start: int, rows: int, producer: int, sequence: int, arrival: int, monotonic: int
-    ) -> bool:
-        """Append a producer's next frame past the queue; False if something waits there, or has to.
-
-        Raises what `write` returns as a problem.
-        """
-        if (
-            self.queue
-            or self.syncing
-            or self.writer is None
-            or self.held is not None
-            or self.failure is not None
-            or self.completed
-            or self.last.get(producer, -1) + 1 != sequence
-            or not self._plain
-        ):
-            return False
-        try:
-            self.writer.append_part(pack, start, rows, arrival, producer, sequence)
-        except (OSError, LogError) as error:
-            problem = storage_problem(f"stream '{self.spec.name}'", error)
-            _LOG.error("append failed", extra={"stream": self.spec.name, "reason": str(error)})
-            self.reopen()
-            raise problem from error
-        self.last[producer] = sequence
-        self.unkept.add(producer)
-        if self.spec.event_time is not None:
-            self.alive.pop(producer, None)
-            self.alive[producer] = monotonic
-        self.frames += 1
-        self.rows += rows
-        return True
 
     def reopen(self) -> None:
         """Open the log again after a write failed, which closed it: what had been appended is all there."""
@@ -299,7 +295,7 @@ class StreamLog:
                 self.last[producer] = frame.sequence
                 self.unkept.add(producer)
                 if synced:
-                    self.unsynced.setdefault(producer, frame.sequence)
+                    self.unsynced.setdefault(producer, item.ticket.first)
                 if events:
                     self.alive.pop(producer, None)
                     self.alive[producer] = monotonic
@@ -308,7 +304,7 @@ class StreamLog:
             told.append((item, Accepted(frame.sequence, position, frame.size)))
             position += frame.size
             self.rows += frame.size
-        self.frames += len(items)
+            self.frames += item.ticket.sequence - item.ticket.first + 1
         return nobody
 
 

@@ -52,8 +52,9 @@ class IngestCounts(NamedTuple):
 class StreamStore:
     """All streams of a server. Used from one thread, which nothing here blocks for long.
 
-    `soon` schedules a call for the end of the current turn of the event loop (`loop.call_soon`): then flushes
-    happen by themselves. Without it, `flush` is called by hand. With delivery `sync` the disk is waited for
+    `soon` schedules a call for the end of the current turn of the event loop (`loop.call_soon`), and `later`
+    one in some seconds (`loop.call_later`): then flushes happen by themselves. Without the first, `flush` is
+    called by hand, without the second no rows wait for others. With delivery `sync` the disk is waited for
     in the background. `news` is called after each append of one or more frames.
     """
 
@@ -64,6 +65,7 @@ class StreamStore:
         clock: Clock,
         *,
         soon: Callable[[Callable[[], None]], object] | None = None,
+        later: Callable[[float, Callable[[], None]], object] | None = None,
         background: Background | None = None,
         news: Callable[[], None] | None = None,
     ) -> None:
@@ -78,7 +80,7 @@ class StreamStore:
         self._shapes: dict[str, StreamShape] = {}
         self._keeper = Keeper(self._logs, catalog, clock, settings.max_disk_bytes)
         self._appender = Appender(self._keeper, clock, self._background)
-        self._appender.soon = soon
+        self._appender.soon, self._appender.later = soon, later
         if news is not None:
             self._appender.news = news
         self._ingest = Ingest(
@@ -92,7 +94,7 @@ class StreamStore:
         self._housekeeper = Housekeeper(self._logs, self._appender, self._keeper, clock)
         self.offer = self._ingest.offer
         self.offer_columns = self._ingest.offer_columns
-        self.append_parts = self._ingest.append_parts
+        self.join_cut = self._ingest.join_cut
         self.flush = self._appender.flush
         self.housekeeping = self._housekeeper.run
         self._open_all()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from mavstream_protocol.problems import MavstreamError
@@ -33,19 +34,26 @@ Outcome = Accepted | Repeated
 
 
 class Ticket:
-    """Something offered to a stream. Exactly one of `outcome` and `error` is set once it is `settled`."""
+    """Something offered to a stream. Exactly one of `outcome` and `error` is set once it is `settled`.
 
-    __slots__ = ("_done", "error", "outcome", "producer", "sequence", "stream")
+    Frames of a producer that follow each other may have one ticket, from the `first` up to `sequence`.
+    """
+
+    __slots__ = ("_done", "error", "first", "outcome", "producer", "sequence", "stream")
 
     def __init__(
         self, producer: str | None, stream: str, sequence: int, done: Callable[[Ticket], object] | None
     ) -> None:
         self.producer = producer
         self.stream = stream
-        self.sequence = sequence
+        self.first = self.sequence = sequence
         self.outcome: Outcome | None = None
         self.error: MavstreamError | None = None
         self._done = done
+
+    def tells(self, done: Callable[[Ticket], object] | None) -> bool:
+        """Whether this is who hears of it."""
+        return self._done == done
 
     @property
     def settled(self) -> bool:
@@ -75,7 +83,8 @@ class Ticket:
                 _LOG.exception("telling the outcome of an offer failed", extra={"stream": self.stream})
 
 
-class Waiting(NamedTuple):
+@dataclass(slots=True)
+class Waiting:
     """A ticket in the queue of a stream: a frame, a mark, or (neither) the repetition of a frame in it."""
 
     ticket: Ticket
