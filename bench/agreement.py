@@ -28,7 +28,7 @@ from mavstream_server.engine.engine import Engine
 from mavstream_server.engine.query import QueryRequest
 from mavstream_server.engine.sinks import CountingSink
 from mavstream_server.engine.trace import Trace
-from mavstream_server.log import LogReader
+from mavstream_server.log import LogReader, gather_arrivals
 from mavstream_server.scheduling.policy import SourceService
 from mavstream_server.simulation import Workload, simulate
 
@@ -149,8 +149,7 @@ def _live(policy: str, rate: float, seconds: float) -> Live:
 def _arrivals(place: Path, begin: int) -> list[float]:
     """Return when each row of a log came, in seconds."""
     spans = LogReader(place).cursor(0).take(1 << 40, 1 << 40)
-    stamps = np.repeat([frame.arrival for frame, _, _ in spans], [stop - start for _, start, stop in spans])
-    found: list[float] = np.maximum((stamps - begin) / 1e9, 0.0).tolist()
+    found: list[float] = np.maximum((gather_arrivals(spans) - begin) / 1e9, 0.0).tolist()
     return found
 
 
