@@ -23,7 +23,7 @@ gathers frames meanwhile, which then cost less, and what comes in is stamped whe
 _REST = 9
 """How many times as long as appending took the next wait is, if only rows that may wait are there. An append
 costs much the same for two rows and for twenty, so rows of many streams cost a tenth of the time at most."""
-_LONGEST_REST = 20_000_000
+_LONGEST_REST = 10_000_000
 """How long, in ns, they wait at most."""
 
 
