@@ -98,7 +98,7 @@ class SlowDisk(Inline):
         self._clock = clock
 
     def run(self, work: Callable[[], None], done: Callable[[BaseException | None], None]) -> None:
-        self._clock.advance(nanoseconds=200_000)
+        self._clock.advance(nanoseconds=100_000)
         super().run(work, done)
 
 
@@ -122,7 +122,7 @@ def test_rows_wait_nine_times_as_long_as_the_last_ones_took(server: Server) -> N
         producer.send(numbers(number, number), ("a", number, 1), ("b", number, 1))
     ((delay, rested),) = later
     # It took two turns, and the rest that the first one made was not over in the second.
-    assert delay == pytest.approx(9 * 0.0006 - 0.0002)
+    assert delay == pytest.approx(9 * 0.0003 - 0.0001)
     assert now == []
     # What came in a message of its own waits for nobody, and takes along what is ahead of it.
     store.offer("p", "a", 4, numbers(4), 50)

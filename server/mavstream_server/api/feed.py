@@ -12,6 +12,7 @@ from mavstream_protocol.wire.feed import CloseCode
 from mavstream_server.api.auth import admitted
 from mavstream_server.api.producer import ProducerSession
 from mavstream_server.api.services import Services, services_of
+from mavstream_server.api.stamping import came
 from mavstream_server.service.problems import ServiceError
 from mavstream_server.service.settings import Role
 
@@ -63,7 +64,7 @@ class _Connection:
             if message["type"] == "websocket.disconnect":
                 return
             data = message.get("bytes")
-            session.received(message["text"] if data is None else data)
+            session.received(message["text"] if data is None else data, came(websocket))
             if session.unsent > _MOST_UNSENT:
                 self._room.clear()
                 await self._room.wait()

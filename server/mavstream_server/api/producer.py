@@ -83,9 +83,12 @@ class ProducerSession:
 
     # What comes in
 
-    def received(self, message: str | bytes) -> None:
-        """Take a message in; what is wrong with it is said in messages or ends the connection."""
-        self._received = self._streams.now()
+    def received(self, message: str | bytes, came: int = 0) -> None:
+        """Take a message in; what is wrong with it is said in messages or ends the connection.
+
+        `came` is when that was, in ns, and 0 is now.
+        """
+        self._received = came or self._streams.now()
         try:
             if self.state is FeedState.FEEDING:
                 if isinstance(message, str):

@@ -22,6 +22,7 @@ import uvicorn
 from mavstream_protocol.problems import MavstreamError
 from mavstream_server.api.app import create_app, say_goodbye
 from mavstream_server.api.logging import LogFormat, configure_logging
+from mavstream_server.api.stamping import StampedWebSocket
 
 if TYPE_CHECKING:
     from fastapi import FastAPI
@@ -50,7 +51,7 @@ def run(settings: Settings, log: LogFormat = "json") -> None:
             app,
             loop="uvloop",
             http="httptools",
-            ws="websockets-sansio",
+            ws=StampedWebSocket,
             ws_max_size=settings.max_frame_bytes,
             # Frames are binary or short; compressing them costs more than loopback or a LAN gains.
             ws_per_message_deflate=False,

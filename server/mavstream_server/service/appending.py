@@ -17,7 +17,7 @@ from mavstream_server.service.tickets import Waiting
 
 _LOG = logging.getLogger("mavstream.streams")
 
-_TURN = 300_000
+_TURN = 150_000
 """How long, in ns, appending keeps the event loop from what else there is. A stream whose turn comes later
 gathers frames meanwhile, which then cost less, and what comes in is stamped when it comes."""
 _REST = 9
