@@ -110,7 +110,7 @@ def _live(policy: str, rate: float, seconds: float) -> Live:
     ):
         place = Path(folder)
         engine = Engine(policy=policy, sources=SourceService.PER_CLASS)
-        engine.trace = Trace(_SLICES)
+        engine.loop.trace = Trace(_SLICES)
         for stream in streams:
             engine.attach(stream, LogReader(place / stream))
         for class_name, priority in PRIORITIES.items():
@@ -136,8 +136,8 @@ def _live(policy: str, rate: float, seconds: float) -> Live:
         gc.enable()
         arrivals = {stream: _arrivals(place / stream, wall) for stream in streams}
         outputs = {name: query.output.latency for name, query in running.items()}
-        operators = _measured(engine.trace)
-        decision = max(working - engine.busy, 0) / max(engine.slices, 1)
+        operators = _measured(engine.loop.trace)
+        decision = max(working - engine.loop.busy, 0) / max(engine.loop.slices, 1)
     means = {}
     for class_name in PRIORITIES:
         known = [outputs[query.name] for query in queries if query.class_name == class_name]

@@ -133,7 +133,7 @@ def _measure(workload: Workload, policy: str, rate: float, seconds: float) -> Ru
             while feeding.writing:
                 if not engine.step():
                     time.sleep(0.0001)
-            elapsed, busy = time.perf_counter() - begin, engine.busy
+            elapsed, busy = time.perf_counter() - begin, engine.loop.busy
             behind = dict.fromkeys(workload.priorities, 0.0)
             for query in running.values():
                 rows = max(source.waiting_rows for source in query.network.sources)

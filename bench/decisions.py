@@ -121,7 +121,7 @@ def _overhead_of(query: BenchQuery, place: Path) -> dict[str, float]:
         elapsed = time.perf_counter_ns() - begin
     return {
         "share": round(1 - working.elapsed / elapsed, 4),
-        "mean_slice_us": round(elapsed / engine.slices / 1000, 1),
+        "mean_slice_us": round(elapsed / engine.loop.slices / 1000, 1),
     }
 
 

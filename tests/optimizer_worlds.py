@@ -92,7 +92,7 @@ class World:
         return Counter(one.class_name for one in self.registered.values())
 
     def priorities(self) -> Mapping[str, int]:
-        return self.engine.engine.priorities
+        return self.engine.engine.seat.priorities
 
     async def swap_plan(self, id_: str, plan: Plan) -> None:
         await self.engine.swap_plan(id_, infer(plan, {"readings": self.stream.shape}), 1)

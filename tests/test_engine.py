@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 from tests.conftest import MakeStream
 
-from mavstream_server.engine.engine import Engine, UnknownObject
+from mavstream_server.engine.engine import Engine
+from mavstream_server.engine.problems import UnknownObject
 from mavstream_server.engine.states import IllegalMove, OperatorState, QueryState
 from mavstream_server.instantiator import RunOptions
 from mavstream_server.log import LogOptions, Retention

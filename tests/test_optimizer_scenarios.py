@@ -114,7 +114,7 @@ def test_selectivities_that_flip_bring_a_plan_that_costs_less(tmp_path: Path) ->
             world.rate = 900
             await world.seconds(6)
             assert world.decisions == []
-            busy = world.engine.engine.busy
+            busy = world.engine.engine.loop.busy
             assert busy / world.second / 1e9 == pytest.approx(900 * 1.1 * 600e-6, rel=0.1)
             while not world.decisions:  # 900 rows a second, twice 600 us each: more than can be done
                 await world.seconds(1)
@@ -122,9 +122,9 @@ def test_selectivities_that_flip_bring_a_plan_that_costs_less(tmp_path: Path) ->
             await world.seconds(30)
             assert world.decisions[0] == ("plan", "kept")
             assert world.state("alarm") is KEPT
-            before, busy = world.second, world.engine.engine.busy
+            before, busy = world.second, world.engine.engine.loop.busy
             await world.seconds(5)
-            spent = (world.engine.engine.busy - busy) / (world.second - before) / 1e9
+            spent = (world.engine.engine.loop.busy - busy) / (world.second - before) / 1e9
             assert spent == pytest.approx(900 * 1.1 * 600e-6, rel=0.1)
 
     play(scenario)

@@ -319,13 +319,13 @@ def test_no_query_holds_more_than_its_room_and_what_was_on_its_way(bench: Bench)
 def test_one_that_is_left_runs_by_itself(bench: Bench) -> None:
     runs = [bench.start(id_, hot()) for id_ in "abc"]
     bench.feed(1, 10)
-    assert bench.engine.needed() == {"readings": (2, "a")}
+    assert bench.engine.intake.needed() == {"readings": (2, "a")}
     bench.engine.stop("a")
     bench.engine.pause("b")
     bench.feed(11)
     assert not bench.trunks
-    assert list(bench.engine.admitted) == ["b", "c"]
-    assert bench.engine.needed() == {"readings": (3, "c")}
+    assert list(bench.engine.seat.admitted) == ["b", "c"]
+    assert bench.engine.intake.needed() == {"readings": (3, "c")}
     bench.engine.resume("b")
     bench.feed(12)
     assert shares(*runs[1:])
@@ -339,9 +339,9 @@ def test_a_stream_is_let_go_when_its_queries_are(bench: Bench) -> None:
     bench.feed(1, 10)
     for id_ in "ab":
         bench.engine.stop(id_)
-    assert bench.engine.needed() == {}
+    assert bench.engine.intake.needed() == {}
     bench.engine.detach("readings")
-    assert not bench.engine.admitted
+    assert not bench.engine.seat.admitted
 
 
 def test_queries_fail_as_they_would_have_alone(bench: Bench) -> None:
@@ -362,7 +362,7 @@ def test_queries_fail_as_they_would_have_alone(bench: Bench) -> None:
         assert run.query.reason is not None
         assert f"operator {node} met a row that cannot be computed" in run.query.reason
     assert runs[2].answers() == [(11,)]
-    assert list(bench.engine.admitted) == ["c"]
+    assert list(bench.engine.seat.admitted) == ["c"]
 
 
 def test_a_complete_stream_ends_all_of_them(bench: Bench) -> None:
@@ -373,7 +373,7 @@ def test_a_complete_stream_ends_all_of_them(bench: Bench) -> None:
     bench.engine.run()
     assert [run.query.state for run in runs] == [QueryState.FINISHED] * 3
     assert [run.answers() for run in runs] == [[(2, 0, US)]] * 3
-    assert not bench.engine.admitted
+    assert not bench.engine.seat.admitted
     assert [run.query.rows_in for run in runs] == [2] * 3
 
 
@@ -503,7 +503,7 @@ def looked_up(compute: dict[str, str], above: str) -> dict[str, Any]:
 
 
 def test_tables_are_joined_once_with_the_versions_of_the_rows(bench: Bench, rooms: ScriptedTable) -> None:
-    bench.engine.tables = OpenTables(rooms.path.parent)
+    bench.engine.assembly.tables = OpenTables(rooms.path.parent)
     rooms.put((11, 1), (12, 2))
     runs = [
         bench.start(id_, looked_up({"cap": "r.cap"}, f"cap + {n}"), tables=[rooms])
@@ -520,7 +520,7 @@ def test_tables_are_joined_once_with_the_versions_of_the_rows(bench: Bench, room
 
 
 def test_rows_in_a_trunk_are_on_their_way_to_a_table(bench: Bench, rooms: ScriptedTable) -> None:
-    bench.engine.tables = OpenTables(rooms.path.parent)
+    bench.engine.assembly.tables = OpenTables(rooms.path.parent)
     rooms.put((11, 1))
     runs = [
         bench.start("a", looked_up({"cap": "r.cap"}, "cap"), tables=[rooms]),

@@ -1,40 +1,86 @@
-"""Assembly: an instantiated plan as a query that the engine can run."""
+"""Assembly: plans become queries that the engine can run."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from itertools import count
 from typing import TypeVar
 
+from mavstream_server.engine.clock import Clock
+from mavstream_server.engine.intake import Intake
+from mavstream_server.engine.policy_seat import PolicySeat
+from mavstream_server.engine.problems import UnknownObject
 from mavstream_server.engine.query import QueryRequest, RunningQuery
 from mavstream_server.engine.task import Task
-from mavstream_server.instantiator import Network
+from mavstream_server.instantiator import Network, instantiate
+from mavstream_server.log.cursor import Cursor
+from mavstream_server.operators.operator import Operator
+from mavstream_server.operators.output import Sink
 from mavstream_server.operators.source import Source
 from mavstream_server.scheduling.view import OperatorKind
+from mavstream_server.tables.stored import OpenTables, StoredTable
 
 QueryT = TypeVar("QueryT", bound=RunningQuery)
 
 
-def assemble(
-    request: QueryRequest,
-    network: Network,
-    numbers: Iterator[int],
-    train: int,
-    room: int,
-    woken: Callable[[Task], None],
-    kind: type[QueryT],
-) -> QueryT:
-    """Make a task of every operator, numbered in order, and tell each who reads what it emits.
+class Assembly:
+    """Makes queries of an engine, and the tasks that they consist of, numbered in order."""
 
-    `room` is the number of rows in the query's queues beyond which its sources do not read on; `kind`
-    says whether it is a query or what several of them share.
-    """
-    query = kind(request, network)
-    leaves = {path[0] for path in network.paths}
-    for name, operator in network.operators.items():
-        if isinstance(operator, Source):
-            query.sources[name] = query.source_task(next(numbers), operator, query, train, room)
-        else:
-            part = OperatorKind.OUTPUT if operator is network.output else OperatorKind.OPERATIONAL
-            query.tasks[name] = Task(next(numbers), operator, query, part, name in leaves, woken)
-    query.connect()
-    return query
+    def __init__(self, clock: Clock, intake: Intake, seat: PolicySeat, train: int, room: int) -> None:
+        """`room` is the rows in a query's queues beyond which its sources do not read on, unless it says."""
+        self._now = clock.now
+        self._intake = intake
+        self._seat = seat
+        self.train = train
+        self._room = room
+        self._numbers = count(1)
+        self.tables: OpenTables | None = None
+        """Where stored tables are, for the queries that join them."""
+
+    def query(self, request: QueryRequest, sink: Sink) -> RunningQuery:
+        """Return a query that stands where it is to start; raises UnknownObject."""
+
+        def cursor(stream: str) -> Cursor:
+            feed = self._intake.feeds.get(stream)
+            if feed is None:
+                raise UnknownObject(f"stream {stream!r} is not attached to this engine; attach it first")
+            position = (request.positions or {}).get(stream)
+            if position is None and request.earliest:
+                position = feed.reader.begin
+            return feed.reader.cursor(position)
+
+        network = instantiate(request.plan, request.options, cursor, sink, self._now, self.table)
+        return self.of(request, network, RunningQuery)
+
+    def of(self, request: QueryRequest, network: Network, kind: type[QueryT]) -> QueryT:
+        """Make a task of every operator of an instantiated plan, and tell each who reads what it emits.
+
+        `kind` says whether it is a query or what several of them share.
+        """
+        query = kind(request, network)
+        room = request.queue_limit or self._room
+        leaves = {path[0] for path in network.paths}
+        for name, operator in network.operators.items():
+            if isinstance(operator, Source):
+                query.sources[name] = query.source_task(
+                    next(self._numbers), operator, query, self.train, room
+                )
+            else:
+                part = OperatorKind.OUTPUT if operator is network.output else OperatorKind.OPERATIONAL
+                query.tasks[name] = self._task(query, operator, part, name in leaves)
+        query.connect()
+        return query
+
+    def task(self, query: RunningQuery, operator: Operator) -> Task:
+        """Return the task of an operator that a query gets while it runs."""
+        return self._task(query, operator, OperatorKind.OPERATIONAL, leaf=False)
+
+    def _task(self, query: RunningQuery, operator: Operator, kind: OperatorKind, leaf: bool) -> Task:
+        task = Task(next(self._numbers), operator, query, kind, leaf, self._seat.woken)
+        self._seat.watch(task)
+        return task
+
+    def table(self, name: str) -> StoredTable:
+        """Return a stored table; raises UnknownObject if there are none."""
+        if self.tables is None:
+            raise UnknownObject(f"table {name!r} cannot be joined: this engine was given no tables")
+        return self.tables.open(name)

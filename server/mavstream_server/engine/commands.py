@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from mavstream_protocol.problems import MavstreamError
 from mavstream_server.engine.clock import Clock
-from mavstream_server.engine.engine import Engine, ObjectInUse
+from mavstream_server.engine.engine import Engine
 from mavstream_server.engine.figures import QueryVitals
 from mavstream_server.engine.intake import DEFAULT_TRAIN
 from mavstream_server.engine.messages import (
@@ -40,6 +40,7 @@ from mavstream_server.engine.messages import (
     Value,
     WeighQuery,
 )
+from mavstream_server.engine.problems import ObjectInUse
 from mavstream_server.engine.query import QueryRequest, RunningQuery
 from mavstream_server.engine.reporting import class_figures, engine_totals, query_stats, query_vitals
 from mavstream_server.engine.result_logs import ResultLogs
@@ -78,7 +79,7 @@ class HostedEngine:
             sharing=hello.sharing,
         )
         self.engine.ended = self._ended
-        self.engine.tables = OpenTables(hello.data / "tables")
+        self.engine.assembly.tables = OpenTables(hello.data / "tables")
         self.logs = ResultLogs(hello.data / "results", hello.result_bytes, hello.result_time_ns)
         self._tell_ended = ended
         self._started = clock.monotonic()
@@ -116,7 +117,7 @@ class HostedEngine:
             case GetTableNeed(table):
                 return TableNeed(oldest_arrival(engine.queries.values(), table))
             case AttachStream(name, path):
-                if name not in engine.readers:
+                if name not in engine.intake.readers:
                     engine.attach(name, LogReader(path, _CACHE_BYTES))
             case DetachStream(name):
                 engine.detach(name)
@@ -139,9 +140,9 @@ class HostedEngine:
             case SetPriority(class_name, priority):
                 engine.set_priority(class_name, priority)
             case StartTrace(most):
-                engine.trace = Trace(most)
+                engine.loop.trace = Trace(most)
             case TakeTrace():
-                trace, engine.trace = engine.trace, None
+                trace, engine.loop.trace = engine.loop.trace, None
                 return RecordedSlices([], 0) if trace is None else trace.recorded()
             case SwitchPolicy(chosen):
                 engine.switch(chosen.policy, chosen.options, chosen.sources)
@@ -187,15 +188,15 @@ class HostedEngine:
 
     def needs(self) -> dict[str, Need]:
         """Return what the logs of the streams must keep."""
-        return {stream: Need(*need) for stream, need in self.engine.needed().items()}
+        return {stream: Need(*need) for stream, need in self.engine.intake.needed().items()}
 
     def keep_house(self, now_ns: int) -> None:
         """Trim result logs, let go of what retention has removed from stream logs; cheap to call often."""
         self.logs.trim(now_ns)
-        if now_ns - self._released < _RELEASE_EVERY or self._released_at == self.engine.slices:
+        if now_ns - self._released < _RELEASE_EVERY or self._released_at == self.engine.loop.slices:
             return
-        self._released, self._released_at = now_ns, self.engine.slices
-        for stream, reader in self.engine.readers.items():
+        self._released, self._released_at = now_ns, self.engine.loop.slices
+        for stream, reader in self.engine.intake.readers.items():
             try:
                 reader.release_removed()
             except (OSError, MavstreamError):
@@ -214,7 +215,7 @@ class HostedEngine:
         _log.error(
             "the loop broke; the policy starts anew", exc_info=error, extra={"fields": {"policy": name}}
         )
-        self.engine.switch(name, options, self.engine.sources)
+        self.engine.switch(name, options, self.engine.seat.sources)
 
     def close(self) -> None:
         """Close the result logs."""

@@ -115,9 +115,9 @@ class Host:
 
     def _tell_positions(self, hosted: HostedEngine, now: int) -> None:
         """Tell what the streams must keep, if something was done since and the other side listens."""
-        if self._told_at == hosted.engine.slices or self._control.backed_up:
+        if self._told_at == hosted.engine.loop.slices or self._control.backed_up:
             return
-        self._told, self._told_at = now, hosted.engine.slices
+        self._told, self._told_at = now, hosted.engine.loop.slices
         needs = hosted.needs()
         if needs != self._needs:
             self._needs = needs
@@ -129,7 +129,7 @@ class Host:
         hosted = self._hosted
         if hosted is None:
             return _LONG_WAIT
-        due = hosted.engine.timed or self._told_at != hosted.engine.slices or not hosted.logs.settled
+        due = hosted.engine.timed or self._told_at != hosted.engine.loop.slices or not hosted.logs.settled
         return _SHORT_WAIT if due else _LONG_WAIT
 
     def _listen(self, wait_ms: int) -> None:

@@ -67,6 +67,25 @@ class Intake:
         """Let a stream's log go; nobody may read it any more."""
         del self.feeds[stream]
 
+    @property
+    def readers(self) -> dict[str, LogReader]:
+        """The logs of the attached streams."""
+        return {stream: feed.reader for stream, feed in self.feeds.items()}
+
+    def needed(self) -> dict[str, tuple[int, str]]:
+        """Return the lowest position that each stream must keep, and the query that reads there."""
+        return {
+            stream: min(reading)
+            for stream, feed in self.feeds.items()
+            if (
+                reading := [
+                    (task.work.cursor.position, id_)
+                    for task in feed.sources
+                    if not task.work.ended and (id_ := task.query.known_as) is not None
+                ]
+            )
+        }
+
     def add(self, stream: str, task: SourceTask) -> None:
         """Begin to serve a source."""
         feed = self.feeds[stream]

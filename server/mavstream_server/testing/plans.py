@@ -70,7 +70,7 @@ def run_plan(
         for stream in streams:
             engine.attach(stream.name, stream.reader)
         if tables:
-            engine.tables = OpenTables(tables[0].path.parent)
+            engine.assembly.tables = OpenTables(tables[0].path.parent)
     sink = MemorySink()
     made = QueryRequest(id_, typed, options=options or RunOptions(), earliest=earliest, **request)
     query = engine.start(made, sink, saved)

@@ -83,7 +83,7 @@ class Grafting:
                 query.sources.pop(name, None)
             query.shared.append(part)
 
-        self._engine.rearrange(query, change)
+        self._engine.seat.rearrange(query, change)
         for own, their in zip(part.own, part.theirs, strict=True):
             if isinstance(own, WindowedOperator) and isinstance(their, WindowedOperator):
                 their.work_for(own)
@@ -110,7 +110,7 @@ class Grafting:
             for task in part.tasks.values():
                 task.state = OperatorState.READY if task.ready else OperatorState.SUSPEND
 
-        self._engine.rearrange(query, change)
+        self._engine.seat.rearrange(query, change)
         self._engine.intake.add(part.strand.chain.stream, part.source)
 
     def drop(self, part: SharedPart) -> None:
@@ -136,20 +136,20 @@ class Grafting:
         )
 
         def cursor(stream: str) -> Cursor:
-            return engine.readers[stream].cursor(0)
+            return engine.intake.readers[stream].cursor(0)
 
         output = FanOut(
             OUTPUT,
             columns,
-            engine.train,
+            engine.assembly.train,
             lambda: trunk.has_more,
             lambda: self._gathers(trunk),
             lambda: self._crowded(trunk),
         )
         network = instantiate_below(
-            plan, request.options, cursor, engine.table, columns, strand.chain.needs, output
+            plan, request.options, cursor, engine.assembly.table, columns, strand.chain.needs, output
         )
-        trunk = engine.assembled(request, network, Trunk)
+        trunk = engine.assembly.of(request, network, Trunk)
         return trunk
 
 

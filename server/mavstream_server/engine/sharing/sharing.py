@@ -173,7 +173,7 @@ class QuerySharing:
         """Let a trunk run in the highest class that uses it, with the largest weight of its queries."""
         if not trunk.parts:
             return
-        priorities, queries = self._engine.priorities, [part.query for part in trunk.parts]
+        priorities, queries = self._engine.seat.priorities, [part.query for part in trunk.parts]
         names = {query.class_name for query in queries}
         highest = min(names, key=lambda name: (-priorities.get(name, 1), name))
         weight = max(query.weight for query in queries)
@@ -182,7 +182,7 @@ class QuerySharing:
             trunk.class_name, trunk.weight = highest, weight
 
         if (trunk.class_name, trunk.weight) != (highest, weight):
-            self._engine.rearrange(trunk, change)
+            self._engine.seat.rearrange(trunk, change)
 
     def _cut(self, part: SharedPart, now: int) -> None:
         trunk = part.trunk

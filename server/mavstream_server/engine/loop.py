@@ -1,0 +1,93 @@
+"""The loop: serves sources, asks the policy for a slice, runs it, and tells the policy what it took."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+
+from mavstream_server.engine.clock import Clock
+from mavstream_server.engine.intake import Intake
+from mavstream_server.engine.policy_seat import PolicySeat
+from mavstream_server.engine.sharing.sharing import QuerySharing
+from mavstream_server.engine.slices import SliceRunner
+from mavstream_server.engine.still_point import StillPoints
+from mavstream_server.engine.stop_times import StopTimes
+from mavstream_server.engine.trace import Trace
+from mavstream_server.scheduling.policy import SourceService
+from mavstream_server.scheduling.view import Slice
+
+_CORE = 0  # an engine is one process on one core
+
+
+class Loop:
+    """What an engine does over and over. `step` does a bounded piece of work and returns; nothing waits."""
+
+    def __init__(
+        self,
+        clock: Clock,
+        runner: SliceRunner,
+        seat: PolicySeat,
+        intake: Intake,
+        still_points: StillPoints,
+        sharing: QuerySharing,
+        stop_times: StopTimes,
+    ) -> None:
+        self._now = clock.now
+        self._runner = runner
+        self._seat = seat
+        self._intake = intake
+        self._still_points = still_points
+        self._sharing = sharing
+        self._stop_times = stop_times
+        self._idle = True
+        self.slices = 0
+        """Run so far,"""
+        self.busy = 0
+        """the nanoseconds that they took,"""
+        self.class_busy: defaultdict[str, int] = defaultdict(int)
+        """and the same by class."""
+        self.trace: Trace | None = None
+        """Where slices are recorded, while someone wants to see them."""
+
+    def step(self) -> bool:
+        """Serve the sources, then run one slice; returns whether anything was done."""
+        now = self._now()
+        intake = self._intake
+        if self._still_points.wanted:
+            self._still_points.look(now)
+        if self._sharing.due <= now and not self._idle:
+            self._sharing.attend(now)
+        if self._idle:
+            intake.look(now)
+        elif self.slices >= intake.look_at_slice or self.busy >= intake.look_at_busy:
+            intake.look_between(now, self.slices, self.busy)
+        eager = intake.service is not SourceService.WHEN_IDLE
+        served = eager and intake.waiting and intake.serve(now, self._idle)
+        slice_ = self._seat.policy.next(_CORE, now)
+        if slice_ is None and not served and not (self._idle and eager):
+            # There is nothing else to do: rows that wait for a full train are handed on as they are.
+            intake.look(now)
+            served = intake.serve(now, idle=True)
+            slice_ = self._seat.policy.next(_CORE, now)
+        if slice_ is None:
+            self._idle = not (self._stop_times.end_overdue(now) or served or self._sharing.rest(now))
+            return not self._idle
+        self._idle = False
+        self.slices += 1
+        self._run(slice_, now)
+        return True
+
+    def _run(self, slice_: Slice, now: int) -> None:
+        report = self._runner.run(slice_)
+        elapsed = report.elapsed
+        self.busy += elapsed
+        self.class_busy[slice_.operators[0].query.class_name] += elapsed
+        if self.trace is not None:
+            self.trace.add(now, _CORE, slice_, report)
+        self._seat.policy.finished(slice_, report)
+
+    def run(self, most: int = 1_000_000_000) -> int:
+        """Step until there is nothing to do, or so many times; returns how often."""
+        for steps in range(most):
+            if not self.step():
+                return steps
+        return most
