@@ -1,0 +1,70 @@
+"""An engine over one stream, with plans that begin in the same way, for tests of what queries share."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tests.conftest import MakeStream
+
+from mavstream_server.engine.engine import Engine
+from mavstream_server.engine.sharing.trunk import Trunk
+from mavstream_server.testing import ManualClock, PlanRun, ScriptedStream, run_plan
+
+SOURCE = {"op": "source", "stream": "readings"}
+SECOND = {"kind": "tumbling", "size": "1s"}
+US = 1_000_000
+
+
+def hot(where: str = "x >= 10", *, node: str = "hot", compute: str = "x + 1") -> dict[str, Any]:
+    """Return a select and a project above it; the name of the select does not matter."""
+    return {
+        "in": SOURCE,
+        node: {"op": "select", "input": "in", "where": where},
+        "out": {"op": "project", "input": node, "compute": {"y": compute}},
+    }
+
+
+def counts(window: dict[str, Any] | None = None, keep: str = "n > 0") -> dict[str, Any]:
+    aggregate = {"op": "aggregate", "input": "in", "window": window or SECOND, "compute": {"n": "count(*)"}}
+    return {"in": SOURCE, "n": aggregate, "out": {"op": "select", "input": "n", "where": keep}}
+
+
+class Bench:
+    """An engine over one stream, and queries on it."""
+
+    def __init__(self, readings: ScriptedStream, clock: ManualClock, **options: Any) -> None:
+        self.readings = readings
+        self.clock = clock
+        self.engine = Engine(clock, **{"train": 8, **options})
+        self.engine.attach(readings.name, readings.reader)
+
+    def start(self, id_: str, nodes: dict[str, Any], **request: Any) -> PlanRun:
+        return run_plan(nodes, "out", [self.readings], engine=self.engine, id_=id_, **request)
+
+    def feed(self, *values: int, frame: int | None = None) -> None:
+        """Write rows a millisecond apart and work on them."""
+        self.readings.rows(*[(value * 1000, value) for value in values], frame=frame)
+        self.settle()
+
+    def settle(self) -> None:
+        """Work until nothing is left to do, and long enough for whoever can share to do so."""
+        for _ in range(3):
+            self.engine.run()
+            self.clock.advance(seconds=2)
+        self.engine.run()
+
+    @property
+    def trunks(self) -> list[Trunk]:
+        return list(self.engine.sharing.trunks)
+
+    def trunk(self) -> Trunk:
+        (trunk,) = self.trunks
+        return trunk
+
+
+def readings_of(stream: MakeStream) -> ScriptedStream:
+    return stream("readings", "ts timestamp, x int", event_time="ts")
+
+
+def shares(*runs: PlanRun) -> bool:
+    return all(run.query.shared for run in runs)
