@@ -110,7 +110,7 @@ class Service:
         with self.subscription(id_) as subscription:
             while await asyncio.wait_for(subscription.next(), PATIENCE) is not None:
                 pass
-        return await self.queries.info(id_)
+        return await self.queries.views.info(id_)
 
 
 @asynccontextmanager

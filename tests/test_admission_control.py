@@ -116,7 +116,7 @@ def test_warned_of_a_query_is_registered_all_the_same(tmp_path: Path) -> None:
         assert info.admission is not None
         assert info.admission.warnings[0].startswith("its latency target cannot be kept: mean is expected")
         assert made.catalog.count_queries() == 1
-        assert (await made.queries.info(info.id)).admission is None  # figures are shown instead
+        assert (await made.queries.views.info(info.id)).admission is None  # figures are shown instead
 
     run(test, tmp_path)
 
@@ -243,7 +243,7 @@ def test_looks_take_the_load_and_learn_from_queries_in_turn(tmp_path: Path) -> N
         watch = LoadWatch(
             Measurements(engine, lambda: now),
             made.streams,
-            lambda after, most: made.queries.select(after, most, placed=True),
+            lambda after, most: made.queries.book.select(after, most, placed=True),
         )
         plan = queries[0].plan
         assert plan is not None

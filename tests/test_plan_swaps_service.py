@@ -42,19 +42,19 @@ def test_a_query_shows_the_plan_that_runs_beside_the_registered_one(tmp_path: Pa
         id_ = (await queries.register(spec)).id
         await service.feed(19, 21, 22)
         await service.answers(id_, 2)
-        assert (await queries.plan(id_)).running is None
+        assert (await queries.views.plan(id_)).running is None
 
         await queries.swap_plan(id_, OTHER)
         await swapped(service, id_, 1)
-        shown = await queries.plan(id_)
+        shown = await queries.views.plan(id_)
         assert (shown.plan, shown.running, shown.swaps, shown.swap) == (REGISTERED, OTHER, 1, None)
         assert shown.paths == (("in", "hall", "warm"),)
         assert [operator.name for operator in shown.operators] == ["in", "hall", "warm", "#output"]
-        (placed,) = (await queries.global_plan()).queries
+        (placed,) = (await queries.views.global_plan()).queries
         assert [edge.to for edge in placed.edges] == ["in", "hall", "warm", "#output"]
         await service.feed(23, 18)
         assert [row["temp"] for row in await service.answers(id_, 3)] == [21, 22, 23]
-        (scouted,) = await queries.scouted([id_, "unknown"])
+        (scouted,) = await queries.views.scouted([id_, "unknown"])
         assert (scouted.subject.plan, scouted.sources) == (OTHER, {"in": "readings"})
         measured = queries.get(id_).plan_of(scouted.stats)
         assert measured is not None
@@ -63,17 +63,17 @@ def test_a_query_shows_the_plan_that_runs_beside_the_registered_one(tmp_path: Pa
         with pytest.raises(EngineRefused, match="give a plan with the same columns") as refused:
             await queries.swap_plan(id_, selects_less())
         assert refused.value.code == "swap_refused"
-        assert (await queries.plan(id_)).running == OTHER
+        assert (await queries.views.plan(id_)).running == OTHER
 
         await queries.swap_plan(id_, REGISTERED)
         await swapped(service, id_, 2)
-        assert (await queries.plan(id_)).running is None
+        assert (await queries.views.plan(id_)).running is None
 
         await queries.swap_plan(id_, OTHER)
         await swapped(service, id_, 3)
         await service.kill_engine()
         queries.measurements.forget(id_)
-        shown = await queries.plan(id_)
+        shown = await queries.views.plan(id_)
         assert (shown.running, shown.swaps) == (None, 0)
         assert [operator.name for operator in shown.operators] == ["in", "warm", "hall", "#output"]
 
@@ -87,7 +87,7 @@ async def swapped(service: Service, id_: str, times: int) -> None:
 
     async def count() -> int:
         service.queries.measurements.forget(id_)
-        return (await service.queries.plan(id_)).swaps
+        return (await service.queries.views.plan(id_)).swaps
 
     while await count() < times:
         await asyncio.sleep(0)

@@ -72,10 +72,10 @@ def test_after_a_restart_of_the_server_everything_is_as_it_was(tmp_path: Path) -
     async def second(hot: str, paused: str, ended: str) -> None:
         async with service(tmp_path) as made:
             made.sequence = 1
-            assert (await made.queries.info(hot)).state is ActualState.RUNNING
-            assert (await made.queries.info(hot)).epoch == 2
-            assert (await made.queries.info(paused)).state is ActualState.PAUSED
-            info = await made.queries.info(ended)
+            assert (await made.queries.views.info(hot)).state is ActualState.RUNNING
+            assert (await made.queries.views.info(hot)).epoch == 2
+            assert (await made.queries.views.info(paused)).state is ActualState.PAUSED
+            info = await made.queries.views.info(ended)
             assert info.state is ActualState.STOPPED
             assert info.results == 1
             assert {field.name for field in info.fields} == {"room", "n", "window_start", "window_end"}
@@ -83,7 +83,7 @@ def test_after_a_restart_of_the_server_everything_is_as_it_was(tmp_path: Path) -
             await made.feed(32)
             assert [row["temp"] for row in await made.answers(hot, 3)] == [30, 31]
             assert [row["temp"] for row in await made.answers(hot, 3, after=1)] == [32]
-            assert (await made.queries.plan(ended)).paths == (("in", "mean"),)
+            assert (await made.queries.views.plan(ended)).paths == (("in", "mean"),)
 
     asyncio.run(second(*asyncio.run(first())))
 
@@ -96,7 +96,7 @@ def test_queries_of_higher_classes_come_back_first(tmp_path: Path) -> None:
         await made.kill_engine()
         # An engine names its queries in the order in which it got them.
         assert (await made.link.totals()).ids == (*ids[1::2], *ids[::2])
-        assert made.queries.states() == {"running": 60}
+        assert made.queries.book.states() == {"running": 60}
         await made.feed(30)
         for id_ in ids:
             assert [row["temp"] for row in await made.answers(id_, 1)] == [30]
@@ -116,11 +116,11 @@ def test_a_query_whose_log_cannot_be_made_waits_and_holds_up_no_other(tmp_path: 
         try:
             await made.link.start()
             await made.queries.start()
-            await until(lambda: made.queries.states().get("running") == 2, "the other queries")
+            await until(lambda: made.queries.book.states().get("running") == 2, "the other queries")
             assert made.queries.get(first).state is ActualState.STARTING
             in_the_way.unlink()
             await asyncio.wait_for(made.queries.placement.settled(), PATIENCE)
-            assert made.queries.states() == {"running": 3}
+            assert made.queries.book.states() == {"running": 3}
         finally:
             await made.close()
 
@@ -136,6 +136,6 @@ def test_a_query_removed_while_it_waits_for_an_engine_holds_up_no_other(tmp_path
             await made.queries.remove(first)
             await asyncio.wait_for(made.queries.placement.settled(), PATIENCE)
             assert (await made.link.totals()).ids == (second,)
-            assert made.queries.states() == {"running": 1}
+            assert made.queries.book.states() == {"running": 1}
 
     asyncio.run(test())

@@ -44,7 +44,7 @@ def test_a_registered_query_runs_and_its_answers_can_be_pulled(run: Run) -> None
         await made.feed(10, 30, 40)
         rows = await made.answers(info.id, 2)
         assert [row["temp"] for row in rows] == [30, 40]
-        assert (await made.queries.info(info.id)).results == 2
+        assert (await made.queries.views.info(info.id)).results == 2
 
     run(test)
 
@@ -177,7 +177,7 @@ def test_a_query_moves_to_another_class_that_exists(run: Run) -> None:
         assert stats.queries[id_].class_name == "alarms"
         with pytest.raises(InvalidObject, match="no class 'nobles'"):
             await made.queries.change(id_, QueryChange.model_validate({"class": "nobles"}))
-        page = await made.queries.page(class_="alarms")
+        page = await made.queries.views.page(class_="alarms")
         assert [info.id for info in page.items] == [id_]
 
     run(test)
@@ -224,15 +224,15 @@ def test_lists_are_paged_by_id_and_filtered(run: Run) -> None:
         found: list[str] = []
         after: str | None = None
         while True:
-            page = await made.queries.page(after, 3)
+            page = await made.queries.views.page(after, 3)
             found += [info.id for info in page.items]
             after = page.next
             if after is None:
                 break
         assert found == ids
-        paused = await made.queries.page(state=ActualState.PAUSED)
+        paused = await made.queries.views.page(state=ActualState.PAUSED)
         assert [info.id for info in paused.items] == [ids[3]]
-        assert made.queries.states() == {"running": 6, "paused": 1}
+        assert made.queries.book.states() == {"running": 6, "paused": 1}
 
     run(test)
 
@@ -325,11 +325,11 @@ def test_what_is_shed_is_counted_and_told_to_an_engine_that_comes_after(run: Run
 def test_plans_show_operators_and_edges(run: Run) -> None:
     async def test(made: Service) -> None:
         id_ = (await made.queries.register(HOT)).id
-        plan = await made.queries.plan(id_)
+        plan = await made.queries.views.plan(id_)
         assert [operator.name for operator in plan.operators] == ["in", "hot", "#output"]
         edges = [(edge.from_, edge.to) for edge in plan.edges]
         assert edges == [("stream:readings", "in"), ("in", "hot"), ("hot", "#output")]
-        whole = await made.queries.global_plan()
+        whole = await made.queries.views.global_plan()
         assert whole.streams == {"readings": (id_,)}
         assert whole.model_dump(mode="json")["queries"][0]["edges"][0]["from"] == "stream:readings"
         assert (whole.queries[0].query, whole.next) == (id_, None)
@@ -346,11 +346,11 @@ def test_plans_show_who_shares_what(run: Run) -> None:
         shared: list[tuple[int, tuple[str, ...]]] = []
         while not shared or shared[1][0] == 1:
             made.queries.measurements.forget(ids[0])
-            plan = await made.queries.plan(ids[0])
+            plan = await made.queries.views.plan(ids[0])
             shared = [(operator.sharers, operator.shared_with) for operator in plan.operators]
         assert shared == [(2, (ids[1],)), (2, (ids[1],)), (1, ())]
         made.queries.measurements.forget(ids[1])
-        whole = await made.queries.global_plan()
+        whole = await made.queries.views.global_plan()
         told = {query.query: query.operators[1].shared_with for query in whole.queries}
         assert told == {ids[0]: (ids[1],), ids[1]: (ids[0],)}
 

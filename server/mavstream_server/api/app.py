@@ -134,7 +134,7 @@ async def _start(settings: Settings, connections: Connections, stack: AsyncExitS
     service = QueryService(settings, catalog, store, link, tables=stored)
     choice = SchedulerChoice(catalog, settings, link)
     optimizing = Optimizing(
-        link, choice, service, SystemClock(), catalog.optimizer(), PlanScout(service.scouted)
+        link, choice, service, SystemClock(), catalog.optimizer(), PlanScout(service.views.scouted)
     )
     service.admission.policy = lambda: optimizing.settings.admission or settings.admission
     services = Services(

@@ -28,7 +28,7 @@ async def take_figures(services: Services) -> Figures:
         stream_bytes={stream.name: stream.bytes for stream in streams},
         stream_positions={stream.name: stream.position for stream in streams},
         tables=[services.tables.info(name) for name in services.tables.names],
-        states=Counter(services.queries.states()),
+        states=Counter(services.queries.book.states()),
         connections=services.connections.open,
         producers=services.feeds.producers,
         subscribers=services.results.subscribers,

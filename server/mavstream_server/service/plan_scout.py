@@ -47,7 +47,7 @@ class PlanScout:
     """Knows, for queries that it was asked about, the cheapest plan there is."""
 
     def __init__(self, scouted: Scouted, clock: Callable[[], float] = time.monotonic) -> None:
-        """`scouted` returns running queries by id, as `QueryService.scouted` does."""
+        """`scouted` returns running queries by id, as `QueryViews.scouted` does."""
         self._scouted = scouted
         self._clock = clock
         self._pool: ProcessPoolExecutor | None = None

@@ -6,9 +6,7 @@ import hashlib
 import json
 import logging
 import time
-from bisect import bisect_right, insort
-from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Mapping
 
 from mavstream_protocol.inference import infer
 from mavstream_protocol.plan import Plan
@@ -18,15 +16,12 @@ from mavstream_protocol.schema import Schema
 from mavstream_protocol.typed_plan import TypedPlan
 from mavstream_protocol.wire.resources import (
     ActualState,
-    Page,
     QueryChange,
     QueryInfo,
     Validation,
 )
 from mavstream_server.log import LogError, load_description
 from mavstream_server.optimizer.fairness import ClassFairness, fairness
-from mavstream_server.optimizer.monitor import is_watched
-from mavstream_server.optimizer.promises import Promise
 from mavstream_server.service import specs
 from mavstream_server.service.admission import AdmissionControl
 from mavstream_server.service.catalog import Catalog, QueryRecord
@@ -35,11 +30,12 @@ from mavstream_server.service.load import LoadWatch
 from mavstream_server.service.measurements import Measurements, describe
 from mavstream_server.service.optimizing import Registered
 from mavstream_server.service.placement import Placement
-from mavstream_server.service.plan_views import GlobalPlan, QueryPlan, current_stats, global_plan, query_plan
 from mavstream_server.service.problems import Conflict, NotFound, TooMany
 from mavstream_server.service.query import Query, new_id
+from mavstream_server.service.query_book import QueryBook
+from mavstream_server.service.query_views import QueryViews
 from mavstream_server.service.results import ResultFeed
-from mavstream_server.service.running_plans import REGISTERED, RunningPlan, ScoutedQuery, scouted
+from mavstream_server.service.running_plans import REGISTERED
 from mavstream_server.service.settings import Settings
 from mavstream_server.service.streams import StreamStore
 from mavstream_server.service.tables import TableStore
@@ -65,6 +61,7 @@ class QueryService:
         now_us: Callable[[], int] = lambda: time.time_ns() // 1000,
         tables: TableStore | None = None,
     ) -> None:
+        self.book = QueryBook()
         self._settings = settings
         self._catalog = catalog
         self._streams = streams
@@ -72,20 +69,20 @@ class QueryService:
         self._table_store = tables
         if tables is not None:
             tables.newest_row = self._newest_row
-            tables.joined_by = self._joined_by
+            tables.joined_by = self.book.joined_by
         self._link = link
         self._now_us = now_us
-        self._queries: dict[str, Query] = {}
-        self._order: list[str] = []  # the ids, sorted: lists are paged by them
         self.results = results or ResultFeed(settings.results_directory, settings.max_subscribers)
         self.measurements = Measurements(link)
+        self.views = QueryViews(
+            self.book, self.measurements, self.results, streams, self._tables, self._typed
+        )
         self.load = LoadWatch(
-            self.measurements, streams, lambda after, most: self.select(after, most, placed=True)
+            self.measurements, streams, lambda after, most: self.book.select(after, most, placed=True)
         )
         self.admission = AdmissionControl(
-            self.load, self.priorities, self._promises, lambda: settings.admission
+            self.load, self.priorities, self.book.promises, lambda: settings.admission
         )
-        self._watched: dict[str, Registered] = {}  # queries that can run and have targets, or allow loss
         self.placement = Placement(
             settings.streams_directory,
             catalog,
@@ -132,9 +129,9 @@ class QueryService:
                 return await self._registered_before(known, key)
         spec = specs.parse_spec(data)
         plan = specs.check(spec, self._streams.shapes(), self._has_class, self._tables)
-        if len(self._queries) >= self._settings.max_queries:
+        if len(self.book) >= self._settings.max_queries:
             raise TooMany(
-                f"{len(self._queries)} queries are registered, ended ones included, which is the limit: "
+                f"{len(self.book)} queries are registered, ended ones included, which is the limit: "
                 "remove some with DELETE /v1/queries/{id}",
                 code="too_many_queries",
             )
@@ -154,7 +151,7 @@ class QueryService:
     def _record(self, spec: QuerySpec, key: str | None, fingerprint: str) -> QueryRecord:
         """Keep a new query, and under which key it came, together."""
         id_ = new_id(spec.name)
-        while id_ in self._queries:
+        while id_ in self.book:
             id_ = new_id(spec.name)
         with self._catalog.transaction():
             record = self._catalog.add_query(id_, spec, self._now_us())
@@ -163,12 +160,12 @@ class QueryService:
         return record
 
     async def _registered_before(self, id_: str, key: str) -> QueryInfo:
-        if id_ not in self._queries:
+        if id_ not in self.book:
             raise Conflict(
                 f"idempotency key '{key}' registered query '{id_}', which was removed since: use a new key",
                 code="idempotency_key_reused",
             )
-        return await self.info(id_)
+        return await self.views.info(id_)
 
     def _has_class(self, name: str) -> bool:
         try:
@@ -181,92 +178,19 @@ class QueryService:
 
     def get(self, id_: str) -> Query:
         """Return a query; raises NotFound."""
-        query = self._queries.get(id_)
-        if query is None:
-            raise NotFound.query(id_)
-        return query
-
-    async def info(self, id_: str) -> QueryInfo:
-        """Return a query as it stands; raises NotFound."""
-        query = self.get(id_)
-        return describe(query, (await self.measurements.of((id_,))).get(id_), self._answered(query))
-
-    async def page(
-        self,
-        after: str | None = None,
-        limit: int = 100,
-        class_: str | None = None,
-        state: ActualState | None = None,
-    ) -> Page[QueryInfo]:
-        """Return queries by id, those behind `after` that are of the class and in the state."""
-        found = self.select(after, limit + 1, class_, state)
-        part = found[:limit]
-        stats = await self.measurements.of(query.id for query in part)
-        items = [describe(query, stats.get(query.id), self._answered(query)) for query in part]
-        return Page[QueryInfo](items=items, next=part[-1].id if len(found) > limit else None)
-
-    def select(
-        self,
-        after: str | None,
-        limit: int,
-        class_: str | None = None,
-        state: ActualState | None = None,
-        *,
-        placed: bool = False,
-    ) -> list[Query]:
-        """Return up to so many queries behind an id, in the order of ids; `placed`: in the engine only."""
-        found: list[Query] = []
-        for place in range(0 if after is None else bisect_right(self._order, after), len(self._order)):
-            query = self._queries[self._order[place]]
-            if placed and not query.placed:
-                continue
-            if class_ in (None, query.class_name) and state in (None, query.state):
-                found.append(query)
-                if len(found) == limit:
-                    break
-        return found
-
-    async def plan(self, id_: str) -> QueryPlan:
-        """Return a query's plan and its operators as they run; raises NotFound."""
-        query = self.get(id_)
-        plan = query.plan or self._typed(query.record)
-        return query_plan(query, plan, (await self.measurements.of((id_,))).get(id_))
-
-    async def scouted(self, ids: Iterable[str]) -> list[ScoutedQuery]:
-        """Return those of the queries that run, with the plans that they run and their figures."""
-        known = [query for id_ in ids if (query := self._queries.get(id_)) is not None]
-        stats = await self.measurements.of(query.id for query in known)
-        shapes, found = self._streams.shapes(), []
-        for query in known:
-            current, spec = current_stats(query, stats.get(query.id)), query.record.spec
-            if current is None or query.plan is None or query.state is not ActualState.RUNNING:
-                continue
-            plan = query.swapped.running(current) or RunningPlan(spec.plan, query.plan)
-            found.append(scouted(query.id, spec, plan, current, shapes, self._tables))
-        return found
-
-    async def global_plan(self, after: str | None = None, limit: int = 100) -> GlobalPlan:
-        """Return the operators of all queries that the engine has, in parts by query."""
-        found = self.select(after, limit + 1, placed=True)
-        part = found[:limit]
-        stats = await self.measurements.of(query.id for query in part)
-        return global_plan(part, stats, part[-1].id if len(found) > limit else None)
+        return self.book.get(id_)
 
     def fairness(self) -> dict[str, ClassFairness]:
         """Return how all classes do beside each other, over the last seconds."""
         return fairness(self.load.load, self.priorities())
 
-    def states(self) -> dict[str, int]:
-        """Return how many queries are in each state."""
-        return dict(Counter(query.state.value for query in self._queries.values()))
-
     def watched(self) -> Collection[Registered]:
         """Return the queries that can run and have targets, or allow loss."""
-        return self._watched.values()
+        return self.book.watched()
 
     def class_sizes(self) -> Mapping[str, int]:
         """Return how many queries each class has that can run."""
-        return Counter(query.class_name for query in self._queries.values() if query.final is None)
+        return self.book.class_sizes()
 
     def priorities(self) -> Mapping[str, int]:
         """Return the priorities of the classes."""
@@ -278,18 +202,12 @@ class QueryService:
 
     def table_users(self, table: str) -> list[str]:
         """Return the queries that join a stored table and have not ended."""
-        return [query.id for query in self._queries.values() if table in query.tables]
+        return [query.id for query in self.book.joining(table)]
 
     def _newest_row(self, table: str) -> int:
         """Return the last arrival in the streams of queries that join a table: they may have joined it."""
-        joining = [query for query in self._queries.values() if table in query.tables]
-        streams = {stream for query in joining for stream in query.streams}
+        streams = {stream for query in self.book.joining(table) for stream in query.streams}
         return max((self._streams.last_arrival(name) for name in streams), default=0)
-
-    def _joined_by(self, table: str) -> set[tuple[str, ...]]:
-        """Return the key columns by which queries join a table."""
-        plans = [query.plan for query in self._queries.values() if table in query.tables]
-        return {keys for plan in plans if plan for name, keys in plan.table_keys if name == table}
 
     def needed_position(self, stream: str) -> int | None:
         """Return the lowest position that a query still needs of a stream, for retention."""
@@ -302,9 +220,6 @@ class QueryService:
     def _clocked(self, stream: str, waiting: bool) -> None:
         if stream in self._streams:
             self._streams.set_readers(stream, waiting)
-
-    def _answered(self, query: Query) -> int:
-        return self.results.feed(query).end
 
     # Changing
 
@@ -319,7 +234,7 @@ class QueryService:
             self._keep(query, change, version)
             await self.placement.enact(query)
         self.measurements.forget(id_)
-        return await self.info(id_)
+        return await self.views.info(id_)
 
     async def swap_plan(self, id_: str, plan: Plan) -> None:
         """Begin to let a running query go on with a plan that must give the same answer.
@@ -363,7 +278,7 @@ class QueryService:
             if (change.state is not None and change.state is not record.desired) or version is not None:
                 record = self._catalog.set_desired(query.id, change.state or record.desired, version)
         query.record = record
-        self._watch(query)
+        self.book.note(query)
 
     async def remove(self, id_: str, version: int | None = None) -> None:
         """Stop a query and forget it with its results; raises NotFound, WrongVersion."""
@@ -374,23 +289,21 @@ class QueryService:
                 self._catalog.set_desired(id_, query.record.desired, version)
             await self.placement.forget(query)
             self._catalog.remove_query(id_)
-            del self._queries[id_]
-            del self._order[bisect_right(self._order, id_) - 1]
+            self.book.remove(id_)
             self.measurements.forget(id_)
-            self._watched.pop(id_, None)
             self.results.remove(id_)
 
     # What the engine tells
 
     def _ended(self, id_: str, state: str, reason: str | None) -> None:
-        query = self._queries.get(id_)
+        query = self.book.find(id_)
         if query is not None and query.final is None:
             self._finish(query, ActualState(state), reason)
 
     def _finish(self, query: Query, state: ActualState, reason: str | None = None) -> None:
         """Keep how a query ended, and tell its subscribers."""
         query.record = self._catalog.set_final(query.id, state.value, reason)
-        self._watch(query)
+        self.book.note(query)
         self.placement.leave(query)
         self.measurements.forget(query.id)
         self.results.changed(query.id)
@@ -398,7 +311,7 @@ class QueryService:
         _log.log(level, "query %s", state.value, extra={"query": query.id, "reason": reason})
 
     def _engine_died(self) -> None:
-        for query in self._queries.values():
+        for query in self.book:
             query.placed = query.paused = False
 
     def _engine_back(self) -> None:
@@ -408,37 +321,16 @@ class QueryService:
 
     def _place_all(self) -> None:
         """Instantiate all queries that are to run, those of the highest classes first."""
-        priorities = self.priorities()
-        waiting = [query for query in self._queries.values() if query.final is None and not query.placed]
-        waiting.sort(key=lambda query: (-priorities.get(query.class_name, 0), query.record.created_us))
-        self.placement.place_all(waiting)
-
-    # What admission goes by
-
-    def _promises(self) -> Iterator[Promise]:
-        """Yield what was promised to queries that run."""
-        for query in self._queries.values():
-            if query.placed and not query.paused:
-                yield Promise(query.id, query.class_name, query.record.spec.qos)
+        self.placement.place_all(self.book.unplaced(self.priorities()))
 
     # Keeping the books
 
     def _enter(self, record: QueryRecord, plan: TypedPlan | None) -> Query:
         query = Query(record, plan, lambda: self._schema_of(record))
-        self._queries[record.id] = query
-        insort(self._order, record.id)
+        self.book.enter(query)
         if query.final is None:
             self.placement.enter(query)
-        self._watch(query)
         return query
-
-    def _watch(self, query: Query) -> None:
-        """Let the optimizer know of a query as long as it can run and there is something to watch."""
-        qos = query.record.spec.qos
-        if query.final is None and is_watched(qos):
-            self._watched[query.id] = Registered(query.id, query.class_name, qos)
-        else:
-            self._watched.pop(query.id, None)
 
     def _typed(self, record: QueryRecord) -> TypedPlan | None:
         """Return the typed plan, or None if it fits streams and tables no more: those of ended queries go."""

@@ -16,4 +16,4 @@ router = APIRouter(prefix="/v1/plan", tags=["queries"], dependencies=[Depends(re
 @router.get("", responses=documented())
 async def show_global_plan(parts: Parts, page: PageQuery) -> GlobalPlan:
     """Show the operators of all running and paused queries, what flows between them, and how they do."""
-    return await parts.queries.global_plan(page.after, page.limit)
+    return await parts.queries.views.global_plan(page.after, page.limit)

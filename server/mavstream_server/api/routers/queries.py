@@ -90,13 +90,13 @@ async def list_queries(
     state: Annotated[ActualState | None, Query(description="Only queries in this state")] = None,
 ) -> Page[QueryInfo]:
     """List the queries by id, ended ones included."""
-    return await parts.queries.page(page.after, page.limit, class_, state)
+    return await parts.queries.views.page(page.after, page.limit, class_, state)
 
 
 @router.get("/{id}", dependencies=_READ, responses=documented(404))
 async def show_query(id: QueryId, parts: Parts, response: Response) -> QueryInfo:  # noqa: A002
     """Show a query: what is wanted of it, what it is, and what was measured."""
-    info = await parts.queries.info(id)
+    info = await parts.queries.views.info(id)
     _tag(parts, info, response)
     return info
 
@@ -124,7 +124,7 @@ async def remove_query(id: QueryId, parts: Parts, version: IfMatch) -> None:  # 
 @router.get("/{id}/plan", dependencies=_READ, responses=documented(404))
 async def show_plan(id: QueryId, parts: Parts) -> QueryPlan:  # noqa: A002
     """Show a query's plan, the schemas and paths worked out of it, and its operators as they run."""
-    return await parts.queries.plan(id)
+    return await parts.queries.views.plan(id)
 
 
 @router.get("/{id}/qos", dependencies=_READ, responses=documented(404))
