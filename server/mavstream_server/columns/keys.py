@@ -10,6 +10,7 @@ from mavstream_protocol.schema import FieldType
 from mavstream_server.columns.column import Column, Ints
 from mavstream_server.columns.dictionary import Dictionary
 from mavstream_server.columns.index import IntIndex
+from mavstream_server.columns.text_moves import UNASKED, MovedCodes
 
 _NULL = 0  # the code of null in every column; values follow from 1
 
@@ -59,13 +60,9 @@ class _NumberKeys:
 class _StringKeys:
     """Codes for strings: texts are moved into a dictionary of our own, once per text and generation."""
 
-    # Both sides of a join share a coder and come with a dictionary each.
-    _REMEMBERED = 2
-
     def __init__(self) -> None:
         self._texts = Dictionary()
-        # By source dictionary, newest last: its code -> our code, -1 where nobody asked for the text yet.
-        self._moves: list[tuple[Dictionary, Ints]] = []
+        self._moved = MovedCodes()
 
     @property
     def count(self) -> int:
@@ -73,36 +70,22 @@ class _StringKeys:
 
     @property
     def nbytes(self) -> int:
-        return self._texts.nbytes + sum(moved.nbytes for _, moved in self._moves)
+        return self._texts.nbytes + self._moved.nbytes
 
     def encode(self, column: Column) -> Ints:
         source = column.dictionary
         assert source is not None
-        moved = self._moved_from(source)
+        moved = self._moved.of(source)
         if column.valid is None:
             return self._move(column.values, source, moved)
         codes = np.zeros(len(column), dtype=np.int64)
         codes[column.valid] = self._move(column.values[column.valid], source, moved)
         return codes
 
-    def _moved_from(self, source: Dictionary) -> Ints:
-        for place, (known, moved) in enumerate(self._moves):
-            if known is source:
-                if len(moved) >= len(source):
-                    return moved
-                del self._moves[place]
-                break
-        else:
-            moved = np.empty(0, dtype=np.int64)
-        room = np.full(max(len(source), 2 * len(moved)), -1, dtype=np.int64)
-        room[: len(moved)] = moved
-        self._moves = [*self._moves[1 - self._REMEMBERED :], (source, room)]
-        return room
-
     def _move(self, values: Ints, source: Dictionary, moved: Ints) -> Ints:
         codes = moved.take(values)
-        if len(codes) and codes.min() < 0:
-            missing = values[codes < 0]
+        if len(codes) and codes.min() == UNASKED:
+            missing = values[codes == UNASKED]
             distinct, first = np.unique(missing, return_index=True)
             distinct = distinct[np.argsort(first)]
             texts, add = source.values, self._texts.add
