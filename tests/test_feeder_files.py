@@ -95,3 +95,11 @@ def test_the_sample_is_what_its_script_writes(tmp_path: Path) -> None:
         assert inferred.schema() == spec.schema()
         assert inferred.event_time == spec.event_time
     assert sum(path.stat().st_size for path in DATA.iterdir()) < 300_000
+
+
+@pytest.mark.parametrize("kind", [pa.large_string(), pa.string_view(), pa.dictionary(pa.int8(), pa.string())])
+def test_texts_of_every_layout_are_strings(tmp_path: Path, kind: pa.DataType) -> None:
+    path = tmp_path / "rooms.parquet"
+    pyarrow.parquet.write_table(pa.table({"room": pa.array(["hall", "attic"]).cast(kind)}), path)
+    spec = infer_stream("rooms", path)
+    assert rows_of(FileSource(path, spec).take(due(2))) == [{"room": "hall"}, {"room": "attic"}]

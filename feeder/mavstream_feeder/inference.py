@@ -15,6 +15,7 @@ from pydantic import ValidationError
 from mavstream_feeder.files import kind_of
 from mavstream_feeder.problems import UnreadableFile
 from mavstream_protocol import FieldSpec, FieldType, StreamSpec
+from mavstream_protocol.tuples.arrow_types import field_type_of
 
 _SAMPLE_BYTES = 4 << 20
 _SAMPLE_LINES = 10_000
@@ -108,17 +109,9 @@ def _with_timestamps(table: pa.Table) -> pa.Table:
 
 
 def _type_of(path: Path, column: str, kind: pa.DataType) -> FieldType:
-    value = kind.value_type if pa.types.is_dictionary(kind) else kind
-    if pa.types.is_integer(value):
-        return FieldType.INT
-    if pa.types.is_floating(value):
-        return FieldType.FLOAT
-    if pa.types.is_boolean(value):
-        return FieldType.BOOL
-    if pa.types.is_timestamp(value):
-        return FieldType.TIMESTAMP
-    if pa.types.is_string(value) or pa.types.is_large_string(value) or pa.types.is_null(value):
-        return FieldType.STRING
+    type_ = field_type_of(kind)
+    if type_ is not None:
+        return type_
     raise UnreadableFile(
         f"column '{column}' of file '{path}' is of type {kind}, which no field can hold: "
         "write integers, floats, booleans, texts or timestamps"

@@ -13,6 +13,7 @@ from mavstream_protocol.problems import InvalidTuples, ProblemItem
 from mavstream_protocol.schema import Field, FieldType, Schema
 from mavstream_protocol.table_rows.csv_cells import FORMS
 from mavstream_protocol.tables import TableFields
+from mavstream_protocol.tuples.arrow_types import field_type_of
 from mavstream_protocol.tuples.cells import shown
 from mavstream_protocol.tuples.findings import refuse_body
 
@@ -28,7 +29,7 @@ def arrow_fields(schema: pa.Schema) -> Schema:
     """Return the fields that Arrow columns can be taken as; raises InvalidTuples."""
     problems, fields = [], []
     for field in schema:
-        type_ = _arrow_type(field.type)
+        type_ = field_type_of(field.type)
         if type_ is None:
             detail = (
                 f"column '{field.name}' is of the Arrow type {field.type}, which no field can hold: "
@@ -40,21 +41,6 @@ def arrow_fields(schema: pa.Schema) -> Schema:
     if problems:
         raise InvalidTuples(problems)
     return _checked(fields)
-
-
-def _arrow_type(kind: pa.DataType) -> FieldType | None:
-    value = kind.value_type if pa.types.is_dictionary(kind) else kind
-    if pa.types.is_integer(value):
-        return FieldType.INT
-    if pa.types.is_floating(value):
-        return FieldType.FLOAT
-    if pa.types.is_boolean(value):
-        return FieldType.BOOL
-    if pa.types.is_timestamp(value):
-        return FieldType.TIMESTAMP
-    if pa.types.is_string(value) or pa.types.is_large_string(value) or pa.types.is_string_view(value):
-        return FieldType.STRING
-    return FieldType.STRING if pa.types.is_null(value) else None
 
 
 def text_fields(texts: pa.Table) -> Schema:

@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from mavstream_protocol.schema import Field, FieldType
+from mavstream_protocol.tuples.arrow_types import is_text
 from mavstream_protocol.tuples.canonical import ARROW_TYPES
 from mavstream_protocol.tuples.columns import instants_fit, numbers_of, read_column, tell_cell
 from mavstream_protocol.tuples.findings import MOST_TOLD, Findings
@@ -45,10 +46,6 @@ def cast_column(field: Field, column: pa.Array, findings: Findings) -> pa.Array 
     return _CASTS[field.type](field, array, findings)
 
 
-def _is_text(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind))
-
-
 def _castable(wanted: FieldType, kind: pa.DataType) -> bool:
     if pa.types.is_null(kind):
         return True
@@ -60,9 +57,9 @@ def _castable(wanted: FieldType, kind: pa.DataType) -> bool:
         case FieldType.BOOL:
             return bool(pa.types.is_boolean(kind))
         case FieldType.STRING:
-            return _is_text(kind)
+            return is_text(kind)
         case FieldType.TIMESTAMP:
-            return bool(pa.types.is_timestamp(kind) or pa.types.is_integer(kind) or _is_text(kind))
+            return bool(pa.types.is_timestamp(kind) or pa.types.is_integer(kind) or is_text(kind))
 
 
 def _tell_nulls(field: Field, array: pa.Array, findings: Findings) -> None:
