@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from mavstream.cli.output import show_fields, show_json, show_table
+from mavstream.cli.output import show_fields, show_json, show_list, show_table
 from mavstream.cli.session import Output, OutputOption, client_of
 from mavstream_protocol import format_duration
 from mavstream_protocol.admission import AdmissionPolicy
@@ -70,11 +70,12 @@ def decisions(
     """List what was decided, the newest first: what, why, and what came of it."""
     with client_of(context) as client:
         found = client.decisions(query)
-    if output is Output.JSON:
-        show_json(found)
-        return
-    rows = [(one.at, one.rule, one.what, one.why, one.outcome, one.before, one.after) for one in found]
-    show_table(["at", "rule", "what", "why", "outcome", "missed before", "after"], rows)
+    show_list(
+        found,
+        output,
+        ["at", "rule", "what", "why", "outcome", "missed before", "after"],
+        lambda one: (one.at, one.rule, one.what, one.why, one.outcome, one.before, one.after),
+    )
 
 
 def _read_rule(text: str) -> tuple[str, bool]:

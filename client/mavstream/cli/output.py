@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, TypeVar
 
 import orjson
 from pydantic import BaseModel
@@ -13,7 +13,10 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from mavstream.cli.session import Output
 from mavstream_protocol import ProblemItem
+
+Item = TypeVar("Item")
 
 _WIDE = 200
 """Columns where nobody says how wide the terminal is, as in a pipe."""
@@ -48,6 +51,16 @@ def show_table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None
     for row in rows:
         table.add_row(*(cell(value) for value in row))
     console().print(table)
+
+
+def show_list(
+    found: Sequence[Item], output: Output, columns: Sequence[str], row: Callable[[Item], Sequence[object]]
+) -> None:
+    """Print what was found as it was asked for: as JSON, or as rows under headings."""
+    if output is Output.JSON:
+        show_json(found)
+    else:
+        show_table(columns, map(row, found))
 
 
 def show_fields(fields: Iterable[tuple[str, object]]) -> None:

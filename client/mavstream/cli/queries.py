@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from mavstream.cli.admission import estimate_fields, warn_of
-from mavstream.cli.output import complain, show_fields, show_json, show_table
+from mavstream.cli.output import complain, show_fields, show_json, show_list, show_table
 from mavstream.cli.session import FileArgument, Output, OutputOption, QueryArgument, client_of
 from mavstream.cli.watching import watch_rows
 from mavstream_protocol import ReadFrom
@@ -57,21 +57,19 @@ def list_queries(
     """List the queries."""
     with client_of(context) as client:
         found = client.queries(state)
-    if output is Output.JSON:
-        show_json(found)
-        return
-    rows = [
-        (
+    show_list(
+        found,
+        output,
+        ["query", "name", "class", "state", "results", "p95 ms"],
+        lambda one: (
             one.id,
             one.spec.name,
             one.spec.class_,
             one.state,
             one.results,
             one.latency_ms and one.latency_ms.p95,
-        )
-        for one in found
-    ]
-    show_table(["query", "name", "class", "state", "results", "p95 ms"], rows)
+        ),
+    )
 
 
 @app.command("show")

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import orjson
 import typer
 
-from mavstream.cli.output import show_fields, show_json, show_table
+from mavstream.cli.output import show_fields, show_json, show_list
 from mavstream.cli.session import Output, OutputOption, client_of
 from mavstream.cli.trace import trace
 from mavstream_protocol.scheduling import SchedulerSettings, SourceService
@@ -19,11 +19,12 @@ def list_policies(context: typer.Context, output: OutputOption = Output.TABLE) -
     """List the scheduling policies that can be chosen."""
     with client_of(context) as client:
         found = client.policies()
-    if output is Output.JSON:
-        show_json(found)
-        return
-    rows = [(one.name, one.optimises, ", ".join(one.options.get("properties", {}))) for one in found]
-    show_table(["policy", "good for", "options"], rows)
+    show_list(
+        found,
+        output,
+        ["policy", "good for", "options"],
+        lambda one: (one.name, one.optimises, ", ".join(one.options.get("properties", {}))),
+    )
 
 
 @scheduler.command("show")

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from mavstream.cli.output import show_fields, show_json, show_table
+from mavstream.cli.output import show_fields, show_json, show_list
 from mavstream.cli.session import Output, OutputOption, StreamArgument, client_of
 from mavstream.cli.tuples import TupleFormat, read_tuples
 from mavstream_protocol import format_size
@@ -58,21 +58,19 @@ def list_streams(context: typer.Context, output: OutputOption = Output.TABLE) ->
     """List the streams."""
     with client_of(context) as client:
         found = client.streams()
-    if output is Output.JSON:
-        show_json(found)
-        return
-    rows = [
-        (
+    show_list(
+        found,
+        output,
+        ["stream", "rows", "kept", "on disk", "watermark", "producers"],
+        lambda one: (
             one.name,
             one.position,
             one.position - one.begin,
             format_size(one.bytes),
             one.watermark,
             len(one.producers),
-        )
-        for one in found
-    ]
-    show_table(["stream", "rows", "kept", "on disk", "watermark", "producers"], rows)
+        ),
+    )
 
 
 @app.command("show")

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from mavstream.cli.output import show_fields, show_json, show_table
+from mavstream.cli.output import show_fields, show_json, show_list, show_table
 from mavstream.cli.session import Output, OutputOption, client_of
 from mavstream_protocol import format_size
 from mavstream_protocol.wire.resources import TableDetail, TableInfo
@@ -48,14 +48,20 @@ def list_tables(context: typer.Context, output: OutputOption = Output.TABLE) -> 
     """List the tables."""
     with client_of(context) as client:
         found = client.tables()
-    if output is Output.JSON:
-        show_json(found)
-        return
-    rows = [
-        (one.name, _fields(one), one.rows, one.version, one.since, one.versions, format_size(one.bytes))
-        for one in found
-    ]
-    show_table(["table", "fields", "rows", "version", "since", "kept", "on disk"], rows)
+    show_list(
+        found,
+        output,
+        ["table", "fields", "rows", "version", "since", "kept", "on disk"],
+        lambda one: (
+            one.name,
+            _fields(one),
+            one.rows,
+            one.version,
+            one.since,
+            one.versions,
+            format_size(one.bytes),
+        ),
+    )
 
 
 @app.command("show")
