@@ -255,14 +255,19 @@ def test_a_change_that_is_refused_halfway_is_taken_back_and_written_down(tmp_pat
     play(scenario)
 
 
+async def until_a_policy_is_tried(world: World) -> None:
+    """Let queries hold more memory than they may, until another policy is on probation for it."""
+    for n in range(3):
+        await world.query(f"fat{n}", "default", {"memory": {"at_most": "20KB"}}, 400)
+    world.rate = 1000
+    while not world.decisions:
+        await world.seconds(1)
+
+
 def test_a_trial_waits_for_an_engine_that_is_away(tmp_path: Path) -> None:
     async def scenario() -> None:
         with World(tmp_path, SchedulerSettings(policy="rr")) as world:
-            for n in range(3):
-                await world.query(f"fat{n}", "default", {"memory": {"at_most": "20KB"}}, 400)
-            world.rate = 1000
-            while not world.decisions:
-                await world.seconds(1)
+            await until_a_policy_is_tried(world)
             world.engine.away = True
             await world.seconds(30)
             assert world.decisions == [("policy", "probation")]
@@ -279,11 +284,7 @@ def test_a_trial_waits_for_an_engine_that_is_away(tmp_path: Path) -> None:
 def test_a_policy_chosen_by_hand_ends_the_trial(tmp_path: Path) -> None:
     async def scenario() -> None:
         with World(tmp_path, SchedulerSettings(policy="rr")) as world:
-            for n in range(3):
-                await world.query(f"fat{n}", "default", {"memory": {"at_most": "20KB"}}, 400)
-            world.rate = 1000
-            while not world.decisions:
-                await world.seconds(1)
+            await until_a_policy_is_tried(world)
             chosen = SchedulerSettings(policy="fifo")
             await world.optimizing.overrule(lambda: world.engine.choose(chosen), "by hand")
             assert world.decisions == [("policy", "overruled")]
