@@ -1,4 +1,4 @@
-"""The command as scripts and people use it: a process, its output and its exit code."""
+"""The command as scripts and people use it: its output, its exit code, and what it does as a process."""
 
 from __future__ import annotations
 
@@ -13,6 +13,8 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from commands_here import Outcome
+from commands_here import command as run_here
 from pyarrow import parquet
 from servers import eventually
 
@@ -44,17 +46,8 @@ def name(url: str, request: pytest.FixtureRequest) -> str:
     return name
 
 
-def command(url: str | None, *args: str, stdin: str | bytes = "") -> subprocess.CompletedProcess[str]:
-    env = {key: value for key, value in os.environ.items() if not key.startswith("MAVSTREAM_")}
-    return subprocess.run(
-        [sys.executable, "-m", "mavstream", *args],
-        input=stdin if isinstance(stdin, str) else stdin.decode(),
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=60,
-        env={**env, **({} if url is None else {"MAVSTREAM_URL": url}), "PYTHONWARNINGS": "error"},
-    )
+def command(url: str, *args: str, stdin: str = "") -> Outcome:
+    return run_here(*args, stdin=stdin, MAVSTREAM_URL=url)
 
 
 def answer(url: str, *args: str, stdin: str = "") -> Any:
@@ -84,6 +77,18 @@ def test_streams_are_made_from_options_and_files(url: str, tmp_path: Path) -> No
     assert {"c_options", "c_file", "c_renamed"} <= {one["name"] for one in answer(url, "stream", "list")}
     assert answer(url, "stream", "show", "c_file")["position"] == 0
     assert answer(url, "stream", "delete", "c_file") == {"deleted": "c_file"}
+
+
+def test_scripts_run_a_process_that_reads_its_input_and_leaves_with_a_code(url: str, name: str) -> None:
+    env = {**os.environ, "MAVSTREAM_URL": url, "PYTHONWARNINGS": "error"}
+    rows = '{"id": 1, "word": "a"}\n'
+    for stream, code, said in ((name, 0, ""), ("nothing", 1, "there is no stream 'nothing'")):
+        run = [sys.executable, "-m", "mavstream", "stream", "append", stream, "-o", "json"]
+        done = subprocess.run(run, env=env, input=rows, capture_output=True, text=True, check=False)
+        assert done.returncode == code
+        assert json.loads(done.stdout or "{}") == ({} if code else {"stream": name, "rows": 1})
+        assert said in done.stderr
+        assert bool(done.stderr) is bool(said)
 
 
 def test_people_get_tables(url: str, name: str) -> None:
@@ -230,19 +235,19 @@ def test_tokens_come_from_the_environment(tmp_path: Path) -> None:
         refused = command(url, "stream", "list")
         assert (refused.returncode, "no token came" in refused.stderr) == (1, True)
         assert command(url, "--token", "secret", "stream", "list").returncode == 0
-        env = {**os.environ, "MAVSTREAM_URL": url, "MAVSTREAM_TOKEN": "secret"}
-        run = [sys.executable, "-m", "mavstream", "info"]
-        assert subprocess.run(run, env=env, capture_output=True, check=False).returncode == 0
+        env = {"MAVSTREAM_URL": url, "MAVSTREAM_TOKEN": "secret"}
+        assert run_here("info", **env).returncode == 0
         # A token on the command line can be seen by others; help must at least not print it.
-        shown = subprocess.run([*run[:3], "--help"], env=env, capture_output=True, text=True, check=False)
-        assert "secret" not in shown.stdout
+        shown = run_here("--help", **env).stdout
+        assert "--token" in shown
+        assert "secret" not in shown
 
 
 def test_help_names_everything() -> None:
-    shown = command(None, "--help").stdout
+    shown = run_here("--help").stdout
     for name in ("serve", "stream", "class", "query", "feed", "demo", "policies", "scheduler", "info"):
         assert f" {name} " in shown
-    assert command(None, "--version").stdout.strip()[0].isdigit()
+    assert run_here("--version").stdout.strip()[0].isdigit()
 
 
 def test_a_package_that_is_not_installed_is_named(tmp_path: Path) -> None:

@@ -17,6 +17,8 @@ from xml.etree import ElementTree
 
 import httpx
 import pytest
+from commands_here import Outcome
+from commands_here import command as run_here
 from matplotlib.image import imread
 from servers import PATIENCE, RunningServer, eventually, running_server
 
@@ -80,7 +82,11 @@ def feeding(client: Client, queries: list[Query]) -> Iterator[None]:
         feeder.join(PATIENCE)
 
 
-def command(server: RunningServer, *args: str, **env: str) -> subprocess.CompletedProcess[str]:
+def command(server: RunningServer, *args: str) -> Outcome:
+    return run_here("--url", server.url, "scheduler", "trace", *args)
+
+
+def process(server: RunningServer, *args: str, **env: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "-m", "mavstream", "--url", server.url, "scheduler", "trace", *args],
         capture_output=True,
@@ -123,7 +129,7 @@ def test_both_clients_wait_as_long_as_it_takes(server: RunningServer, busy: dict
 
 
 def test_programs_get_json(server: RunningServer, busy: dict[str, str]) -> None:
-    done = command(server, "--seconds", str(SHORT), "-o", "json", PYTHONWARNINGS="error")
+    done = process(server, "--seconds", str(SHORT), "-o", "json", PYTHONWARNINGS="error")
     assert (done.returncode, done.stderr) == (0, "")
     given = json.loads(done.stdout)
     check(SchedulerTrace.model_validate(given), busy)
@@ -206,11 +212,11 @@ def test_a_missing_extra_is_named(server: RunningServer, tmp_path: Path) -> None
     # A package of the same name ahead of the real one stands for an extra that is missing.
     (tmp_path / "matplotlib").mkdir()
     (tmp_path / "matplotlib" / "__init__.py").write_text("import a_module_that_is_missing")
-    done = command(server, "--picture", "trace.png", PYTHONPATH=str(tmp_path))
+    done = process(server, "--picture", "trace.png", PYTHONPATH=str(tmp_path))
     assert (done.returncode, done.stdout) == (2, "")
     assert "needs more than is installed (No module named 'a_module_that_is_missing')" in done.stderr
     assert "pip install 'mavstream[pictures]'" in done.stderr
-    assert command(server, "--seconds", str(SHORT), PYTHONPATH=str(tmp_path)).returncode == 0
+    assert process(server, "--seconds", str(SHORT), PYTHONPATH=str(tmp_path)).returncode == 0
 
 
 @pytest.mark.parametrize(

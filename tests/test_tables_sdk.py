@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,6 +11,8 @@ from typing import Any
 import pandas as pd
 import pyarrow as pa
 import pytest
+from commands_here import Outcome
+from commands_here import command as run_here
 from table_requests import as_arrow, as_parquet, rooms_table
 
 from mavstream import (
@@ -141,10 +140,8 @@ def test_a_flow_joins_a_table(client: Client) -> None:
     client.delete_table("rooms")
 
 
-def command(url: str, *args: str) -> subprocess.CompletedProcess[str]:
-    env = {**os.environ, "MAVSTREAM_URL": url, "PYTHONWARNINGS": "error"}
-    done = [sys.executable, "-m", "mavstream", *args]
-    return subprocess.run(done, capture_output=True, text=True, check=False, timeout=60, env=env)
+def command(url: str, *args: str) -> Outcome:
+    return run_here(*args, MAVSTREAM_URL=url)
 
 
 def test_the_command_puts_lists_shows_and_deletes(url: str, tmp_path: Path) -> None:
