@@ -22,11 +22,11 @@ READINGS: dict[str, Any] = {
 SCHEMA = StreamSpec.model_validate(READINGS).schema()
 
 
-def plan(where: str = "n >= 0") -> dict[str, Any]:
+def plan(where: str = "n >= 0", stream: str = "readings") -> dict[str, Any]:
     return {
         "root": "out",
         "nodes": {
-            "in": {"op": "source", "stream": "readings"},
+            "in": {"op": "source", "stream": stream},
             "out": {"op": "select", "input": "in", "where": where},
         },
     }

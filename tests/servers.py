@@ -116,6 +116,13 @@ class RunningServer:
         """What it logged so far."""
         return [json.loads(line) for line in list(self.log) if line.startswith("{")]
 
+    def clear(self) -> None:
+        """Remove all queries and streams, for the next test: another server takes seconds to start."""
+        for kind, key in (("queries", "id"), ("streams", "name")):
+            while found := self.http.get(f"/v1/{kind}").json()["items"]:
+                for one in found:
+                    assert self.http.delete(f"/v1/{kind}/{one[key]}").status_code == 204
+
     def stop(self) -> int:
         """Ask it to stop; return its exit code."""
         self.process.send_signal(signal.SIGTERM)

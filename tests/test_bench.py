@@ -38,10 +38,11 @@ def test_engine_prints_one_object_with_checked_figures() -> None:
         assert all(figure[key] > 0 for key in TIMES)
 
 
-def test_engine_prints_a_line_per_query() -> None:
-    done = run_bench("engine", "--scale", "0.01", "--repeat", "1")
-    assert done.returncode == 0, done.stderr
-    assert [line.split()[0] for line in done.stdout.splitlines()] == [
+def test_engine_prints_a_line_per_query(bench: None, capsys: pytest.CaptureFixture[str]) -> None:
+    from bench.__main__ import main
+
+    assert main(["engine", "--scale", "0.01", "--repeat", "1"]) == 0
+    assert [line.split()[0] for line in capsys.readouterr().out.splitlines()] == [
         "query",
         "q1",
         "q2",
@@ -50,11 +51,13 @@ def test_engine_prints_a_line_per_query() -> None:
     ]
 
 
-def test_profile_lists_what_the_engine_calls() -> None:
-    done = run_bench("engine", "--scale", "0.01", "--profile", "q2")
-    assert done.returncode == 0, done.stderr
-    assert "cumtime" in done.stdout
-    assert "aggregate" in done.stdout
+def test_profile_lists_what_the_engine_calls(bench: None, capsys: pytest.CaptureFixture[str]) -> None:
+    from bench.__main__ import main
+
+    assert main(["engine", "--scale", "0.01", "--profile", "q2"]) == 0
+    shown = capsys.readouterr().out
+    assert "cumtime" in shown
+    assert "aggregate" in shown
 
 
 @pytest.mark.parametrize(
@@ -66,10 +69,15 @@ def test_profile_lists_what_the_engine_calls() -> None:
         (["unknown"], "invalid choice: 'unknown'"),
     ],
 )
-def test_unfit_arguments_are_refused(arguments: list[str], complaint: str) -> None:
-    done = run_bench(*arguments)
-    assert done.returncode == 2
-    assert complaint in done.stderr
+def test_unfit_arguments_are_refused(
+    bench: None, capsys: pytest.CaptureFixture[str], arguments: list[str], complaint: str
+) -> None:
+    from bench.__main__ import main
+
+    with pytest.raises(SystemExit) as refused:
+        main(arguments)
+    assert refused.value.code == 2
+    assert complaint in capsys.readouterr().err
 
 
 def test_data_is_the_same_for_the_same_seed(bench: None) -> None:
@@ -117,10 +125,11 @@ def test_a_wrong_answer_has_no_times_and_fails_the_command(
     assert figures["q2"]["correct"] is True
 
 
-def test_decisions_are_timed_for_every_size() -> None:
-    done = run_bench("decisions", "--json", "--decisions", "60", "--policy", "rr", "--policy", "cqc")
-    assert done.returncode == 0, done.stderr
-    figures = json.loads(done.stdout)
+def test_decisions_are_timed_for_every_size(bench: None, capsys: pytest.CaptureFixture[str]) -> None:
+    from bench.__main__ import main
+
+    assert main(["decisions", "--json", "--decisions", "60", "--policy", "rr", "--policy", "cqc"]) == 0
+    figures = json.loads(capsys.readouterr().out)
     assert set(figures["policies"]) == {"rr", "cqc"}
     for figure in figures["policies"].values():
         assert set(figure) == {"300_queries_us", "100_operators_us", "10000_operators_us", "ratio"}

@@ -19,10 +19,17 @@ from servers import PATIENCE, RawProducer, RunningServer, closed_with, eventuall
 from mavstream_protocol.tuples import encode_lines, encode_stream
 
 
+@pytest.fixture(scope="module")
+def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
+    with running_server(tmp_path_factory.mktemp("data")) as server:
+        yield server
+
+
 @pytest.fixture
-def server(tmp_path: Path) -> Iterator[RunningServer]:
-    with running_server(tmp_path / "data") as running:
-        yield running
+def server(running: RunningServer) -> Iterator[RunningServer]:
+    """A server without streams and queries."""
+    yield running
+    running.clear()
 
 
 def test_rows_fed_in_every_encoding_come_out_as_they_went_in(server: RunningServer) -> None:
@@ -159,7 +166,7 @@ def test_creation_with_a_key_happens_once(server: RunningServer) -> None:
 
 def test_what_is_created_and_its_key_are_kept_together_or_not_at_all(server: RunningServer) -> None:
     def post(path: str, body: dict[str, Any]) -> httpx.Response:
-        return httpx.post(server.url + path, json=body, headers={"idempotency-key": "k1"}, timeout=PATIENCE)
+        return httpx.post(server.url + path, json=body, headers={"idempotency-key": "k2"}, timeout=PATIENCE)
 
     query = {"name": "all", "plan": plan()}
     with closing(sqlite3.connect(server.data / "catalog.sqlite")) as catalog:
@@ -210,14 +217,14 @@ def test_streams_go_when_nobody_reads_them(server: RunningServer) -> None:
 
 
 def test_metrics_name_query_class_and_operator(server: RunningServer) -> None:
-    create(server)
-    query = register(server)
-    server.http.post("/v1/streams/readings/tuples", json=rows(0, 7))
+    create(server, name="counted")  # counters of a name go on when its stream is made anew
+    query = register(server, plan=plan(stream="counted"))
+    server.http.post("/v1/streams/counted/tuples", json=rows(0, 7))
     pull(server, query, 7)
     text = server.http.get("/metrics").text
     for line in (
-        'mavstream_tuples_in_total{stream="readings"} 7.0',
-        'mavstream_tuples_acked_total{stream="readings"} 7.0',
+        'mavstream_tuples_in_total{stream="counted"} 7.0',
+        'mavstream_tuples_acked_total{stream="counted"} 7.0',
         f'mavstream_results_total{{class="default",query="{query}"}} 7.0',
         f'mavstream_latency_seconds_count{{class="default",query="{query}"}} 7.0',
         'mavstream_class_latency_seconds_bucket{class="default",le="+Inf"} 7.0',

@@ -32,6 +32,7 @@ def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]
         ("GET", "/v1/queries/none/results", None, {"client"}),
         ("PUT", "/v1/classes/default", {"name": "default"}, set()),
         ("PUT", "/v1/scheduler", {"policy": "rr"}, set()),
+        ("GET", "/v1/scheduler/trace?seconds=0.001", None, {"client", "feeder"}),
         ("PUT", "/v1/optimizer", {}, set()),
         ("GET", "/v1/optimizer/decisions", None, {"client", "feeder"}),
         ("DELETE", "/v1/streams/none", None, set()),

@@ -40,7 +40,8 @@ FORMATS: dict[str, tuple[str, bytes]] = {
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
-    with running_server(tmp_path_factory.mktemp("data"), "--max-table-bytes", "64KiB") as running:
+    data, tokens = tmp_path_factory.mktemp("data"), {"MAVSTREAM_TOKENS": "admin:a,client:c,feeder:f"}
+    with running_server(data, "--max-table-bytes", "64KiB", token="a", env=tokens) as running:
         assert running.http.post("/v1/streams", json=READINGS).status_code == 201
         yield running
 
@@ -224,17 +225,14 @@ def test_tables_are_listed_in_parts_and_a_used_one_is_not_removed(tmp_path: Path
         assert answers(server, query, 1) == [{"n": 1, "room": "attic", "n2": 5}]
 
 
-def test_who_may_put_and_remove(tmp_path: Path) -> None:
-    env = {"MAVSTREAM_TOKENS": "admin:a,client:c,feeder:f"}
-    with running_server(tmp_path, token="a", env=env) as server:
+def test_who_may_put_and_remove(server: RunningServer, name: str) -> None:
+    def ask(method: str, token: str) -> int:
+        headers = {"authorization": f"Bearer {token}", "content-type": "text/csv"}
+        body = ROOMS if method == "PUT" else b""
+        return server.http.request(method, f"/v1/tables/{name}", headers=headers, content=body).status_code
 
-        def ask(method: str, token: str) -> int:
-            headers = {"authorization": f"Bearer {token}", "content-type": "text/csv"}
-            body = ROOMS if method == "PUT" else b""
-            return server.http.request(method, "/v1/tables/rooms", headers=headers, content=body).status_code
-
-        assert [ask("PUT", token) for token in "fcax"] == [201, 200, 200, 401]
-        assert [ask("DELETE", token) for token in "fca"] == [403, 403, 204]
+    assert [ask("PUT", token) for token in "fcax"] == [201, 200, 200, 401]
+    assert [ask("DELETE", token) for token in "fca"] == [403, 403, 204]
 
 
 def _edges(server: RunningServer, query: str) -> set[tuple[Any, Any]]:
