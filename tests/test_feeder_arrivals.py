@@ -181,11 +181,70 @@ def test_streams_have_their_own_rate_or_the_common_one() -> None:
 
 def test_lags_are_right_within_five_percent() -> None:
     lags = Lags()
+    one, two = lags.add_stream(), lags.add_stream()
     assert lags.quantile(0.5) is None
-    lags.record(7.0 - np.linspace(0.0005, 0.1, 1000), sent=7.0)
+    assert lags.worst(one) is None
+    lags.leaving(one, 7.0 - np.linspace(0.0005, 0.1, 1000))
+    assert lags.quantile(0.5) is None
+    lags.sent(7.0)
     assert lags.quantile(0.5) == pytest.approx(0.05, rel=0.06)
-    assert lags.quantile(0.99) == pytest.approx(0.099, rel=0.06)
-    other = Lags()
-    other.record(np.full(9000, 5.0), sent=7.0)
-    lags.add(other)
+    assert lags.quantile(0.99, one) == pytest.approx(0.099, rel=0.06)
+    lags.leaving(two, np.full(9000, 5.0))
+    lags.sent(7.0)
     assert lags.quantile(0.5) == pytest.approx(2.0, rel=0.06)
+    assert lags.quantile(0.5, one) == pytest.approx(0.05, rel=0.06)
+    assert (lags.worst(one), lags.worst()) == (pytest.approx(0.1), 2.0)
+
+
+def test_lags_of_many_streams_are_counted_by_stream() -> None:
+    together, alone = Lags(), Lags()
+    for each in (together, alone):
+        for _ in range(3):
+            each.add_stream()
+    random = np.random.default_rng(4)
+    for moment in range(1, 200):
+        streams, due = random.integers(0, 3, 20), moment - random.exponential(0.01, 20)
+        together.leaving(streams, due)
+        for stream in range(3):
+            alone.leaving(stream, due[streams == stream])
+        together.sent(float(moment))
+        alone.sent(float(moment))
+    for stream in (0, 1, 2, None):
+        assert together.worst(stream) == alone.worst(stream)
+        for share in (0.01, 0.5, 0.99):
+            assert together.quantile(share, stream) == alone.quantile(share, stream)
+
+
+def test_times_that_were_looked_at_are_those_that_are_taken() -> None:
+    whole = poisson("1500").take(5, MANY)
+    arrivals = poisson("1500")
+    taken: list[float] = []
+    for number in range(40):
+        ahead = arrivals.upcoming(number / 10 + 0.05, 700)
+        np.testing.assert_array_equal(ahead, whole[len(taken) : len(taken) + len(ahead)])
+        assert len(ahead) in (700, np.sum(whole <= number / 10 + 0.05) - len(taken))
+        arrivals.advance(len(ahead) // 2)
+        taken += ahead[: len(ahead) // 2].tolist()
+        taken += arrivals.take(number / 10, 50).tolist()
+    np.testing.assert_array_equal(taken, whole[: len(taken)])
+    ended = poisson("100@1s")
+    assert len(ended.upcoming(math.inf, MANY)) == len(poisson("100@1s").take(9, MANY))
+
+
+def test_a_lent_stream_is_left_alone_until_it_is_given_back() -> None:
+    schedule, other = Schedule(seed=2), Schedule(seed=2)
+    for each in (schedule, other):
+        each.add("lent", parse_rate("100"), 0.0)
+        each.add("kept", parse_rate("100"), 0.0)
+    schedule.lend("lent")
+    assert [each.stream for each in schedule.take(1, MANY)] == ["kept"]
+    assert len(schedule) == 2
+    schedule["lent"].advance(len(schedule["lent"].upcoming(0.5, MANY)))
+    schedule.give_back("lent")
+    rest = schedule.take(1, MANY)
+    whole = {each.stream: each.times for each in other.take(1, MANY)}
+    np.testing.assert_array_equal(rest[0].times, whole["lent"][whole["lent"] > 0.5])
+    schedule.lend("lent")
+    schedule.remove("lent")
+    schedule.give_back("lent")
+    assert list(schedule) == ["kept"]

@@ -9,7 +9,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import pytest
 from servers import PATIENCE, RunningServer, running_server
@@ -50,7 +49,7 @@ def lane(name: str, credit: int = 10_000, last: int = 0) -> Lane:
 
 def test_a_bundle_carries_the_frames_and_each_lane_counts_its_share() -> None:
     first, second = lane("a"), lane("b", last=6)
-    message = bundle([Piece(first, rows(1), 10), Piece(second, rows(2, 3), 20)], 1 << 20)
+    message = bundle(rows(1, 2, 3), [Piece(first, 1, 10), Piece(second, 2, 20)], 1 << 20)
     assert message is not None
     header, payload = unseal(message)
     assert BundleHeader.model_validate_json(header).frames == (("a", 1, 1), ("b", 7, 2))
@@ -65,7 +64,7 @@ def test_a_bundle_carries_the_frames_and_each_lane_counts_its_share() -> None:
 def test_what_is_not_acked_goes_again_alone_under_its_old_number() -> None:
     first, second = lane("a"), lane("b")
     for number in (1, 2):
-        bundle([Piece(first, rows(number), 0), Piece(second, rows(10 + number), 0)], 1 << 20)
+        bundle(rows(number, 10 + number), [Piece(first, 1, 0), Piece(second, 1, 0)], 1 << 20)
     first.acked(2, 10_000)
     second.welcomed(1, 10_000)
     again = second.next_frame()
@@ -81,7 +80,7 @@ def test_what_is_not_acked_goes_again_alone_under_its_old_number() -> None:
 def test_frames_of_a_bundle_behind_a_refused_one_move_up() -> None:
     one, other = lane("a"), lane("b")
     for number in (1, 2, 3):
-        bundle([Piece(one, rows(number), number), Piece(other, rows(number), 0)], 1 << 20)
+        bundle(rows(number, number), [Piece(one, 1, number), Piece(other, 1, 0)], 1 << 20)
     refused = one.sent_frame(2)
     assert refused is not None
     one.refused(refused, None)
@@ -95,47 +94,11 @@ def test_frames_of_a_bundle_behind_a_refused_one_move_up() -> None:
 @pytest.mark.parametrize(("credit", "most_bytes"), [(300, 1 << 20), (10_000, 300)], ids=["credit", "size"])
 def test_what_may_not_travel_together_is_not_under_way(credit: int, most_bytes: int) -> None:
     first, second = lane("a"), lane("b", credit)
-    first_done = bundle([Piece(first, rows(1), 0), Piece(second, rows(2), 0)], 1 << 20)
+    first_done = bundle(rows(1, 2), [Piece(first, 1, 0), Piece(second, 1, 0)], 1 << 20)
     assert first_done is not None
     before = (second.under_way, second.next_sequence)
-    assert bundle([Piece(first, rows(3), 0), Piece(second, rows(*range(10)), 0)], most_bytes) is None
+    assert bundle(rows(*range(11)), [Piece(first, 1, 0), Piece(second, 10, 0)], most_bytes) is None
     assert (second.under_way, second.next_sequence, first.next_sequence) == (*before, 2)
-
-
-@pytest.mark.parametrize("loop", [False, True])
-def test_rows_that_are_stamped_ahead_are_those_that_are_stamped_when_taken(
-    tmp_path: Path, loop: bool
-) -> None:
-    path = tmp_path / "rows.csv"
-    path.write_text("at,n\n" + "".join(f"2026-01-01T00:00:00Z,{n}\n" for n in range(700)))
-    spec = StreamSpec.model_validate(
-        {
-            "name": "rows",
-            "fields": [{"name": "at", "type": "timestamp"}, {"name": "n", "type": "int"}],
-            "event_time": "at",
-        }
-    )
-    times = np.arange(1000, dtype=np.int64) * 7 + 1_000_000
-    one, two = (FileSource(path, spec, stamp=True, loop=loop) for _ in range(2))
-    random = np.random.default_rng(3)
-    at = 0
-    while at < len(times) and not one.over:
-        count = int(random.integers(1, 9))
-        known = times[at : at + count + int(random.integers(0, 300))]
-        expected = one.take(times[at : at + count])
-        # Now and then rows are taken the plain way in between.
-        found = (
-            two.take(known[:count])
-            if random.random() < 0.05
-            else two.take_known(
-                min(count, len(times) - at),
-                lambda known=known: known,  # type: ignore[misc]
-            )
-        )
-        assert found is not None
-        assert found.equals(expected)
-        assert (two.taken, two.over) == (one.taken, one.over)
-        at += count
 
 
 def test_a_moment_is_not_missed_and_others_have_their_turn() -> None:

@@ -31,8 +31,11 @@ class Arrivals(Protocol):
     def take(self, now: float, most: int) -> Times:
         """Remove and return the due times up to and including `now`, at most so many."""
 
-    def upcoming(self) -> Times:
-        """Return due times behind those taken, as far as they are known; they are not removed."""
+    def upcoming(self, until: float, most: int) -> Times:
+        """Return the next due times up to and including `until`, at most so many; none is removed."""
+
+    def advance(self, count: int) -> None:
+        """Remove the next `count` due times, which are known from `upcoming`."""
 
 
 class _Blocks(ABC):
@@ -40,35 +43,55 @@ class _Blocks(ABC):
 
     def __init__(self) -> None:
         self._ready: Times = np.empty(0)
-        # The same as a list, in which single times are found in a tenth of the time.
-        self._listed: list[float] = []
+        # The same as a list, in which single times are found in a tenth of the time, once one is asked for.
+        self._list: list[float] | None = None
         self._next = 0
 
     def head(self) -> float:
         """Return the next due time, infinity when there are no more."""
-        if self._next == len(self._listed):
-            self._ready, self._next = self._more(), 0
-            self._listed = self._ready.tolist()
-        return self._listed[self._next] if self._listed else math.inf
+        if self._next == len(self._ready):
+            self._extend()
+        listed = self._listed()
+        return listed[self._next] if listed else math.inf
 
     def take(self, now: float, most: int) -> Times:
         """Remove and return the due times up to and including `now`, at most so many."""
         taken: list[Times] = []
         while most > 0 and (head := self.head()) <= now and head < math.inf:
-            begin = self._next
-            stop = min(bisect_right(self._listed, now, begin), begin + most)
+            begin, listed = self._next, self._listed()
+            stop = min(bisect_right(listed, now, begin), begin + most)
             taken.append(self._ready[begin:stop])
             most -= stop - begin
             self._next = stop
-            if stop < len(self._listed):
+            if stop < len(listed):
                 break
         if len(taken) == 1:
             return taken[0]
         return np.concatenate(taken) if taken else np.empty(0)
 
-    def upcoming(self) -> Times:
-        """Return due times behind those taken, as far as they are known; they are not removed."""
-        return self._ready[self._next :]
+    def upcoming(self, until: float, most: int) -> Times:
+        """Return the next due times up to and including `until`, at most so many; none is removed."""
+        while len(self._ready) - self._next < most and (not len(self._ready) or self._ready[-1] <= until):
+            if not self._extend():
+                break
+        known = self._ready[self._next : self._next + most]
+        return known[: known.searchsorted(until, "right")]
+
+    def advance(self, count: int) -> None:
+        """Remove the next `count` due times, which are known from `upcoming`."""
+        self._next += count
+
+    def _extend(self) -> bool:
+        """Make a block more of due times; whether there was one."""
+        more = self._more()
+        self._ready = np.concatenate((self._ready[self._next :], more))
+        self._list, self._next = None, 0
+        return len(more) > 0
+
+    def _listed(self) -> list[float]:
+        if self._list is None:
+            self._list = self._ready.tolist()
+        return self._list
 
     @abstractmethod
     def _more(self) -> Times:
@@ -144,9 +167,12 @@ class FlatOut:
         """Return `most` tuples that are due now."""
         return np.full(most, now)
 
-    def upcoming(self) -> Times:
+    def upcoming(self, until: float, most: int) -> Times:
         """Return nothing: when the next ones are due shows when they are taken."""
         return np.empty(0)
+
+    def advance(self, count: int) -> None:
+        """Do nothing: there are always more."""
 
 
 def arrivals_of(rate: Rate, start: float, seed: int, name: str) -> Arrivals:

@@ -6,11 +6,11 @@ little more than one for a single stream.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import pyarrow as pa
 
-from mavstream_feeder.frames import Frame
 from mavstream_feeder.lane import Lane
 from mavstream_protocol.tuples import encode_message
 from mavstream_protocol.wire.envelope import seal
@@ -21,29 +21,29 @@ MOST_ROWS = 256
 
 
 class Piece(NamedTuple):
-    """Rows that are to become a lane's next frame."""
+    """Rows of a batch that are to become a lane's next frame."""
 
     lane: Lane
-    rows: pa.RecordBatch
+    rows: int
     place: int
+    """Rows of the source ahead of the first one."""
 
 
-def bundle(pieces: list[Piece], most_bytes: int) -> bytes | None:
-    """Return the message of pieces with one schema, one a lane, whose frames are then under way.
+def bundle(rows: pa.RecordBatch, pieces: Sequence[Piece], most_bytes: int) -> bytes | None:
+    """Return the message of rows that are cut into pieces, one a lane, whose frames are then under way.
 
     None if it would be too long, or more than one of the lanes has credit for: nothing is under way then.
     """
-    rows = pa.concat_batches([part for _, part, _ in pieces])
-    numbered = [(lane, lane.next_sequence, part.num_rows) for lane, part, _ in pieces]
     # By hand: this is said for every frame, and names need no escapes.
-    said = ",".join([f'["{lane.stream}",{sequence},{count}]' for lane, sequence, count in numbered])
+    said = ",".join([f'["{lane.stream}",{lane.next_sequence},{count}]' for lane, count, _ in pieces])
     message = seal(b'{"frames":[%b]}' % said.encode(), encode_message(rows))
     nbytes, total = len(message), rows.num_rows
     if nbytes > most_bytes:
         return None
-    for lane, _, count in numbered:
-        if not lane.fits(share(nbytes, count, total)):
-            return None
-    for (lane, sequence, count), (_, part, place) in zip(numbered, pieces, strict=True):
-        lane.left(Frame(lane.stream, sequence, count, None, share(nbytes, count, total), part, place))
+    if not all(lane.fits(share(nbytes, count, total)) for lane, count, _ in pieces):
+        return None
+    begin = 0
+    for lane, count, place in pieces:
+        lane.left(share(nbytes, count, total), rows, begin, count, place)
+        begin += count
     return message

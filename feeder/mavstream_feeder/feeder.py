@@ -3,47 +3,42 @@
 It waits until the next tuple of any stream falls due and sends what is due by then, a frame per stream
 (thesis, 4.4.2: there the list of next times is sorted again and again, here it is a heap). Due times are
 known ahead, so frames are made before their moment comes, and those of streams with the same fields travel
-as one message. A stream without credit waits, its arrivals with it, while the others go on. When the
-connection breaks, the feeder connects again and sends what was not acked once more under the same numbers.
+as one message; where rows are many, they are laid out together some milliseconds ahead (`convoys`). A stream
+without credit waits, its arrivals with it, while the others go on. When the connection breaks, the feeder
+connects again and sends what was not acked once more under the same numbers.
 """
 
 from __future__ import annotations
 
 import asyncio
 import math
-import re
 import secrets
 import time
-from collections.abc import Mapping
 
 import numpy as np
-import pyarrow as pa
 from numpy.typing import NDArray
 from websockets.exceptions import ConnectionClosed
 
 from mavstream_feeder.arrivals import Times
-from mavstream_feeder.bundles import MOST_ROWS, Piece, bundle
+from mavstream_feeder.convoys import Convoy
 from mavstream_feeder.feeds import Feed, Options
-from mavstream_feeder.frames import make_frame, without_rows
+from mavstream_feeder.inbox import Inbox
 from mavstream_feeder.lags import Lags
 from mavstream_feeder.lane import Lane
 from mavstream_feeder.link import Address, Link, Patience
-from mavstream_feeder.problems import RowsRefused
+from mavstream_feeder.outbox import Outbox
 from mavstream_feeder.punctuality import NEAR, undisturbed, until
 from mavstream_feeder.rates import AnyRate
 from mavstream_feeder.reports import Report, Stopped, StreamReport, milliseconds
 from mavstream_feeder.schedule import Schedule
 from mavstream_feeder.sources import FileSource
 from mavstream_feeder.splitting import Splitter
-from mavstream_protocol import Problem, Schema
-from mavstream_protocol.wire.feed import Ack, Acks, End, Ended, Format, Reject
+from mavstream_protocol import Schema
+from mavstream_protocol.wire.feed import End, Format
 
-# What is refused with these passes: too many, not ready, storage full. A gap follows from such a refusal.
-_PASSING = frozenset({429, 503, 507})
-_GAP = "sequence_gap"
-_BAD_ROWS = "invalid_tuples"
-_ROW = re.compile(r"rows/(\d+)(?:/|$)")
 _TRY_AGAIN = 0.25
+# Seconds ahead of a moment that are left to what is prepared for later ones.
+_SPARE = 0.0002
 
 
 class Feeder:
@@ -58,13 +53,11 @@ class Feeder:
         self._schedule = Schedule(self._options.seed)
         self._feeds: dict[str, Feed] = {}
         self._lanes: dict[str, Lane] = {}
-        self._frames = 0
-        # Messages for the next write, and whose lags are known when it is done.
-        self._outgoing: list[bytes | str] = []
-        self._leaving: list[tuple[Lags, Times]] = []
-        # Small frames that are to be made, by schema: the next write carries them together.
-        self._schemas: dict[Schema, int] = {}
-        self._pieces: dict[int, list[Piece]] = {}
+        self._lags = Lags()
+        self._outbox = Outbox(self._link, self._options.format, self._lags)
+        self._inbox = Inbox(self._link, self._lanes, self._options)
+        self._kinds: dict[Schema, int] = {}
+        self._convoys: dict[int, Convoy] = {}
         self._stopping = False
         self._joined = False
         self._settling = False
@@ -76,11 +69,11 @@ class Feeder:
 
     def add(self, stream: str, source: FileSource, rate: AnyRate) -> None:
         """Let a stream join, now or while the feeder runs."""
-        self._add(Feed(stream, source, rate))
+        self._add(Feed(stream, source, rate, lags=self._lags))
 
     def add_split(self, name: str, source: FileSource, rate: AnyRate, splitter: Splitter) -> None:
         """Let a source join whose rows go to several streams; `name` is its own."""
-        self._add(Feed(name, source, rate, splitter))
+        self._add(Feed(name, source, rate, splitter, self._lags))
 
     def _add(self, feed: Feed) -> None:
         for stream in feed.lanes:
@@ -89,8 +82,10 @@ class Feeder:
         if feed.name in self._feeds:
             raise ValueError(f"'{feed.name}' is the name of another file that is fed: rename one of them")
         self._feeds[feed.name] = feed
-        feed.kind = self._schemas.setdefault(feed.source.spec.schema(), len(self._schemas))
         self._lanes |= feed.lanes
+        feed.kind = self._kinds.setdefault(feed.source.spec.schema(), len(self._kinds))
+        if feed.sociable:
+            self._convoy_of(feed.kind).feeds.append(feed)
         # Only a hello tells number and credit of a stream, so a running feeder says it again.
         self._joined = True
         self._news.set()
@@ -140,11 +135,8 @@ class Feeder:
 
     def report(self) -> Report:
         """Return what was done so far."""
-        total = Lags()
         streams: dict[str, StreamReport] = {}
         for name, feed in self._feeds.items():
-            for lags in feed.lags.values():
-                total.add(lags)
             streams |= feed.reports(waiting=self._schedule.held(name))
         return Report(
             seconds=self._now() if self._ended_at is None else self._ended_at,
@@ -156,11 +148,11 @@ class Feeder:
                 for feed in self._feeds.values()
                 if feed.splitter is not None
             },
-            frames=self._frames,
+            frames=self._outbox.frames,
             reconnects=self._link.reconnects,
-            lag_p50_ms=milliseconds(total.quantile(0.5)),
-            lag_p99_ms=milliseconds(total.quantile(0.99)),
-            lag_max_ms=milliseconds(total.worst),
+            lag_p50_ms=milliseconds(self._lags.quantile(0.5)),
+            lag_p99_ms=milliseconds(self._lags.quantile(0.99)),
+            lag_max_ms=milliseconds(self._lags.worst()),
             stopped=self._stopped if self._ended_at is not None else None,
             streams=streams,
         )
@@ -168,7 +160,9 @@ class Feeder:
     async def _session(self) -> None:
         """Feed over one connection, until all is done, a stream joins or the connection breaks."""
         self._joined = self._settling = False
-        self._outgoing.clear()
+        self._outbox.clear()
+        for convoy in self._convoys.values():
+            convoy.disband()
         # A feeder of one stream has nothing to bundle and hears its acks at once.
         bundles = len(self._lanes) > 1 and self._options.format is Format.ARROW
         welcome = await self._link.open(tuple(self._lanes), bundles=bundles)
@@ -205,31 +199,28 @@ class Feeder:
             self._news.clear()
             if listener.done():
                 await listener
-            self._resend()
-            await self._write()
+            self._outbox.resend(self._lanes.values())
+            await self._outbox.write(self._now)
             moment = self._next_moment(last)
             if moment is None or moment - self._now() > NEAR:
                 await self._sleep(None if moment is None else moment - NEAR)
                 continue
-            due = self._schedule.take(moment, self._options.frame_rows)
-            for stream, times in due:
-                self._make(self._feeds[stream], times)
-            self._bundle()
-            for stream, _ in due:
-                self._look_after(self._feeds[stream])
+            self._make_due(moment)
+            self._prepare(moment)
             await until(self._started + moment)
-            await self._write()
+            await self._outbox.write(self._now)
             last = moment
 
     def _next_moment(self, last: float) -> float | None:
         """Return when to send again, which may be now; None if nothing will be due before there is news."""
+        moment = min((convoy.next_due() for convoy in self._convoys.values()), default=math.inf)
         next_due = self._schedule.next_due()
-        if next_due is None:
-            return None
-        # What falls due soon after the last moment waits a little for company; a stream that is fed as fast
-        # as it is taken does not wait.
-        wait = last if math.isinf(next_due) else last + self._options.linger
-        return max(next_due, wait, self._now())
+        if next_due is not None:
+            # What falls due soon after the last moment waits a little for company; a stream that is fed as
+            # fast as it is taken does not wait, and neither does a convoy, which is company already.
+            wait = last if math.isinf(next_due) else last + self._options.linger
+            moment = min(moment, max(next_due, wait))
+        return None if moment == math.inf else max(moment, self._now())
 
     async def _settle(self, listener: asyncio.Task[None]) -> None:
         """Wait until all that was made is acked and, at the end of the feed, until ends are confirmed."""
@@ -239,8 +230,8 @@ class Feeder:
             self._news.clear()
             if listener.done():
                 await listener
-            self._resend()
-            await self._write()
+            self._outbox.resend(self._lanes.values())
+            await self._outbox.write(self._now)
             if self._finished():
                 return
             if self._options.end:
@@ -258,18 +249,32 @@ class Feeder:
         if timer is not None:
             timer.cancel()
 
+    def _make_due(self, moment: float) -> None:
+        """Make frames of the rows that fall due by a moment, for the next write."""
+        for convoy in self._convoys.values():
+            convoy.send(moment)
+        due = self._schedule.take(moment, self._options.frame_rows)
+        for name, times in due:
+            self._make(self._feeds[name], times)
+        self._outbox.close()
+        for name, _ in due:
+            self._look_after(self._feeds[name])
+
     def _make(self, feed: Feed, times: Times) -> None:
-        """Make frames of the rows that have fallen due, and send them with the next write."""
-        rows = feed.source.take_known(len(times), lambda: self._known_due(feed, times))
+        rows = feed.source.take(self._instants(times))
         if rows is None:
             return
-        count = rows.num_rows
-        for lane, part, due, place in feed.parts(rows, times if count == len(times) else times[:count]):
-            self._leaving.append((feed.lags[lane.stream], due))
-            if self._link.bundles and part.num_rows <= MOST_ROWS and not lane.waiting:
-                self._pieces.setdefault(feed.kind, []).append(Piece(lane, part, place))
-            else:
-                self._make_frame(lane, part, place)
+        for lane, part, due, place in feed.parts(rows, times[: rows.num_rows]):
+            self._lags.leaving(feed.numbers[lane.stream], due)
+            self._outbox.add(lane, part, place, feed.kind)
+
+    def _prepare(self, moment: float) -> None:
+        """Lay out what falls due later: a step in any case, or it would be late when time is short."""
+        if not self._link.bundles or not self._options.linger:
+            return
+        for convoy in self._convoys.values():
+            while convoy.prepare(moment) and moment - self._now() > _SPARE:
+                pass
 
     def _look_after(self, feed: Feed) -> None:
         """Take a feed out of the schedule that has no more rows, or may not go on for now."""
@@ -280,96 +285,23 @@ class Feeder:
         elif not feed.open:
             self._schedule.hold(feed.name)
 
-    def _known_due(self, feed: Feed, times: Times) -> NDArray[np.int64]:
-        """Return due times from these on, in microseconds since 1970, as far as they are known."""
-        known = np.concatenate((times, self._schedule.upcoming(feed.name)))
-        return self._epoch_us + (known * 1e6).astype(np.int64)
+    def _instants(self, times: Times) -> NDArray[np.int64]:
+        """Return due times in microseconds since 1970."""
+        return self._epoch_us + (times * 1e6).astype(np.int64)
 
-    def _bundle(self) -> None:
-        """Make the frames that travel together, if there are several and they may."""
-        for pieces in self._pieces.values():
-            message = bundle(pieces, self._link.max_frame_bytes) if len(pieces) > 1 else None
-            if message is not None:
-                self._frames += len(pieces)
-                self._outgoing.append(message)
-            else:
-                for piece in pieces:
-                    self._make_frame(*piece)
-        self._pieces.clear()
-
-    def _make_frame(self, lane: Lane, rows: pa.RecordBatch, place: int) -> None:
-        frame = make_frame(lane.stream, lane.next_sequence, rows, self._options.format, place)
-        if frame.size > self._link.max_frame_bytes and rows.num_rows > 1:
-            half = rows.num_rows // 2
-            self._make_frame(lane, rows.slice(0, half), place)
-            self._make_frame(lane, rows.slice(half), place)
-            return
-        lane.made(frame)
-        self._push(lane)
-
-    def _resend(self) -> None:
-        for lane in self._lanes.values():
-            if lane.waiting:
-                self._push(lane)
-
-    def _push(self, lane: Lane) -> None:
-        while (frame := lane.next_frame()) is not None:
-            self._frames += 1
-            assert frame.message is not None
-            self._outgoing.append(frame.message)
-
-    async def _write(self) -> None:
-        if not self._outgoing:
-            return
-        messages, self._outgoing = self._outgoing, []
-        await self._link.send_all(messages)
-        now = self._now()
-        leaving, self._leaving = self._leaving, []
-        for lags, due in leaving:
-            lags.record(due, now)
+    def _convoy_of(self, kind: int) -> Convoy:
+        if kind not in self._convoys:
+            self._convoys[kind] = Convoy(
+                self._schedule, self._outbox, self._instants, self._look_after, self._options
+            )
+        return self._convoys[kind]
 
     async def _listen(self) -> None:
-        """Take in acks, refusals and confirmed ends."""
         while True:
-            message = await self._link.receive()
-            match message:
-                case Ack():
-                    self._acked({message.stream: (message.sequence, message.credit)})
-                case Acks():
-                    self._acked(message.streams)
-                case Reject():
-                    self._refused(self._lanes[message.stream], message)
-                case Ended():
-                    self._lanes[message.stream].ended = True
-                    self._news.set()
-
-    def _acked(self, streams: Mapping[str, tuple[int, int]]) -> None:
-        lanes = self._lanes
-        waiting = self._settling
-        for stream, (sequence, credit) in streams.items():
-            lane = lanes[stream]
-            lane.acked(sequence, credit)
-            waiting |= lane.waiting
-        self._release()
-        if waiting:
-            self._news.set()
-
-    def _refused(self, lane: Lane, refusal: Reject) -> None:
-        if lane.is_stale():
-            return
-        problem = refusal.problem
-        if problem.status in _PASSING or problem.code == _GAP:
-            lane.again_from(refusal.expected)
-            return
-        frame = lane.sent_frame(refusal.sequence)
-        if frame is None:
-            raise RowsRefused(lane.stream, problem)
-        rows = _bad_rows(problem)
-        rest = without_rows(frame, rows, self._options.format) if rows else None
-        lane.refused(frame, rest)
-        if not (self._options.skip_rejected and problem.code == _BAD_ROWS):
-            raise RowsRefused(lane.stream, problem)
-        self._news.set()
+            waiting = await self._inbox.take_in()
+            self._release()
+            if waiting or self._settling:
+                self._news.set()
 
     async def _retry(self) -> None:
         """Try streams without credit once in a while: a server with room again need not tell."""
@@ -393,9 +325,3 @@ class Feeder:
 
     def _now(self) -> float:
         return time.monotonic() - self._started
-
-
-def _bad_rows(problem: Problem) -> set[int]:
-    """Return which rows of a frame a refusal names."""
-    found = (_ROW.match(item.pointer) for item in problem.errors)
-    return {int(row[1]) for row in found if row is not None}

@@ -10,7 +10,7 @@ import pyarrow as pa
 from mavstream_feeder.arrivals import Arrivals, RecordedArrivals, Times, arrivals_of
 from mavstream_feeder.lags import Lags
 from mavstream_feeder.lane import Lane
-from mavstream_feeder.rates import AnyRate, Recorded
+from mavstream_feeder.rates import AnyRate, Rate, Recorded
 from mavstream_feeder.reports import StreamReport, milliseconds
 from mavstream_feeder.sources import FileSource
 from mavstream_feeder.splitting import Splitter
@@ -44,7 +44,12 @@ class Feed:
     """Rows of a source at a rate, with a lane for each stream that they go to."""
 
     def __init__(
-        self, name: str, source: FileSource, rate: AnyRate, splitter: Splitter | None = None
+        self,
+        name: str,
+        source: FileSource,
+        rate: AnyRate,
+        splitter: Splitter | None = None,
+        lags: Lags | None = None,
     ) -> None:
         if isinstance(rate, Recorded) and not source.recorded:
             raise ValueError(f"'{name}' is fed as recorded: make its source with recorded={rate!r}")
@@ -56,7 +61,9 @@ class Feed:
         self.splitter = splitter
         streams = (name,) if splitter is None else splitter.streams
         self.lanes = {stream: Lane(stream, _FRAMES) for stream in streams}
-        self.lags = {stream: Lags() for stream in streams}
+        self._lags = lags or Lags()
+        self.numbers = {stream: self._lags.add_stream() for stream in streams}
+        """What its streams are called among the lags."""
         self.scheduled = False
         self.over = False
         """Whether the source has no more rows."""
@@ -65,6 +72,11 @@ class Feed:
     def open(self) -> bool:
         """Whether new frames may be made, for whichever stream the next rows are."""
         return all(lane.open for lane in self.lanes.values())
+
+    @property
+    def sociable(self) -> bool:
+        """Whether its rows may travel with those of others: it is not split, and they fall due at times."""
+        return self.splitter is None and not (isinstance(self.rate, Rate) and self.rate.flat_out)
 
     def arrivals(self, start: float, seed: int) -> Arrivals:
         """Return when its rows fall due, from the moment it joins."""
@@ -94,9 +106,9 @@ class Feed:
                 sent=lane.rows_sent,
                 acked=lane.rows_acked,
                 rejected=lane.rows_rejected,
-                lag_p50_ms=milliseconds(self.lags[stream].quantile(0.5)),
-                lag_p99_ms=milliseconds(self.lags[stream].quantile(0.99)),
-                lag_max_ms=milliseconds(self.lags[stream].worst),
+                lag_p50_ms=milliseconds(self._lags.quantile(0.5, self.numbers[stream])),
+                lag_p99_ms=milliseconds(self._lags.quantile(0.99, self.numbers[stream])),
+                lag_max_ms=milliseconds(self._lags.worst(self.numbers[stream])),
                 waiting=waiting,
                 feed=self.name,
                 file=self.source.name,

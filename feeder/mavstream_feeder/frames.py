@@ -23,9 +23,17 @@ class Frame(NamedTuple):
     size: int
     """Bytes on the wire, which credit counts."""
     batch: pa.RecordBatch | None = None
-    """The rows, from which the frame can be made again without some of them."""
+    """The rows, from which the frame can be made again without some of them; others may be with them."""
     place: int = 0
     """Rows of the source ahead of its first one."""
+    begin: int = 0
+    """Where in the batch its own rows begin."""
+
+    @property
+    def own(self) -> pa.RecordBatch:
+        """Its own rows, cut out when they are asked for: of most frames they never are."""
+        assert self.batch is not None
+        return self.batch.slice(self.begin, self.rows)
 
 
 def make_frame(stream: str, sequence: int, batch: pa.RecordBatch, form: Format, place: int = 0) -> Frame:
@@ -46,8 +54,7 @@ def alone(frame: Frame) -> Frame:
     """Return a frame that travels in a message of its own, whatever it travelled in before."""
     if frame.message is not None:
         return frame
-    assert frame.batch is not None
-    return make_frame(frame.stream, frame.sequence, frame.batch, Format.ARROW, frame.place)
+    return make_frame(frame.stream, frame.sequence, frame.own, Format.ARROW, frame.place)
 
 
 def renumbered(frame: Frame, sequence: int) -> Frame:
@@ -69,4 +76,4 @@ def without_rows(frame: Frame, rows: set[int], form: Format) -> Frame | None:
     left = [row for row in range(frame.rows) if row not in rows]
     if not left or frame.batch is None:
         return None
-    return make_frame(frame.stream, frame.sequence, frame.batch.take(pa.array(left)), form, frame.place)
+    return make_frame(frame.stream, frame.sequence, frame.own.take(pa.array(left)), form, frame.place)

@@ -1,4 +1,4 @@
-"""How late tuples were sent: a histogram of fixed size with buckets that grow by 5 %."""
+"""How late tuples were sent: for each stream a histogram of fixed size with buckets that grow by 5 %."""
 
 from __future__ import annotations
 
@@ -9,59 +9,76 @@ from numpy.typing import NDArray
 
 _GROWTH = math.log(1.05)
 _BUCKETS = 512  # From a microsecond to a day.
-_TOGETHER = 256
+_TOGETHER = 1024
 
 
 class Lags:
-    """Times from due to sent, in seconds; quantiles are right within 5 %."""
+    """Times from due to sent, in seconds, by number of the stream; quantiles are right within 5 %."""
 
     def __init__(self) -> None:
-        self._counts = np.zeros(_BUCKETS, dtype=np.int64)
-        self.count = 0
-        self._worst = 0.0
-        self._due: list[NDArray[np.float64]] = []
-        self._sent: list[float] = []
+        self._streams = 0
+        self._counts = np.zeros((0, _BUCKETS), dtype=np.int64)
+        self._worst = np.zeros(0)
+        # Tuples that are on their way out, and those that were sent and are yet to be counted.
+        self._leaving: list[tuple[NDArray[np.intp], NDArray[np.float64]]] = []
+        self._left: list[tuple[NDArray[np.intp], NDArray[np.float64], float]] = []
+        self._size = 0
 
-    def record(self, due: NDArray[np.float64], sent: float) -> None:
-        """Count the tuples of a frame, by when they were due and when it was sent; nobody is early."""
+    def add_stream(self) -> int:
+        """Return the number of a new stream."""
+        self._streams += 1
+        return self._streams - 1
+
+    def leaving(self, streams: NDArray[np.intp] | int, due: NDArray[np.float64]) -> None:
+        """Note when tuples, of one stream or each of its own, were due that the next `sent` is about."""
+        numbers = np.full(len(due), streams) if isinstance(streams, int) else streams
+        self._leaving.append((numbers, due))
+
+    def sent(self, now: float) -> None:
+        """Note that the tuples on their way out were sent now; nobody is early."""
         # Frames are small and many, so that they are counted together.
-        self._due.append(due)
-        self._sent.append(sent)
-        self.count += len(due)
-        if len(self._sent) >= _TOGETHER:
+        for numbers, due in self._leaving:
+            self._left.append((numbers, due, now))
+            self._size += len(due)
+        self._leaving.clear()
+        if self._size >= _TOGETHER:
             self._fold()
 
-    @property
-    def worst(self) -> float | None:
-        """The longest lag in seconds; None without tuples."""
+    def worst(self, stream: int | None = None) -> float | None:
+        """Return the longest lag in seconds, of one stream or of all; None without tuples."""
+        if not self._chosen(stream).any():
+            return None
+        return float(self._worst.max() if stream is None else self._worst[stream])
+
+    def quantile(self, share: float, stream: int | None = None) -> float | None:
+        """Return the lag in seconds that this share of the tuples did not exceed; None without tuples."""
+        reached = np.cumsum(self._chosen(stream))
+        if not reached[-1]:
+            return None
+        return math.exp(int(np.argmax(reached >= share * reached[-1])) * _GROWTH) / 1e6
+
+    def _chosen(self, stream: int | None) -> NDArray[np.int64]:
+        self._grow()
         self._fold()
-        return self._worst if self.count else None
+        chosen: NDArray[np.int64] = self._counts.sum(axis=0) if stream is None else self._counts[stream]
+        return chosen
 
     def _fold(self) -> None:
-        if not self._sent:
+        if not self._size:
             return
-        sizes = [len(due) for due in self._due]
-        lags = np.repeat(self._sent, sizes) - np.concatenate(self._due)
-        self._due.clear()
-        self._sent.clear()
-        if not len(lags):
-            return
-        self._worst = max(self._worst, float(lags.max()))
+        self._grow()
+        numbers = np.concatenate([numbers for numbers, _, _ in self._left])
+        due = np.concatenate([due for _, due, _ in self._left])
+        lags = np.repeat([sent for _, _, sent in self._left], [len(due) for _, due, _ in self._left]) - due
+        self._left.clear()
+        self._size = 0
+        np.maximum.at(self._worst, numbers, lags)
         scaled = np.log(np.maximum(lags * 1e6, 1.0)) / _GROWTH
-        buckets = np.minimum(np.ceil(scaled).astype(np.int64), _BUCKETS - 1)
-        self._counts += np.bincount(buckets, minlength=_BUCKETS)
+        buckets = np.minimum(np.ceil(scaled).astype(np.intp), _BUCKETS - 1)
+        np.add.at(self._counts.reshape(-1), numbers * _BUCKETS + buckets, 1)
 
-    def add(self, other: Lags) -> None:
-        """Count the lags of another histogram too."""
-        other._fold()
-        self._counts += other._counts
-        self._worst = max(self._worst, other._worst)
-        self.count += other.count
-
-    def quantile(self, share: float) -> float | None:
-        """Return the lag in seconds that this share of the tuples did not exceed; None without tuples."""
-        if not self.count:
-            return None
-        self._fold()
-        reached = np.cumsum(self._counts) >= share * self.count
-        return math.exp(int(np.argmax(reached)) * _GROWTH) / 1e6
+    def _grow(self) -> None:
+        missing = self._streams - len(self._worst)
+        if missing:
+            self._counts = np.vstack((self._counts, np.zeros((missing, _BUCKETS), dtype=np.int64)))
+            self._worst = np.append(self._worst, np.zeros(missing))

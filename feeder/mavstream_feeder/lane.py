@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from collections import deque
 
+import pyarrow as pa
+
 from mavstream_feeder.frames import Frame, alone, renumbered
 from mavstream_feeder.problems import FeedLost
 
@@ -114,21 +116,26 @@ class Lane:
         """Whether credit is left for a frame; one that is larger than all credit may travel alone."""
         return self.under_way + size <= self.credit or (self.under_way == 0 and self.credit > 0)
 
-    def left(self, frame: Frame) -> None:
-        """Count a new frame that fits and goes at once, in a bundle."""
-        assert frame.sequence == self.next_sequence
-        self._made = frame.sequence
-        self.rows_sent += frame.rows
-        self._sent.append(frame)
-        self.under_way += frame.size
+    def left(self, size: int, batch: pa.RecordBatch, begin: int, rows: int, place: int) -> None:
+        """Count a new frame that fits and goes at once, in a bundle: some rows of a batch."""
+        self._made += 1
+        self._sent.append(Frame(self.stream, self._made, rows, None, size, batch, place, begin))
+        self.rows_sent += rows
+        self.under_way += size
 
     def acked(self, sequence: int, credit: int) -> None:
         """Note that frames up to `sequence` are in the log."""
         self.credit = credit
-        while self._sent and self._sent[0].sequence <= sequence:
-            frame = self._sent.popleft()
-            self.under_way -= frame.size
-            self._done(frame)
+        # Written out, since it is done for every frame.
+        sent = self._sent
+        rows = size = 0
+        while sent and sent[0].sequence <= sequence:
+            frame = sent.popleft()
+            rows += frame.rows
+            size += frame.size
+            self._acked = frame.sequence
+        self.under_way -= size
+        self.rows_acked += rows
 
     def again_from(self, sequence: int) -> None:
         """Send frames from this number on again, after `try_again`: they were refused for now."""

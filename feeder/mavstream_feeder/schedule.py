@@ -10,12 +10,8 @@ import math
 from collections.abc import Iterator
 from typing import NamedTuple
 
-import numpy as np
-
 from mavstream_feeder.arrivals import Arrivals, Times, arrivals_of
 from mavstream_feeder.rates import Rate
-
-_NONE: Times = np.empty(0)
 
 
 class Due(NamedTuple):
@@ -31,9 +27,13 @@ class Schedule:
     def __init__(self, seed: int = 0) -> None:
         self._seed = seed
         self._heap: list[tuple[float, int, str]] = []
+        # The number of each stream's entry in the heap; an entry with another number counts no more.
+        self._entries: dict[str, int] = {}
         self._arrivals: dict[str, Arrivals] = {}
         # Streams that wait for credit stay out of the heap; their arrivals wait with them.
         self._held: set[str] = set()
+        # So do streams whose arrivals somebody else looks after.
+        self._lent: set[str] = set()
         self._running = 0
 
     def __len__(self) -> int:
@@ -44,6 +44,9 @@ class Schedule:
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._arrivals)
+
+    def __getitem__(self, stream: str) -> Arrivals:
+        return self._arrivals[stream]
 
     def add(self, stream: str, rate: Rate, now: float) -> None:
         """Let a stream join; its first tuple falls due one gap after `now`."""
@@ -60,15 +63,14 @@ class Schedule:
         """Take a stream out; its tuples that are not taken never fall due."""
         del self._arrivals[stream]
         self._held.discard(stream)
-        self._heap = [entry for entry in self._heap if entry[2] != stream]
-        heapq.heapify(self._heap)
+        self._lent.discard(stream)
+        self._entries.pop(stream, None)
 
     def hold(self, stream: str) -> None:
         """Let a stream's tuples wait, due or not, until it is released; the others go on."""
         if stream in self._arrivals and stream not in self._held:
             self._held.add(stream)
-            self._heap = [entry for entry in self._heap if entry[2] != stream]
-            heapq.heapify(self._heap)
+            self._entries.pop(stream, None)
 
     def release(self, stream: str) -> None:
         """Let a held stream go on; what fell due meanwhile is due at once."""
@@ -84,8 +86,21 @@ class Schedule:
         """Return the streams that wait for their release."""
         return list(self._held)
 
+    def lend(self, stream: str) -> None:
+        """Leave it to somebody else to take a stream's tuples, until it is given back."""
+        self._lent.add(stream)
+        self._entries.pop(stream, None)
+
+    def give_back(self, stream: str) -> None:
+        """Take a stream's tuples here again; what fell due meanwhile and was not taken is due at once."""
+        if stream in self._lent:
+            self._lent.discard(stream)
+            self._push(stream)
+
     def next_due(self) -> float | None:
         """Return when the next tuple falls due; None when none will before a release or a join."""
+        while self._heap and self._entries.get(self._heap[0][2]) != self._heap[0][1]:
+            heapq.heappop(self._heap)
         return self._heap[0][0] if self._heap else None
 
     def take(self, now: float, most: int) -> list[Due]:
@@ -94,22 +109,18 @@ class Schedule:
         Streams whose rate has ended leave the schedule.
         """
         due: list[Due] = []
-        while self._heap and self._heap[0][0] <= now:
+        while (next_due := self.next_due()) is not None and next_due <= now:
             stream = heapq.heappop(self._heap)[2]
             due.append(Due(stream, self._arrivals[stream].take(now, most)))
         for each in due:
             self._push(each.stream)
         return due
 
-    def upcoming(self, stream: str) -> Times:
-        """Return due times of a stream behind those taken, as far as they are known."""
-        arrivals = self._arrivals.get(stream)
-        return _NONE if arrivals is None else arrivals.upcoming()
-
     def _push(self, stream: str) -> None:
         head = self._arrivals[stream].head()
         if head == math.inf:
-            del self._arrivals[stream]
+            self.remove(stream)
             return
         self._running += 1
+        self._entries[stream] = self._running
         heapq.heappush(self._heap, (head, self._running, stream))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -21,7 +21,6 @@ from mavstream_protocol import Schema, StreamSpec
 from mavstream_protocol.tuples import arrow_schema
 
 _UTC = pa.timestamp("us", "UTC")
-_STAMPED = 256  # rows
 
 
 class Place(NamedTuple):
@@ -71,14 +70,11 @@ class FileSource:
         self._limit = self._left = limit
         self._skipped = skip
         self._passes = Passes(self.paths, read, loop=loop, skip=skip)
-        # Batches whose arrival times were looked at and whose rows were not taken.
-        self._seen: deque[pa.RecordBatch] = deque()
-        self._first: pa.RecordBatch | None = None
-        self._batch: pa.RecordBatch | None = None
+        # Batches that were read and whose rows are not all taken, and how many of the first one's are.
+        self._batches: deque[pa.RecordBatch] = deque()
         self._offset = 0
-        # Rows of the batch that have their stamps already, and where in it they begin.
-        self._stamped: pa.RecordBatch | None = None
-        self._stamped_from = 0
+        # How many of them have told their arrival times.
+        self._timed = 0
         self.taken = 0
         """Rows that were handed out."""
 
@@ -91,61 +87,46 @@ class FileSource:
 
     def take(self, due_us: NDArray[np.int64]) -> pa.RecordBatch | None:
         """Return a row for each due time (microseconds since 1970); fewer at the end, None after it."""
-        self._stamped = None
-        wanted = len(due_us) if self._left is None else min(len(due_us), self._left)
-        parts: list[pa.RecordBatch] = []
-        missing = wanted
-        while missing and (part := self._part(missing)) is not None:
-            parts.append(part)
-            missing -= part.num_rows
+        rows = self.peek(due_us)
+        if rows is not None:
+            self.advance(rows.num_rows)
+        return rows
+
+    def peek(self, due_us: NDArray[np.int64], ahead: int = 0) -> pa.RecordBatch | None:
+        """Return what `take` would once `ahead` more rows are taken; nothing is taken by it."""
+        wanted = len(due_us) if self._left is None else min(len(due_us), self._left - ahead)
+        parts = self._parts(self._offset + ahead, wanted)
         if not parts:
             return None
         rows = parts[0] if len(parts) == 1 else pa.concat_batches(parts)
-        self.taken += rows.num_rows
-        if self._left is not None:
-            self._left -= rows.num_rows
         return rows if self._as_read else self._fed(rows, due_us[: rows.num_rows])
 
-    def take_known(self, count: int, due_us: Callable[[], NDArray[np.int64]]) -> pa.RecordBatch | None:
-        """Return what `take` would for the first `count` of due times, of which more may be known.
-
-        Rows that get a stamp get it together with those that follow them: then most calls are a slice.
-        """
-        batch, stamped = self._batch, self._stamped
-        if self._as_read or self._limit is not None or batch is None:
-            return self.take(due_us()[:count])
-        begin = self._offset - self._stamped_from
-        if stamped is None or begin + count > stamped.num_rows:
-            known = due_us()
-            most = min(len(known), batch.num_rows - self._offset, _STAMPED)
-            if most < count:
-                return self.take(known[:count])
-            stamped = self._stamped = self._fed(batch.slice(self._offset, most), known[:most])
-            self._stamped_from, begin = self._offset, 0
-        self._offset += count
+    def advance(self, count: int) -> None:
+        """Take rows that were handed out by `peek`."""
         self.taken += count
-        if self._offset == batch.num_rows:
-            self._batch = self._stamped = None
-        return stamped.slice(begin, count)
+        self._offset += count
+        if self._left is not None:
+            self._left -= count
+        while self._batches and self._offset >= self._batches[0].num_rows:
+            self._offset -= self._batches.popleft().num_rows
+            self._timed = max(self._timed - 1, 0)
 
     def ahead(self) -> Times | None:
         """Return the recorded times, in seconds, of the rows that were not looked at yet; None at the end."""
         assert self._recording is not None
-        batch = self._pull()
-        if batch is None:
+        if self._timed == len(self._batches) and not self._read():
             return None
-        self._seen.append(batch)
-        return self._recording.times(batch, self._passes.done)
+        self._timed += 1
+        return self._recording.times(self._batches[self._timed - 1], self._passes.done)
 
     def begin(self) -> float | None:
         """Return when the first row was recorded, in seconds; None without rows. Before anything is taken."""
         assert self._recording is not None
-        return self._recording.begin(self._first) if self.opened() else None
+        return self._recording.begin(self._batches[0]) if self.opened() else None
 
     def opened(self) -> bool:
         """Open the files and read the first rows, before anything is taken; whether there are any."""
-        self._first = self._pull()
-        return self._first is not None and self._left != 0
+        return bool(self._batches or self._read()) and self._left != 0
 
     @property
     def recorded(self) -> bool:
@@ -160,7 +141,7 @@ class FileSource:
     @property
     def over(self) -> bool:
         """Whether no row will come again; known as soon as the last one is taken."""
-        return self._left == 0 or (self._batch is None and not self._advance())
+        return self._left == 0 or not (self._batches or self._read())
 
     def place_at(self, taken: int) -> Place:
         """Return where in the files it stood when so many rows were taken."""
@@ -179,24 +160,25 @@ class FileSource:
         left = max(sum(count or 0 for count in counts) - self._skipped, 0)
         return left if self._limit is None else min(left, self._limit)
 
-    def _part(self, most: int) -> pa.RecordBatch | None:
-        if self._batch is None and not self._advance():
-            return None
-        assert self._batch is not None
-        part = self._batch.slice(self._offset, most)
-        self._offset += part.num_rows
-        if self._offset == self._batch.num_rows:
-            self._batch = None
-        return part
+    def _parts(self, begin: int, wanted: int) -> list[pa.RecordBatch]:
+        """Return rows behind the first `begin` of the batches, cut where batches end."""
+        parts: list[pa.RecordBatch] = []
+        index = 0
+        while wanted > 0 and (index < len(self._batches) or self._read()):
+            batch = self._batches[index]
+            if begin < batch.num_rows:
+                parts.append(batch.slice(begin, wanted))
+                wanted -= parts[-1].num_rows
+            begin = max(begin - batch.num_rows, 0)
+            index += 1
+        return parts
 
-    def _advance(self) -> bool:
-        self._offset = 0
-        self._batch = self._seen.popleft() if self._seen else self._pull()
-        return self._batch is not None
-
-    def _pull(self) -> pa.RecordBatch | None:
-        first, self._first = self._first, None
-        return self._passes.next() if first is None else first
+    def _read(self) -> bool:
+        """Read one batch more; whether there was one."""
+        batch = self._passes.next()
+        if batch is not None:
+            self._batches.append(batch)
+        return batch is not None
 
     def _fed(self, rows: pa.RecordBatch, due_us: NDArray[np.int64]) -> pa.RecordBatch:
         read = rows.columns

@@ -1,0 +1,192 @@
+"""Convoys: feeds with the same fields whose rows travel together, prepared before they fall due.
+
+One stream by itself costs the feeder some forty microseconds a frame, most of them for calls that would do
+the same for many rows. So the rows of the next milliseconds are laid out ahead (`portions`), a few streams
+at a time while the feeder waits for its moments. A stream that may not send, or is behind, leaves the convoy
+and goes by itself, and so do all when the convoy comes late: nothing needs to be given back, because rows
+and due times are taken when they are sent.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Collection, Iterator
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mavstream_feeder.arrivals import Times
+from mavstream_feeder.bundles import MOST_ROWS, Piece
+from mavstream_feeder.feeds import Feed, Options
+from mavstream_feeder.outbox import Outbox
+from mavstream_feeder.portions import Member, Portion
+from mavstream_feeder.schedule import Schedule
+
+# Slots of a portion, at least; with one for each stream, laying it out costs the same at any number.
+_SLOTS = 25
+# Rows of a feed in a portion.
+_MOST = 1024
+# Rows in a slot from which on it is worth the while; with less, streams go by themselves for some seconds.
+_WORTH = 2.5
+_PAUSE = 0.25
+# Feeds that are looked at in one step: no more than a tenth of a millisecond.
+_STEP = 4
+
+
+class Convoy:
+    """Feeds that travel together as far as they can; the schedule has those that do not."""
+
+    def __init__(
+        self,
+        schedule: Schedule,
+        outbox: Outbox,
+        instants: Callable[[Times], NDArray[np.int64]],
+        left: Callable[[Feed], None],
+        options: Options,
+    ) -> None:
+        self.feeds: list[Feed] = []
+        """All that may travel in it, now and then."""
+        self._schedule = schedule
+        self._outbox = outbox
+        self._instants = instants
+        self._left = left
+        self._slot = options.linger
+        self._most_rows = min(options.frame_rows, MOST_ROWS)
+        self._travelling: dict[str, Feed] = {}
+        self._portion: Portion | None = None
+        self._next: Portion | None = None
+        self._packing: Iterator[None] | None = None
+        self._pause_until = -math.inf
+
+    def next_due(self) -> float:
+        """Return when to send or to go on to the next portion; infinity if nobody travels."""
+        return math.inf if self._portion is None else self._portion.next_due()
+
+    def send(self, moment: float) -> None:
+        """Put into the outbox what is due; what cannot travel together is left to the schedule."""
+        while (portion := self._portion) is not None:
+            self._send(portion, moment)
+            if moment < portion.until:
+                return
+            self._go_on(moment)
+
+    def prepare(self, now: float) -> bool:
+        """Do a step of what is to be ready when the present portion is over; whether there are more."""
+        if self._packing is None:
+            if self._next is not None or now < self._pause_until or len(self.feeds) < 2:
+                return False
+            self._packing = self._pack(now)
+        for _ in self._packing:
+            # Before there is a first portion, it is packed at once, or it would be over when it is ready.
+            if self._portion is not None:
+                return True
+        self._packing = None
+        if self._portion is None and self._next is not None:
+            self._begin(self._next)
+        return False
+
+    def disband(self) -> None:
+        """Let each feed go by itself again, and what was prepared be."""
+        self._portion = self._next = self._packing = None
+        self._part(self._travelling.copy())
+
+    def _send(self, portion: Portion, moment: float) -> None:
+        members = portion.members
+        while (load := portion.due(moment)) is not None:
+            alone = {
+                member
+                for member, count in load.counts
+                if count > self._most_rows or not members[member].lane.open
+            }
+            if not alone:
+                break
+            portion.forget([math.inf if member in alone else 0 for member in range(len(members))])
+            self._part([members[member].feed.name for member in alone])
+        else:
+            return
+        leaving = [(members[member], count) for member, count in load.counts]
+        pieces = [Piece(each.lane, count, each.feed.source.taken) for each, count in leaving]
+        if not self._outbox.bundle(portion.rows(load), pieces, *portion.dues(load)):
+            self._rest(moment)
+            return
+        for each, count in leaving:
+            each.arrivals.advance(count)
+            each.feed.source.advance(count)
+        portion.sent(load)
+
+    def _go_on(self, moment: float) -> None:
+        """Begin with the next portion, unless there is none or it would be late as well."""
+        while self._packing is not None:
+            self.prepare(moment)
+        if self._next is not None and self._next.until > moment:
+            self._begin(self._next)
+        else:
+            self.disband()
+
+    def _rest(self, moment: float) -> None:
+        self.disband()
+        self._pause_until = moment + _PAUSE
+
+    def _begin(self, portion: Portion) -> None:
+        """Let those travel that can, behind what they sent by themselves since it was laid out."""
+        ahead = [each.feed.source.taken - each.first for each in portion.members]
+        firsts = [
+            math.inf if count < 0 or self._absent(each.feed) else count
+            for each, count in zip(portion.members, ahead, strict=True)
+        ]
+        if any(firsts):
+            portion.forget(firsts)
+        coming = {
+            each.feed.name: each.feed
+            for each, first in zip(portion.members, firsts, strict=True)
+            if first < math.inf
+        }
+        self._portion, self._next = portion, None
+        self._part([name for name in self._travelling if name not in coming])
+        for name in coming.keys() - self._travelling.keys():
+            self._schedule.lend(name)
+        self._travelling = coming
+
+    def _part(self, names: Collection[str]) -> None:
+        for name in names:
+            self._schedule.give_back(name)
+            self._left(self._travelling.pop(name))
+
+    def _absent(self, feed: Feed) -> bool:
+        return feed.name not in self._schedule or self._schedule.held(feed.name)
+
+    def _pack(self, now: float) -> Iterator[None]:
+        """Lay out the next portion in steps."""
+        begin = now if self._portion is None else self._portion.until
+        ends: Times = begin + self._slot * np.arange(1.0, max(_SLOTS, len(self.feeds)) + 1)
+        until = float(ends[-1])
+        members: list[Member] = []
+        for number, feed in enumerate(self.feeds):
+            if number % _STEP == _STEP - 1:
+                yield
+            member = self._member(feed, begin, until)
+            if member is None:
+                continue
+            members.append(member)
+            if len(member.times) == _MOST:
+                until = float(member.times[-1])
+        yield
+        ends = ends[: ends.searchsorted(until, "right")]
+        count = sum(int(each.times.searchsorted(ends[-1], "right")) for each in members) if len(ends) else 0
+        if len(members) > 1 and count > _WORTH * len(ends):
+            self._next = Portion(members, ends)
+        elif not any(self._schedule.held(feed.name) for feed in self.feeds):
+            self._pause_until = begin + _PAUSE
+
+    def _member(self, feed: Feed, since: float, until: float) -> Member | None:
+        """Return what a feed sends between two points in time; None if it has nothing or may not."""
+        if self._absent(feed):
+            return None
+        arrivals = self._schedule[feed.name]
+        ahead = len(arrivals.upcoming(since, _MOST))
+        times = arrivals.upcoming(until, ahead + _MOST)[ahead:]
+        rows = feed.source.peek(self._instants(times), ahead)
+        if rows is None:
+            return None
+        lane = feed.lanes[feed.name]
+        return Member(feed, lane, arrivals, feed.source.taken + ahead, times[: rows.num_rows], rows)
