@@ -22,11 +22,12 @@ from mavstream_feeder.outbox import Outbox
 from mavstream_feeder.portions import Member, Portion
 from mavstream_feeder.schedule import Schedule
 
-# Slots of a portion, at least; with one for each stream, laying it out costs the same at any number.
-_SLOTS = 25
+# Slots of a portion, at least; with two for each stream, laying it out costs the same at any number.
+_SLOTS = 64
+_MOST_SLOTS = 4096
 # Rows of a feed in a portion.
 _MOST = 1024
-# Rows in a slot from which on it is worth the while; with less, streams go by themselves for some seconds.
+# Rows in a slot from which on it is worth the while; with less, streams go by themselves so many seconds.
 _WORTH = 2.5
 _PAUSE = 0.25
 # Feeds that are looked at in one step: no more than a tenth of a millisecond.
@@ -158,7 +159,10 @@ class Convoy:
     def _pack(self, now: float) -> Iterator[None]:
         """Lay out the next portion in steps."""
         begin = now if self._portion is None else self._portion.until
-        ends: Times = begin + self._slot * np.arange(1.0, max(_SLOTS, len(self.feeds)) + 1)
+        slots = min(max(_SLOTS, 2 * len(self.feeds)), _MOST_SLOTS)
+        # Those of all convoys end together, or there would be more moments than one a slot.
+        first = math.floor(begin / self._slot) + 1
+        ends: Times = self._slot * np.arange(first, first + slots, dtype=np.float64)
         until = float(ends[-1])
         members: list[Member] = []
         for number, feed in enumerate(self.feeds):
@@ -169,6 +173,7 @@ class Convoy:
                 continue
             members.append(member)
             if len(member.times) == _MOST:
+                # It has more, so that the portion is shorter.
                 until = float(member.times[-1])
         yield
         ends = ends[: ends.searchsorted(until, "right")]
@@ -182,6 +187,7 @@ class Convoy:
         """Return what a feed sends between two points in time; None if it has nothing or may not."""
         if self._absent(feed):
             return None
+        # What is due before is sent by then, or it stays behind when the portion begins.
         arrivals = self._schedule[feed.name]
         ahead = len(arrivals.upcoming(since, _MOST))
         times = arrivals.upcoming(until, ahead + _MOST)[ahead:]

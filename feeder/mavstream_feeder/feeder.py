@@ -1,26 +1,19 @@
 """The feeder: one task, one websocket, many streams.
 
-It waits until the next tuple of any stream falls due and sends what is due by then, a frame per stream
-(thesis, 4.4.2: there the list of next times is sorted again and again, here it is a heap). Due times are
-known ahead, so frames are made before their moment comes, and those of streams with the same fields travel
-as one message; where rows are many, they are laid out together some milliseconds ahead (`convoys`). A stream
-without credit waits, its arrivals with it, while the others go on. When the connection breaks, the feeder
-connects again and sends what was not acked once more under the same numbers.
+It waits until the next tuple of any stream falls due and sends what is due by then, a frame per stream. A
+stream without credit waits, its arrivals with it, while the others go on. When the connection breaks, the
+feeder connects again and sends what was not acked once more under the same numbers.
 """
 
 from __future__ import annotations
 
 import asyncio
-import math
 import secrets
 import time
 
-import numpy as np
-from numpy.typing import NDArray
 from websockets.exceptions import ConnectionClosed
 
-from mavstream_feeder.arrivals import Times
-from mavstream_feeder.convoys import Convoy
+from mavstream_feeder.dispatch import Dispatcher
 from mavstream_feeder.feeds import Feed, Options
 from mavstream_feeder.inbox import Inbox
 from mavstream_feeder.lags import Lags
@@ -30,15 +23,11 @@ from mavstream_feeder.outbox import Outbox
 from mavstream_feeder.punctuality import NEAR, undisturbed, until
 from mavstream_feeder.rates import AnyRate
 from mavstream_feeder.reports import Report, Stopped, StreamReport, milliseconds
-from mavstream_feeder.schedule import Schedule
 from mavstream_feeder.sources import FileSource
 from mavstream_feeder.splitting import Splitter
-from mavstream_protocol import Schema
 from mavstream_protocol.wire.feed import End, Format
 
 _TRY_AGAIN = 0.25
-# Seconds ahead of a moment that are left to what is prepared for later ones.
-_SPARE = 0.0002
 
 
 class Feeder:
@@ -50,20 +39,17 @@ class Feeder:
         self._options = options or Options()
         self.producer = self._options.producer or f"feeder_{secrets.token_hex(4)}"
         self._link = Link(address, self.producer, patience or Patience())
-        self._schedule = Schedule(self._options.seed)
         self._feeds: dict[str, Feed] = {}
         self._lanes: dict[str, Lane] = {}
         self._lags = Lags()
         self._outbox = Outbox(self._link, self._options.format, self._lags)
         self._inbox = Inbox(self._link, self._lanes, self._options)
-        self._kinds: dict[Schema, int] = {}
-        self._convoys: dict[int, Convoy] = {}
+        self._dispatcher = Dispatcher(self._options, self._outbox, self._lags)
         self._stopping = False
         self._joined = False
         self._settling = False
         self._news = asyncio.Event()
         self._started = time.monotonic()
-        self._epoch_us = 0
         self._ended_at: float | None = None
         self._stopped: Stopped | None = None
 
@@ -83,9 +69,7 @@ class Feeder:
             raise ValueError(f"'{feed.name}' is the name of another file that is fed: rename one of them")
         self._feeds[feed.name] = feed
         self._lanes |= feed.lanes
-        feed.kind = self._kinds.setdefault(feed.source.spec.schema(), len(self._kinds))
-        if feed.sociable:
-            self._convoy_of(feed.kind).feeds.append(feed)
+        self._dispatcher.add(feed)
         # Only a hello tells number and credit of a stream, so a running feeder says it again.
         self._joined = True
         self._news.set()
@@ -104,7 +88,7 @@ class Feeder:
 
     async def _run(self, seconds: float | None) -> Report:
         self._started = time.monotonic()
-        self._epoch_us = time.time_ns() // 1000
+        self._dispatcher.epoch_us = time.time_ns() // 1000
         timer = None
         if seconds is not None:
             timer = asyncio.get_running_loop().call_later(seconds, self.stop, Stopped.TIME)
@@ -137,7 +121,7 @@ class Feeder:
         """Return what was done so far."""
         streams: dict[str, StreamReport] = {}
         for name, feed in self._feeds.items():
-            streams |= feed.reports(waiting=self._schedule.held(name))
+            streams |= feed.reports(waiting=self._dispatcher.waits(name))
         return Report(
             seconds=self._now() if self._ended_at is None else self._ended_at,
             sent=sum(each.sent for each in streams.values()),
@@ -161,8 +145,7 @@ class Feeder:
         """Feed over one connection, until all is done, a stream joins or the connection breaks."""
         self._joined = self._settling = False
         self._outbox.clear()
-        for convoy in self._convoys.values():
-            convoy.disband()
+        self._dispatcher.disband()
         # A feeder of one stream has nothing to bundle and hears its acks at once.
         bundles = len(self._lanes) > 1 and self._options.format is Format.ARROW
         welcome = await self._link.open(tuple(self._lanes), bundles=bundles)
@@ -170,16 +153,7 @@ class Feeder:
             lane.welcomed(welcome.streams[name].last_sequence, welcome.streams[name].credit)
         # What was held for want of acks may find them all in the welcome: no further one would release it.
         self._release()
-        joining = [feed for feed in self._feeds.values() if not feed.scheduled]
-        for feed in joining:
-            # Here, or opening files would cost the first tuples their time.
-            feed.over = not feed.source.opened()
-        # Streams that join together have one beginning, or recorded ones would be apart.
-        now = self._now()
-        for feed in joining:
-            feed.scheduled = True
-            if not feed.over:
-                self._schedule.join(feed.name, feed.arrivals(now, self._options.seed))
+        self._dispatcher.begin(self._now)
         listener = asyncio.create_task(self._listen())
         listener.add_done_callback(lambda _: self._news.set())
         retry = asyncio.create_task(self._retry())
@@ -195,32 +169,22 @@ class Feeder:
 
     async def _send_until_done(self, listener: asyncio.Task[None]) -> None:
         last = self._now()
-        while self._schedule and not self._stopping and not self._joined:
+        while self._dispatcher and not self._stopping and not self._joined:
             self._news.clear()
             if listener.done():
                 await listener
             self._outbox.resend(self._lanes.values())
             await self._outbox.write(self._now)
-            moment = self._next_moment(last)
+            moment = self._dispatcher.next_moment(last)
             if moment is None or moment - self._now() > NEAR:
                 await self._sleep(None if moment is None else moment - NEAR)
                 continue
-            self._make_due(moment)
-            self._prepare(moment)
+            moment = max(moment, self._now())
+            self._dispatcher.make_due(moment)
+            self._dispatcher.prepare(moment, self._now)
             await until(self._started + moment)
             await self._outbox.write(self._now)
             last = moment
-
-    def _next_moment(self, last: float) -> float | None:
-        """Return when to send again, which may be now; None if nothing will be due before there is news."""
-        moment = min((convoy.next_due() for convoy in self._convoys.values()), default=math.inf)
-        next_due = self._schedule.next_due()
-        if next_due is not None:
-            # What falls due soon after the last moment waits a little for company; a stream that is fed as
-            # fast as it is taken does not wait, and neither does a convoy, which is company already.
-            wait = last if math.isinf(next_due) else last + self._options.linger
-            moment = min(moment, max(next_due, wait))
-        return None if moment == math.inf else max(moment, self._now())
 
     async def _settle(self, listener: asyncio.Task[None]) -> None:
         """Wait until all that was made is acked and, at the end of the feed, until ends are confirmed."""
@@ -249,53 +213,6 @@ class Feeder:
         if timer is not None:
             timer.cancel()
 
-    def _make_due(self, moment: float) -> None:
-        """Make frames of the rows that fall due by a moment, for the next write."""
-        for convoy in self._convoys.values():
-            convoy.send(moment)
-        due = self._schedule.take(moment, self._options.frame_rows)
-        for name, times in due:
-            self._make(self._feeds[name], times)
-        self._outbox.close()
-        for name, _ in due:
-            self._look_after(self._feeds[name])
-
-    def _make(self, feed: Feed, times: Times) -> None:
-        rows = feed.source.take(self._instants(times))
-        if rows is None:
-            return
-        for lane, part, due, place in feed.parts(rows, times[: rows.num_rows]):
-            self._lags.leaving(feed.numbers[lane.stream], due)
-            self._outbox.add(lane, part, place, feed.kind)
-
-    def _prepare(self, moment: float) -> None:
-        """Lay out what falls due later: a step in any case, or it would be late when time is short."""
-        if not self._link.bundles or not self._options.linger:
-            return
-        for convoy in self._convoys.values():
-            while convoy.prepare(moment) and moment - self._now() > _SPARE:
-                pass
-
-    def _look_after(self, feed: Feed) -> None:
-        """Take a feed out of the schedule that has no more rows, or may not go on for now."""
-        if feed.source.over:
-            feed.over = True
-            if feed.name in self._schedule:
-                self._schedule.remove(feed.name)
-        elif not feed.open:
-            self._schedule.hold(feed.name)
-
-    def _instants(self, times: Times) -> NDArray[np.int64]:
-        """Return due times in microseconds since 1970."""
-        return self._epoch_us + (times * 1e6).astype(np.int64)
-
-    def _convoy_of(self, kind: int) -> Convoy:
-        if kind not in self._convoys:
-            self._convoys[kind] = Convoy(
-                self._schedule, self._outbox, self._instants, self._look_after, self._options
-            )
-        return self._convoys[kind]
-
     async def _listen(self) -> None:
         while True:
             waiting = await self._inbox.take_in()
@@ -313,13 +230,11 @@ class Feeder:
                     self._news.set()
 
     def _release(self) -> None:
-        for name in self._schedule.all_held():
-            if self._feeds[name].open:
-                self._schedule.release(name)
-                self._news.set()
+        if self._dispatcher.release():
+            self._news.set()
 
     def _finished(self) -> bool:
-        if self._joined or (self._schedule and not self._stopping):
+        if self._joined or (self._dispatcher and not self._stopping):
             return False
         return all(lane.settled and (lane.ended or not self._options.end) for lane in self._lanes.values())
 

@@ -26,13 +26,19 @@ class Outbox:
         self._link = link
         self._format = form
         self._lags = lags
-        self._messages: list[bytes | str] = []
+        self.messages: list[bytes | str] = []
+        """What the next write sends."""
         # Small frames that are to be made, by kind of their rows: the next write carries them together.
         self._small: dict[int, list[tuple[Piece, pa.RecordBatch]]] = {}
 
+    @property
+    def bundles(self) -> bool:
+        """Whether frames of several streams may travel in one message."""
+        return self._link.bundles
+
     def clear(self) -> None:
         """Forget messages that were not written: lanes send their frames again on the next connection."""
-        self._messages.clear()
+        self.messages.clear()
 
     def bundle(
         self, rows: pa.RecordBatch, pieces: Sequence[Piece], streams: NDArray[np.intp], due: Times
@@ -43,7 +49,7 @@ class Outbox:
             return False
         self._lags.leaving(streams, due)
         self.frames += len(pieces)
-        self._messages.append(message)
+        self.messages.append(message)
         return True
 
     def add(self, lane: Lane, rows: pa.RecordBatch, place: int, kind: int) -> None:
@@ -62,7 +68,7 @@ class Outbox:
                 message = bundle(rows, [piece for piece, _ in small], self._link.max_frame_bytes)
             if message is not None:
                 self.frames += len(small)
-                self._messages.append(message)
+                self.messages.append(message)
                 continue
             for piece, rows in small:
                 self._make(piece.lane, rows, piece.place)
@@ -76,9 +82,9 @@ class Outbox:
 
     async def write(self, now: Callable[[], float]) -> None:
         """Send all messages. Raises ConnectionClosed."""
-        if not self._messages:
+        if not self.messages:
             return
-        messages, self._messages = self._messages, []
+        messages, self.messages = self.messages, []
         await self._link.send_all(messages)
         self._lags.sent(now())
 
@@ -96,4 +102,4 @@ class Outbox:
         while (frame := lane.next_frame()) is not None:
             self.frames += 1
             assert frame.message is not None
-            self._messages.append(frame.message)
+            self.messages.append(frame.message)

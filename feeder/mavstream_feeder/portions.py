@@ -51,20 +51,19 @@ class Portion:
         self.members = [each for each, _ in there]
         self._ends = ends.tolist()
         times = np.concatenate([each.times[:size] for each, size in there])
-        whose = np.repeat(np.arange(len(there)), [size for _, size in there])
-        slots = ends.searchsorted(times)
+        counts = [size for _, size in there]
+        whose = np.repeat(np.arange(len(there)), counts)
+        # Sorting small numbers takes no comparisons.
+        slots = ends.searchsorted(times).astype(np.int16)
         order = np.argsort(slots, kind="stable")
         self._rows = pa.concat_batches([each.rows.slice(0, size) for each, size in there]).take(order)
         self._times: Times = times[order]
         self._whose = whose[order]
         # How many rows of its member are ahead of each.
-        self._ranks = np.concatenate([np.arange(size) for _, size in there])[order]
+        self._ranks = order - np.repeat(np.cumsum([0, *counts[:-1]]), counts)[order]
         # As the lags count streams.
         self._streams = np.array([each.feed.numbers[each.lane.stream] for each in self.members])
         self._count_off(slots[order])
-
-    def __len__(self) -> int:
-        return len(self._times) - self._next
 
     def next_due(self) -> float:
         """Return when the slot of the next row ends; without one, when the portion is over."""
@@ -103,7 +102,7 @@ class Portion:
         self._times, self._whose, self._ranks = self._times[kept], self._whose[kept], self._ranks[kept]
         self._count_off(self._slots[kept])
 
-    def _count_off(self, slots: NDArray[np.intp]) -> None:
+    def _count_off(self, slots: NDArray[np.int16]) -> None:
         self._slots = slots
         self._next = 0
         # Where the rows of each slot begin.
