@@ -11,7 +11,8 @@ import numpy as np
 import orjson
 import pytest
 
-from mavstream_feeder import Address, FileSource, Options, Patience, parse_rate
+from mavstream_feeder import Address, FileSource, Options, Patience, Recorded, parse_rate
+from mavstream_feeder.arrivals import Arrivals
 from mavstream_feeder.dispatch import Dispatcher
 from mavstream_feeder.feeds import Feed
 from mavstream_feeder.lags import Lags
@@ -51,7 +52,7 @@ class World:
         self.dispatcher.epoch_us = EPOCH
         self.path = path
         self.feeds: dict[str, Feed] = {}
-        self.joined: dict[str, float] = {}
+        self.times: dict[str, Arrivals] = {}
         # What came, by stream: numbers of frames, rows as (due, n), and the moments at which they left.
         self.sequences: dict[str, list[int]] = {}
         self.rows: dict[str, list[tuple[int, int]]] = {}
@@ -67,10 +68,15 @@ class World:
         **source: Any,
     ) -> Lane:
         spec = StreamSpec.model_validate({"name": name, "fields": fields, "event_time": "at"})
-        made = FileSource(self.path, spec, stamp=True, **{"loop": True, **source})
-        feed = self.feeds[name] = Feed(name, made, parse_rate(rate), lags=self.lags)
+        parsed = parse_rate(rate)
+        source = {"loop": True, "recorded": parsed if isinstance(parsed, Recorded) else None, **source}
+        feed, again = (
+            Feed(name, FileSource(self.path, spec, stamp=True, **source), parsed, lags=lags)
+            for lags in (self.lags, Lags())
+        )
+        self.feeds[name] = feed
+        self.times[name] = again.arrivals(self.now, self.options.seed)
         self.sequences[name], self.rows[name], self.left[name] = [], [], []
-        self.joined[name] = self.now
         feed.lanes[name].welcomed(0, credit)
         self.dispatcher.add(feed)
         self.dispatcher.disband()
@@ -123,7 +129,7 @@ class World:
         """See that each stream got its next rows, once and in order, with the due times of its seed."""
         for name, feed in self.feeds.items():
             rows = self.rows[name]
-            times = feed.arrivals(self.joined[name], self.options.seed).take(math.inf, len(rows))
+            times = self.times[name].upcoming(math.inf, len(rows))
             expected = EPOCH + (times * 1e6).astype(np.int64)
             assert [due for due, _ in rows] == expected.tolist()
             assert [n for _, n in rows] == [n % FILE_ROWS for n in range(len(rows))]
@@ -133,6 +139,7 @@ class World:
             lane = feed.lanes[name]
             assert feed.source.taken == lane.rows_sent
             assert lane.rows_sent - len(rows) == sum(frame.rows for frame in lane._waiting)
+            assert lane.first_place in (lane.rows_acked, None)
 
     def together(self) -> float:
         """Return how many frames a message carried of late."""
@@ -248,6 +255,22 @@ def test_a_little_late_several_slots_become_one_message(numbers: Path) -> None:
         world.ack()
         assert len(world.messages) - before <= 2
     world.check()
+
+
+def test_recorded_streams_travel_with_others(tmp_path: Path) -> None:
+    """They go round every 240 ms; some of their rows fall due together."""
+    path = tmp_path / "recorded.csv"
+    lines = [f"{n // 5 * 0.004:.3f},{n}\n" for n in range(FILE_ROWS)]
+    path.write_text("after,n\n" + "".join(lines))
+    world = World(path)
+    for number in range(6):
+        world.add(f"s{number}", "recorded:after", period=0.24, limit=700 if number == 2 else None)
+    world.run(1.0)
+    world.check()
+    assert max(len(frames) for frames in world.messages) == 6
+    assert len(world.rows["s0"]) == pytest.approx(1250, abs=10)
+    assert len(world.rows["s2"]) == 700
+    assert world.feeds["s2"].over
 
 
 def test_a_fast_stream_makes_portions_short(numbers: Path) -> None:

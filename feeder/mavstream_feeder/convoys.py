@@ -116,10 +116,10 @@ class Convoy:
         portion.sent(load)
 
     def _go_on(self, moment: float) -> None:
-        """Begin with the next portion, unless there is none or it would be late as well."""
+        """Begin with the next portion, if there is one."""
         while self._packing is not None:
             self.prepare(moment)
-        if self._next is not None and self._next.until > moment:
+        if self._next is not None:
             self._begin(self._next)
         else:
             self.disband()
