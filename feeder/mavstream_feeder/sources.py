@@ -63,9 +63,10 @@ class FileSource:
             fields += self._recording.beside
         read = Schema(tuple(fields))
         self._layout = arrow_schema(schema)
-        # Where each column of a row comes from in what is read; None is the due time.
-        self._order = [None if name == stamped else read.names.index(name) for name in schema.names]
-        self._as_read = read.names == schema.names and stamped is None
+        # Columns that are fed come first in what is read, but for one of due times that is not there.
+        self._fed_columns = [index for index, name in enumerate(read.names) if name in schema.names]
+        self._stamp_at = None if stamped is None else schema.names.index(stamped)
+        self._stamp_there = stamped in read.names
         self._loop = loop
         self._limit = self._left = limit
         self._skipped = skip
@@ -99,7 +100,7 @@ class FileSource:
         if not parts:
             return None
         rows = parts[0] if len(parts) == 1 else pa.concat_batches(parts)
-        return rows if self._as_read else self._fed(rows, due_us[: rows.num_rows])
+        return self._fed(rows, due_us[: rows.num_rows])
 
     def advance(self, count: int) -> None:
         """Take rows that were handed out by `peek`."""
@@ -181,11 +182,14 @@ class FileSource:
         return batch is not None
 
     def _fed(self, rows: pa.RecordBatch, due_us: NDArray[np.int64]) -> pa.RecordBatch:
-        read = rows.columns
-        columns = [self._instants(due_us) if index is None else read[index] for index in self._order]
-        return pa.RecordBatch.from_arrays(columns, schema=self._layout)
+        if len(self._fed_columns) < rows.num_columns:
+            rows = rows.select(self._fed_columns)
+        if self._stamp_at is None:
+            return rows
+        put = rows.set_column if self._stamp_there else rows.add_column
+        return put(self._stamp_at, self._layout.field(self._stamp_at), self._instants(due_us))
 
     @staticmethod
     def _instants(due_us: NDArray[np.int64]) -> pa.Array:
-        # From the buffer: this is done for every frame, and `pa.array` would look at each value.
+        # From the buffer: this is done often, and `pa.array` would look at each value.
         return pa.Array.from_buffers(_UTC, len(due_us), [None, pa.py_buffer(due_us)])
