@@ -16,7 +16,7 @@ from websockets.asyncio.server import ServerConnection, serve
 
 from mavstream import Client
 from mavstream_feeder import Address, Feeder, FileSource, Options, parse_rate
-from mavstream_feeder.bundles import Piece, bundle
+from mavstream_feeder.bundles import bundle
 from mavstream_feeder.lane import Lane
 from mavstream_feeder.punctuality import until
 from mavstream_protocol import StreamSpec
@@ -49,7 +49,7 @@ def lane(name: str, credit: int = 10_000, last: int = 0) -> Lane:
 
 def test_a_bundle_carries_the_frames_and_each_lane_counts_its_share() -> None:
     first, second = lane("a"), lane("b", last=6)
-    message = bundle(rows(1, 2, 3), [Piece(first, 1, 10), Piece(second, 2, 20)], 1 << 20)
+    message = bundle(rows(1, 2, 3), [(first, 1, 10), (second, 2, 20)], 1 << 20)
     assert message is not None
     header, payload = unseal(message)
     assert BundleHeader.model_validate_json(header).frames == (("a", 1, 1), ("b", 7, 2))
@@ -64,7 +64,7 @@ def test_a_bundle_carries_the_frames_and_each_lane_counts_its_share() -> None:
 def test_what_is_not_acked_goes_again_alone_under_its_old_number() -> None:
     first, second = lane("a"), lane("b")
     for number in (1, 2):
-        bundle(rows(number, 10 + number), [Piece(first, 1, 0), Piece(second, 1, 0)], 1 << 20)
+        bundle(rows(number, 10 + number), [(first, 1, 0), (second, 1, 0)], 1 << 20)
     first.acked(2, 10_000)
     second.welcomed(1, 10_000)
     again = second.next_frame()
@@ -80,7 +80,7 @@ def test_what_is_not_acked_goes_again_alone_under_its_old_number() -> None:
 def test_frames_of_a_bundle_behind_a_refused_one_move_up() -> None:
     one, other = lane("a"), lane("b")
     for number in (1, 2, 3):
-        bundle(rows(number, number), [Piece(one, 1, number), Piece(other, 1, 0)], 1 << 20)
+        bundle(rows(number, number), [(one, 1, number), (other, 1, 0)], 1 << 20)
     refused = one.sent_frame(2)
     assert refused is not None
     one.refused(refused, None)
@@ -94,10 +94,10 @@ def test_frames_of_a_bundle_behind_a_refused_one_move_up() -> None:
 @pytest.mark.parametrize(("credit", "most_bytes"), [(300, 1 << 20), (10_000, 300)], ids=["credit", "size"])
 def test_what_may_not_travel_together_is_not_under_way(credit: int, most_bytes: int) -> None:
     first, second = lane("a"), lane("b", credit)
-    first_done = bundle(rows(1, 2), [Piece(first, 1, 0), Piece(second, 1, 0)], 1 << 20)
+    first_done = bundle(rows(1, 2), [(first, 1, 0), (second, 1, 0)], 1 << 20)
     assert first_done is not None
     before = (second.under_way, second.next_sequence)
-    assert bundle(rows(*range(11)), [Piece(first, 1, 0), Piece(second, 10, 0)], most_bytes) is None
+    assert bundle(rows(*range(11)), [(first, 1, 0), (second, 10, 0)], most_bytes) is None
     assert (second.under_way, second.next_sequence, first.next_sequence) == (*before, 2)
 
 

@@ -7,7 +7,7 @@ little more than one for a single stream.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import TypeAlias
 
 import pyarrow as pa
 
@@ -20,13 +20,8 @@ MOST_ROWS = 256
 """Rows of a frame that is worth bundling; a larger one has its message for itself."""
 
 
-class Piece(NamedTuple):
-    """Rows of a batch that are to become a lane's next frame."""
-
-    lane: Lane
-    rows: int
-    place: int
-    """Rows of the source ahead of the first one."""
+Piece: TypeAlias = tuple[Lane, int, int]
+"""A lane whose next frame is to be made, with how many rows, and how many of the source are ahead of them."""
 
 
 def bundle(rows: pa.RecordBatch, pieces: Sequence[Piece], most_bytes: int) -> bytes | None:
@@ -40,10 +35,11 @@ def bundle(rows: pa.RecordBatch, pieces: Sequence[Piece], most_bytes: int) -> by
     nbytes, total = len(message), rows.num_rows
     if nbytes > most_bytes:
         return None
-    if not all(lane.fits(share(nbytes, count, total)) for lane, count, _ in pieces):
+    sizes = [share(nbytes, count, total) for _, count, _ in pieces]
+    if not all(lane.fits(size) for (lane, _, _), size in zip(pieces, sizes, strict=True)):
         return None
     begin = 0
-    for lane, count, place in pieces:
-        lane.left(share(nbytes, count, total), rows, begin, count, place)
+    for (lane, count, place), size in zip(pieces, sizes, strict=True):
+        lane.left(size, rows, begin, count, place)
         begin += count
     return message

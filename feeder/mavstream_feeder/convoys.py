@@ -2,9 +2,9 @@
 
 One stream by itself costs the feeder some forty microseconds a frame, most of them for calls that would do
 the same for many rows. So the rows of the next milliseconds are laid out ahead (`portions`), a few streams
-at a time while the feeder waits for its moments. A stream that may not send, or is behind, leaves the convoy
-and goes by itself, and so do all when the convoy comes late: nothing needs to be given back, because rows
-and due times are taken when they are sent.
+at a time while the feeder waits for its moments. Rows of a stream that may not send are put off until it
+may. A stream that is behind leaves the convoy and goes by itself, and so do all when the convoy comes late:
+nothing needs to be given back, because rows and due times are taken when they are sent.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mavstream_feeder.arrivals import Times
-from mavstream_feeder.bundles import MOST_ROWS, Piece
+from mavstream_feeder.bundles import MOST_ROWS
 from mavstream_feeder.feeds import Feed, Options
 from mavstream_feeder.outbox import Outbox
-from mavstream_feeder.portions import Member, Portion
+from mavstream_feeder.portions import Load, Member, Portion, laid_out
 from mavstream_feeder.schedule import Schedule
 
 # Slots of a portion, at least; with two for each stream, laying it out costs the same at any number.
@@ -92,28 +92,31 @@ class Convoy:
         self._part(self._travelling.copy())
 
     def _send(self, portion: Portion, moment: float) -> None:
-        members = portion.members
-        while (load := portion.due(moment)) is not None:
-            alone = {
-                member
-                for member, count in load.counts
-                if count > self._most_rows or not members[member].lane.open
-            }
-            if not alone:
-                break
-            portion.forget([math.inf if member in alone else 0 for member in range(len(members))])
-            self._part([members[member].feed.name for member in alone])
+        load = portion.due(moment)
+        if load is not None and (behind := [n for n, count in load.counts if count > self._most_rows]):
+            members = portion.members
+            portion.forget([math.inf if member in behind else 0 for member in range(len(members))])
+            self._part([members[member].feed.name for member in behind])
+            load = portion.due(moment)
+        if load is None:
+            return
+        if shut := [member for member, _ in load.counts if not portion.members[member].lane.open]:
+            load = portion.put_off(load, shut)
+        if not load.counts or self._bundle(portion, load):
+            portion.sent(load)
         else:
-            return
-        leaving = [(members[member], count) for member, count in load.counts]
-        pieces = [Piece(each.lane, count, each.feed.source.taken) for each, count in leaving]
-        if not self._outbox.bundle(portion.rows(load), pieces, *portion.dues(load)):
-            self._rest(moment)
-            return
+            self.disband()
+            self._pause_until = moment + _PAUSE
+
+    def _bundle(self, portion: Portion, load: Load) -> bool:
+        leaving = [(portion.members[member], count) for member, count in load.counts]
+        pieces = [(each.lane, count, each.feed.source.taken) for each, count in leaving]
+        if not self._outbox.bundle(portion.batch(load), pieces, *portion.dues(load)):
+            return False
         for each, count in leaving:
             each.arrivals.advance(count)
             each.feed.source.advance(count)
-        portion.sent(load)
+        return True
 
     def _go_on(self, moment: float) -> None:
         """Begin with the next portion, if there is one."""
@@ -123,10 +126,6 @@ class Convoy:
             self._begin(self._next)
         else:
             self.disband()
-
-    def _rest(self, moment: float) -> None:
-        self.disband()
-        self._pause_until = moment + _PAUSE
 
     def _begin(self, portion: Portion) -> None:
         """Let those travel that can, behind what they sent by themselves since it was laid out."""
@@ -179,7 +178,7 @@ class Convoy:
         ends = ends[: ends.searchsorted(until, "right")]
         count = sum(int(each.times.searchsorted(ends[-1], "right")) for each in members) if len(ends) else 0
         if len(members) > 1 and count > _WORTH * len(ends):
-            self._next = Portion(members, ends)
+            self._next = yield from laid_out(members, ends)
         elif not any(self._schedule.held(feed.name) for feed in self.feeds):
             self._pause_until = begin + _PAUSE
 

@@ -8,11 +8,15 @@ nothing is lost and nothing counts twice. A frame that is refused for good goes,
 from __future__ import annotations
 
 from collections import deque
+from functools import partial
 
 import pyarrow as pa
 
 from mavstream_feeder.frames import Frame, alone, renumbered
 from mavstream_feeder.problems import FeedLost
+
+# The same as calling it, in half of the time.
+_frame = partial(tuple.__new__, Frame)
 
 
 class Lane:
@@ -119,7 +123,7 @@ class Lane:
     def left(self, size: int, batch: pa.RecordBatch, begin: int, rows: int, place: int) -> None:
         """Count a new frame that fits and goes at once, in a bundle: some rows of a batch."""
         self._made += 1
-        self._sent.append(Frame(self.stream, self._made, rows, None, size, batch, place, begin))
+        self._sent.append(_frame((self.stream, self._made, rows, None, size, batch, place, begin)))
         self.rows_sent += rows
         self.under_way += size
 

@@ -55,7 +55,7 @@ class Outbox:
     def add(self, lane: Lane, rows: pa.RecordBatch, place: int, kind: int) -> None:
         """Make a frame, or let it wait for others of its kind until `close`."""
         if self._link.bundles and rows.num_rows <= MOST_ROWS and not lane.waiting:
-            self._small.setdefault(kind, []).append((Piece(lane, rows.num_rows, place), rows))
+            self._small.setdefault(kind, []).append(((lane, rows.num_rows, place), rows))
         else:
             self._make(lane, rows, place)
 
@@ -70,8 +70,8 @@ class Outbox:
                 self.frames += len(small)
                 self.messages.append(message)
                 continue
-            for piece, rows in small:
-                self._make(piece.lane, rows, piece.place)
+            for (lane, _, place), rows in small:
+                self._make(lane, rows, place)
         self._small.clear()
 
     def resend(self, lanes: Iterable[Lane]) -> None:

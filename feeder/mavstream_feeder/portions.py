@@ -8,7 +8,7 @@ a portion, or a stream's part of it, can be forgotten.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -18,6 +18,8 @@ from numpy.typing import NDArray
 from mavstream_feeder.arrivals import Arrivals, Times
 from mavstream_feeder.feeds import Feed
 from mavstream_feeder.lane import Lane
+
+_NOWHERE: NDArray[np.intp] = np.empty(0, dtype=np.intp)
 
 
 class Member(NamedTuple):
@@ -33,77 +35,116 @@ class Member(NamedTuple):
 
 
 class Load(NamedTuple):
-    """What leaves at a moment: rows `begin` to `stop` of a portion."""
+    """What leaves at a moment."""
 
-    begin: int
-    stop: int
+    places: NDArray[np.intp]
+    """Where its rows are in the portion."""
     counts: list[tuple[int, int]]
     """Members that have rows in it, and how many."""
+    straight: bool
+    """Whether the rows lie together as they are to be sent."""
+    stop: int
+    """Where those begin whose time has not come."""
+    later: NDArray[np.intp]
+    """Where those are that are put off."""
+
+
+class Rows(NamedTuple):
+    """Rows in the order of their slots, and in a slot member after member."""
+
+    batch: pa.RecordBatch
+    times: Times
+    whose: NDArray[np.intp]
+    ranks: NDArray[np.intp]
+    """How many rows of its member are ahead of each."""
+    slots: NDArray[np.int16]
+
+
+def laid_out(members: Sequence[Member], ends: Times) -> Generator[None, None, Portion]:
+    """Return the portion of what falls due in slots that end at the given times; made in steps."""
+    sizes = [int(each.times.searchsorted(ends[-1], "right")) for each in members]
+    there = [(each, size) for each, size in zip(members, sizes, strict=True) if size]
+    counts = [size for _, size in there]
+    times = np.concatenate([each.times[:size] for each, size in there])
+    whose = np.repeat(np.arange(len(there)), counts)
+    ranks = np.arange(len(times)) - np.repeat(np.cumsum([0, *counts[:-1]]), counts)
+    # Sorting small numbers takes no comparisons.
+    slots = ends.searchsorted(times).astype(np.int16)
+    order = np.argsort(slots, kind="stable")
+    yield
+    batch = pa.concat_batches([each.rows.slice(0, size) for each, size in there])
+    yield
+    rows = Rows(batch.take(order), times[order], whose[order], ranks[order], slots[order])
+    return Portion([each for each, _ in there], rows, ends.tolist())
 
 
 class Portion:
     """Rows of its members, in slots that end at the given times."""
 
-    def __init__(self, members: Sequence[Member], ends: Times) -> None:
-        self.until = float(ends[-1])
-        sizes = [int(each.times.searchsorted(self.until, "right")) for each in members]
-        there = [(each, size) for each, size in zip(members, sizes, strict=True) if size]
-        self.members = [each for each, _ in there]
-        self._ends = ends.tolist()
-        times = np.concatenate([each.times[:size] for each, size in there])
-        counts = [size for _, size in there]
-        whose = np.repeat(np.arange(len(there)), counts)
-        # Sorting small numbers takes no comparisons.
-        slots = ends.searchsorted(times).astype(np.int16)
-        order = np.argsort(slots, kind="stable")
-        self._rows = pa.concat_batches([each.rows.slice(0, size) for each, size in there]).take(order)
-        self._times: Times = times[order]
-        self._whose = whose[order]
-        # How many rows of its member are ahead of each.
-        self._ranks = order - np.repeat(np.cumsum([0, *counts[:-1]]), counts)[order]
+    def __init__(self, members: Sequence[Member], rows: Rows, ends: list[float]) -> None:
+        self.members = members
+        self.until = ends[-1]
+        self._ends = ends
         # As the lags count streams.
-        self._streams = np.array([each.feed.numbers[each.lane.stream] for each in self.members])
-        self._count_off(slots[order])
+        self._streams = np.array([each.feed.numbers[each.lane.stream] for each in members])
+        self._hold(rows)
 
     def next_due(self) -> float:
         """Return when the slot of the next row ends; without one, when the portion is over."""
-        return self._ends[self._slots[self._next]] if self._next < len(self._slots) else self.until
+        slots = self._all.slots
+        return self._ends[slots[self._next]] if self._next < len(slots) else self.until
 
     def due(self, moment: float) -> Load | None:
         """Return what leaves by a moment, if anything does; it stays here until it is `sent`."""
-        begin, stop = self._next, self._bounds[bisect_right(self._ends, moment)]
-        if begin == stop:
-            return None
-        counts = np.bincount(self._whose[begin:stop]).tolist()
-        return Load(begin, stop, [(member, count) for member, count in enumerate(counts) if count])
+        stop = self._bounds[bisect_right(self._ends, moment)]
+        places = np.arange(self._next, stop)
+        straight = not len(self._later) and stop > self._next
+        if len(self._later):
+            places = np.concatenate((self._later, places))
+        elif straight:
+            # When it comes late, there are several slots.
+            straight = bool(self._all.slots[self._next] == self._all.slots[stop - 1])
+        return self._load(places, stop, _NOWHERE, straight=straight) if len(places) else None
 
-    def rows(self, load: Load) -> pa.RecordBatch:
+    def put_off(self, load: Load, members: Sequence[int]) -> Load:
+        """Return a load without the rows of some members, which leave with a later one."""
+        off = np.isin(self._all.whose[load.places], members)
+        return self._load(load.places[~off], load.stop, load.places[off])
+
+    def batch(self, load: Load) -> pa.RecordBatch:
         """Return the rows of a load, those of a member together."""
-        rows = self._rows.slice(load.begin, load.stop - load.begin)
-        if self._slots[load.begin] == self._slots[load.stop - 1]:
-            return rows
-        # It comes late, so that there are several slots.
-        return rows.take(np.argsort(self._whose[load.begin : load.stop], kind="stable"))
+        if load.straight:
+            return self._all.batch.slice(int(load.places[0]), len(load.places))
+        order = np.argsort(self._all.whose[load.places], kind="stable")
+        return self._all.batch.take(load.places[order])
 
     def dues(self, load: Load) -> tuple[NDArray[np.intp], Times]:
         """Return the due times of a load, and whose each is."""
-        which = slice(load.begin, load.stop)
-        return self._streams[self._whose[which]], self._times[which]
+        return self._streams[self._all.whose[load.places]], self._all.times[load.places]
 
     def sent(self, load: Load) -> None:
         """Go on behind a load."""
-        self._next = load.stop
+        self._next, self._later = load.stop, load.later
 
     def forget(self, firsts: Sequence[float]) -> None:
         """Leave out the first rows of each member, counted from when the portion was laid out."""
-        kept = np.flatnonzero(self._ranks >= np.asarray(firsts)[self._whose])
-        kept = kept[kept >= self._next]
-        self._rows = self._rows.take(kept)
-        self._times, self._whose, self._ranks = self._times[kept], self._whose[kept], self._ranks[kept]
-        self._count_off(self._slots[kept])
+        batch, times, whose, ranks, slots = self._all
+        left = np.concatenate((self._later, np.arange(self._next, len(whose))))
+        kept = ranks[left] >= np.asarray(firsts)[whose[left]]
+        later = int(np.count_nonzero(kept[: len(self._later)]))
+        left = left[kept]
+        self._hold(Rows(batch.take(left), times[left], whose[left], ranks[left], slots[left]))
+        self._next, self._later = later, np.arange(later)
 
-    def _count_off(self, slots: NDArray[np.int16]) -> None:
-        self._slots = slots
-        self._next = 0
+    def _load(
+        self, places: NDArray[np.intp], stop: int, later: NDArray[np.intp], *, straight: bool = False
+    ) -> Load:
+        counts = np.bincount(self._all.whose[places]).tolist()
+        there = [(member, count) for member, count in enumerate(counts) if count]
+        return Load(places, there, straight, stop, later)
+
+    def _hold(self, rows: Rows) -> None:
+        self._all = rows
+        self._next, self._later = 0, _NOWHERE
         # Where the rows of each slot begin.
-        self._bounds = slots.searchsorted(np.arange(len(self._ends) + 1)).tolist()
+        self._bounds = rows.slots.searchsorted(np.arange(len(self._ends) + 1)).tolist()
