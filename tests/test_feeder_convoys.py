@@ -176,24 +176,26 @@ def test_the_same_rows_leave_without_bundles(numbers: Path) -> None:
     assert max(len(frames) for frames in apart.messages) == 1
 
 
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", [*range(7), 20])
 def test_whatever_happens_each_row_leaves_once(numbers: Path, seed: int) -> None:
     """Streams of all rates join and end, the feeder is late, acks are late, and credit is short."""
     random = np.random.default_rng(seed)
     world = World(numbers, frame_rows=int(random.choice([20, 4096])))
     rates = ["1500", "300", "40", "5000", "800@0.05s,4000@0.05s,100", "2000@0.15s"]
     late, short = random.choice([0.0, 0.02, 0.3], 2)
+    # With few acks, streams wait because too many of their frames are under way.
+    heard, low = (0.3, 300) if seed % 2 else (0.008, CREDIT)
     for step in range(400):
         if step == 0 or (random.random() < 0.03 and len(world.feeds) < 12):
             for _ in range(int(random.integers(1, 6))):
                 limit = int(random.integers(1, 2000)) if random.random() < 0.4 else None
-                credit = int(random.choice([300, 5000, CREDIT]))
+                credit = int(random.choice([low, 10 * low, CREDIT]))
                 world.add(f"s{len(world.feeds)}", str(random.choice(rates)), credit, limit=limit)
         delay = float(random.exponential(0.02)) if random.random() < late else 0.0
-        if not world.step(delay, spare=float(random.choice([0.0, 1.0]))) or random.random() < 0.3:
+        if not world.step(delay, spare=float(random.choice([0.0, 1.0]))) or random.random() < heard:
             for name in world.feeds:
                 if random.random() > short:
-                    world.ack(name, credit=int(random.choice([300, CREDIT])))
+                    world.ack(name, credit=int(random.choice([low, CREDIT])))
     world.check()
     for _ in range(400):
         world.ack()
@@ -227,6 +229,25 @@ def test_a_stream_that_may_not_send_leaves_and_comes_back(numbers: Path) -> None
     world.run(0.4)
     world.check()
     assert any(len(frames) > 1 and "s3" in {frame[0] for frame in frames} for frames in world.messages[-20:])
+
+
+def test_rows_that_wait_for_acks_wait_in_the_convoy(numbers: Path) -> None:
+    """Acks of one stream are late, so that too many of its frames are under way."""
+    world = World(numbers)
+    for number in range(8):
+        world.add(f"s{number}", "1500")
+    world.run(0.1)
+    others = [name for name in world.feeds if name != "s3"]
+    while world.now < 0.28 and world.step():
+        world.ack(*others)
+    assert not world.dispatcher.waits("s3")
+    assert max(world.left["s3"]) < 0.2
+    world.ack("s3")
+    world.step()
+    # Those of more than one portion leave together, and with the others' rows.
+    assert len(world.messages[-1]) > 4
+    assert {stream: count for stream, _, count in world.messages[-1]}["s3"] > 100
+    world.check()
 
 
 def test_a_feeder_that_was_away_sends_large_frames_and_goes_on_together(numbers: Path) -> None:

@@ -95,7 +95,7 @@ class Convoy:
         load = portion.due(moment)
         if load is not None and (behind := [n for n, count in load.counts if count > self._most_rows]):
             members = portion.members
-            portion.forget([math.inf if member in behind else 0 for member in range(len(members))])
+            portion.forget([math.inf if n in behind else -math.inf for n in range(len(members))])
             self._part([members[member].feed.name for member in behind])
             load = portion.due(moment)
         if load is None:
@@ -129,18 +129,25 @@ class Convoy:
 
     def _begin(self, portion: Portion) -> None:
         """Let those travel that can, behind what they sent by themselves since it was laid out."""
-        ahead = [each.feed.source.taken - each.first for each in portion.members]
+        if self._portion is not None:
+            portion.carry_on(self._portion)
         firsts = [
-            math.inf if count < 0 or self._absent(each.feed) else count
-            for each, count in zip(portion.members, ahead, strict=True)
+            math.inf
+            if each.feed.source.taken + put_off < each.first or each.lane.starved or self._absent(each.feed)
+            else each.feed.source.taken - each.first
+            for each, put_off in zip(portion.members, portion.put_off_counts(), strict=True)
         ]
-        if any(firsts):
-            portion.forget(firsts)
         coming = {
             each.feed.name: each.feed
             for each, first in zip(portion.members, firsts, strict=True)
             if first < math.inf
         }
+        if 2 * len(coming) < len(firsts):
+            # They catch up by themselves, and another portion is for all.
+            self.disband()
+            return
+        if any(first > 0 for first in firsts):
+            portion.forget(firsts)
         self._portion, self._next = portion, None
         self._part([name for name in self._travelling if name not in coming])
         for name in coming.keys() - self._travelling.keys():

@@ -57,6 +57,11 @@ class Lane:
         return not self._waiting and self.under_way < self.credit and len(self._sent) < self._most_frames
 
     @property
+    def starved(self) -> bool:
+        """Whether it may not send for want of credit: the server has to make room first."""
+        return bool(self._waiting) or self.under_way >= self.credit
+
+    @property
     def waiting(self) -> bool:
         """Whether frames that were made are yet to be sent."""
         return bool(self._waiting)

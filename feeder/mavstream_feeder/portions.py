@@ -87,6 +87,7 @@ class Portion:
         self._ends = ends
         # As the lags count streams.
         self._streams = np.array([each.feed.numbers[each.lane.stream] for each in members])
+        self._later: NDArray[np.intp] = _NOWHERE
         self._hold(rows)
 
     def next_due(self) -> float:
@@ -96,7 +97,7 @@ class Portion:
 
     def due(self, moment: float) -> Load | None:
         """Return what leaves by a moment, if anything does; it stays here until it is `sent`."""
-        stop = self._bounds[bisect_right(self._ends, moment)]
+        stop = max(self._bounds[bisect_right(self._ends, moment)], self._next)
         places = np.arange(self._next, stop)
         straight = not len(self._later) and stop > self._next
         if len(self._later):
@@ -110,6 +111,36 @@ class Portion:
         """Return a load without the rows of some members, which leave with a later one."""
         off = np.isin(self._all.whose[load.places], members)
         return self._load(load.places[~off], load.stop, load.places[off])
+
+    def put_off_counts(self) -> list[int]:
+        """Return how many rows of each member are put off."""
+        counts: list[int] = np.bincount(self._all.whose[self._later], minlength=len(self.members)).tolist()
+        return counts
+
+    def carry_on(self, earlier: Portion) -> None:
+        """Put what an earlier portion has put off ahead of the rows of the same feeds."""
+        numbers = {each.feed.name: number for number, each in enumerate(self.members)}
+        mine = np.array([numbers.get(each.feed.name, -1) for each in earlier.members])
+        whose = mine[earlier._all.whose[earlier._later]]
+        places, whose = earlier._later[whose >= 0], whose[whose >= 0]
+        if not len(places):
+            return
+        # Behind how many rows of this portion they are, which is less than none.
+        ranks = np.empty(len(places), dtype=np.intp)
+        for member in np.unique(whose):
+            its = np.flatnonzero(whose == member)
+            ranks[its] = np.arange(-len(its), 0)
+        rows = self._all
+        self._hold(
+            Rows(
+                pa.concat_batches([earlier._all.batch.take(places), rows.batch]),
+                np.concatenate((earlier._all.times[places], rows.times)),
+                np.concatenate((whose, rows.whose)),
+                np.concatenate((ranks, rows.ranks)),
+                np.concatenate((np.zeros(len(places), dtype=np.int16), rows.slots)),
+            ),
+            later=len(places),
+        )
 
     def batch(self, load: Load) -> pa.RecordBatch:
         """Return the rows of a load, those of a member together."""
@@ -133,8 +164,7 @@ class Portion:
         kept = ranks[left] >= np.asarray(firsts)[whose[left]]
         later = int(np.count_nonzero(kept[: len(self._later)]))
         left = left[kept]
-        self._hold(Rows(batch.take(left), times[left], whose[left], ranks[left], slots[left]))
-        self._next, self._later = later, np.arange(later)
+        self._hold(Rows(batch.take(left), times[left], whose[left], ranks[left], slots[left]), later)
 
     def _load(
         self, places: NDArray[np.intp], stop: int, later: NDArray[np.intp], *, straight: bool = False
@@ -143,8 +173,10 @@ class Portion:
         there = [(member, count) for member, count in enumerate(counts) if count]
         return Load(places, there, straight, stop, later)
 
-    def _hold(self, rows: Rows) -> None:
+    def _hold(self, rows: Rows, later: int = 0) -> None:
+        """Have these rows, the first ones of which are put off."""
         self._all = rows
-        self._next, self._later = 0, _NOWHERE
+        self._next = later
+        self._later = np.arange(later)
         # Where the rows of each slot begin.
         self._bounds = rows.slots.searchsorted(np.arange(len(self._ends) + 1)).tolist()
