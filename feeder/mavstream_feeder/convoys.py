@@ -143,7 +143,7 @@ class Convoy:
             if first < math.inf
         }
         if 2 * len(coming) < len(firsts):
-            # They catch up by themselves, and another portion is for all.
+            # Most catch up by themselves first; another portion is for all.
             self.disband()
             return
         if any(first > 0 for first in firsts):

@@ -56,7 +56,7 @@ class Rows(NamedTuple):
     times: Times
     whose: NDArray[np.intp]
     ranks: NDArray[np.intp]
-    """How many rows of its member are ahead of each."""
+    """How many rows of its member are ahead of each, not counting those of earlier portions."""
     slots: NDArray[np.int16]
 
 
@@ -98,14 +98,13 @@ class Portion:
     def due(self, moment: float) -> Load | None:
         """Return what leaves by a moment, if anything does; it stays here until it is `sent`."""
         stop = max(self._bounds[bisect_right(self._ends, moment)], self._next)
-        places = np.arange(self._next, stop)
-        straight = not len(self._later) and stop > self._next
-        if len(self._later):
-            places = np.concatenate((self._later, places))
-        elif straight:
-            # When it comes late, there are several slots.
-            straight = bool(self._all.slots[self._next] == self._all.slots[stop - 1])
-        return self._load(places, stop, _NOWHERE, straight=straight) if len(places) else None
+        places = np.concatenate((self._later, np.arange(self._next, stop)))
+        if not len(places):
+            return None
+        # When it comes late, there are several slots.
+        slots = self._all.slots[places]
+        straight = not len(self._later) and bool(slots[0] == slots[-1])
+        return self._load(places, stop, _NOWHERE, straight=straight)
 
     def put_off(self, load: Load, members: Sequence[int]) -> Load:
         """Return a load without the rows of some members, which leave with a later one."""
@@ -125,7 +124,7 @@ class Portion:
         places, whose = earlier._later[whose >= 0], whose[whose >= 0]
         if not len(places):
             return
-        # Behind how many rows of this portion they are, which is less than none.
+        # Ranks ahead of this portion's own.
         ranks = np.empty(len(places), dtype=np.intp)
         for member in np.unique(whose):
             its = np.flatnonzero(whose == member)
@@ -158,7 +157,7 @@ class Portion:
         self._next, self._later = load.stop, load.later
 
     def forget(self, firsts: Sequence[float]) -> None:
-        """Leave out the first rows of each member, counted from when the portion was laid out."""
+        """Leave out the first rows of each member, counted as the ranks are."""
         batch, times, whose, ranks, slots = self._all
         left = np.concatenate((self._later, np.arange(self._next, len(whose))))
         kept = ranks[left] >= np.asarray(firsts)[whose[left]]
