@@ -8,13 +8,14 @@ import secrets
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
-from urllib.parse import unquote
 
 from mavstream_feeder.spark.checksum import checksum, checksum_columns, checksum_of
+from mavstream_feeder.spark.footers import parquet_rows
 from mavstream_feeder.spark.manifest import MANIFEST, BadLines, DataFile, Kind, Manifest, StreamData
 from mavstream_feeder.spark.plans.sql import SPARK_TYPES
 from mavstream_feeder.spark.plans.windows import POSITION, TIME
 from mavstream_feeder.spark.problems import InvalidDataset
+from mavstream_feeder.spark.session import settings
 from mavstream_feeder.spark.storage import Storage
 from mavstream_protocol import FieldSpec, StreamSpec
 
@@ -29,6 +30,8 @@ _DAY = "day"
 _TRUTH = "truth"
 _FIRST, _LAST = "first", "last"
 _SECOND = 1_000_000
+# How many slices there are is known: Spark need not stop behind the shuffle to plan the rest again.
+_FIXED_PLAN = {"spark.sql.adaptive.enabled": "false"}
 
 
 class DatasetWriter:
@@ -65,13 +68,14 @@ class DatasetWriter:
         frame = (
             frame.where(f"{time} >= {self.begin}L AND {time} < {self.end}L")
             .repartitionById(slices, expr(f"CAST(({time} - {self.begin}L) DIV {width}L AS INT)"))
-            .withColumn(_DAY, expr(f"date_format(`{spec.event_time}`, 'yyyy-MM-dd')"))
+            .withColumn(_DAY, expr(f"CAST(`{spec.event_time}` AS DATE)"))
             # All columns, so that rows of one time have one order too.
             .sortWithinPartitions(_DAY, spec.event_time, *names)
             # Seen where rows are written: these tasks count once, even if a lost one runs again.
             .observe(seen, *checksum_columns(names), *_range_columns(time))
         )
-        frame.write.partitionBy(_DAY).parquet(f"{self.folder}/{spec.name}")
+        with settings(self._spark, _FIXED_PLAN):
+            frame.write.partitionBy(_DAY).parquet(f"{self.folder}/{spec.name}")
         return self._entry(spec, seen.get)
 
     def write_answer(self, name: str, fields: tuple[FieldSpec, ...], frame: DataFrame) -> StreamData:
@@ -123,20 +127,16 @@ class DatasetWriter:
         self.streams = entries
 
     def _files(self, names: list[str]) -> dict[str, list[DataFile]]:
-        if not names:
-            return {}
-        from pyspark.sql.functions import expr
-
-        # A column that no file has: rows are counted by the files' footers, nothing is read.
-        frame = self._spark.read.schema("`#none` INT").option("recursiveFileLookup", "true")
-        paths = [f"{self.folder}/{name}" for name in names]
-        counts = frame.parquet(*paths).groupBy(expr("_metadata.file_path").alias("path")).count().collect()
-        files: dict[str, list[DataFile]] = {}
-        for row in counts:
-            # Behind the name of the unfinished folder, which occurs once.
-            path = unquote(row["path"]).rpartition(f"/{self.folder.rpartition('/')[2]}/")[2]
-            files.setdefault(path.partition("/")[0], []).append(DataFile(path=path, rows=row["count"]))
-        return files
+        storage = Storage(self._spark, self.folder)
+        return {
+            name: [
+                DataFile(
+                    path=f"{name}/{path}", rows=parquet_rows(storage, f"{self.folder}/{name}/{path}", size)
+                )
+                for path, size in storage.files(f"{self.folder}/{name}")
+            ]
+            for name in names
+        }
 
     def manifest(self, kind: Kind, options: dict[str, Any]) -> Manifest:
         """Return the manifest of what was written."""

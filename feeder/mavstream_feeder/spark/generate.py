@@ -80,7 +80,7 @@ def generate_homes(
 
 def _pairs(spark: SparkSession, plan: HomesPlan, partitions: int | None) -> DataFrame:
     count = plan.homes * plan.days
-    parts = partitions or max(-(-count // _PAIRS_A_TASK), 2 * spark.sparkContext.defaultParallelism)
+    parts = partitions or max(-(-count // _PAIRS_A_TASK), spark.sparkContext.defaultParallelism)
     return spark.range(0, count, 1, min(parts, count))
 
 

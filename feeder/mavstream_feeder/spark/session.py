@@ -33,6 +33,12 @@ _START = {
     "spark.hadoop.mapreduce.fileoutputcommitter.marksuccessfuljobs": "false",
     "spark.log.level": "ERROR",
 }
+# Java's optimising compiler runs on the cores that the rows need: it shall take its time (ten times its
+# thresholds) and leave alone what runs for a few seconds only.
+_PATIENT_JAVA = (
+    "-XX:Tier4InvocationThreshold=50000 -XX:Tier4MinInvocationThreshold=6000 "
+    "-XX:Tier4CompileThreshold=150000 -XX:Tier4BackEdgeThreshold=400000"
+)
 _SUBMITTED = "PYSPARK_GATEWAY_PORT"
 """Set by spark-submit, which has started Java and knows the master."""
 
@@ -53,6 +59,19 @@ def spark_session(
     finally:
         if running is None:
             spark.stop()
+
+
+@contextmanager
+def settings(spark: SparkSession, values: Mapping[str, str]) -> Iterator[None]:
+    """Set what holds for the jobs of a block; the session may be somebody else's."""
+    before = {key: str(spark.conf.get(key)) for key in values}
+    try:
+        for key, value in values.items():
+            spark.conf.set(key, value)
+        yield
+    finally:
+        for key, old in before.items():
+            spark.conf.set(key, old)
 
 
 def _running_session() -> SparkSession | None:
@@ -79,6 +98,8 @@ def start_session(master: str | None = None, settings: Mapping[str, str] | None 
         if master.startswith("local"):
             # The workers must find the packages of this Python, not of the first one on the PATH.
             os.environ["PYSPARK_PYTHON"] = sys.executable
+            # Others' options stand behind these and win.
+            builder = builder.config("spark.driver.defaultJavaOptions", _PATIENT_JAVA)
     for key, value in {**_START, **_MEANING, **(settings or {})}.items():
         builder = builder.config(key, value)
     spark = builder.getOrCreate()

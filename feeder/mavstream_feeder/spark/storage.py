@@ -30,6 +30,26 @@ class Storage:
         """Return the names of what is in a folder, sorted."""
         return sorted(str(each.getPath().getName()) for each in self._files.listStatus(self._path(path)))
 
+    def files(self, path: str) -> list[tuple[str, int]]:
+        """Return all files in a folder and below it, as paths from there on, with their bytes."""
+        found = []
+        for each in self._files.listStatus(self._path(path)):
+            name = str(each.getPath().getName())
+            if each.isDirectory():
+                found += [(f"{name}/{below}", size) for below, size in self.files(f"{path}/{name}")]
+            else:
+                found.append((name, int(each.getLen())))
+        return found
+
+    def tail(self, path: str, begin: int) -> bytes:
+        """Read a file from a byte on."""
+        stream = self._files.open(self._path(path))
+        try:
+            stream.seek(begin)
+            return bytes(stream.readAllBytes())
+        finally:
+            stream.close()
+
     def rename(self, path: str, target: str) -> bool:
         """Move a folder; on one file system this happens at once or not at all."""
         return bool(self._files.rename(self._path(path), self._path(target)))

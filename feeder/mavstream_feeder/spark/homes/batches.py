@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 import pyarrow as pa
@@ -44,7 +45,11 @@ class HomesPlan:
     def home_day(self, number: int) -> HomeDay:
         """Work out a pair."""
         home, day = self.pair(number)
-        return HomeDay.of(self.seed, home, day, self.anomalies)
+        return _home_day(self.seed, home, day, self.anomalies)
+
+
+# Every stream asks for it, and mostly in a process that has worked it out for another stream.
+_home_day = lru_cache(maxsize=1000)(HomeDay.of)
 
 
 def batch_maker(
