@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -21,6 +21,7 @@ from mavstream_feeder.spark import datasets
 from mavstream_feeder.spark.checksum import checksum
 from mavstream_feeder.spark.datasets import Dataset, new_dataset
 from mavstream_feeder.spark.generate import HomesOptions, generate_homes
+from mavstream_feeder.spark.hashes import checksum_of_rows
 from mavstream_feeder.spark.manifest import MANIFEST, Manifest
 from mavstream_feeder.spark.plain import PlainOptions, generate_plain
 from mavstream_feeder.spark.problems import InvalidDataset, InvalidJob
@@ -40,7 +41,7 @@ from mavstream_feeder.spark.session import start_session
 
 spark = start_session("local[1]", {SETTINGS!r})
 generate_homes(spark, sys.argv[1] + "/whole", {HOMES!r})
-progress = Lines(spark, sys.stderr)
+progress = Lines(spark, sys.stderr, period=0.05)
 generate_homes(spark, sys.argv[1] + "/half", HomesOptions(homes=40, days=2), progress=progress)
 """
 
@@ -76,6 +77,23 @@ def test_rows_do_not_depend_on_partitions_and_slices(
         assert table_of(again, tmp_path / "again", name).equals(table_of(first, homes, name))
 
 
+def test_a_folder_that_only_spark_can_write_to_gets_the_same_rows(
+    spark: SparkSession, homes: Path, tmp_path: Path
+) -> None:
+    context: Any = spark.sparkContext
+    context._jsc.hadoopConfiguration().set("fs.viewfs.mounttable.away.link./data", tmp_path.as_uri())
+    made = generate_homes(spark, "viewfs://away/data/homes", HOMES)
+    first = Manifest.load(homes)
+    assert checksums(made) == checksums(first)
+    for name in (*made.streams, "truth"):
+        Dataset(spark, "viewfs://away/data/homes").verify(name)
+        rows, expected = table_of(made, tmp_path / "homes", name), table_of(first, homes, name)
+        assert rows.equals(expected)
+        # Down to which columns can be null.
+        assert rows.schema.equals(expected.schema)
+    assert spark.conf.get("spark.sql.adaptive.enabled") == "true"
+
+
 @pytest.fixture(scope="module")
 def killed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return a folder in which a process with one core finished a dataset, and was killed over a second."""
@@ -90,7 +108,9 @@ def killed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     try:
         assert running.stderr is not None
         lines = iter(running.stderr.readline, "")
-        assert any(line.startswith("motion:") for line in lines), "it ended before the second's first stream"
+        assert any(
+            list(folder.glob(".half.*/*/*/*.parquet")) for line in lines if line.startswith("homes:")
+        ), "it ended before the second's first file"
     finally:
         # With Java, which is in the same group.
         os.killpg(running.pid, signal.SIGKILL)
@@ -140,6 +160,22 @@ def test_the_checksum_sees_what_changed_and_not_where_it_lies(spark: SparkSessio
         digits((1, 2), (3, 4), (None, 5), (None, 5)),
     ]
     assert len(set(seen)) == len(seen)
+
+
+def test_spark_and_python_hash_alike(spark: SparkSession) -> None:
+    texts = ["", "ä", None, "a" * 31] + ["0123456789abcdefghijklmnopqrstu"[:size] for size in range(1, 31)]
+    count = len(texts)
+    numbers = [0, -1, None, 2**63 - 1, -(2**63), *range(count - 5)]
+    columns = {
+        "at": pa.array([*numbers[:-1], None], pa.int64()).view(pa.timestamp("us", "UTC")),
+        "text": pa.array(texts),
+        "number": pa.array(numbers),
+        "share": pa.array([0.0, -0.0, None, 1e300, -2.5] + [0.1] * (count - 5)),
+        "flag": pa.array([True, False, None] + [True] * (count - 3)),
+    }
+    table = pa.table(columns)
+    assert checksum(spark.createDataFrame(table)) == (count, f"{checksum_of_rows(table):016x}")
+    assert checksum_of_rows(table.slice(0, 0)) == 0
 
 
 def test_a_changed_file_is_found(spark: SparkSession, homes: Path, tmp_path: Path) -> None:

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import math
-import os
 import secrets
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -15,9 +14,14 @@ from mavstream_feeder.spark.manifest import MANIFEST, BadLines, DataFile, Kind, 
 from mavstream_feeder.spark.plans.sql import SPARK_TYPES
 from mavstream_feeder.spark.plans.windows import POSITION, TIME
 from mavstream_feeder.spark.problems import InvalidDataset
+from mavstream_feeder.spark.publication import absolute, check_free, publish
 from mavstream_feeder.spark.session import settings
+from mavstream_feeder.spark.shipping import workers_are_here
+from mavstream_feeder.spark.slices import Sliced
 from mavstream_feeder.spark.storage import Storage
+from mavstream_feeder.spark.together import Make, WrittenFile, write_together
 from mavstream_protocol import FieldSpec, StreamSpec
+from mavstream_protocol.tuples.canonical import arrow_schema
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -40,6 +44,8 @@ class DatasetWriter:
     def __init__(self, spark: SparkSession, folder: str, begin: int | None, end: int | None) -> None:
         self._spark = spark
         self.folder = folder
+        self.local_folder = _local(spark, folder)
+        """The folder as Python's workers can write to it; None if only Spark can."""
         self.begin = begin
         self.end = end
         self.streams: dict[str, StreamData] = {}
@@ -76,7 +82,9 @@ class DatasetWriter:
         )
         with settings(self._spark, _FIXED_PLAN):
             frame.write.partitionBy(_DAY).parquet(f"{self.folder}/{spec.name}")
-        return self._entry(spec, seen.get)
+        found = seen.get
+        rows, digits = checksum_of(found)
+        return self._entry(spec, rows, digits, (found[_FIRST], found[_LAST]))
 
     def write_answer(self, name: str, fields: tuple[FieldSpec, ...], frame: DataFrame) -> StreamData:
         """Write rows that have no order, as an entry without time."""
@@ -95,26 +103,54 @@ class DatasetWriter:
         self.streams[spec.name] = self.write_stream(spec, frame, expected_rows)
         return self.streams[spec.name]
 
-    def _entry(self, spec: StreamSpec, found: dict[str, Any]) -> StreamData:
+    def write_streams(
+        self, streams: Mapping[StreamSpec, int], numbers: DataFrame, make: Make
+    ) -> dict[str, StreamData]:
+        """Write streams as `write_stream` does, all in one job; only where there is a `local_folder`."""
+        assert self.local_folder is not None
         assert self.begin is not None
         assert self.end is not None
-        rows, digits = checksum_of(found)
+        sliced: list[Sliced] = []
+        for spec, expected_rows in streams.items():
+            slices = min(max(math.ceil(expected_rows / SLICE_ROWS), 1), _MOST_SLICES)
+            before = sum(each.slices for each in sliced)
+            assert spec.event_time is not None
+            schema = arrow_schema(spec.schema())
+            sliced.append(Sliced(spec.name, schema, spec.event_time, self.begin, self.end, slices, before))
+        with settings(self._spark, _FIXED_PLAN):
+            written = write_together(numbers, make, sliced, self.local_folder)
+        return {
+            spec.name: self._entry_of_files(spec, [file for file in written if file.stream == spec.name])
+            for spec in streams
+        }
+
+    def _entry_of_files(self, spec: StreamSpec, written: list[WrittenFile]) -> StreamData:
+        digits = f"{sum(file.checksum for file in written) % (1 << 64):016x}"
+        found = (min((f.first for f in written), default=0), max((f.last for f in written), default=0))
+        entry = self._entry(spec, sum(file.rows for file in written), digits, found)
+        files = sorted((DataFile(path=file.path, rows=file.rows) for file in written), key=lambda f: f.path)
+        return entry.model_copy(update={"files": tuple(files)})
+
+    def _entry(self, spec: StreamSpec, rows: int, digits: str, found: tuple[int, int]) -> StreamData:
+        assert self.begin is not None
+        assert self.end is not None
         return StreamData(
             fields=spec.fields,
             event_time=spec.event_time,
             rows=rows,
-            time_range=(found[_FIRST], found[_LAST]) if rows else None,
+            time_range=found if rows else None,
             rate=round(rows * _SECOND / (self.end - self.begin), 6),
             checksum=digits,
             files=(),
         )
 
     def finish(self) -> None:
-        """List the files of all streams, in one pass over what the files themselves say."""
+        """List the files of the streams that Spark wrote, with the rows that the files say they have."""
         entries = {**self.streams, **({} if self.truth is None else {_TRUTH: self.truth})}
-        files = self._files([name for name, entry in entries.items() if entry.rows])
-        for name, entry in entries.items():
-            found = tuple(sorted(files.get(name, ()), key=lambda file: file.path))
+        files = self._files([name for name, entry in entries.items() if entry.rows and not entry.files])
+        for name, listed in files.items():
+            entry = entries[name]
+            found = tuple(sorted(listed, key=lambda file: file.path))
             written = sum(file.rows for file in found)
             if written != entry.rows:
                 raise InvalidDataset(
@@ -173,9 +209,9 @@ def new_dataset(
     All is written to a hidden folder beside it, which goes if the block fails; after a kill it is left there,
     without a manifest. Raises InvalidDataset if the place is taken.
     """
-    folder = _absolute(folder)
+    folder = absolute(folder)
     storage = Storage(spark, folder)
-    _check_free(storage, folder, overwrite)
+    check_free(storage, folder, overwrite)
     name = storage.name(folder)
     unfinished = storage.sibling(folder, f".{name}.{secrets.token_hex(4)}.unfinished")
     writer = DatasetWriter(spark, unfinished, begin, end)
@@ -183,41 +219,17 @@ def new_dataset(
         yield writer
         writer.finish()
         storage.write(f"{unfinished}/{MANIFEST}", writer.manifest(kind, options).text())
-        _publish(storage, unfinished, folder, overwrite)
+        publish(storage, unfinished, folder, overwrite)
     except BaseException:
         storage.remove(unfinished)
         raise
-
-
-def _check_free(storage: Storage, folder: str, overwrite: bool) -> None:
-    if not storage.exists(folder) or storage.is_empty(folder):
-        return
-    if not storage.exists(f"{folder}/{MANIFEST}"):
-        raise InvalidDataset(f"'{folder}' is there and is no dataset: give a new folder as --out")
-    if not overwrite:
-        raise InvalidDataset(f"'{folder}' holds a dataset: give a new folder, or --overwrite to replace it")
-
-
-def _publish(storage: Storage, unfinished: str, folder: str, overwrite: bool) -> None:
-    replaced = None
-    if storage.exists(folder):
-        # Checked again: something may have come while the job ran.
-        _check_free(storage, folder, overwrite)
-        replaced = storage.sibling(folder, f".{storage.name(folder)}.{secrets.token_hex(4)}.replaced")
-        storage.rename(folder, replaced)
-    if not storage.rename(unfinished, folder):
-        if replaced is not None:
-            storage.rename(replaced, folder)
-        raise InvalidDataset(f"'{folder}' could not be put in place: check the rights of its parent folder")
-    if replaced is not None:
-        storage.remove(replaced)
 
 
 class Dataset:
     """A whole dataset, wherever Spark can read it."""
 
     def __init__(self, spark: SparkSession, folder: str) -> None:
-        self.folder = _absolute(folder)
+        self.folder = absolute(folder)
         self._spark = spark
         text = Storage(spark, self.folder).read(f"{self.folder}/{MANIFEST}")
         self.manifest = Manifest.parse(text, self.folder)
@@ -261,6 +273,6 @@ def spark_schema(fields: Sequence[FieldSpec]) -> str:
     )
 
 
-def _absolute(folder: str) -> str:
-    """Return a local path from the root: Spark's workers may have another working directory."""
-    return folder.rstrip("/") if ":/" in folder else os.path.abspath(folder)
+def _local(spark: SparkSession, folder: str) -> str | None:
+    here = workers_are_here(spark.sparkContext.master or "")
+    return Storage(spark, folder).local_path(folder) if here else None

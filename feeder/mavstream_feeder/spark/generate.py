@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
-from mavstream_feeder.spark.datasets import new_dataset, spark_schema
+from mavstream_feeder.spark.datasets import DatasetWriter, new_dataset, spark_schema
 from mavstream_feeder.spark.homes.batches import HomesPlan, batch_maker
 from mavstream_feeder.spark.homes.rooms import DAY, MICROSECONDS, ROWS_A_DAY, STREAMS, TRUTH
 from mavstream_feeder.spark.manifest import Manifest
@@ -67,15 +67,35 @@ def generate_homes(
     told: dict[str, Any] = asdict(options)
     with new_dataset(spark, folder, "homes", told, begin=begin, end=end, overwrite=overwrite) as writer:
         pairs = _pairs(spark, plan, partitions)
-        for name, spec in STREAMS.items():
-            with progress.step(name):
-                expected = plan.homes * plan.days * ROWS_A_DAY[name]
-                entry = writer.add_stream(spec, _rows(pairs, plan, spec), expected)
-            progress.done(name, entry.summary())
-        with progress.step("truth"):
-            writer.truth = writer.write_stream(TRUTH, _rows(pairs, plan, TRUTH), plan.homes * plan.days)
-        progress.done("truth", f"{writer.truth.rows:,} anomalies")
+        write = _stream_by_stream if writer.local_folder is None else _together
+        write(writer, pairs, plan, progress)
     return writer.manifest("homes", told)
+
+
+def _together(writer: DatasetWriter, pairs: DataFrame, plan: HomesPlan, progress: Progress) -> None:
+    with progress.step("homes"):
+        entries = writer.write_streams(
+            {spec: _expected(plan, spec) for spec in (*STREAMS.values(), TRUTH)}, pairs, plan.batches
+        )
+    writer.truth = entries.pop(TRUTH.name)
+    writer.streams = entries
+    for name, entry in entries.items():
+        progress.done(name, entry.summary())
+    progress.done("truth", f"{writer.truth.rows:,} anomalies")
+
+
+def _stream_by_stream(writer: DatasetWriter, pairs: DataFrame, plan: HomesPlan, progress: Progress) -> None:
+    for name, spec in STREAMS.items():
+        with progress.step(name):
+            entry = writer.add_stream(spec, _rows(pairs, plan, spec), _expected(plan, spec))
+        progress.done(name, entry.summary())
+    with progress.step("truth"):
+        writer.truth = writer.write_stream(TRUTH, _rows(pairs, plan, TRUTH), _expected(plan, TRUTH))
+    progress.done("truth", f"{writer.truth.rows:,} anomalies")
+
+
+def _expected(plan: HomesPlan, spec: StreamSpec) -> int:
+    return plan.homes * plan.days * ROWS_A_DAY.get(spec.name, 1)
 
 
 def _pairs(spark: SparkSession, plan: HomesPlan, partitions: int | None) -> DataFrame:

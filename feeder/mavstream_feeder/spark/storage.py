@@ -76,6 +76,11 @@ class Storage:
         finally:
             stream.close()
 
+    def local_path(self, path: str) -> str | None:
+        """Return a path as this machine's programs write it; None if it lies elsewhere."""
+        found = self._files.makeQualified(self._path(path)).toUri()
+        return str(found.getPath()) if found.getScheme() == "file" else None
+
     def sibling(self, path: str, name: str) -> str:
         """Return the path of another name beside a path."""
         return f"{self._path(path).getParent().toString()}/{name}"

@@ -47,6 +47,13 @@ class HomesPlan:
         home, day = self.pair(number)
         return _home_day(self.seed, home, day, self.anomalies)
 
+    def batches(self, number: int) -> Iterator[tuple[str, pa.RecordBatch]]:
+        """Give the rows of a pair for each stream, and for `truth`."""
+        today = self.home_day(number)
+        for stream in SENSORS:
+            yield stream, sensor_batch(today, stream)
+        yield "truth", truth_batch(today, "truth")
+
 
 # Every stream asks for it, and mostly in a process that has worked it out for another stream.
 _home_day = lru_cache(maxsize=1000)(HomeDay.of)

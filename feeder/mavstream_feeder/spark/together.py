@@ -1,0 +1,149 @@
+"""Several streams written by one job: rows travel to their slice as packed columns, which one task writes.
+
+For folders of this machine, which Python's workers can write to themselves. Elsewhere Spark writes, a stream
+at a time; rows, their order and their checksums are the same.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet
+
+from mavstream_feeder.spark.hashes import checksum_of_rows
+from mavstream_feeder.spark.slices import Sliced, pack, runs, unpacked
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+Batches = Iterable[pa.RecordBatch]
+Make = Callable[[int], Iterable[tuple[str, pa.RecordBatch]]]
+"""Gives batches of rows by the names of their streams, for one of the numbers that a job goes through."""
+
+# Rows that are cut into slices together: few at a time make small packs, many take memory.
+_CUT_ROWS = 100_000
+_DAY = 86_400_000_000
+_SLICE, _PACK = "slice", "pack"
+_PACKS = pa.schema([(_SLICE, pa.int32()), (_PACK, pa.binary())])
+_WRITTEN = pa.schema(
+    [
+        ("slice", pa.int32()),
+        ("path", pa.string()),
+        ("rows", pa.int64()),
+        ("first", pa.int64()),
+        ("last", pa.int64()),
+        ("checksum", pa.int64()),
+    ]
+)
+_WRITTEN_COLUMNS = "slice INT, path STRING, rows BIGINT, first BIGINT, last BIGINT, checksum BIGINT"
+
+
+@dataclass(frozen=True, slots=True)
+class WrittenFile:
+    """A file, with what the task saw that wrote it."""
+
+    stream: str
+    path: str
+    """From the dataset's folder on."""
+    rows: int
+    first: int
+    last: int
+    checksum: int
+
+
+def write_together(
+    numbers: DataFrame, make: Make, streams: Sequence[Sliced], folder: str
+) -> list[WrittenFile]:
+    """Make the rows of all numbers and write them, sorted; rows outside of a stream's time are left out."""
+    packs = numbers.mapInArrow(_cutter(make, streams), f"{_SLICE} INT, {_PACK} BINARY")
+    slices = sum(stream.slices for stream in streams)
+    written = packs.repartitionById(slices, _SLICE).mapInArrow(_writer(streams, folder), _WRITTEN_COLUMNS)
+    owners = [stream.name for stream in streams for _ in range(stream.slices)]
+    return [
+        WrittenFile(
+            owners[row["slice"]], row["path"], row["rows"], row["first"], row["last"], row["checksum"]
+        )
+        for row in written.collect()
+    ]
+
+
+def _cutter(make: Make, streams: Sequence[Sliced]) -> Callable[[Batches], Iterator[pa.RecordBatch]]:
+    known = {stream.name: stream for stream in streams}
+
+    def cut_all(numbers: Batches) -> Iterator[pa.RecordBatch]:
+        waiting: dict[str, list[pa.RecordBatch]] = defaultdict(list)
+        count = 0
+        for part in numbers:
+            for number in part.column(0).to_pylist():
+                for name, batch in make(number):
+                    waiting[name].append(batch)
+                    count += batch.num_rows
+                if count >= _CUT_ROWS:
+                    yield _packed(known, waiting)
+                    waiting.clear()
+                    count = 0
+        if waiting:
+            yield _packed(known, waiting)
+
+    return cut_all
+
+
+def _packed(known: dict[str, Sliced], waiting: dict[str, list[pa.RecordBatch]]) -> pa.RecordBatch:
+    slices: list[int] = []
+    packs: list[bytes] = []
+    for name, batches in waiting.items():
+        for number, rows in known[name].cut(pa.Table.from_batches(batches)):
+            slices.append(number)
+            packs.append(pack(rows))
+    return pa.RecordBatch.from_arrays(
+        [pa.array(slices, pa.int32()), pa.array(packs, pa.binary())], schema=_PACKS
+    )
+
+
+def _writer(streams: Sequence[Sliced], folder: str) -> Callable[[Batches], Iterator[pa.RecordBatch]]:
+    owners = [stream for stream in streams for _ in range(stream.slices)]
+
+    def write_all(packs: Batches) -> Iterator[pa.RecordBatch]:
+        # A task has one slice, and that is in memory as a whole.
+        slices: dict[int, list[pa.Table]] = defaultdict(list)
+        for part in packs:
+            for number, value in zip(part.column(0).to_pylist(), part.column(1), strict=True):
+                slices[number].append(unpacked(value))
+        for number, parts in slices.items():
+            yield _write_slice(owners[number], number, pa.concat_tables(parts), Path(folder))
+
+    return write_all
+
+
+def _write_slice(stream: Sliced, number: int, rows: pa.Table, folder: Path) -> pa.RecordBatch:
+    # All columns, so that rows of one time have one order too.
+    keys: list[Any] = [(name, "ascending", "at_start") for name in (stream.time, *rows.column_names)]
+    rows = rows.take(pc.sort_indices(rows, sort_keys=keys)).cast(stream.schema)
+    times = stream.times(rows)
+    written = []
+    for day, begin, end in runs(times // _DAY):
+        path = f"{stream.name}/day={np.datetime64(day, 'D')}/part-{number - stream.first:05d}.snappy.parquet"
+        part = rows.slice(begin, end - begin)
+        _write_file(part, folder / path)
+        checksum = int(np.array(checksum_of_rows(part), np.uint64).astype(np.int64))
+        written.append((number, path, end - begin, int(times[begin]), int(times[end - 1]), checksum))
+    columns = [
+        pa.array(values, field.type)
+        for values, field in zip(zip(*written, strict=True), _WRITTEN, strict=True)
+    ]
+    return pa.RecordBatch.from_arrays(columns, schema=_WRITTEN)
+
+
+def _write_file(rows: pa.Table, path: Path) -> None:
+    """Write a file that is whole or not there; a task that runs again takes the same names."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    unfinished = path.with_name(f".{path.name}")
+    pyarrow.parquet.write_table(rows, unfinished, compression="snappy", store_schema=False)
+    unfinished.replace(path)
