@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 DAYS = 7
-# So many rows are made first, for Java to warm up on; a real job would not wait for it either.
+# So many rows are made first, and told apart: with them Java loads its classes and Python its workers.
 WARM_UP = 200_000
 
 
@@ -43,8 +43,10 @@ def run(options: argparse.Namespace) -> Outcome:
     sizes = options.rows or [1_000_000, 10_000_000]
     figures: dict[str, Any] = {"master": options.master, "sizes": {}}
     wrong: list[str] = []
+    start = time.perf_counter()
     with spark_session(options.master) as spark:
-        _generate(spark, options.folder, WARM_UP)
+        figures["session_s"] = round(time.perf_counter() - start, 2)
+        figures["first_rows"] = _generate(spark, options.folder, WARM_UP)
         for size in sizes:
             try:
                 figures["sizes"][str(size)] = _generate(spark, options.folder, size)
@@ -94,7 +96,13 @@ def _text(figures: dict[str, Any], wrong: list[str]) -> str:
     names = ("rows", "seconds", "us_per_row", "rows_per_s", "bytes_per_row", "files")
     lines = [[f"{size[name]:,}" for name in names] for size in figures["sizes"].values()]
     ratio = figures["largest_to_smallest_cost"]
-    told = [] if ratio is None else [f"dearest row to cheapest: {ratio}"]
+    first = figures["first_rows"]
+    told = [
+        f"before: {figures['session_s']} s until the session was there, and {first['seconds']} s "
+        f"for its first {first['rows']:,} rows"
+    ]
+    if ratio is not None:
+        told.append(f"dearest row to cheapest: {ratio}")
     return "\n".join([text_table(header, lines), *told, *(f"wrong: {one}" for one in wrong)])
 
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pyarrow as pa
 
-from mavstream_feeder.spark.slices import Sliced, pack, runs, unpacked
+from mavstream_feeder.spark.slices import Sliced, pack, runs, tasks_of, unpacked
 
 SCHEMA = pa.schema([("at", pa.timestamp("us", "UTC")), ("value", pa.int64())])
-STREAM = Sliced("readings", SCHEMA, "at", begin=1000, end=1100, slices=3, first=5)
+STREAM = Sliced("readings", SCHEMA, "at", begin=1000, end=1100, slices=3, slice_rows=40, first=5)
 
 
 def table(times: list[int]) -> pa.Table:
@@ -35,6 +37,20 @@ def test_rows_outside_of_the_time_are_left_out() -> None:
 
 def test_a_slice_that_is_all_there_is_not_moved() -> None:
     assert cut([1050, 1040, 1060]) == {6: [0, 1, 2]}
+
+
+def test_tasks_have_about_as_much_to_do() -> None:
+    streams = [
+        replace(STREAM, slices=slices, slice_rows=rows)
+        for slices, rows in ((2, 500), (1, 10), (1, 300), (1, 200))
+    ]
+    tasks = tasks_of(streams, 3)
+    assert [sorted(number for number in range(5) if tasks[number] == task) for task in range(3)] == [
+        [0],
+        [1],
+        [2, 3, 4],
+    ]
+    assert sorted(tasks_of(streams, 5)) == [0, 1, 2, 3, 4]
 
 
 def test_runs_begin_where_values_change() -> None:

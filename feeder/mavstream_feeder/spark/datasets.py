@@ -111,14 +111,22 @@ class DatasetWriter:
         assert self.begin is not None
         assert self.end is not None
         sliced: list[Sliced] = []
-        for spec, expected_rows in streams.items():
-            slices = min(max(math.ceil(expected_rows / SLICE_ROWS), 1), _MOST_SLICES)
-            before = sum(each.slices for each in sliced)
+        count = 0
+        for spec, rows in streams.items():
             assert spec.event_time is not None
+            slices = min(max(math.ceil(rows / SLICE_ROWS), 1), _MOST_SLICES)
             schema = arrow_schema(spec.schema())
-            sliced.append(Sliced(spec.name, schema, spec.event_time, self.begin, self.end, slices, before))
+            sliced.append(
+                Sliced(
+                    spec.name, schema, spec.event_time, self.begin, self.end, slices, rows // slices, count
+                )
+            )
+            count += slices
+        fewest = max(
+            math.ceil(sum(streams.values()) / SLICE_ROWS), self._spark.sparkContext.defaultParallelism
+        )
         with settings(self._spark, _FIXED_PLAN):
-            written = write_together(numbers, make, sliced, self.local_folder)
+            written = write_together(numbers, make, sliced, self.local_folder, min(fewest, count))
         return {
             spec.name: self._entry_of_files(spec, [file for file in written if file.stream == spec.name])
             for spec in streams

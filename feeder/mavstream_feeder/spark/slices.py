@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import heapq
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -25,6 +26,8 @@ class Sliced:
     begin: int
     end: int
     slices: int
+    slice_rows: int
+    """About how many rows a slice has."""
     first: int
     """The number of its first slice; the slices of all streams of a job are numbered through."""
 
@@ -49,6 +52,17 @@ class Sliced:
         for number, begin, end in runs(numbers):
             if number >= 0:
                 yield self.first + number, rows.slice(begin, end - begin)
+
+
+def tasks_of(streams: Sequence[Sliced], count: int) -> list[int]:
+    """Return which of so many tasks writes each slice of a job, so that all have about as much to do."""
+    sizes = [stream.slice_rows for stream in streams for _ in range(stream.slices)]
+    least = [(0, task) for task in range(count)]
+    found = [0] * len(sizes)
+    for number in sorted(range(len(sizes)), key=lambda number: -sizes[number]):
+        rows, found[number] = least[0]
+        heapq.heapreplace(least, (rows + sizes[number], found[number]))
+    return found
 
 
 def runs(values: Times) -> Iterator[tuple[int, int, int]]:

@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet
 
 from mavstream_feeder.spark.hashes import checksum_of_rows
-from mavstream_feeder.spark.slices import Sliced, pack, runs, unpacked
+from mavstream_feeder.spark.slices import Sliced, pack, runs, tasks_of, unpacked
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -30,8 +30,8 @@ Make = Callable[[int], Iterable[tuple[str, pa.RecordBatch]]]
 # Rows that are cut into slices together: few at a time make small packs, many take memory.
 _CUT_ROWS = 100_000
 _DAY = 86_400_000_000
-_SLICE, _PACK = "slice", "pack"
-_PACKS = pa.schema([(_SLICE, pa.int32()), (_PACK, pa.binary())])
+_PACKS = pa.schema([("task", pa.int32()), ("slice", pa.int32()), ("pack", pa.binary())])
+_PACK_COLUMNS = "task INT, slice INT, pack BINARY"
 _WRITTEN = pa.schema(
     [
         ("slice", pa.int32()),
@@ -59,12 +59,11 @@ class WrittenFile:
 
 
 def write_together(
-    numbers: DataFrame, make: Make, streams: Sequence[Sliced], folder: str
+    numbers: DataFrame, make: Make, streams: Sequence[Sliced], folder: str, tasks: int
 ) -> list[WrittenFile]:
     """Make the rows of all numbers and write them, sorted; rows outside of a stream's time are left out."""
-    packs = numbers.mapInArrow(_cutter(make, streams), f"{_SLICE} INT, {_PACK} BINARY")
-    slices = sum(stream.slices for stream in streams)
-    written = packs.repartitionById(slices, _SLICE).mapInArrow(_writer(streams, folder), _WRITTEN_COLUMNS)
+    packs = numbers.mapInArrow(_cutter(make, streams, tasks_of(streams, tasks)), _PACK_COLUMNS)
+    written = packs.repartitionById(tasks, "task").mapInArrow(_writer(streams, folder), _WRITTEN_COLUMNS)
     owners = [stream.name for stream in streams for _ in range(stream.slices)]
     return [
         WrittenFile(
@@ -74,7 +73,9 @@ def write_together(
     ]
 
 
-def _cutter(make: Make, streams: Sequence[Sliced]) -> Callable[[Batches], Iterator[pa.RecordBatch]]:
+def _cutter(
+    make: Make, streams: Sequence[Sliced], tasks: Sequence[int]
+) -> Callable[[Batches], Iterator[pa.RecordBatch]]:
     known = {stream.name: stream for stream in streams}
 
     def cut_all(numbers: Batches) -> Iterator[pa.RecordBatch]:
@@ -86,35 +87,34 @@ def _cutter(make: Make, streams: Sequence[Sliced]) -> Callable[[Batches], Iterat
                     waiting[name].append(batch)
                     count += batch.num_rows
                 if count >= _CUT_ROWS:
-                    yield _packed(known, waiting)
+                    yield _packed(known, waiting, tasks)
                     waiting.clear()
                     count = 0
         if waiting:
-            yield _packed(known, waiting)
+            yield _packed(known, waiting, tasks)
 
     return cut_all
 
 
-def _packed(known: dict[str, Sliced], waiting: dict[str, list[pa.RecordBatch]]) -> pa.RecordBatch:
-    slices: list[int] = []
-    packs: list[bytes] = []
-    for name, batches in waiting.items():
-        for number, rows in known[name].cut(pa.Table.from_batches(batches)):
-            slices.append(number)
-            packs.append(pack(rows))
-    return pa.RecordBatch.from_arrays(
-        [pa.array(slices, pa.int32()), pa.array(packs, pa.binary())], schema=_PACKS
-    )
+def _packed(
+    known: dict[str, Sliced], waiting: dict[str, list[pa.RecordBatch]], tasks: Sequence[int]
+) -> pa.RecordBatch:
+    cut = [
+        (tasks[number], number, pack(rows))
+        for name, batches in waiting.items()
+        for number, rows in known[name].cut(pa.Table.from_batches(batches))
+    ]
+    return _batch(cut, _PACKS)
 
 
 def _writer(streams: Sequence[Sliced], folder: str) -> Callable[[Batches], Iterator[pa.RecordBatch]]:
     owners = [stream for stream in streams for _ in range(stream.slices)]
 
     def write_all(packs: Batches) -> Iterator[pa.RecordBatch]:
-        # A task has one slice, and that is in memory as a whole.
+        # A task has one large slice or some small ones, all of them in memory.
         slices: dict[int, list[pa.Table]] = defaultdict(list)
         for part in packs:
-            for number, value in zip(part.column(0).to_pylist(), part.column(1), strict=True):
+            for number, value in zip(part.column("slice").to_pylist(), part.column("pack"), strict=True):
                 slices[number].append(unpacked(value))
         for number, parts in slices.items():
             yield _write_slice(owners[number], number, pa.concat_tables(parts), Path(folder))
@@ -134,11 +134,13 @@ def _write_slice(stream: Sliced, number: int, rows: pa.Table, folder: Path) -> p
         _write_file(part, folder / path)
         checksum = int(np.array(checksum_of_rows(part), np.uint64).astype(np.int64))
         written.append((number, path, end - begin, int(times[begin]), int(times[end - 1]), checksum))
-    columns = [
-        pa.array(values, field.type)
-        for values, field in zip(zip(*written, strict=True), _WRITTEN, strict=True)
-    ]
-    return pa.RecordBatch.from_arrays(columns, schema=_WRITTEN)
+    return _batch(written, _WRITTEN)
+
+
+def _batch(rows: Sequence[tuple[Any, ...]], schema: pa.Schema) -> pa.RecordBatch:
+    columns = zip(*rows, strict=True) if rows else ((),) * len(schema)
+    arrays = [pa.array(values, field.type) for values, field in zip(columns, schema, strict=True)]
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
 def _write_file(rows: pa.Table, path: Path) -> None:
