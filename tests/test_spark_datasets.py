@@ -20,11 +20,13 @@ from mavstream_feeder.sample import DATA
 from mavstream_feeder.spark import datasets
 from mavstream_feeder.spark.checksum import checksum
 from mavstream_feeder.spark.datasets import Dataset, new_dataset
+from mavstream_feeder.spark.footers import parquet_rows
 from mavstream_feeder.spark.generate import HomesOptions, generate_homes
 from mavstream_feeder.spark.hashes import checksum_of_rows
 from mavstream_feeder.spark.manifest import MANIFEST, Manifest
 from mavstream_feeder.spark.plain import PlainOptions, generate_plain
 from mavstream_feeder.spark.problems import InvalidDataset, InvalidJob
+from mavstream_feeder.spark.storage import Storage
 from mavstream_protocol.tuples import decode_batch
 
 if TYPE_CHECKING:
@@ -190,6 +192,18 @@ def test_a_changed_file_is_found(spark: SparkSession, homes: Path, tmp_path: Pat
         InvalidDataset, match=f"has {rows.num_rows - 1} rows .* manifest says {rows.num_rows} "
     ):
         Dataset(spark, str(copy)).verify("doors")
+
+
+def test_rows_are_counted_by_footers_of_any_length(spark: SparkSession, tmp_path: Path) -> None:
+    storage = Storage(spark, str(tmp_path))
+    for columns in (1, 100):
+        file = tmp_path / "day=1" / f"{columns}.parquet"
+        file.parent.mkdir(exist_ok=True)
+        pyarrow.parquet.write_table(pa.table({f"c{each}": range(7) for each in range(columns)}), file)
+        size = file.stat().st_size
+        assert (f"day=1/{file.name}", size) in storage.files(str(tmp_path))
+        assert parquet_rows(storage, str(file), size) == 7
+    assert int.from_bytes(file.read_bytes()[-8:-4], "little") > 4096
 
 
 @pytest.mark.long

@@ -8,7 +8,7 @@ import pyarrow.parquet
 from mavstream_feeder.spark.storage import Storage
 
 _TAIL = 1 << 12
-"""Bytes that hold the footer of most files; it grows with columns and row groups."""
+"""Holds the footer of most files. Longer answers of Java come in pieces, and the second waits 40 ms."""
 _LENGTH = 8
 """The file ends with the footer's length in four bytes, and four letters."""
 

@@ -124,14 +124,15 @@ def _writer(streams: Sequence[Sliced], folder: str) -> Callable[[Batches], Itera
 
 def _write_slice(stream: Sliced, number: int, rows: pa.Table, folder: Path) -> pa.RecordBatch:
     # All columns, so that rows of one time have one order too.
-    keys: list[Any] = [(name, "ascending", "at_start") for name in (stream.time, *rows.column_names)]
+    names = (stream.time, *(name for name in rows.column_names if name != stream.time))
+    keys: list[Any] = [(name, "ascending", "at_start") for name in names]
     rows = rows.take(pc.sort_indices(rows, sort_keys=keys)).cast(stream.schema)
     times = stream.times(rows)
     written = []
     for day, begin, end in runs(times // _DAY):
         path = f"{stream.name}/day={np.datetime64(day, 'D')}/part-{number - stream.first:05d}.snappy.parquet"
         part = rows.slice(begin, end - begin)
-        _write_file(part, folder / path)
+        _write_file(part, stream.time, folder / path)
         checksum = int(np.array(checksum_of_rows(part), np.uint64).astype(np.int64))
         written.append((number, path, end - begin, int(times[begin]), int(times[end - 1]), checksum))
     return _batch(written, _WRITTEN)
@@ -143,9 +144,17 @@ def _batch(rows: Sequence[tuple[Any, ...]], schema: pa.Schema) -> pa.RecordBatch
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
-def _write_file(rows: pa.Table, path: Path) -> None:
+def _write_file(rows: pa.Table, time: str, path: Path) -> None:
     """Write a file that is whole or not there; a task that runs again takes the same names."""
     path.parent.mkdir(parents=True, exist_ok=True)
     unfinished = path.with_name(f".{path.name}")
-    pyarrow.parquet.write_table(rows, unfinished, compression="snappy", store_schema=False)
+    pyarrow.parquet.write_table(
+        rows,
+        unfinished,
+        compression="snappy",
+        store_schema=False,
+        # Times are sorted and seldom the same: differences say them shortest, a dictionary at length.
+        use_dictionary=[name for name in rows.column_names if name != time],
+        column_encoding={time: "DELTA_BINARY_PACKED"},
+    )
     unfinished.replace(path)
