@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections import deque
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -245,3 +246,36 @@ def test_on_a_loop_flushes_happen_by_themselves(tmp_path: Path) -> None:
         catalog.close()
 
     asyncio.run(main())
+
+
+class SlowClock(ManualClock):
+    """A clock that moves on by so many ns whenever it is read."""
+
+    step = 0
+
+    def monotonic(self) -> int:
+        self.advance(nanoseconds=self.step)
+        return self.now()
+
+
+@pytest.mark.parametrize(("streams", "fewest", "most"), [(3, 1, 1), (30, 5, 15)])
+def test_the_bell_rings_once_a_round_and_once_a_millisecond_in_long_ones(
+    tmp_path: Path, streams: int, fewest: int, most: int
+) -> None:
+    turns: deque[Callable[[], None]] = deque()
+    clock = SlowClock()
+    with Server(tmp_path, clock) as server:
+        store = server.start(soon=turns.append)
+        for number in range(streams):
+            store.create(spec(NUMBERS, name=f"s{number}"))
+        rung_before = server.rung
+        for number in range(streams):
+            store.offer("p", f"s{number}", 1, numbers(number), 50)
+        clock.step = 100_000
+        count = 0
+        while turns:
+            turns.popleft()()
+            count += 1
+        assert count == streams  # each turn is long enough for one append
+        assert fewest <= server.rung - rung_before <= most
+        assert all(server.values(f"s{number}") == [number] for number in range(streams))

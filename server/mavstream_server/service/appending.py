@@ -25,6 +25,9 @@ _REST = 9
 costs much the same for two rows and for twenty, so rows of many streams cost a tenth of the time at most."""
 _LONGEST_REST = 10_000_000
 """How long, in ns, they wait at most."""
+_ROUND = 1_000_000
+"""How long, in ns, the engine's bell waits for the other streams of a round: waking it for each of them costs
+more than they do."""
 
 
 class Appender:
@@ -47,6 +50,7 @@ class Appender:
         self._rest_until = clock.monotonic()
         self._resting = False  # whether the end of the rest will be told
         self._told: list[Told] = []
+        self._unrung: int | None = None  # since when there is something that the bell was not rung for
         self._scheduled = False
         self._flushing = False
 
@@ -85,7 +89,10 @@ class Appender:
                     break
         finally:
             self._flushing = False
-        if wrote:
+        if wrote and self._unrung is None:
+            self._unrung = self._clock.monotonic()
+        if self._unrung is not None and not (self._busy and self._clock.monotonic() < self._unrung + _ROUND):
+            self._unrung = None
             self.news()
         self._tell()
 
