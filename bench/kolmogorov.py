@@ -38,17 +38,16 @@ def exponential_p(gaps: Times, rate: float) -> float:
     return survival((root + 0.12 + 0.11 / root) * distance)
 
 
-def spread(stamps: Times, longest: float, seed: int = 0) -> Times:
-    """Return times for rows that share stamps: uniform over the time since the stamp before, in order.
+def spread(stamps: Times, moments: Times, longest: float, seed: int = 0) -> Times:
+    """Return times for rows that share stamps: uniform over the time since something came before, in order.
 
-    Rows of a frame carry one stamp, though they fell due at different times. Arrivals of a Poisson process
-    are uniform over any interval, given how many they are; so if, and only if, the numbers of rows fit the
-    lengths of the intervals, the times that come out are again a Poisson process. No row is moved further
-    back than `longest`: where rows were held together for a longer time, the test sees the lump.
+    Rows of a message carry one stamp, though they fell due at different times since the message before.
+    `moments` are the stamps of all messages, sorted: one that had rows of other streams only tells that this
+    stream had none. Arrivals of a Poisson process are uniform over any interval, given how many they are; so
+    if, and only if, the numbers of rows fit the lengths of the intervals, the times that come out are again a
+    Poisson process. No row is moved further back than `longest`: where rows were held together for a longer
+    time, the test sees the lump.
     """
-    marks, first, counts = np.unique(stamps, return_index=True, return_counts=True)
-    assert (np.diff(first) > 0).all()
-    before = np.concatenate(([marks[0] - longest], marks[:-1]))
-    widths = np.minimum(marks - before, longest)
-    back = np.random.default_rng(seed).random(len(stamps)) * np.repeat(widths, counts)
-    return np.sort(np.repeat(marks, counts) - back)
+    widths = np.diff(moments, prepend=moments[0] - longest)
+    back = np.minimum(widths, longest)[np.searchsorted(moments, stamps)]
+    return np.sort(stamps - np.random.default_rng(seed).random(len(stamps)) * back)

@@ -70,21 +70,56 @@ def test_due_times_of_all_streams_pass(kolmogorov: ModuleType) -> None:
     assert min(found) > 0.01
 
 
+def shared(due: np.ndarray, tick: float) -> np.ndarray:
+    return np.ceil(due / tick) * tick
+
+
+def ticks(times: np.ndarray, tick: float) -> np.ndarray:
+    return np.arange(1, np.ceil(times[-1] / tick) + 1) * tick
+
+
+def spread_p(kolmogorov: ModuleType, due: np.ndarray, tick: float, longest: float) -> float:
+    """Return the p-value of due times that are sent every tick, with rows of other streams each time."""
+    return kolmogorov.exponential_p(
+        np.diff(kolmogorov.spread(shared(due, tick), ticks(due, tick), longest)), RATE
+    )
+
+
 def test_stamps_that_are_shared_for_a_millisecond_pass_and_lumps_do_not(kolmogorov: ModuleType) -> None:
     due = due_times(0)
-    shared = np.ceil(due * 1000) / 1000
-    assert kolmogorov.exponential_p(np.diff(shared), RATE) < 0.001
-    assert kolmogorov.exponential_p(np.diff(kolmogorov.spread(shared, 0.001)), RATE) > 0.01
-    lumps = np.ceil(due * 200) / 200
-    assert kolmogorov.exponential_p(np.diff(kolmogorov.spread(lumps, 0.001)), RATE) < 0.001
-    assert kolmogorov.exponential_p(np.diff(kolmogorov.spread(lumps, 1.0)), RATE) > 0.01
+    assert kolmogorov.exponential_p(np.diff(shared(due, 0.001)), RATE) < 0.001
+    assert spread_p(kolmogorov, due, 0.001, 0.001) > 0.01
+    assert spread_p(kolmogorov, due, 0.005, 0.001) < 0.001
+    assert spread_p(kolmogorov, due, 0.005, 1.0) > 0.01
 
 
-def test_spreading_moves_no_row_across_a_stamp(kolmogorov: ModuleType) -> None:
-    times = kolmogorov.spread(np.array([1.0, 1.0, 5.0, 5.0, 5.5]), 2.0)
+@pytest.mark.parametrize("tick", [0.0003, 0.0007, 0.001])
+def test_p_values_do_not_depend_on_how_often_messages_come(kolmogorov: ModuleType, tick: float) -> None:
+    # A stream that has no row in a message must not have its next rows spread over the time of two.
+    found = [spread_p(kolmogorov, due_times(number), tick, 0.001) for number in range(27)]
+    assert sum(p > 0.01 for p in found) >= 25
+    assert np.median(found) == pytest.approx(0.5, abs=0.2)
+
+
+def test_spreading_moves_no_row_across_a_moment_at_which_something_came(kolmogorov: ModuleType) -> None:
+    moments = np.array([1.0, 4.5, 5.0, 5.5])
+    times = kolmogorov.spread(np.array([1.0, 1.0, 5.0, 5.0, 5.5]), moments, 2.0)
     assert (np.diff(times) >= 0).all()
     assert -1.0 <= times[0] <= times[1] <= 1.0
-    assert 3.0 <= times[2] <= times[3] <= 5.0 <= times[4] <= 5.5
+    assert 4.5 <= times[2] <= times[3] <= 5.0 <= times[4] <= 5.5
+
+
+def test_the_bare_socket_brings_every_row_and_none_before_its_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(ROOT))
+    from bench.bare_feed import bare_arrivals
+
+    dues = [np.array([0.001, 0.0125, 0.013]), np.array([0.0015])]
+    arrived = bare_arrivals(dues, 0.001)
+    assert [len(each) for each in arrived] == [3, 1]
+    begin = min(each[0] for each in arrived) - 0.002
+    for due, came in zip(dues, arrived, strict=True):
+        assert (np.diff(came) >= 0).all()
+        assert (came - begin >= due - due[0]).all()
 
 
 @pytest.mark.long
@@ -105,6 +140,6 @@ def test_the_benchmark_counts_every_row_and_tells_all_figures() -> None:
     assert done.returncode == 0, done.stderr
     figures = json.loads(done.stdout)
     assert figures["correct"] is True
-    assert {"lag_p99_ms", "ks_p", "max_tuples_per_s", "coalescing_ms"} <= figures.keys()
+    assert {"lag_p99_ms", "ks_p", "ks_bare_p", "max_tuples_per_s", "coalescing_ms"} <= figures.keys()
     # The schedule is the seed's, whatever the machine does.
     assert figures["ks_due_p"]["least"] > 0.01
