@@ -41,10 +41,14 @@ _FIXED_PLAN = {"spark.sql.adaptive.enabled": "false"}
 class DatasetWriter:
     """A dataset that is being written, in a folder beside its final place."""
 
-    def __init__(self, spark: SparkSession, folder: str, begin: int | None, end: int | None) -> None:
+    def __init__(
+        self, spark: SparkSession, storage: Storage, folder: str, begin: int | None, end: int | None
+    ) -> None:
         self._spark = spark
+        self._storage = storage
         self.folder = folder
-        self.local_folder = _local(spark, folder)
+        here = workers_are_here(spark.sparkContext.master or "")
+        self.local_folder = storage.local_path(folder) if here else None
         """The folder as Python's workers can write to it; None if only Spark can."""
         self.begin = begin
         self.end = end
@@ -171,13 +175,13 @@ class DatasetWriter:
         self.streams = entries
 
     def _files(self, names: list[str]) -> dict[str, list[DataFile]]:
-        storage = Storage(self._spark, self.folder)
         return {
             name: [
                 DataFile(
-                    path=f"{name}/{path}", rows=parquet_rows(storage, f"{self.folder}/{name}/{path}", size)
+                    path=f"{name}/{path}",
+                    rows=parquet_rows(self._storage, f"{self.folder}/{name}/{path}", size),
                 )
-                for path, size in storage.files(f"{self.folder}/{name}")
+                for path, size in self._storage.files(f"{self.folder}/{name}")
             ]
             for name in names
         }
@@ -222,7 +226,7 @@ def new_dataset(
     check_free(storage, folder, overwrite)
     name = storage.name(folder)
     unfinished = storage.sibling(folder, f".{name}.{secrets.token_hex(4)}.unfinished")
-    writer = DatasetWriter(spark, unfinished, begin, end)
+    writer = DatasetWriter(spark, storage, unfinished, begin, end)
     try:
         yield writer
         writer.finish()
@@ -279,8 +283,3 @@ def spark_schema(fields: Sequence[FieldSpec]) -> str:
     return ", ".join(
         f"`{field.name}` {SPARK_TYPES[field.type]}{'' if field.nullable else ' NOT NULL'}" for field in fields
     )
-
-
-def _local(spark: SparkSession, folder: str) -> str | None:
-    here = workers_are_here(spark.sparkContext.master or "")
-    return Storage(spark, folder).local_path(folder) if here else None

@@ -14,7 +14,8 @@ class Storage:
     def __init__(self, spark: SparkSession, folder: str) -> None:
         # Everything behind the gateway is typed as Any.
         context: Any = spark.sparkContext
-        self._java: Any = context._jvm
+        # Found once: each part of a Java name is a message to the gateway.
+        self._path: Any = context._jvm.org.apache.hadoop.fs.Path
         self._folder = self._path(folder)
         self._files = self._folder.getFileSystem(context._jsc.hadoopConfiguration())
 
@@ -88,6 +89,3 @@ class Storage:
     def name(self, path: str) -> str:
         """Return the last part of a path."""
         return str(self._path(path).getName())
-
-    def _path(self, text: str) -> Any:
-        return self._java.org.apache.hadoop.fs.Path(text)
