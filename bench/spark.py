@@ -1,7 +1,7 @@
 """What a generated row costs, from a million rows up: it must not grow with their number.
 
 Small sizes are generated several times and the median counts: a second of another's work on the machine would
-be as much as the whole of theirs. `runs_s` has them all, the first of which still warms Java up.
+be as much as the whole of theirs. `runs_s` has them all.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 DAYS = 7
 # So many rows are made first, and told apart: with them Java loads its classes and Python its workers.
-WARM_UP = 200_000
+WARM_UP = 1_000_000
 _SMALL = 3_000_000
 _RUNS = 5
 
