@@ -1,4 +1,4 @@
-"""Generation of smart-home data: all sensors of all homes, each stream a job of its own."""
+"""Generation of smart-home data: all sensors of all homes, in one job where Python's workers can write."""
 
 from __future__ import annotations
 
