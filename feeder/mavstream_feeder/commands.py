@@ -95,7 +95,7 @@ def feed(
     ] = None,
     format_: Annotated[Format, typer.Option("--format", help="How tuples travel.")] = Format.ARROW,
     frame_rows: Annotated[int, typer.Option(min=1, help="Rows of a frame at most.")] = FRAME_ROWS,
-    linger: Annotated[str, typer.Option(help="How long tuples may wait for company.")] = "1ms",
+    linger: Annotated[str, typer.Option(help="How long tuples may wait for company.")] = "850us",
     output: Annotated[str, typer.Option("--output", "-o", help="'table' or 'json'.")] = "table",
     url: UrlOption = None,
     token: TokenOption = None,

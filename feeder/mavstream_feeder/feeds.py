@@ -16,8 +16,9 @@ from mavstream_feeder.sources import FileSource
 from mavstream_feeder.splitting import Splitter
 from mavstream_protocol.wire.feed import Format
 
-LINGER = 0.001
-"""Tuples that fall due within this many seconds of each other may travel together."""
+LINGER = 0.000_85
+"""Tuples that fall due within this many seconds of each other may travel together: a millisecond at most,
+with what timers are off."""
 FRAME_ROWS = 4096
 # Frames of a stream that may be under way. At one in a millisecond these are enough while the server, or the
 # machine, looks elsewhere for a moment; more would only pile up small frames before a server that is behind.
