@@ -24,6 +24,7 @@ from mavstream_protocol import FieldSpec, StreamSpec
 from mavstream_protocol.tuples.canonical import arrow_schema
 
 if TYPE_CHECKING:
+    from pyspark import RDD
     from pyspark.sql import DataFrame, SparkSession
 
 SLICE_ROWS = 500_000
@@ -108,7 +109,7 @@ class DatasetWriter:
         return self.streams[spec.name]
 
     def write_streams(
-        self, streams: Mapping[StreamSpec, int], numbers: DataFrame, make: Make
+        self, streams: Mapping[StreamSpec, int], numbers: RDD[int], make: Make
     ) -> dict[str, StreamData]:
         """Write streams as `write_stream` does, all in one job; only where there is a `local_folder`."""
         assert self.local_folder is not None
@@ -129,8 +130,7 @@ class DatasetWriter:
         fewest = max(
             math.ceil(sum(streams.values()) / SLICE_ROWS), self._spark.sparkContext.defaultParallelism
         )
-        with settings(self._spark, _FIXED_PLAN):
-            written = write_together(numbers, make, sliced, self.local_folder, min(fewest, count))
+        written = write_together(numbers, make, sliced, self.local_folder, min(fewest, count))
         return {
             spec.name: self._entry_of_files(spec, [file for file in written if file.stream == spec.name])
             for spec in streams

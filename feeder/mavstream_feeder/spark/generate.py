@@ -15,11 +15,12 @@ from mavstream_protocol import StreamSpec
 from mavstream_protocol.instants import parse_instant
 
 if TYPE_CHECKING:
+    from pyspark import RDD
     from pyspark.sql import DataFrame, SparkSession
 
 _DAY_MICROSECONDS = DAY * MICROSECONDS
 # A task makes so many homes and days: long enough to be worth starting, short enough to show progress.
-_PAIRS_A_TASK = 100
+_PAIRS_A_TASK = 25
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,13 +67,17 @@ def generate_homes(
     end = begin + plan.days * _DAY_MICROSECONDS
     told: dict[str, Any] = asdict(options)
     with new_dataset(spark, folder, "homes", told, begin=begin, end=end, overwrite=overwrite) as writer:
-        pairs = _pairs(spark, plan, partitions)
-        write = _stream_by_stream if writer.local_folder is None else _together
-        write(writer, pairs, plan, progress)
+        count = plan.homes * plan.days
+        parts = partitions or max(-(-count // _PAIRS_A_TASK), spark.sparkContext.defaultParallelism)
+        parts = min(parts, count)
+        if writer.local_folder is None:
+            _stream_by_stream(writer, spark.range(0, count, 1, parts), plan, progress)
+        else:
+            _together(writer, spark.sparkContext.range(0, count, 1, parts), plan, progress)
     return writer.manifest("homes", told)
 
 
-def _together(writer: DatasetWriter, pairs: DataFrame, plan: HomesPlan, progress: Progress) -> None:
+def _together(writer: DatasetWriter, pairs: RDD[int], plan: HomesPlan, progress: Progress) -> None:
     with progress.step("homes"):
         entries = writer.write_streams(
             {spec: _expected(plan, spec) for spec in (*STREAMS.values(), TRUTH)}, pairs, plan.batches
@@ -96,12 +101,6 @@ def _stream_by_stream(writer: DatasetWriter, pairs: DataFrame, plan: HomesPlan, 
 
 def _expected(plan: HomesPlan, spec: StreamSpec) -> int:
     return plan.homes * plan.days * ROWS_A_DAY.get(spec.name, 1)
-
-
-def _pairs(spark: SparkSession, plan: HomesPlan, partitions: int | None) -> DataFrame:
-    count = plan.homes * plan.days
-    parts = partitions or max(-(-count // _PAIRS_A_TASK), spark.sparkContext.defaultParallelism)
-    return spark.range(0, count, 1, min(parts, count))
 
 
 def _rows(pairs: DataFrame, plan: HomesPlan, spec: StreamSpec) -> DataFrame:

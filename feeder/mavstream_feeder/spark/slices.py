@@ -81,6 +81,6 @@ def pack(rows: pa.Table) -> bytes:
     return bytes(sink.getvalue())
 
 
-def unpacked(value: pa.BinaryScalar) -> pa.Table:
+def unpacked(value: bytes) -> pa.Table:
     """Return the rows of a pack."""
-    return pa.ipc.open_stream(value.as_buffer()).read_all()
+    return pa.ipc.open_stream(value).read_all()

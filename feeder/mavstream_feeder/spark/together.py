@@ -23,28 +23,16 @@ from mavstream_feeder.spark.hashes import checksum_of_rows
 from mavstream_feeder.spark.slices import Sliced, pack, runs, tasks_of, unpacked
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark import RDD
 
-Batches = Iterable[pa.RecordBatch]
+Pack = tuple[int, tuple[int, bytes]]
+"""Rows on their way: the task that writes them, their slice, and they themselves."""
 Make = Callable[[int], Iterable[tuple[str, pa.RecordBatch]]]
 """Gives batches of rows by the names of their streams, for one of the numbers that a job goes through."""
 
 # Rows that are cut into slices together: few at a time make small packs, many take memory.
 _CUT_ROWS = 100_000
 _DAY = 86_400_000_000
-_PACKS = pa.schema([("task", pa.int32()), ("slice", pa.int32()), ("pack", pa.binary())])
-_PACK_COLUMNS = "task INT, slice INT, pack BINARY"
-_WRITTEN = pa.schema(
-    [
-        ("slice", pa.int32()),
-        ("path", pa.string()),
-        ("rows", pa.int64()),
-        ("first", pa.int64()),
-        ("last", pa.int64()),
-        ("checksum", pa.int64()),
-    ]
-)
-_WRITTEN_COLUMNS = "slice INT, path STRING, rows BIGINT, first BIGINT, last BIGINT, checksum BIGINT"
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,85 +49,73 @@ class WrittenFile:
 
 
 def write_together(
-    numbers: DataFrame, make: Make, streams: Sequence[Sliced], folder: str, tasks: int
+    numbers: RDD[int], make: Make, streams: Sequence[Sliced], folder: str, tasks: int
 ) -> list[WrittenFile]:
     """Make the rows of all numbers and write them, sorted; rows outside of a stream's time are left out."""
-    packs = numbers.mapInArrow(_cutter(make, streams, tasks_of(streams, tasks)), _PACK_COLUMNS)
-    written = packs.repartitionById(tasks, "task").mapInArrow(_writer(streams, folder), _WRITTEN_COLUMNS)
-    owners = [stream.name for stream in streams for _ in range(stream.slices)]
-    return [
-        WrittenFile(
-            owners[row["slice"]], row["path"], row["rows"], row["first"], row["last"], row["checksum"]
-        )
-        for row in written.collect()
-    ]
+    # Not a DataFrame: nothing in it is Spark's to look into, and planning two steps of Python takes it a
+    # tenth of a second.
+    packs = numbers.mapPartitions(_cutter(make, streams, tasks_of(streams, tasks)))
+    return packs.partitionBy(tasks, int).mapPartitions(_writer(streams, folder)).collect()
 
 
 def _cutter(
     make: Make, streams: Sequence[Sliced], tasks: Sequence[int]
-) -> Callable[[Batches], Iterator[pa.RecordBatch]]:
+) -> Callable[[Iterable[int]], Iterator[Pack]]:
     known = {stream.name: stream for stream in streams}
 
-    def cut_all(numbers: Batches) -> Iterator[pa.RecordBatch]:
+    def cut_all(numbers: Iterable[int]) -> Iterator[Pack]:
         _settle_in()
         waiting: dict[str, list[pa.RecordBatch]] = defaultdict(list)
         count = 0
-        for part in numbers:
-            for number in part.column(0).to_pylist():
-                for name, batch in make(number):
-                    waiting[name].append(batch)
-                    count += batch.num_rows
-                if count >= _CUT_ROWS:
-                    yield _packed(known, waiting, tasks)
-                    waiting.clear()
-                    count = 0
-        if waiting:
-            yield _packed(known, waiting, tasks)
+        for number in numbers:
+            for name, batch in make(number):
+                waiting[name].append(batch)
+                count += batch.num_rows
+            if count >= _CUT_ROWS:
+                yield from _packed(known, waiting, tasks)
+                waiting.clear()
+                count = 0
+        yield from _packed(known, waiting, tasks)
 
     return cut_all
 
 
 def _packed(
     known: dict[str, Sliced], waiting: dict[str, list[pa.RecordBatch]], tasks: Sequence[int]
-) -> pa.RecordBatch:
-    cut = [
-        (tasks[number], number, pack(rows))
-        for name, batches in waiting.items()
-        for number, rows in known[name].cut(pa.Table.from_batches(batches))
-    ]
-    return _batch(cut, _PACKS)
+) -> Iterator[Pack]:
+    for name, batches in waiting.items():
+        for number, rows in known[name].cut(pa.Table.from_batches(batches)):
+            yield tasks[number], (number, pack(rows))
 
 
-def _writer(streams: Sequence[Sliced], folder: str) -> Callable[[Batches], Iterator[pa.RecordBatch]]:
+def _writer(streams: Sequence[Sliced], folder: str) -> Callable[[Iterable[Pack]], Iterator[WrittenFile]]:
     owners = [stream for stream in streams for _ in range(stream.slices)]
 
-    def write_all(packs: Batches) -> Iterator[pa.RecordBatch]:
+    def write_all(packs: Iterable[Pack]) -> Iterator[WrittenFile]:
         _settle_in()
         # A task has one large slice or some small ones, all of them in memory.
         slices: dict[int, list[pa.Table]] = defaultdict(list)
-        for part in packs:
-            for number, value in zip(part.column("slice").to_pylist(), part.column("pack"), strict=True):
-                slices[number].append(unpacked(value))
+        for _, (number, value) in packs:
+            slices[number].append(unpacked(value))
         for number, parts in slices.items():
-            yield _write_slice(owners[number], number, pa.concat_tables(parts), Path(folder))
+            yield from _write_slice(owners[number], number, pa.concat_tables(parts), Path(folder))
 
     return write_all
 
 
-def _write_slice(stream: Sliced, number: int, rows: pa.Table, folder: Path) -> pa.RecordBatch:
+def _write_slice(stream: Sliced, number: int, rows: pa.Table, folder: Path) -> Iterator[WrittenFile]:
     # All columns, so that rows of one time have one order too.
     names = (stream.time, *(name for name in rows.column_names if name != stream.time))
     keys: list[Any] = [(name, "ascending", "at_start") for name in names]
     rows = rows.take(pc.sort_indices(rows, sort_keys=keys)).cast(stream.schema)
     times = stream.times(rows)
-    written = []
     for day, begin, end in runs(times // _DAY):
         path = f"{stream.name}/day={np.datetime64(day, 'D')}/part-{number - stream.first:05d}.snappy.parquet"
         part = rows.slice(begin, end - begin)
         _write_file(part, stream.time, folder / path)
-        checksum = int(np.array(checksum_of_rows(part), np.uint64).astype(np.int64))
-        written.append((number, path, end - begin, int(times[begin]), int(times[end - 1]), checksum))
-    return _batch(written, _WRITTEN)
+        yield WrittenFile(
+            stream.name, path, end - begin, int(times[begin]), int(times[end - 1]), checksum_of_rows(part)
+        )
 
 
 @cache
@@ -149,12 +125,6 @@ def _settle_in() -> None:
     Spark collects between any two tasks of a worker, and looking at all modules takes 30 ms each time.
     """
     gc.freeze()
-
-
-def _batch(rows: Sequence[tuple[Any, ...]], schema: pa.Schema) -> pa.RecordBatch:
-    columns = zip(*rows, strict=True) if rows else ((),) * len(schema)
-    arrays = [pa.array(values, field.type) for values, field in zip(columns, schema, strict=True)]
-    return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
 def _write_file(rows: pa.Table, time: str, path: Path) -> None:
