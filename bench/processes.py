@@ -81,7 +81,7 @@ class ServerProcess:
     def apart(self) -> Iterator[None]:
         """Give the API process a core that this process leaves to it, as if it were on another machine.
 
-        Linux takes a process that is woken by a message to the core of the sender, which goes on there.
+        Linux may take a process that a message wakes to the core of the sender, which goes on there.
         """
         cores = os.sched_getaffinity(0)
         if len(cores) < 2:
