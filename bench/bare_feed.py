@@ -12,14 +12,15 @@ import numpy as np
 
 from bench.kolmogorov import Times
 
-_HEADER = struct.Struct("<q")  # how many rows are sent, with this message
+_HEADER = struct.Struct("<qd")  # how many rows are sent, with this message, and when the schedule began
 _MESSAGE = 1024
 
 
 def bare_arrivals(dues: Sequence[Times], tick: float) -> list[Times]:
     """Return when the rows of each stream arrive that fall due at the given times; sent every `tick` seconds.
 
-    What fell due between two ticks travels in one message of 1 KiB, stamped when it is read.
+    What fell due between two ticks travels in one message of 1 KiB, stamped when it is read. All times are
+    seconds since the sender began.
     """
     times = np.concatenate(dues)
     order = np.argsort(times, kind="stable")
@@ -46,7 +47,7 @@ def _send(port: int, times: Times, tick: float) -> None:
             time.sleep(max(begin + ticks * tick - time.perf_counter(), 0.0))
             due = int(times.searchsorted(time.perf_counter() - begin, "right"))
             if due > sent:
-                connection.sendall(_HEADER.pack(due) + padding)
+                connection.sendall(_HEADER.pack(due, begin) + padding)
                 sent = due
 
 
@@ -57,7 +58,9 @@ def _receive(connection: socket.socket, rows: int) -> Times:
         now = time.perf_counter()
         rest += data
         while len(rest) >= _MESSAGE:
-            (stop,) = _HEADER.unpack_from(rest)
-            stamps[done:stop] = now
+            stop, begin = _HEADER.unpack_from(rest)
+            stamps[done:stop] = now - begin
             done, rest = stop, rest[_MESSAGE:]
+    if done < rows:
+        raise RuntimeError(f"the bare socket brought {done} of {rows} rows: its sender ended early")
     return stamps
