@@ -23,8 +23,8 @@ import numpy as np
 from bench.class_workloads import SCHEMA, WORKLOADS, Workload
 from bench.data import readings
 from bench.outcome import Outcome, text_table
+from mavstream_server.core.metrics import Latency
 from mavstream_server.engine.engine import Engine
-from mavstream_server.engine.figures import Latency
 from mavstream_server.engine.query import QueryRequest
 from mavstream_server.engine.reporting import latency_of
 from mavstream_server.engine.sinks import CountingSink

@@ -12,7 +12,7 @@ from mavstream_protocol.schema import Field, FieldType, Schema
 from mavstream_protocol.typed_plan import StreamShape
 from mavstream_server.columns.column import Array, Column
 from mavstream_server.columns.dictionary import Dictionary
-from mavstream_server.engine.clock import SystemClock
+from mavstream_server.core.clock import SystemClock
 from mavstream_server.log import FrameKind, LogDescription, LogReader, LogWriter
 
 TUPLES = 1_000_000

@@ -24,7 +24,7 @@ from bench.memory import peak_above_start
 from bench.outcome import Outcome, shown, text_table
 from bench.queries import Q1, Q2, Q3, BenchQuery
 from bench.runs import Run, engine_run, loop_run
-from mavstream_server.engine.clock import SystemClock
+from mavstream_server.core.clock import SystemClock
 from mavstream_server.engine.sinks import CountingSink, MemorySink
 
 _PROFILE_LINES = 40

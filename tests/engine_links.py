@@ -16,9 +16,9 @@ from mavstream_protocol.plan import Plan
 from mavstream_protocol.schema import Schema
 from mavstream_protocol.typed_plan import StreamShape, TypedPlan
 from mavstream_server.columns.column import Column
-from mavstream_server.engine.messages import Hello
+from mavstream_server.engine.process.messages import Hello
 from mavstream_server.log import LogDescription, LogMissingError, LogReader, LogWriter
-from mavstream_server.service.engine_link import EngineLink
+from mavstream_server.supervisor.engine_link import EngineLink
 from mavstream_server.testing.streams import parse_fields
 
 IN = {"in": {"op": "source", "stream": "readings"}}

@@ -14,13 +14,13 @@ from mavstream_protocol.optimizer import Objective, OptimizerSettings, TargetSta
 from mavstream_protocol.plan import Plan
 from mavstream_protocol.qos import QosSpec
 from mavstream_protocol.scheduling import DEFAULT_SCHEDULER, SchedulerSettings
-from mavstream_server.engine.messages import StartQuery
+from mavstream_server.engine.process.messages import StartQuery
 from mavstream_server.engine.reporting import query_stats
 from mavstream_server.optimizer.monitor import is_watched
-from mavstream_server.optimizer.rewriting.choice import PlanChoice, PlanSubject, choose
-from mavstream_server.optimizer.rewriting.costing.figures import Figures
-from mavstream_server.service.optimizing import Optimizing, Registered
-from mavstream_server.service.plan_scout import operator_figures
+from mavstream_server.optimizer.plan_searcher import operator_figures
+from mavstream_server.optimizer.service import Optimizing, Registered
+from mavstream_server.planning.rewriting.choice import PlanChoice, PlanSubject, choose
+from mavstream_server.planning.rewriting.costing.metrics import Figures
 from mavstream_server.testing import ManualClock, ScriptedStream, SteppedEngine, script_costs
 
 TICK = 100_000_000  # ns between two frames

@@ -16,14 +16,14 @@ from servers import PATIENCE, until
 from mavstream_protocol import StreamSpec
 from mavstream_protocol.tuples import decode_rows
 from mavstream_protocol.wire.resources import QueryInfo
-from mavstream_server.engine.clock import SystemClock
-from mavstream_server.engine.messages import Hello
-from mavstream_server.service.catalog import Catalog
-from mavstream_server.service.engine_link import EngineLink
-from mavstream_server.service.queries import QueryService
-from mavstream_server.service.settings import Settings
-from mavstream_server.service.streams import StreamStore
-from mavstream_server.service.subscriptions import Subscription
+from mavstream_server.catalog.catalog import Catalog
+from mavstream_server.core.clock import SystemClock
+from mavstream_server.core.settings import Settings
+from mavstream_server.engine.process.messages import Hello
+from mavstream_server.ingest.stream_store import StreamStore
+from mavstream_server.queries.service import QueryService
+from mavstream_server.results.subscription import Subscription
+from mavstream_server.supervisor.engine_link import EngineLink
 
 READINGS = {
     "name": "readings",

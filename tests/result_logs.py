@@ -14,10 +14,10 @@ from mavstream_protocol.wire.resources import ActualState
 from mavstream_protocol.wire.results import OnLag
 from mavstream_server.columns.column import Column
 from mavstream_server.log import LogDescription, LogOptions, LogWriter, Retention
-from mavstream_server.log.segment import END
-from mavstream_server.service.portions import ResultFormat
-from mavstream_server.service.results import ResultFeed
-from mavstream_server.service.subscriptions import Subscription
+from mavstream_server.log.format.segment import END
+from mavstream_server.results.encoding import ResultFormat
+from mavstream_server.results.service import ResultFeed
+from mavstream_server.results.subscription import Subscription
 from mavstream_server.testing.streams import parse_fields
 
 SCHEMA = parse_fields("room string null, n int, at timestamp")

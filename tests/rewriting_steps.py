@@ -9,10 +9,10 @@ from sample_plans import STREAMS as SAMPLE_STREAMS
 from mavstream_protocol.plan import Plan
 from mavstream_protocol.queries import OnError
 from mavstream_protocol.typed_plan import StreamShape
-from mavstream_server.optimizer.rewriting.costing.figures import Figures
-from mavstream_server.optimizer.rewriting.costing.model import CostModel
-from mavstream_server.optimizer.rewriting.rule import Rule
-from mavstream_server.optimizer.rewriting.subject import Subject, Surroundings
+from mavstream_server.planning.rewriting.costing.metrics import Figures
+from mavstream_server.planning.rewriting.costing.model import CostModel
+from mavstream_server.planning.rewriting.rule import Rule
+from mavstream_server.planning.rewriting.subject import Subject, Surroundings
 from mavstream_server.testing.streams import parse_fields
 
 Nodes = dict[str, Any]

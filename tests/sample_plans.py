@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
+from mavstream_protocol.errors import InvalidPlan, ProblemItem
 from mavstream_protocol.inference import infer
 from mavstream_protocol.plan import Plan
-from mavstream_protocol.problems import InvalidPlan, ProblemItem
 from mavstream_protocol.typed_plan import StreamShape
 from mavstream_server.testing.streams import parse_fields
 

@@ -7,7 +7,7 @@ from typing import Any
 from tests.conftest import MakeStream
 
 from mavstream_server.engine.engine import Engine
-from mavstream_server.engine.sharing.trunk import Trunk
+from mavstream_server.engine.sharing.shared_pipeline import Trunk
 from mavstream_server.testing import ManualClock, PlanRun, ScriptedStream, run_plan
 
 SOURCE = {"op": "source", "stream": "readings"}

@@ -9,8 +9,8 @@ from tests.conftest import MakeStream
 
 from mavstream_protocol.expressions.parser import parse_scalar
 from mavstream_server.columns.column import Array, Ints
-from mavstream_server.log.portion import Portion
-from mavstream_server.operators.shedding import Shedder
+from mavstream_server.log.read_batch import Portion
+from mavstream_server.operators.shedding.shedder import Shedder
 from mavstream_server.testing import ScriptedStream
 from mavstream_server.testing.streams import parse_fields
 

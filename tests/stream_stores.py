@@ -16,13 +16,13 @@ from mavstream_protocol.streams import StreamSpec
 from mavstream_protocol.tuples import decode_columns, encode_message
 from mavstream_protocol.wire.envelope import seal
 from mavstream_protocol.wire.feed import Hello, to_producer
-from mavstream_server.api.feeds import Feeds
-from mavstream_server.api.producer import ProducerSession
-from mavstream_server.api.traffic import Traffic
+from mavstream_server.catalog.catalog import Catalog
+from mavstream_server.core.settings import Settings
+from mavstream_server.ingest.connected_producers import Feeds
+from mavstream_server.ingest.producer_session import ProducerSession
+from mavstream_server.ingest.stream_store import StreamStore
+from mavstream_server.ingest.traffic import Traffic
 from mavstream_server.log import Frame, LogReader, gather_arrivals
-from mavstream_server.service.catalog import Catalog
-from mavstream_server.service.settings import Settings
-from mavstream_server.service.streams import StreamStore
 from mavstream_server.testing import ManualClock
 
 EVENTS = {

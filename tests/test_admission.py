@@ -17,13 +17,13 @@ from mavstream_protocol.plan import Plan
 from mavstream_protocol.qos import QosSpec
 from mavstream_protocol.schema import Schema
 from mavstream_protocol.typed_plan import StreamShape, TypedPlan
-from mavstream_server.engine.figures import Latency, OperatorStats
-from mavstream_server.optimizer.admission import Candidate, estimate
-from mavstream_server.optimizer.experience import CALL_NS, Demand, Experience
-from mavstream_server.optimizer.load import Arrivals
-from mavstream_server.optimizer.occupancy import ClassLoad, Occupancy
-from mavstream_server.optimizer.promises import Promise, Promises
-from mavstream_server.optimizer.recent import Pending, RecentAdmissions
+from mavstream_server.core.metrics import Latency, OperatorStats
+from mavstream_server.optimizer.admission.cost_history import CALL_NS, Demand, Experience
+from mavstream_server.optimizer.admission.estimate import Candidate, estimate
+from mavstream_server.optimizer.admission.load import Arrivals
+from mavstream_server.optimizer.admission.occupancy import ClassLoad, Occupancy
+from mavstream_server.optimizer.admission.recent import Pending, RecentAdmissions
+from mavstream_server.optimizer.target_index import Promise, Promises
 from mavstream_server.testing.streams import parse_fields
 
 LATENCY = {"latency": {"mean": "10ms", "tolerance": "0%"}}

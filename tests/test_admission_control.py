@@ -12,7 +12,8 @@ from query_services import HOT, HOT_PLAN, Service, service
 
 from mavstream_protocol import QueryClass
 from mavstream_protocol.admission import AdmissionPolicy, Outlook
-from mavstream_server.engine.figures import (
+from mavstream_server.core.errors import NotAdmitted
+from mavstream_server.core.metrics import (
     ClassStats,
     EngineStats,
     EngineTotals,
@@ -20,10 +21,9 @@ from mavstream_server.engine.figures import (
     OperatorStats,
     QueryStats,
 )
-from mavstream_server.optimizer.load import Arrivals, LoadSample
-from mavstream_server.service.load import LoadWatch
-from mavstream_server.service.measurements import Measurements
-from mavstream_server.service.problems import NotAdmitted
+from mavstream_server.optimizer.admission.load import Arrivals, LoadSample
+from mavstream_server.queries.load_watch import LoadWatch
+from mavstream_server.queries.metrics import Measurements
 
 QOS = {"latency": {"mean": "10ms", "tolerance": "0%"}}
 FAST = Arrivals(1_000_000.0, 100.0)

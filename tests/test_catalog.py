@@ -18,8 +18,8 @@ from mavstream_protocol.queries import QuerySpec
 from mavstream_protocol.scheduling import SchedulerSettings
 from mavstream_protocol.streams import StreamSpec
 from mavstream_protocol.wire.resources import DesiredState
-from mavstream_server.service.catalog import Catalog
-from mavstream_server.service.problems import Conflict, NotFound, Refused, TooMany, WrongVersion
+from mavstream_server.catalog.catalog import Catalog
+from mavstream_server.core.errors import Conflict, NotFound, Refused, TooMany, WrongVersion
 
 PLAN = {"root": "in", "nodes": {"in": {"op": "source", "stream": "readings"}}}
 
@@ -243,7 +243,7 @@ KILLED = """
 import sys
 from pathlib import Path
 from mavstream_protocol.queries import QuerySpec
-from mavstream_server.service.catalog import Catalog
+from mavstream_server.catalog.catalog import Catalog
 
 catalog = Catalog(Path(sys.argv[1]))
 spec = QuerySpec.model_validate_json(sys.argv[2])

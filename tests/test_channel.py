@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from mavstream_server.engine.channel import (
+from mavstream_server.engine.process.channel import (
     HEADER,
     MOST_BYTES,
     EngineEnd,
@@ -18,9 +18,9 @@ from mavstream_server.engine.channel import (
     Packets,
     encode,
 )
-from mavstream_server.engine.doorbell import Doorbell
-from mavstream_server.engine.messages import Done, Event, Failed, QueryEnded, SetPriority, StopQuery
-from mavstream_server.service.engine_caller import Caller, EngineRefused, EngineUnavailable
+from mavstream_server.engine.process.doorbell import Doorbell
+from mavstream_server.engine.process.messages import Done, Event, Failed, QueryEnded, SetPriority, StopQuery
+from mavstream_server.supervisor.caller import Caller, EngineRefused, EngineUnavailable
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mavstream_protocol.problems import InvalidTuples
+from mavstream_protocol.errors import InvalidTuples
 from mavstream_protocol.schema import Field, FieldType, Schema
 from mavstream_server.columns.arrow import arrow_from_columns, arrow_schema, columns_from_arrow
 from mavstream_server.columns.column import Column

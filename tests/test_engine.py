@@ -9,11 +9,11 @@ import pytest
 from tests.conftest import MakeStream
 
 from mavstream_server.engine.engine import Engine
-from mavstream_server.engine.problems import UnknownObject
+from mavstream_server.engine.errors import UnknownObject
 from mavstream_server.engine.states import IllegalMove, OperatorState, QueryState
-from mavstream_server.instantiator import RunOptions
 from mavstream_server.log import LogOptions, Retention
-from mavstream_server.log.layout import FrameKind
+from mavstream_server.log.format.layout import FrameKind
+from mavstream_server.planning.instantiator import RunOptions
 from mavstream_server.testing import ManualClock, ScriptedStream, run_plan
 
 MS = 1000

@@ -18,11 +18,11 @@ from engine_links import HOT, Readings, Told, drive, results
 from servers import PATIENCE
 
 from mavstream_protocol.scheduling import SchedulerSettings
-from mavstream_server.engine.channel import HEADER
-from mavstream_server.engine.doorbell import Doorbell
-from mavstream_server.engine.messages import Hello, StartQuery
-from mavstream_server.service.engine_caller import Caller
-from mavstream_server.service.engine_link import EngineLink, EngineRefused, EngineUnavailable
+from mavstream_server.engine.process.channel import HEADER
+from mavstream_server.engine.process.doorbell import Doorbell
+from mavstream_server.engine.process.messages import Hello, StartQuery
+from mavstream_server.supervisor.caller import Caller
+from mavstream_server.supervisor.engine_link import EngineLink, EngineRefused, EngineUnavailable
 
 
 @pytest.fixture
@@ -163,8 +163,8 @@ def test_an_engine_that_has_nothing_to_say_is_left_alone(tmp_path: Path) -> None
 PARENT = """
 import asyncio, sys
 from pathlib import Path
-from mavstream_server.engine.messages import Hello
-from mavstream_server.service.engine_link import EngineLink
+from mavstream_server.engine.process.messages import Hello
+from mavstream_server.supervisor.engine_link import EngineLink
 
 async def main():
     link = EngineLink(Hello(Path(sys.argv[1])))
@@ -197,7 +197,13 @@ def hosted() -> Iterator[socket.socket]:
     """Run an engine process as the link does, and give our end of its channel."""
     ours, theirs = socket.socketpair()
     bell = Doorbell.create()
-    command = [sys.executable, "-m", "mavstream_server.engine.host", "--control-fd", str(theirs.fileno())]
+    command = [
+        sys.executable,
+        "-m",
+        "mavstream_server.engine.process.host",
+        "--control-fd",
+        str(theirs.fileno()),
+    ]
     command += ["--news-fd", str(bell.hear_fd), "--results-fd", str(bell.ring_fd)]
     with subprocess.Popen(command, pass_fds=(theirs.fileno(), bell.hear_fd, bell.ring_fd)) as process:
         theirs.close()

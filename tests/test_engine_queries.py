@@ -14,10 +14,10 @@ from servers import PATIENCE
 
 from mavstream_protocol.queries import OnError
 from mavstream_protocol.scheduling import SchedulerSettings
-from mavstream_server.engine.messages import StartQuery
-from mavstream_server.instantiator import RunOptions
+from mavstream_server.engine.process.messages import StartQuery
 from mavstream_server.log import FrameKind, LogReader
-from mavstream_server.service.engine_link import EngineLink, EngineRefused
+from mavstream_server.planning.instantiator import RunOptions
+from mavstream_server.supervisor.engine_link import EngineLink, EngineRefused
 
 
 @pytest.fixture

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from mavstream_protocol.errors import ExpressionError
 from mavstream_protocol.expressions.parser import parse_aggregate, parse_predicate, parse_scalar
-from mavstream_protocol.problems import ExpressionError
 from mavstream_protocol.schema import Field, FieldType
 
 FIELDS = {

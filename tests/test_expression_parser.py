@@ -6,9 +6,9 @@ import time
 
 import pytest
 
+from mavstream_protocol.errors import ExpressionError
 from mavstream_protocol.expressions.parser import parse_aggregate, parse_predicate, parse_scalar
 from mavstream_protocol.expressions.typed import AggregateCall, Call, ColumnRef, Literal
-from mavstream_protocol.problems import ExpressionError
 from mavstream_protocol.schema import Field, FieldType
 
 INT, FLOAT, BOOL, STRING, TIMESTAMP = (

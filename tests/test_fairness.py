@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from mavstream_server.core.metrics import ClassStats, EngineTotals, Latency
 from mavstream_server.engine.engine import Engine
-from mavstream_server.engine.figures import ClassStats, EngineTotals, Latency
 from mavstream_server.engine.reporting import class_figures, engine_totals
+from mavstream_server.optimizer.admission.load import Arrivals, LoadSample, SlidingLoad
 from mavstream_server.optimizer.fairness import ClassFairness, fairness
-from mavstream_server.optimizer.load import Arrivals, LoadSample, SlidingLoad
 from mavstream_server.testing import ManualClock, ScriptedStream, run_plan
 
 PRIORITIES = {"high": 9, "mid": 3, "low": 1}

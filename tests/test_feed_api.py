@@ -17,12 +17,12 @@ from websockets.exceptions import ConnectionClosed
 from mavstream_protocol import StreamSpec
 from mavstream_protocol.tuples import decode_rows, encode_message
 from mavstream_protocol.wire.envelope import seal, unseal
-from mavstream_server.api.feeds import Feeds
-from mavstream_server.api.producer import FeedState, ProducerSession, cut_reason
-from mavstream_server.api.traffic import Traffic
-from mavstream_server.service.catalog import Catalog
-from mavstream_server.service.settings import Settings
-from mavstream_server.service.streams import StreamStore
+from mavstream_server.catalog.catalog import Catalog
+from mavstream_server.core.settings import Settings
+from mavstream_server.ingest.connected_producers import Feeds
+from mavstream_server.ingest.producer_session import FeedState, ProducerSession, cut_reason
+from mavstream_server.ingest.stream_store import StreamStore
+from mavstream_server.ingest.traffic import Traffic
 from mavstream_server.testing import ManualClock
 
 SPEC = StreamSpec.model_validate({"name": "s", "fields": [{"name": "n", "type": "int"}]})

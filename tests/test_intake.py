@@ -7,7 +7,7 @@ from tests.conftest import MakeStream
 
 from mavstream_server.engine.engine import Engine
 from mavstream_server.engine.source_task import SourceTask
-from mavstream_server.instantiator import RunOptions
+from mavstream_server.planning.instantiator import RunOptions
 from mavstream_server.scheduling.policy import SourceService
 from mavstream_server.testing import ManualClock, run_plan
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from stream_stores import NUMBERS, Producer, Server, limited_files, numbers, spec
 
-from mavstream_server.service.background import Inline
+from mavstream_server.ingest.background import Inline
 from mavstream_server.testing import ManualClock
 
 

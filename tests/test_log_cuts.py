@@ -22,7 +22,7 @@ from mavstream_server.log import (
     gather_watermarks,
 )
 from mavstream_server.log.cursor import cut_at_arrival
-from mavstream_server.log.pack import Cut, Pack
+from mavstream_server.log.format.shared_columns import Cut, Pack
 from mavstream_server.operators.queue import Queue, QueueAccount
 from mavstream_server.operators.source import Needs, Source
 

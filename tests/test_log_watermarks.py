@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mavstream_server.columns.batch import BEGIN_OF_TIME, END_OF_TIME
-from mavstream_server.log.layout import FrameKind
+from mavstream_server.log.format.layout import FrameKind
 from mavstream_server.log.watermarks import (
     ArrivalWatermarks,
     EventWatermarks,

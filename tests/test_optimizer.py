@@ -8,7 +8,7 @@ import pytest
 
 from mavstream_protocol.qos import QosSpec
 from mavstream_protocol.scheduling import DEFAULT_SCHEDULER, SchedulerSettings
-from mavstream_server.engine.figures import Latency, QueryStats
+from mavstream_server.core.metrics import Latency, QueryStats
 from mavstream_server.optimizer.change import Change, ShedRows, SwitchPolicy
 from mavstream_server.optimizer.journal import Outcome
 from mavstream_server.optimizer.monitor import Monitor, Objective, Observed
@@ -18,7 +18,7 @@ from mavstream_server.optimizer.rules import all_rules
 from mavstream_server.optimizer.rules.policy import SwitchPolicyRule
 from mavstream_server.optimizer.rules.shedding import ShedRule
 from mavstream_server.optimizer.situation import Situation
-from mavstream_server.optimizer.standing import Standing, TargetState
+from mavstream_server.optimizer.target_status import Standing, TargetState
 
 KEPT, AT_RISK, MISSED, UNKNOWN = (
     TargetState.KEPT,

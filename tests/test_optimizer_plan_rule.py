@@ -13,9 +13,9 @@ from mavstream_server.optimizer.change import SwapPlan
 from mavstream_server.optimizer.journal import Outcome
 from mavstream_server.optimizer.monitor import Monitor
 from mavstream_server.optimizer.optimizer import Optimizer
-from mavstream_server.optimizer.rewriting import Alternate, PlanChoice, Step
 from mavstream_server.optimizer.rules.plan import AlternatePlanRule
 from mavstream_server.optimizer.situation import Situation
+from mavstream_server.planning.rewriting import Alternate, PlanChoice, Step
 
 
 def plan(where: str) -> Plan:

@@ -13,11 +13,11 @@ from optimizer_worlds import World
 from mavstream_protocol.optimizer import Objective, OptimizerSettings, PolicyChoice, TargetState
 from mavstream_protocol.scheduling import SchedulerSettings
 from mavstream_protocol.specification import Specification
-from mavstream_server.engine.messages import GetVitals
+from mavstream_server.engine.process.messages import GetVitals
 from mavstream_server.optimizer.change import ShedRows, Together, WeighQuery
+from mavstream_server.optimizer.service import InvalidOptimizer
 from mavstream_server.scheduling.policies.amos import AdaptiveSelection
-from mavstream_server.service.engine_link import EngineRefused
-from mavstream_server.service.optimizing import InvalidOptimizer
+from mavstream_server.supervisor.engine_link import EngineRefused
 
 KEPT, MISSED = TargetState.KEPT, TargetState.MISSED
 RATE = 360

@@ -7,14 +7,14 @@ from typing import Any
 import pytest
 from rewriting_steps import DOORS, IN, SECOND, STREAMS, plan_of, project, select, step_of, steps_of
 
+from mavstream_protocol.errors import InvalidPlan
 from mavstream_protocol.expressions.functions import FUNCTIONS, OPERATORS, Nulls
 from mavstream_protocol.expressions.parser import parse_scalar
 from mavstream_protocol.inference import infer
-from mavstream_protocol.problems import InvalidPlan
 from mavstream_protocol.queries import OnError
-from mavstream_server.optimizer.rewriting import Figures, alternates
-from mavstream_server.optimizer.rewriting.expressions import NEVER_FAIL, can_fail
-from mavstream_server.optimizer.rewriting.rules import (
+from mavstream_server.planning.rewriting import Figures, alternates
+from mavstream_server.planning.rewriting.expressions import NEVER_FAIL, can_fail
+from mavstream_server.planning.rewriting.rules import (
     drop_columns,
     merge_projects,
     merge_selects,
@@ -24,8 +24,8 @@ from mavstream_server.optimizer.rewriting.rules import (
     select_below_union,
     split_select,
 )
-from mavstream_server.optimizer.rewriting.rules.catalogue import RULES
-from mavstream_server.optimizer.rewriting.texts import text_of
+from mavstream_server.planning.rewriting.rules.catalogue import RULES
+from mavstream_server.planning.rewriting.texts import text_of
 from mavstream_server.scheduling.statistics import Statistics
 
 COLUMNS = {field.name: field for field in STREAMS["readings"].schema}

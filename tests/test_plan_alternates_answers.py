@@ -17,16 +17,16 @@ from differential.scripts import Row
 from scale import FULL, scaled
 from test_plan_invariance import assert_same
 
+from mavstream_protocol.errors import InvalidPlan
 from mavstream_protocol.inference import check_one_time
 from mavstream_protocol.plan import Plan
-from mavstream_protocol.problems import InvalidPlan
 from mavstream_protocol.queries import OnError
 from mavstream_protocol.schema import Schema
 from mavstream_protocol.typed_plan import StreamShape, TypedAggregate, TypedExcept, TypedPlan
 from mavstream_server.engine.states import QueryState
-from mavstream_server.instantiator import RunOptions
-from mavstream_server.optimizer.rewriting import Alternate, Figures, alternates
-from mavstream_server.optimizer.rewriting.rules.catalogue import RULES
+from mavstream_server.planning.instantiator import RunOptions
+from mavstream_server.planning.rewriting import Alternate, Figures, alternates
+from mavstream_server.planning.rewriting.rules.catalogue import RULES
 from mavstream_server.scheduling.statistics import Statistics
 from mavstream_server.testing import PlanRun, ScriptedStream, run_plan
 

@@ -10,14 +10,14 @@ from rewriting_steps import DOORS, IN, METERS, SECOND, STREAMS, Nodes, plan_of, 
 from mavstream_protocol.inference import infer
 from mavstream_protocol.plan import InputRef
 from mavstream_protocol.typed_plan import TypedPlan
-from mavstream_server.optimizer.rewriting import Figures, alternates
-from mavstream_server.optimizer.rewriting.costing.estimates import (
+from mavstream_server.planning.rewriting import Figures, alternates
+from mavstream_server.planning.rewriting.costing.estimates import (
     BASE_COSTS,
     COLUMN_COST,
     PAIR_COST,
     row_bytes,
 )
-from mavstream_server.optimizer.rewriting.costing.model import QUEUED, CostModel
+from mavstream_server.planning.rewriting.costing.model import QUEUED, CostModel
 from mavstream_server.scheduling.statistics import Statistics
 
 RATES = {"readings": 1000.0, "doors": 100.0, "meters": 10.0}

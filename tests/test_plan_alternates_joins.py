@@ -8,7 +8,7 @@ import pytest
 from rewriting_steps import DOORS, IN, METERS, SECOND, Nodes, project, select, step_of, steps_of
 
 from mavstream_protocol.queries import OnError
-from mavstream_server.optimizer.rewriting.rules import (
+from mavstream_server.planning.rewriting.rules import (
     condition_below_join,
     join_order,
     merge_projects,

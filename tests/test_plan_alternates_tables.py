@@ -14,8 +14,8 @@ from test_tables_against_duckdb import NODES, STREAM, TABLE, Story, written
 from mavstream_protocol.plan import Plan
 from mavstream_protocol.queries import OnError
 from mavstream_protocol.typed_plan import StreamShape
-from mavstream_server.instantiator import RunOptions
-from mavstream_server.optimizer.rewriting import alternates
+from mavstream_server.planning.instantiator import RunOptions
+from mavstream_server.planning.rewriting import alternates
 from mavstream_server.testing import ScriptedStream, ScriptedTable, run_plan
 from mavstream_server.testing.streams import parse_fields
 

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from sample_plans import DOORS, IN, problems, select
 
+from mavstream_protocol.errors import InvalidPlan
 from mavstream_protocol.plan import Plan
-from mavstream_protocol.problems import InvalidPlan
 
 BAD: dict[str, tuple[dict[str, Any], str, str, str, str]] = {
     "unknown stream": (

@@ -25,10 +25,10 @@ from mavstream_protocol.plan import Plan
 from mavstream_server.engine.query import SwapStage
 from mavstream_server.engine.reporting import query_stats
 from mavstream_server.engine.states import QueryState
-from mavstream_server.optimizer.rewriting import Figures, PlanChoice, choose
-from mavstream_server.optimizer.rewriting.choice import PlanSubject
+from mavstream_server.optimizer.plan_searcher import operator_figures
 from mavstream_server.optimizer.rules.plan import LEAST_SAVING
-from mavstream_server.service.plan_scout import operator_figures
+from mavstream_server.planning.rewriting import Figures, PlanChoice, choose
+from mavstream_server.planning.rewriting.choice import PlanSubject
 from mavstream_server.testing import ManualClock, ScriptedStream, ScriptedTable, run_plan
 
 

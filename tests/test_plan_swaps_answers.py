@@ -18,9 +18,9 @@ from test_plan_invariance import assert_same
 from mavstream_protocol.inference import infer
 from mavstream_protocol.plan import Plan
 from mavstream_protocol.typed_plan import TypedPlan
+from mavstream_server.engine.migration.migration import SwapRefused
 from mavstream_server.engine.query import RunningQuery, SwapStage
 from mavstream_server.engine.states import QueryState
-from mavstream_server.engine.swapping import SwapRefused
 from mavstream_server.scheduling.registry import POLICIES
 from mavstream_server.testing import PlanRun, ScriptedStream, run_plan
 

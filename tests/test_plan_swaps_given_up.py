@@ -24,10 +24,10 @@ from tests.conftest import MakeStream
 
 from mavstream_protocol.queries import OnError
 from mavstream_server.engine.engine import Engine
+from mavstream_server.engine.migration.migration import SwapRefused
 from mavstream_server.engine.query import SwapStage
 from mavstream_server.engine.states import IllegalMove, QueryState
-from mavstream_server.engine.swapping import SwapRefused
-from mavstream_server.instantiator import RunOptions
+from mavstream_server.planning.instantiator import RunOptions
 from mavstream_server.testing import ManualClock, PlanRun, ScriptedStream, run_plan
 
 

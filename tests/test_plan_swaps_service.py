@@ -12,11 +12,11 @@ from query_services import Service, served
 from rewriting_steps import STREAMS
 
 from mavstream_protocol.plan import Plan
-from mavstream_server.engine.figures import Latency, OperatorStats, QueryStats
-from mavstream_server.optimizer.rewriting.choice import PlanSubject
-from mavstream_server.service.engine_link import EngineRefused
-from mavstream_server.service.plan_scout import FRESH_S, PlanScout
-from mavstream_server.service.running_plans import ScoutedQuery
+from mavstream_server.core.metrics import Latency, OperatorStats, QueryStats
+from mavstream_server.optimizer.plan_searcher import FRESH_S, PlanScout
+from mavstream_server.optimizer.running_plans import ScoutedQuery
+from mavstream_server.planning.rewriting.choice import PlanSubject
+from mavstream_server.supervisor.engine_link import EngineRefused
 
 Nodes = dict[str, Any]
 

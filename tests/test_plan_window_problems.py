@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 from sample_plans import DOORS, IN, SECOND, STREAMS, aggregate, join, problems, select
 
+from mavstream_protocol.errors import InvalidPlan
 from mavstream_protocol.inference import check_one_time, infer
 from mavstream_protocol.plan import Plan
-from mavstream_protocol.problems import InvalidPlan
 
 BAD: dict[str, tuple[dict[str, Any], str, str, str, str]] = {
     "column that is not grouped": (

@@ -11,7 +11,7 @@ from servers import PATIENCE, until
 
 from mavstream_protocol import QueryClass
 from mavstream_protocol.wire.resources import ActualState, DesiredState, QueryChange
-from mavstream_server.service.subscriptions import LATEST
+from mavstream_server.results.subscription import LATEST
 
 
 def test_after_the_death_of_the_engine_queries_go_on_under_a_new_epoch(tmp_path: Path) -> None:

@@ -17,13 +17,13 @@ from mavstream_protocol import InvalidObject, QueryClass, StreamSpec
 from mavstream_protocol.optimizer import TargetState
 from mavstream_protocol.wire.qos import QosReport
 from mavstream_protocol.wire.resources import ActualState, DesiredState, QueryChange
-from mavstream_server.engine.clock import SystemClock
+from mavstream_server.core.clock import SystemClock
+from mavstream_server.core.errors import Conflict, NotFound, TooMany, WrongVersion
 from mavstream_server.optimizer.change import ShedRows
-from mavstream_server.service.measurements import Measurements
-from mavstream_server.service.optimizing import Optimizing
-from mavstream_server.service.problems import Conflict, NotFound, TooMany, WrongVersion
-from mavstream_server.service.qos import QosReports
-from mavstream_server.service.scheduler_choice import SchedulerChoice
+from mavstream_server.optimizer.service import Optimizing
+from mavstream_server.queries.metrics import Measurements
+from mavstream_server.queries.qos import QosReports
+from mavstream_server.supervisor.scheduler_choice import SchedulerChoice
 from mavstream_server.testing import ManualClock
 
 Run = Callable[[Callable[[Service], Coroutine[Any, Any, None]]], None]

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from mavstream_server.optimizer.hold import Hold
+from mavstream_server.optimizer.cooldown import Hold
 from mavstream_server.scheduling.registry import weighs
 from mavstream_server.testing import ScriptedNetwork, Step
 

@@ -6,9 +6,9 @@ from math import inf
 
 import pytest
 
-from mavstream_server.optimizer.experience import Demand
-from mavstream_server.optimizer.occupancy import TURN_S, ClassLoad, Occupancy
-from mavstream_server.optimizer.queueing import (
+from mavstream_server.optimizer.admission.cost_history import Demand
+from mavstream_server.optimizer.admission.occupancy import TURN_S, ClassLoad, Occupancy
+from mavstream_server.optimizer.admission.queueing import (
     Stream,
     capacity,
     cobham,

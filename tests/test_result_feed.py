@@ -15,9 +15,9 @@ from mavstream_protocol.tuples import decode_message, rows_of
 from mavstream_protocol.wire.envelope import unseal
 from mavstream_protocol.wire.resources import ActualState
 from mavstream_protocol.wire.results import OnLag, RowsHeader
-from mavstream_server.service.portions import MOST_BYTES, MOST_ROWS, ResultFormat
-from mavstream_server.service.results import OffsetAhead, TooManySubscribers
-from mavstream_server.service.subscriptions import LATEST, Lagging
+from mavstream_server.results.encoding import MOST_BYTES, MOST_ROWS, ResultFormat
+from mavstream_server.results.service import OffsetAhead, TooManySubscribers
+from mavstream_server.results.subscription import LATEST, Lagging
 
 LIMIT = 10  # seconds that no wait here comes near
 

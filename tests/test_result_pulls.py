@@ -11,7 +11,7 @@ from result_logs import SCHEMA, Answers, Query, fall_behind
 
 from mavstream_protocol.tuples import decode_stream, rows_of
 from mavstream_protocol.wire.resources import PulledResults
-from mavstream_server.service.results import MOST_PULLED, ResultFeed
+from mavstream_server.results.service import MOST_PULLED, ResultFeed
 
 
 @pytest.fixture

@@ -23,12 +23,12 @@ from mavstream import stream as flow_of
 from mavstream_protocol.inference import infer
 from mavstream_protocol.plan import Plan
 from mavstream_protocol.qos import QosSpec
-from mavstream_protocol.worth import infer_worth
+from mavstream_protocol.utility import infer_worth
 from mavstream_server.columns.column import Array
-from mavstream_server.optimizer.rewriting import Figures, alternates
-from mavstream_server.service.specs import validate
+from mavstream_server.planning.rewriting import Figures, alternates
+from mavstream_server.planning.weighting import weighted
+from mavstream_server.queries.validation import validate
 from mavstream_server.testing import ManualClock, PlanRun, ScriptedStream, run_plan
-from mavstream_server.weighting import weighted
 
 NUMBERS = {"in": {"op": "source", "stream": "numbers"}}
 OTHERS = {"others": {"op": "source", "stream": "others"}}

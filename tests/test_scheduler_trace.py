@@ -27,8 +27,8 @@ from mavstream._timeline import draw
 from mavstream_protocol.instants import parse_instant
 from mavstream_protocol.scheduling import LONGEST_TRACE, SchedulerTrace, SourceService
 from mavstream_server.api.routers.scheduler import MOST_SLICES
-from mavstream_server.engine.channel import MOST_BYTES, encode
-from mavstream_server.engine.messages import Done
+from mavstream_server.engine.process.channel import MOST_BYTES, encode
+from mavstream_server.engine.process.messages import Done
 from mavstream_server.engine.trace import RecordedSlices, TracedSlice
 
 SHORT = 0.2

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from mavstream_protocol.problems import MavstreamError
-from mavstream_server.service.problems import NotFound, Refused, SequenceGap, StorageFull, WrongVersion
-from mavstream_server.service.settings import Role, Settings
+from mavstream_protocol.errors import MavstreamError
+from mavstream_server.core.errors import NotFound, Refused, SequenceGap, StorageFull, WrongVersion
+from mavstream_server.core.settings import Role, Settings
 
 
 def settings(env: dict[str, str] | None = None, **flags: object) -> Settings:
@@ -51,7 +51,6 @@ def test_sizes_and_durations_are_written_with_units() -> None:
         ({"MAVSTREAM_PORT": "http"}, "MAVSTREAM_PORT: "),
         ({"MAVSTREAM_PORT": "70000"}, "MAVSTREAM_PORT: "),
         ({"MAVSTREAM_DELIVERY": "maybe"}, "MAVSTREAM_DELIVERY: .*'process' or 'sync'"),
-        ({"MAVSTREAM_POLICY": "best"}, "there is no policy 'best': there are .*rr"),
         ({"MAVSTREAM_SHARING": "some"}, "MAVSTREAM_SHARING: .*'off', 'class' or 'all'"),
         ({"MAVSTREAM_POLICY_OPTIONS": "{"}, "policy options are not JSON"),
         ({"MAVSTREAM_MAX_BODY_BYTES": "16XB"}, "MAVSTREAM_MAX_BODY_BYTES: size '16XB'"),

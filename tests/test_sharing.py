@@ -13,7 +13,7 @@ from tests.conftest import MakeStream
 from mavstream_protocol.queries import OnError
 from mavstream_server.engine.reporting import query_stats
 from mavstream_server.engine.table_needs import oldest_arrival
-from mavstream_server.instantiator import RunOptions
+from mavstream_server.planning.instantiator import RunOptions
 from mavstream_server.tables.stored import OpenTables
 from mavstream_server.testing import ManualClock, ScriptedStream, ScriptedTable
 

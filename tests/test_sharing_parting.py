@@ -9,7 +9,7 @@ from tests.conftest import MakeStream
 from mavstream_protocol.queries import OnError
 from mavstream_server.engine.query import RunningQuery
 from mavstream_server.engine.states import QueryState
-from mavstream_server.instantiator import RunOptions
+from mavstream_server.planning.instantiator import RunOptions
 from mavstream_server.testing import ManualClock, PlanRun
 
 PATIENCE = 5_000_000

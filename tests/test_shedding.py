@@ -8,8 +8,8 @@ from shed_streams import kept, numbers, shedder
 from tests.conftest import MakeStream
 
 from mavstream_server.engine.reporting import query_stats
-from mavstream_server.operators.shedding import BLOCK
-from mavstream_server.operators.spells import Spell
+from mavstream_server.operators.shedding.intervals import Spell
+from mavstream_server.operators.shedding.shedder import BLOCK
 from mavstream_server.testing import ManualClock, ScriptedStream, run_plan
 
 ROWS = 20 * BLOCK

@@ -9,8 +9,8 @@ from math import factorial, sqrt
 import numpy as np
 import pytest
 
-from mavstream_server.optimizer.occupancy import ClassLoad, Occupancy
-from mavstream_server.optimizer.queueing import Stream, cobham, pollaczek_khinchine
+from mavstream_server.optimizer.admission.occupancy import ClassLoad, Occupancy
+from mavstream_server.optimizer.admission.queueing import Stream, cobham, pollaczek_khinchine
 from mavstream_server.simulation.result import Result
 from mavstream_server.simulation.run import run
 from mavstream_server.simulation.scenario import (

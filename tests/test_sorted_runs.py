@@ -9,8 +9,8 @@ import pytest
 
 from mavstream_server.columns.batch import Batch
 from mavstream_server.columns.column import Column
-from mavstream_server.operators import sorted_run
-from mavstream_server.operators.sorted_run import SortedRun
+from mavstream_server.operators.joins import sorted_run
+from mavstream_server.operators.joins.sorted_run import SortedRun
 
 
 def run_of(rows: list[tuple[int, int]]) -> SortedRun:

@@ -12,7 +12,7 @@ from starlette.routing import WebSocketRoute
 from starlette.websockets import WebSocket
 from websockets.asyncio.client import connect
 
-from mavstream_server.api.stamping import StampedWebSocket, came
+from mavstream_server.api.websockets.stamping import StampedWebSocket, came
 
 
 async def _serve(ws: object, sent: list[int], stamps: list[tuple[int, int]]) -> None:

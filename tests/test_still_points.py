@@ -7,7 +7,7 @@ from tests.conftest import MakeStream
 
 from mavstream_protocol.scheduling import Sharing
 from mavstream_server.engine.engine import Engine
-from mavstream_server.engine.still_point import is_still
+from mavstream_server.engine.migration.quiescence import is_still
 from mavstream_server.scheduling.policy import SourceService
 from mavstream_server.testing import ManualClock, PlanRun, ScriptedStream, run_plan
 

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from stream_stores import NUMBERS, Server, numbers, spec
 
-from mavstream_server.service.problems import OverQuota, StorageFull, TooLarge, TooMany
-from mavstream_server.service.streams import Accepted, Repeated, StreamStore
+from mavstream_server.core.errors import OverQuota, StorageFull, TooLarge, TooMany
+from mavstream_server.ingest.stream_store import Accepted, Repeated, StreamStore
 from mavstream_server.testing import ManualClock
 
 

@@ -13,12 +13,12 @@ from pathlib import Path
 import pytest
 from stream_stores import NUMBERS, Server, limited_files, numbers, spec
 
-from mavstream_server.engine.clock import SystemClock
-from mavstream_server.service.background import InThreads
-from mavstream_server.service.catalog import Catalog
-from mavstream_server.service.problems import NotFound, StorageFailed, StorageFull
-from mavstream_server.service.settings import Settings
-from mavstream_server.service.streams import Accepted, Repeated, StreamStore
+from mavstream_server.catalog.catalog import Catalog
+from mavstream_server.core.clock import SystemClock
+from mavstream_server.core.errors import NotFound, StorageFailed, StorageFull
+from mavstream_server.core.settings import Settings
+from mavstream_server.ingest.background import InThreads
+from mavstream_server.ingest.stream_store import Accepted, Repeated, StreamStore
 from mavstream_server.testing import ManualClock
 
 
@@ -160,10 +160,10 @@ import json, sys
 from pathlib import Path
 from mavstream_protocol.streams import StreamSpec
 from mavstream_protocol.tuples import decode_columns
-from mavstream_server.engine.clock import SystemClock
-from mavstream_server.service.catalog import Catalog
-from mavstream_server.service.settings import Settings
-from mavstream_server.service.streams import StreamStore
+from mavstream_server.core.clock import SystemClock
+from mavstream_server.catalog.catalog import Catalog
+from mavstream_server.core.settings import Settings
+from mavstream_server.ingest.stream_store import StreamStore
 
 settings = Settings(data=Path(sys.argv[1]))
 catalog = Catalog(settings.catalog_file)

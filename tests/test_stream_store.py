@@ -10,13 +10,13 @@ from pathlib import Path
 import pytest
 from stream_stores import EVENTS, NUMBERS, Server, events, numbers, spec
 
-from mavstream_protocol.problems import InvalidTuples
-from mavstream_server.engine.clock import SystemClock
+from mavstream_protocol.errors import InvalidTuples
+from mavstream_server.catalog.catalog import Catalog
+from mavstream_server.core.clock import SystemClock
+from mavstream_server.core.errors import Conflict, NotFound, NotReady, Refused, SequenceGap, TooMany
+from mavstream_server.core.settings import Settings
+from mavstream_server.ingest.stream_store import Accepted, Repeated, StreamStore
 from mavstream_server.log import LogBusyError
-from mavstream_server.service.catalog import Catalog
-from mavstream_server.service.problems import Conflict, NotFound, NotReady, Refused, SequenceGap, TooMany
-from mavstream_server.service.settings import Settings
-from mavstream_server.service.streams import Accepted, Repeated, StreamStore
 from mavstream_server.testing import ManualClock
 
 

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from stream_stores import EVENTS, NUMBERS, Server, events, numbers, spec
 
+from mavstream_server.core.errors import Conflict
+from mavstream_server.ingest.stream_store import Accepted
 from mavstream_server.log import FrameKind
-from mavstream_server.service.problems import Conflict
-from mavstream_server.service.streams import Accepted
 from mavstream_server.testing import ManualClock
 
 

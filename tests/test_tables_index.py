@@ -12,7 +12,7 @@ import pytest
 
 from mavstream_protocol.schema import Field, FieldType, Schema
 from mavstream_server.columns.column import Column
-from mavstream_server.operators.table_index import TableIndex
+from mavstream_server.operators.joins.table_index import TableIndex
 from mavstream_server.tables.file import VersionFile, write_version
 from mavstream_server.tables.index_file import (
     VersionIndex,

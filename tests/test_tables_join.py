@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 from conftest import MakeStream
 
+from mavstream_protocol.errors import InvalidPlan
 from mavstream_protocol.inference import check_one_time, infer
 from mavstream_protocol.plan import Plan
-from mavstream_protocol.problems import InvalidPlan
 from mavstream_protocol.queries import OnError
 from mavstream_protocol.typed_plan import StreamShape
 from mavstream_server.engine.table_needs import oldest_arrival
-from mavstream_server.instantiator import RunOptions
+from mavstream_server.planning.instantiator import RunOptions
 from mavstream_server.tables.index_file import LARGE
 from mavstream_server.testing import ManualClock, ScriptedStream, ScriptedTable, run_plan
 from mavstream_server.testing.streams import parse_fields

@@ -14,18 +14,18 @@ from servers import PATIENCE, until
 from mavstream_protocol import StreamSpec
 from mavstream_protocol.schema import Schema
 from mavstream_protocol.tuples import decode_rows
+from mavstream_server.catalog.catalog import Catalog
 from mavstream_server.columns.column import Column
-from mavstream_server.engine.clock import SystemClock
-from mavstream_server.engine.messages import Hello
-from mavstream_server.service.catalog import Catalog
-from mavstream_server.service.engine_link import EngineLink
-from mavstream_server.service.problems import Conflict, NotFound, TooMany, WrongVersion
-from mavstream_server.service.queries import QueryService
-from mavstream_server.service.settings import Settings
-from mavstream_server.service.streams import StreamStore
-from mavstream_server.service.table_keeping import TableKeeper
-from mavstream_server.service.tables import TableRows, TableStore
+from mavstream_server.core.clock import SystemClock
+from mavstream_server.core.errors import Conflict, NotFound, TooMany, WrongVersion
+from mavstream_server.core.settings import Settings
+from mavstream_server.engine.process.messages import Hello
+from mavstream_server.ingest.stream_store import StreamStore
+from mavstream_server.queries.service import QueryService
+from mavstream_server.supervisor.engine_link import EngineLink
 from mavstream_server.tables.index_file import LARGE
+from mavstream_server.tables.retention import TableKeeper
+from mavstream_server.tables.store import TableRows, TableStore
 from mavstream_server.tables.stored import StoredTable
 from mavstream_server.testing import ManualClock
 from mavstream_server.testing.streams import parse_fields

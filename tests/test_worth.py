@@ -10,20 +10,20 @@ from sample_plans import IN, SECOND, STREAMS
 from shed_streams import kept, numbers, shedder
 from tests.conftest import MakeStream
 
+from mavstream_protocol.errors import InvalidObject
 from mavstream_protocol.inference import infer
 from mavstream_protocol.plan import Plan
-from mavstream_protocol.problems import InvalidObject
 from mavstream_protocol.qos import QosSpec
 from mavstream_protocol.queries import QuerySpec
 from mavstream_protocol.schema import FieldType
+from mavstream_protocol.utility import infer_worth
 from mavstream_protocol.wire.resources import DesiredState
-from mavstream_protocol.worth import infer_worth
+from mavstream_server.catalog.catalog import QueryRecord
 from mavstream_server.columns.column import Array
-from mavstream_server.instantiator import RunOptions
-from mavstream_server.operators.shedding import BLOCK
-from mavstream_server.service.catalog import QueryRecord
-from mavstream_server.service.query import Query
-from mavstream_server.service.starting import start_command
+from mavstream_server.operators.shedding.shedder import BLOCK
+from mavstream_server.planning.instantiator import RunOptions
+from mavstream_server.queries.query import Query
+from mavstream_server.queries.start import start_command
 from mavstream_server.testing import run_plan
 
 BLOCKS = 12

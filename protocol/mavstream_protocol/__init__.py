@@ -4,6 +4,15 @@ Inference needs the SQL parser: those who check plans import it from `mavstream_
 """
 
 from mavstream_protocol.classes import DEFAULT_CLASS, HIGHEST_PRIORITY, LOWEST_PRIORITY, QueryClass
+from mavstream_protocol.errors import (
+    ExpressionError,
+    InvalidObject,
+    InvalidPlan,
+    InvalidTuples,
+    MavstreamError,
+    Problem,
+    ProblemItem,
+)
 from mavstream_protocol.instants import (
     FIRST_INSTANT,
     LAST_INSTANT,
@@ -26,15 +35,6 @@ from mavstream_protocol.plan import (
     TableNode,
     UnionNode,
     Within,
-)
-from mavstream_protocol.problems import (
-    ExpressionError,
-    InvalidObject,
-    InvalidPlan,
-    InvalidTuples,
-    MavstreamError,
-    Problem,
-    ProblemItem,
 )
 from mavstream_protocol.qos import (
     EQUAL_WEIGHTS,

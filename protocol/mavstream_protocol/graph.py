@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from difflib import get_close_matches
 
+from mavstream_protocol.errors import InvalidPlan, ProblemItem
 from mavstream_protocol.plan import ELSE, InputRef, Plan, SplitNode
-from mavstream_protocol.problems import InvalidPlan, ProblemItem
 
 
 def bottom_up(plan: Plan) -> tuple[str, ...]:

@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from functools import singledispatch
 
 from mavstream_protocol import plan as nodes
+from mavstream_protocol.errors import ExpressionError, InvalidPlan, ProblemItem
 from mavstream_protocol.expressions.parser import parse_aggregate
 from mavstream_protocol.graph import bottom_up, unknown
 from mavstream_protocol.inference_scope import Scope, field_of
 from mavstream_protocol.plan import InputRef, Node, Plan
-from mavstream_protocol.problems import ExpressionError, InvalidPlan, ProblemItem
 from mavstream_protocol.scaling import scale
 from mavstream_protocol.schema import Field, Schema
 from mavstream_protocol.table_inference import check_table_readers, infer_table_join

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
+from mavstream_protocol.errors import ExpressionError, ProblemItem
 from mavstream_protocol.expressions.parser import parse_predicate, parse_scalar
 from mavstream_protocol.expressions.typed import Expression
 from mavstream_protocol.graph import unknown
 from mavstream_protocol.plan import InputRef
-from mavstream_protocol.problems import ExpressionError, ProblemItem
 from mavstream_protocol.schema import Field, FieldType, Schema
 from mavstream_protocol.typed_plan import StreamShape, TypedNode
 from mavstream_protocol.windows import RowWindow, TimeWindow

@@ -7,8 +7,8 @@ from typing import Annotated, Any, Literal, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError, model_validator
 
+from mavstream_protocol.errors import InvalidPlan, ProblemItem
 from mavstream_protocol.names import Name
-from mavstream_protocol.problems import InvalidPlan, ProblemItem
 from mavstream_protocol.windows import NonNegativeSpan, Window
 
 _CONFIG = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)

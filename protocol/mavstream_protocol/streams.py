@@ -174,3 +174,8 @@ class StreamSpec(BaseModel):
     def schema(self) -> Schema:  # type: ignore[override]
         """Return the schema of the stream's rows."""
         return Schema(tuple(Field(field.name, field.type, field.nullable) for field in self.fields))
+
+
+def field_specs(schema: Schema) -> tuple[FieldSpec, ...]:
+    """Return the fields of a schema as clients see them."""
+    return tuple(FieldSpec(name=field.name, type=field.type, nullable=field.nullable) for field in schema)

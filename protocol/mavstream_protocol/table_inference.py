@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from mavstream_protocol.errors import InvalidPlan, ProblemItem
 from mavstream_protocol.inference_scope import Scope, field_of
 from mavstream_protocol.plan import InputRef, JoinNode, Plan, TableNode
-from mavstream_protocol.problems import InvalidPlan, ProblemItem
 from mavstream_protocol.schema import Schema
 from mavstream_protocol.typed_plan import (
     TypedAggregate,

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from mavstream_protocol.problems import MavstreamError
+from mavstream_protocol.errors import MavstreamError
 
 app = typer.Typer(no_args_is_help=False)
 
@@ -66,7 +66,7 @@ def serve(
     try:
         # Imported here: the command is listed without the seconds that a server takes to load.
         from mavstream_server.api.serve import run
-        from mavstream_server.service.settings import Settings
+        from mavstream_server.core.settings import Settings
 
         if log not in ("json", "text"):
             raise typer.BadParameter(f"--log: expected json or text, came {log!r}")

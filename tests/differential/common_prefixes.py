@@ -23,7 +23,7 @@ from mavstream_server.engine.engine import Engine
 from mavstream_server.engine.query import QueryRequest, RunningQuery
 from mavstream_server.engine.sinks import MemorySink
 from mavstream_server.engine.states import QueryState
-from mavstream_server.instantiator import RunOptions
+from mavstream_server.planning.instantiator import RunOptions
 from mavstream_server.testing import ManualClock
 from mavstream_server.testing.plans import to_rows
 

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from differential.columns import ARRIVAL_BASE
 from differential.scripts import Advance, MarkStep, Rows, StreamScript
-from mavstream_server.log.layout import FrameKind
+from mavstream_server.log.format.layout import FrameKind
 
 
 class Hidden(NamedTuple):

@@ -8,7 +8,7 @@ from itertools import count
 from typing import Any
 
 from differential.cases import Case, random_case
-from mavstream_protocol.problems import InvalidPlan
+from mavstream_protocol.errors import InvalidPlan
 
 _BETWEEN = frozenset(("source", "select", "project", "split", "union"))
 

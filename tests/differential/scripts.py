@@ -10,7 +10,7 @@ from typing import Any
 
 from differential.columns import ARRIVAL_BASE, EVENT_TIME, POOL, Domain
 from mavstream_protocol.schema import Field
-from mavstream_server.log.layout import FrameKind
+from mavstream_server.log.format.layout import FrameKind
 from mavstream_server.log.options import LogOptions
 from mavstream_server.testing import ManualClock, ScriptedStream
 

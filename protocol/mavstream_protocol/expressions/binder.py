@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 
 from sqlglot import exp
 
+from mavstream_protocol.errors import ExpressionError
 from mavstream_protocol.expressions.coercion import FLOAT, INT, STRING, explicit_cast, timestamp_literal
 from mavstream_protocol.expressions.conversions import INT_MAX, INT_MIN
 from mavstream_protocol.expressions.functions import (
@@ -20,7 +21,6 @@ from mavstream_protocol.expressions.functions import (
 )
 from mavstream_protocol.expressions.syntax import Part
 from mavstream_protocol.expressions.typed import ColumnRef, Expression, Literal
-from mavstream_protocol.problems import ExpressionError
 from mavstream_protocol.schema import Field, FieldType
 
 _BINARY: dict[type[exp.Expr], str] = {

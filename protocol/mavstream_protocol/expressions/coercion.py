@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from mavstream_protocol.errors import ExpressionError
 from mavstream_protocol.expressions.conversions import timestamp_of_text
 from mavstream_protocol.expressions.typed import Call, Expression, Literal
-from mavstream_protocol.problems import ExpressionError
 from mavstream_protocol.schema import FieldType
 
 INT, FLOAT, BOOL, STRING, TIMESTAMP = (

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
+from mavstream_protocol.errors import ExpressionError
 from mavstream_protocol.expressions.coercion import (
     BOOL,
     FLOAT,
@@ -26,7 +27,6 @@ from mavstream_protocol.expressions.coercion import (
     unify,
 )
 from mavstream_protocol.expressions.typed import Call, Expression, Literal
-from mavstream_protocol.problems import ExpressionError
 from mavstream_protocol.schema import FieldType
 
 Arguments = tuple[Expression, ...]

@@ -6,13 +6,13 @@ from collections.abc import Collection, Mapping
 
 from sqlglot import exp
 
+from mavstream_protocol.errors import ExpressionError
 from mavstream_protocol.expressions.binder import Binder
 from mavstream_protocol.expressions.coercion import BOOL, coerce, is_null
 from mavstream_protocol.expressions.functions import AGGREGATES
 from mavstream_protocol.expressions.syntax import Part, parse_syntax, shortened
 from mavstream_protocol.expressions.tokens import too_deep
 from mavstream_protocol.expressions.typed import AggregateCall, AggregateExpression, ColumnRef, Expression
-from mavstream_protocol.problems import ExpressionError
 from mavstream_protocol.schema import Field, FieldType
 
 

@@ -13,8 +13,8 @@ from sqlglot.errors import ErrorLevel, ParseError
 from sqlglot.parsers.duckdb import DuckDBParser
 from sqlglot.tokenizer_core import Token
 
+from mavstream_protocol.errors import ExpressionError
 from mavstream_protocol.expressions.tokens import MAX_DEPTH, tokenize, too_deep
-from mavstream_protocol.problems import ExpressionError
 
 MAX_LENGTH = 4096
 

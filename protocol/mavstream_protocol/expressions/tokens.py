@@ -13,8 +13,8 @@ from sqlglot.dialects.duckdb import DuckDB
 from sqlglot.errors import TokenError
 from sqlglot.tokenizer_core import Token, TokenType
 
+from mavstream_protocol.errors import ExpressionError
 from mavstream_protocol.expressions.functions import CALLABLE, unknown_function
-from mavstream_protocol.problems import ExpressionError
 from mavstream_protocol.schema import FieldType
 
 MAX_DEPTH = 64

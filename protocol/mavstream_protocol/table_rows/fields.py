@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pydantic import ValidationError
 
-from mavstream_protocol.problems import InvalidTuples, ProblemItem
+from mavstream_protocol.errors import InvalidTuples, ProblemItem
 from mavstream_protocol.schema import Field, FieldType, Schema
 from mavstream_protocol.table_rows.csv_cells import FORMS
 from mavstream_protocol.tables import TableFields

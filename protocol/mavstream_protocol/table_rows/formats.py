@@ -7,7 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from mavstream_protocol.problems import InvalidTuples, MavstreamError, ProblemItem
+from mavstream_protocol.errors import InvalidTuples, MavstreamError, ProblemItem
 from mavstream_protocol.schema import Schema
 from mavstream_protocol.table_rows.csv_cells import read_csv, typed_csv
 from mavstream_protocol.table_rows.fields import arrow_fields, json_fields, text_fields

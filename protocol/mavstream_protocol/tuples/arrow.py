@@ -8,7 +8,7 @@ from typing import TypeAlias
 import numpy as np
 import pyarrow as pa
 
-from mavstream_protocol.problems import InvalidTuples
+from mavstream_protocol.errors import InvalidTuples
 from mavstream_protocol.schema import FieldType, Schema
 from mavstream_protocol.tuples.arrow_columns import cast_column
 from mavstream_protocol.tuples.canonical import arrow_schema, canonical_batch

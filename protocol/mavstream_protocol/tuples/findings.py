@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from heapq import nsmallest
 
-from mavstream_protocol.problems import InvalidTuples, ProblemItem
+from mavstream_protocol.errors import InvalidTuples, ProblemItem
 
 MOST_TOLD = 10
 """A frame with more wrong values than this is wrong in one way; more words would not help."""

@@ -10,7 +10,7 @@ from typing import Any
 import orjson
 import pyarrow as pa
 
-from mavstream_protocol.problems import InvalidTuples, ProblemItem
+from mavstream_protocol.errors import InvalidTuples, ProblemItem
 from mavstream_protocol.schema import Schema
 from mavstream_protocol.tuples.canonical import canonical_batch
 from mavstream_protocol.tuples.cells import MISSING, shown

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import struct
 
-from mavstream_protocol.problems import InvalidTuples, ProblemItem
+from mavstream_protocol.errors import InvalidTuples, ProblemItem
 
 _LENGTH = struct.Struct("<I")
 

@@ -28,8 +28,8 @@ from pydantic import (
     model_serializer,
 )
 
+from mavstream_protocol.errors import Problem
 from mavstream_protocol.names import Name
-from mavstream_protocol.problems import Problem
 
 _CONFIG = ConfigDict(frozen=True, extra="forbid")
 

@@ -8,7 +8,7 @@ from typing import Any, Generic, TypeVar
 from pydantic import BaseModel, ConfigDict, Field
 
 from mavstream_protocol.admission import AdmissionEstimate
-from mavstream_protocol.problems import ProblemItem
+from mavstream_protocol.errors import ProblemItem
 from mavstream_protocol.queries import QuerySpec
 from mavstream_protocol.streams import FieldSpec, StreamSpec
 

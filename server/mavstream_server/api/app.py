@@ -13,7 +13,6 @@ from importlib.metadata import version
 from fastapi import Depends, FastAPI
 from starlette.middleware import Middleware
 
-from mavstream_server.api import feed, nowhere, results
 from mavstream_server.api.auth import Auth, KnownTokens
 from mavstream_server.api.bodies import check_body
 from mavstream_server.api.limits import Connections, Limits
@@ -32,20 +31,22 @@ from mavstream_server.api.routers import (
     tables,
 )
 from mavstream_server.api.services import Services
-from mavstream_server.engine.clock import SystemClock
-from mavstream_server.engine.messages import Hello
-from mavstream_server.service.background import InThreads
-from mavstream_server.service.catalog import Catalog
-from mavstream_server.service.engine_link import EngineLink, EngineUnavailable
-from mavstream_server.service.optimizing import Optimizing
-from mavstream_server.service.plan_scout import PlanScout
-from mavstream_server.service.qos import QosReports
-from mavstream_server.service.queries import QueryService
-from mavstream_server.service.scheduler_choice import SchedulerChoice, current_scheduler
-from mavstream_server.service.settings import Settings
-from mavstream_server.service.streams import StreamStore
-from mavstream_server.service.table_keeping import TableKeeper
-from mavstream_server.service.tables import TableStore
+from mavstream_server.api.websockets import feed, results
+from mavstream_server.api.websockets import unknown_websocket as nowhere
+from mavstream_server.catalog.catalog import Catalog
+from mavstream_server.core.clock import SystemClock
+from mavstream_server.core.settings import Settings
+from mavstream_server.engine.process.messages import Hello
+from mavstream_server.ingest.background import InThreads
+from mavstream_server.ingest.stream_store import StreamStore
+from mavstream_server.optimizer.plan_searcher import PlanScout
+from mavstream_server.optimizer.service import Optimizing
+from mavstream_server.queries.qos import QosReports
+from mavstream_server.queries.service import QueryService
+from mavstream_server.supervisor.engine_link import EngineLink, EngineUnavailable
+from mavstream_server.supervisor.scheduler_choice import SchedulerChoice, current_scheduler
+from mavstream_server.tables.retention import TableKeeper
+from mavstream_server.tables.store import TableStore
 
 _LOG = logging.getLogger("mavstream.server")
 

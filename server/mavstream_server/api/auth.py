@@ -18,11 +18,11 @@ from starlette.requests import HTTPConnection
 from starlette.types import ASGIApp, Receive, Scope, Send
 from starlette.websockets import WebSocket
 
-from mavstream_protocol.problems import MavstreamError
+from mavstream_protocol.errors import MavstreamError
 from mavstream_protocol.wire.feed import CloseCode
 from mavstream_server.api.problems import ProblemResponse
 from mavstream_server.api.services import services_of
-from mavstream_server.service.settings import Role, Settings
+from mavstream_server.core.settings import Role, Settings
 
 ANY_ROLE = (Role.CLIENT, Role.FEEDER)
 

@@ -13,7 +13,7 @@ from starlette.requests import HTTPConnection
 from mavstream_protocol.schema import Schema
 from mavstream_protocol.tuples import decode_columns, decode_lines, decode_rows, decode_stream
 from mavstream_protocol.tuples.json_text import parse_json
-from mavstream_server.service.problems import Refused, ServiceError
+from mavstream_server.core.errors import Refused, ServiceError
 
 JSON = "application/json"
 NDJSON = "application/x-ndjson"

@@ -8,10 +8,11 @@ from dataclasses import dataclass
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from mavstream_protocol.problems import MavstreamError
+from mavstream_protocol.errors import MavstreamError
 from mavstream_protocol.quantities import format_size
 from mavstream_protocol.wire.feed import CloseCode
-from mavstream_server.api.problems import ProblemResponse, problem_of
+from mavstream_server.api.problems import ProblemResponse
+from mavstream_server.core.errors import problem_of
 
 _TABLES = "/v1/tables/"
 

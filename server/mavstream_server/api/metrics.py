@@ -16,10 +16,10 @@ from prometheus_client.metrics_core import (
 from prometheus_client.registry import Collector
 
 from mavstream_protocol.wire.resources import TableInfo
-from mavstream_server.api.traffic import Traffic
-from mavstream_server.engine.figures import EngineStats, Latency, QueryStats
+from mavstream_server.core.metrics import EngineStats, Latency, QueryStats
+from mavstream_server.ingest.traffic import Traffic
 from mavstream_server.optimizer.fairness import ClassFairness
-from mavstream_server.service.optimizing import Optimizing
+from mavstream_server.optimizer.service import Optimizing
 
 LATENCY_BOUNDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 """Seconds."""

@@ -8,7 +8,7 @@ from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 from pydantic import TypeAdapter
 
-from mavstream_protocol.problems import Problem
+from mavstream_protocol.errors import Problem
 from mavstream_protocol.wire.feed import from_producer, to_producer
 from mavstream_protocol.wire.results import to_subscriber
 from mavstream_server.api.problems import MEDIA_TYPE, documented

@@ -13,8 +13,9 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 
+from mavstream_protocol.errors import InvalidPlan, MavstreamError, Problem, ProblemItem
 from mavstream_protocol.plan import Plan
-from mavstream_protocol.problems import InvalidObject, InvalidPlan, MavstreamError, Problem, ProblemItem
+from mavstream_server.core.errors import problem_of
 
 _LOG = logging.getLogger("mavstream.api")
 MEDIA_TYPE = "application/problem+json"
@@ -64,18 +65,6 @@ class ProblemResponse(Response):
         """Return the answer to an error that was raised on purpose."""
         problem = problem_of(error)
         return cls(problem, {**_HEADERS.get(problem.status, {}), **getattr(error, "headers", {})})
-
-
-def problem_of(error: MavstreamError) -> Problem:
-    """Return the problem details of an error that was raised on purpose."""
-    status = getattr(error, "status", None)
-    if isinstance(error, InvalidObject):
-        return error.problem(422 if status is None else status)
-    detail = getattr(error, "detail", None) or str(error)
-    code = status or 422
-    title = getattr(error, "title", None) or HTTPStatus(code).phrase
-    items = tuple(getattr(error, "errors", ()) or ())
-    return Problem(title=title, status=code, code=error.code, detail=detail, errors=items)
 
 
 async def on_mavstream_error(request: Request, error: Exception) -> Response:

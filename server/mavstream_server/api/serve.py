@@ -19,15 +19,16 @@ from typing import TYPE_CHECKING
 
 import uvicorn
 
-from mavstream_protocol.problems import MavstreamError
+from mavstream_protocol.errors import MavstreamError
 from mavstream_server.api.app import create_app, say_goodbye
 from mavstream_server.api.logging import LogFormat, configure_logging
-from mavstream_server.api.stamping import StampedWebSocket
+from mavstream_server.api.websockets.stamping import StampedWebSocket
+from mavstream_server.supervisor.scheduler_choice import check_policy
 
 if TYPE_CHECKING:
     from fastapi import FastAPI
 
-    from mavstream_server.service.settings import Settings
+    from mavstream_server.core.settings import Settings
 
 _LOG = logging.getLogger("mavstream.server")
 _STOP_SECONDS = 3
@@ -43,6 +44,7 @@ class CannotServe(MavstreamError):
 def run(settings: Settings, log: LogFormat = "json") -> None:
     """Serve until SIGTERM or SIGINT; returns after a graceful stop. Raises CannotServe."""
     configure_logging(log)
+    check_policy(settings)
     _raise_file_limit()
     sys.meta_path.insert(0, _WithoutPandas())
     with _locked(settings.data), _bound(settings.host, settings.port) as listener:

@@ -8,22 +8,22 @@ from typing import TYPE_CHECKING, Annotated, Protocol
 from fastapi import Depends
 from starlette.requests import HTTPConnection
 
-from mavstream_server.api.feeds import Feeds
-from mavstream_server.api.traffic import Traffic
+from mavstream_server.ingest.connected_producers import Feeds
+from mavstream_server.ingest.traffic import Traffic
 
 if TYPE_CHECKING:
     from mavstream_server.api.auth import Auth
     from mavstream_server.api.limits import Connections
-    from mavstream_server.service.catalog import Catalog
-    from mavstream_server.service.engine_link import EngineLink
-    from mavstream_server.service.optimizing import Optimizing
-    from mavstream_server.service.qos import QosReports
-    from mavstream_server.service.queries import QueryService
-    from mavstream_server.service.results import ResultFeed
-    from mavstream_server.service.scheduler_choice import SchedulerChoice
-    from mavstream_server.service.settings import Settings
-    from mavstream_server.service.streams import StreamStore
-    from mavstream_server.service.tables import TableStore
+    from mavstream_server.catalog.catalog import Catalog
+    from mavstream_server.core.settings import Settings
+    from mavstream_server.ingest.stream_store import StreamStore
+    from mavstream_server.optimizer.service import Optimizing
+    from mavstream_server.queries.qos import QosReports
+    from mavstream_server.queries.service import QueryService
+    from mavstream_server.results.service import ResultFeed
+    from mavstream_server.supervisor.engine_link import EngineLink
+    from mavstream_server.supervisor.scheduler_choice import SchedulerChoice
+    from mavstream_server.tables.store import TableStore
 
 
 class Leaving(Protocol):

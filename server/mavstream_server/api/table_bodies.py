@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from mavstream_protocol.problems import InvalidObject, InvalidTuples
+from mavstream_protocol.errors import InvalidObject, InvalidTuples
 from mavstream_protocol.quantities import format_size
 from mavstream_protocol.schema import Schema
 from mavstream_protocol.table_rows.formats import MOST_ROWS, READERS, TooManyRows, read_rows
 from mavstream_protocol.table_rows.media import ARROW, ARROW_FILE, CSV, JSON, NDJSON, PARQUET
 from mavstream_server.api.bodies import UnsupportedType, media_type
 from mavstream_server.columns.arrow import columns_from_arrow
-from mavstream_server.service.problems import TooLarge
-from mavstream_server.service.tables import TableRows
+from mavstream_server.core.errors import TooLarge
+from mavstream_server.tables.store import TableRows
 
 _EXAMPLE = "room,threshold\nattic,31.5\nkitchen,\n"
 _ROWS = [{"room": "attic", "threshold": 31.5}, {"room": "kitchen", "threshold": None}]

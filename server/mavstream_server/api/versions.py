@@ -7,7 +7,7 @@ from typing import Annotated
 
 from fastapi import Depends, Header
 
-from mavstream_server.service.problems import Refused
+from mavstream_server.core.errors import Refused
 
 _TAG = re.compile(r'\s*(?:W/)?"?([0-9]{1,18})"?\s*')
 

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from mavstream_protocol.problems import InvalidTuples, ProblemItem
+from mavstream_protocol.errors import InvalidTuples, ProblemItem
 from mavstream_protocol.schema import Field, FieldType, Schema
 from mavstream_server.columns.column import DTYPES, Column, Mask
 from mavstream_server.columns.dictionary import Dictionary

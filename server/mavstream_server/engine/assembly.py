@@ -5,17 +5,17 @@ from __future__ import annotations
 from itertools import count
 from typing import TypeVar
 
-from mavstream_server.engine.clock import Clock
+from mavstream_server.core.clock import Clock
+from mavstream_server.engine.errors import UnknownObject
 from mavstream_server.engine.intake import Intake
-from mavstream_server.engine.policy_seat import PolicySeat
-from mavstream_server.engine.problems import UnknownObject
+from mavstream_server.engine.policy_host import PolicySeat
 from mavstream_server.engine.query import QueryRequest, RunningQuery
 from mavstream_server.engine.task import Task
-from mavstream_server.instantiator import Network, instantiate
 from mavstream_server.log.cursor import Cursor
 from mavstream_server.operators.operator import Operator
 from mavstream_server.operators.output import Sink
 from mavstream_server.operators.source import Source
+from mavstream_server.planning.instantiator import Network, instantiate
 from mavstream_server.scheduling.view import OperatorKind
 from mavstream_server.tables.stored import OpenTables, StoredTable
 

@@ -12,33 +12,33 @@ from functools import partial
 from random import Random
 from typing import Any
 
-from mavstream_protocol.problems import MavstreamError
+from mavstream_protocol.errors import MavstreamError
 from mavstream_protocol.scheduling import Sharing
 from mavstream_protocol.typed_plan import TypedPlan
+from mavstream_server.core.clock import Clock, SystemClock
 from mavstream_server.engine import saving
 from mavstream_server.engine.assembly import Assembly
-from mavstream_server.engine.clock import Clock, SystemClock
+from mavstream_server.engine.errors import ObjectInUse, UnknownObject
 from mavstream_server.engine.intake import DEFAULT_TRAIN, Intake
 from mavstream_server.engine.loop import Loop
-from mavstream_server.engine.policy_seat import PolicySeat
-from mavstream_server.engine.problems import ObjectInUse, UnknownObject
+from mavstream_server.engine.migration.migration import SWAP_LIMIT, Swaps
+from mavstream_server.engine.migration.quiescence import StillPoints
+from mavstream_server.engine.policy_host import PolicySeat
 from mavstream_server.engine.query import QueryRequest, RunningQuery
+from mavstream_server.engine.sharing.shared_pipeline import Trunk
 from mavstream_server.engine.sharing.sharing import QuerySharing
-from mavstream_server.engine.sharing.trunk import Trunk
-from mavstream_server.engine.slices import AnyTask, SliceRunner
+from mavstream_server.engine.slice_runner import AnyTask, SliceRunner
 from mavstream_server.engine.source_task import SourceTask
 from mavstream_server.engine.states import IllegalMove, OperatorState, QueryState
-from mavstream_server.engine.still_point import StillPoints
 from mavstream_server.engine.stop_times import StopTimes
-from mavstream_server.engine.swapping import SWAP_LIMIT, Swaps
-from mavstream_server.instantiator import operator_maker
 from mavstream_server.log.reader import LogReader
 from mavstream_server.operators.operator import QueryFailed
 from mavstream_server.operators.output import Sink
+from mavstream_server.planning.instantiator import operator_maker
+from mavstream_server.planning.weighting import weighted
 from mavstream_server.scheduling.policy import Policy, SourceService
 from mavstream_server.scheduling.units import QueryUnits
 from mavstream_server.scheduling.view import OperatorKind
-from mavstream_server.weighting import weighted
 
 _log = logging.getLogger(__name__)
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections import defaultdict
 
-from mavstream_server.engine.clock import Clock
+from mavstream_server.core.clock import Clock
 from mavstream_server.engine.intake import Intake
-from mavstream_server.engine.policy_seat import PolicySeat
+from mavstream_server.engine.migration.quiescence import StillPoints
+from mavstream_server.engine.policy_host import PolicySeat
 from mavstream_server.engine.sharing.sharing import QuerySharing
-from mavstream_server.engine.slices import SliceRunner
-from mavstream_server.engine.still_point import StillPoints
+from mavstream_server.engine.slice_runner import SliceRunner
 from mavstream_server.engine.stop_times import StopTimes
 from mavstream_server.engine.trace import Trace
 from mavstream_server.scheduling.policy import SourceService

@@ -8,16 +8,16 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 from mavstream_protocol.typed_plan import TypedPlan
+from mavstream_server.core.metrics import Spell
 from mavstream_server.engine.source_task import SourceTask
 from mavstream_server.engine.states import QUERY_MOVES, OperatorState, QueryState, move
 from mavstream_server.engine.task import Task
-from mavstream_server.instantiator import Network, RunOptions
-from mavstream_server.operators.spells import Spell
+from mavstream_server.planning.instantiator import Network, RunOptions
 from mavstream_server.scheduling.units import QueryUnits
 from mavstream_server.scheduling.view import OperatorView
 
 if TYPE_CHECKING:
-    from mavstream_server.engine.sharing.part import SharedPart
+    from mavstream_server.engine.sharing.membership import SharedPart
 
 
 class Memory(NamedTuple):

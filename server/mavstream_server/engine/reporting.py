@@ -10,8 +10,8 @@ from collections import defaultdict
 from collections.abc import Iterable
 from itertools import islice
 
-from mavstream_server.engine.engine import Engine
-from mavstream_server.engine.figures import (
+from mavstream_server.core.latency import LatencyHistogram
+from mavstream_server.core.metrics import (
     ClassFigures,
     ClassStats,
     EngineTotals,
@@ -20,12 +20,12 @@ from mavstream_server.engine.figures import (
     QueryStats,
     Vitals,
 )
+from mavstream_server.engine.engine import Engine
 from mavstream_server.engine.query import NEW, RunningQuery
-from mavstream_server.engine.sharing.part import SharedPart
+from mavstream_server.engine.sharing.membership import SharedPart
 from mavstream_server.engine.source_task import SourceTask
 from mavstream_server.engine.states import OperatorState, QueryState
 from mavstream_server.engine.task import Task
-from mavstream_server.operators.latency import LatencyHistogram
 from mavstream_server.operators.source import Source
 from mavstream_server.scheduling.view import OperatorKind
 

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import orjson
 
-from mavstream_protocol.problems import MavstreamError
+from mavstream_protocol.errors import MavstreamError
 from mavstream_server.columns.batch import Batch, Mark
 from mavstream_server.columns.column import Array, Column, recode
 from mavstream_server.columns.dictionary import Dictionary

@@ -5,7 +5,7 @@ from __future__ import annotations
 from enum import Enum, StrEnum
 from typing import TypeVar
 
-from mavstream_protocol.problems import MavstreamError
+from mavstream_protocol.errors import MavstreamError
 
 
 class OperatorState(StrEnum):

@@ -13,7 +13,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 import mavstream_server.scheduling  # noqa: F401 (registers the policies)
-from mavstream_protocol.problems import MavstreamError
+from mavstream_protocol.errors import MavstreamError
 from mavstream_server.experiments.model import Experiment
 from mavstream_server.experiments.registry import UnknownExperiment, experiments
 from mavstream_server.experiments.report import write

@@ -5,7 +5,7 @@ from __future__ import annotations
 from importlib import import_module
 from pkgutil import walk_packages
 
-from mavstream_protocol.problems import MavstreamError
+from mavstream_protocol.errors import MavstreamError
 from mavstream_server.experiments.model import Experiment
 
 _known: dict[str, Experiment] = {}

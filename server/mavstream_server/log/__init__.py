@@ -1,13 +1,7 @@
 """Logs: append-only files of columnar frames that carry streams and results, and cursors on them."""
 
 from mavstream_server.log.cursor import Backlog, Cursor, Span
-from mavstream_server.log.description import LogDescription, load_description
-from mavstream_server.log.encoding import NewFrame
-from mavstream_server.log.frame import Frame
-from mavstream_server.log.gather import gather, gather_arrivals, gather_positions, gather_watermarks
-from mavstream_server.log.layout import FrameKind
-from mavstream_server.log.options import LogOptions, Sync
-from mavstream_server.log.problems import (
+from mavstream_server.log.errors import (
     GapError,
     LogBusyError,
     LogClosedError,
@@ -19,6 +13,12 @@ from mavstream_server.log.problems import (
     PositionAheadError,
     UnfitRowsError,
 )
+from mavstream_server.log.format.description import LogDescription, load_description
+from mavstream_server.log.format.encoding import NewFrame
+from mavstream_server.log.format.frame import Frame
+from mavstream_server.log.format.layout import FrameKind
+from mavstream_server.log.gather import gather, gather_arrivals, gather_positions, gather_watermarks
+from mavstream_server.log.options import LogOptions, Sync
 from mavstream_server.log.reader import LogReader
 from mavstream_server.log.retention import Removed, Retention
 from mavstream_server.log.writer import LogWriter

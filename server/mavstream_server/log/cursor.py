@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from mavstream_server.log.frame import Frame
-from mavstream_server.log.problems import GapError, PositionAheadError
+from mavstream_server.log.errors import GapError, PositionAheadError
+from mavstream_server.log.format.frame import Frame
 
 if TYPE_CHECKING:
     from mavstream_server.log.mapped import MappedSegment

@@ -12,8 +12,8 @@ import numpy.typing as npt
 from mavstream_server.columns.batch import BEGIN_OF_TIME, END_OF_TIME
 from mavstream_server.columns.column import Column, Ints, Mask, concatenate
 from mavstream_server.log.cursor import Span
-from mavstream_server.log.frame import Frame
-from mavstream_server.log.layout import FLAGS, FRAME_BYTES, ITEMS, ColumnPlace
+from mavstream_server.log.format.frame import Frame
+from mavstream_server.log.format.layout import FLAGS, FRAME_BYTES, ITEMS, ColumnPlace
 from mavstream_server.log.watermarks import row_watermarks
 
 _NO_ROWS: Ints = np.empty(0, dtype=np.int64)

@@ -6,7 +6,7 @@ import fcntl
 import os
 from pathlib import Path
 
-from mavstream_server.log.problems import LogBusyError, LogMissingError
+from mavstream_server.log.errors import LogBusyError, LogMissingError
 
 
 def lock_log(path: Path, *, create: bool) -> int:

@@ -11,10 +11,10 @@ import numpy as np
 import numpy.typing as npt
 
 from mavstream_server.columns.dictionary import Dictionary
-from mavstream_server.log.frame import Frame
-from mavstream_server.log.layout import FRAME, ITEMS, Header, Layout
-from mavstream_server.log.problems import LogCorruptError
-from mavstream_server.log.segment import (
+from mavstream_server.log.errors import LogCorruptError
+from mavstream_server.log.format.frame import Frame
+from mavstream_server.log.format.layout import FRAME, ITEMS, Header, Layout
+from mavstream_server.log.format.segment import (
     COMMITTED,
     END,
     HEADER_BYTES,
@@ -22,7 +22,7 @@ from mavstream_server.log.segment import (
     SegmentName,
     parse_info,
 )
-from mavstream_server.log.texts import decode_texts
+from mavstream_server.log.format.texts import decode_texts
 
 # One entry of the index per so many bytes: a seek walks at most this far.
 _INDEX_BYTES = 1 << 16

@@ -7,13 +7,13 @@ from pathlib import Path
 from weakref import WeakValueDictionary
 
 from mavstream_server.log.cursor import Cursor
-from mavstream_server.log.description import load_description
-from mavstream_server.log.frame import Frame
-from mavstream_server.log.layout import Layout
+from mavstream_server.log.errors import LogCorruptError, LogMissingError
+from mavstream_server.log.format.description import load_description
+from mavstream_server.log.format.frame import Frame
+from mavstream_server.log.format.layout import Layout
+from mavstream_server.log.format.segment import COMMITTED, SEALED, SegmentName, list_segments, read_info
 from mavstream_server.log.mapped import MappedSegment
-from mavstream_server.log.problems import LogCorruptError, LogMissingError
-from mavstream_server.log.segment import COMMITTED, SEALED, SegmentName, list_segments, read_info
-from mavstream_server.log.sharing import SharedPortions
+from mavstream_server.log.shared_reads import SharedPortions
 
 # What a decoded frame costs in Python objects, besides its bytes: itself, and views per column.
 _FRAME_COST = 600

@@ -12,12 +12,26 @@ from typing import NamedTuple
 import numpy as np
 
 from mavstream_server.columns.column import Ints
-from mavstream_server.log.coding import SegmentCoder
-from mavstream_server.log.layout import CRC_FROM, FRAME, FRAME_BYTES, FRAME_MAGIC, FrameKind, Header, Layout
-from mavstream_server.log.problems import LogCorruptError
-from mavstream_server.log.segment import COMMITTED, HEADER_BYTES, SegmentName, list_segments, parse_info
+from mavstream_server.log.errors import LogCorruptError
+from mavstream_server.log.format.coding import SegmentCoder
+from mavstream_server.log.format.layout import (
+    CRC_FROM,
+    FRAME,
+    FRAME_BYTES,
+    FRAME_MAGIC,
+    FrameKind,
+    Header,
+    Layout,
+)
+from mavstream_server.log.format.segment import (
+    COMMITTED,
+    HEADER_BYTES,
+    SegmentName,
+    list_segments,
+    parse_info,
+)
+from mavstream_server.log.format.texts import decode_texts
 from mavstream_server.log.state import LogState
-from mavstream_server.log.texts import decode_texts
 
 
 class Recovered(NamedTuple):

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from mavstream_server.columns.column import Ints
-from mavstream_server.log.description import LogDescription
-from mavstream_server.log.encoding import seal_frame
-from mavstream_server.log.layout import Body, FrameKind, Header
+from mavstream_server.log.format.description import LogDescription
+from mavstream_server.log.format.encoding import seal_frame
+from mavstream_server.log.format.layout import Body, FrameKind, Header
 from mavstream_server.log.watermarks import (
     ArrivalWatermarks,
     EventWatermarks,

@@ -17,7 +17,7 @@ import numpy as np
 
 from mavstream_server.columns.batch import BEGIN_OF_TIME, END_OF_TIME
 from mavstream_server.columns.column import Ints
-from mavstream_server.log.layout import FrameKind
+from mavstream_server.log.format.layout import FrameKind
 
 
 class Stamp(NamedTuple):

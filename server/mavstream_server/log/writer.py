@@ -12,22 +12,22 @@ import numpy as np
 
 from mavstream_server.columns.batch import END_OF_TIME
 from mavstream_server.columns.column import Column, Ints
-from mavstream_server.log.coding import SegmentCoder
-from mavstream_server.log.description import LogDescription, agree_description
-from mavstream_server.log.encoding import NewFrame, check_rows, encode_body, seal_frame
-from mavstream_server.log.layout import EMPTY_BODY, FRAME_BYTES, Body, FrameKind, Layout
-from mavstream_server.log.lock import lock_log
-from mavstream_server.log.options import LogOptions, Sync
-from mavstream_server.log.pack import came_apart, largest_of_cuts, stamps_of_cuts
-from mavstream_server.log.problems import LogClosedError, LogCompleteError, UnfitRowsError
-from mavstream_server.log.recovery import drop_unborn, recover
-from mavstream_server.log.segment import (
+from mavstream_server.log.errors import LogClosedError, LogCompleteError, UnfitRowsError
+from mavstream_server.log.format.coding import SegmentCoder
+from mavstream_server.log.format.description import LogDescription, agree_description
+from mavstream_server.log.format.encoding import NewFrame, check_rows, encode_body, seal_frame
+from mavstream_server.log.format.layout import EMPTY_BODY, FRAME_BYTES, Body, FrameKind, Layout
+from mavstream_server.log.format.segment import (
     HEADER_BYTES,
     SegmentFile,
     SegmentInfo,
     list_segments,
     read_info,
 )
+from mavstream_server.log.format.shared_columns import came_apart, largest_of_cuts, stamps_of_cuts
+from mavstream_server.log.lock import lock_log
+from mavstream_server.log.options import LogOptions, Sync
+from mavstream_server.log.recovery import drop_unborn, recover
 from mavstream_server.log.state import LogState
 
 _FEW = 16  # rows

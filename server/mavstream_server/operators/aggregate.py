@@ -25,8 +25,8 @@ from mavstream_server.operators.aggregates.windows import (
     WindowGroups,
 )
 from mavstream_server.operators.operator import ErrorPolicy, State
-from mavstream_server.operators.window_gate import Admitted
-from mavstream_server.operators.windowed import WindowedOperator, effective_times, possible_since
+from mavstream_server.operators.windows.gate import Admitted
+from mavstream_server.operators.windows.windowed import WindowedOperator, effective_times, possible_since
 
 
 class Aggregate(WindowedOperator):

@@ -11,7 +11,7 @@ from mavstream_protocol.windows import RowWindow, TimeWindow
 from mavstream_server.columns.batch import Batch
 from mavstream_server.columns.column import Column
 from mavstream_server.columns.keys import KeyCoder
-from mavstream_server.operators.window_pairs import WindowPairs
+from mavstream_server.operators.joins.window_pairs import WindowPairs
 
 
 class Except(WindowPairs):

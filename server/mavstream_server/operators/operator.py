@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
-from mavstream_protocol.problems import MavstreamError
+from mavstream_protocol.errors import MavstreamError
 from mavstream_protocol.queries import OnError
 from mavstream_server.columns.batch import Batch, Mark, mark_only
 from mavstream_server.expressions import RowErrors

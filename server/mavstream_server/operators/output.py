@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from mavstream_server.columns.batch import Batch
-from mavstream_server.operators.latency import LatencyHistogram
+from mavstream_server.core.latency import LatencyHistogram
 from mavstream_server.operators.operator import Operator, State
 
 

@@ -9,14 +9,14 @@ import numpy as np
 
 from mavstream_server.columns.batch import BEGIN_OF_TIME, Batch, Mark, mark_only
 from mavstream_server.columns.column import Column
+from mavstream_server.core.metrics import Spell
 from mavstream_server.log.cursor import Cursor, Span, cut_at_arrival
-from mavstream_server.log.layout import FrameKind
-from mavstream_server.log.portion import Portion
-from mavstream_server.log.problems import GapError
-from mavstream_server.log.sharing import SharedPortions
+from mavstream_server.log.errors import GapError
+from mavstream_server.log.format.layout import FrameKind
+from mavstream_server.log.read_batch import Portion
+from mavstream_server.log.shared_reads import SharedPortions
 from mavstream_server.operators.operator import Operator, State
-from mavstream_server.operators.shedding import WEIGHT, Shedder
-from mavstream_server.operators.spells import Spell
+from mavstream_server.operators.shedding.shedder import WEIGHT, Shedder
 
 
 class Needs(NamedTuple):

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from itertools import groupby
 from typing import NamedTuple
 
-from mavstream_server.optimizer.load import SlidingLoad
+from mavstream_server.optimizer.admission.load import SlidingLoad
 
 
 class ClassFairness(NamedTuple):

@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 from mavstream_protocol.optimizer import Objective as Objective
 from mavstream_protocol.qos import QosSpec
-from mavstream_server.optimizer.sliding import Measured, SlidingFigures, sample
-from mavstream_server.optimizer.standing import PATIENCE, Standing, TargetState
+from mavstream_server.optimizer.sliding_metrics import Measured, SlidingFigures, sample
+from mavstream_server.optimizer.target_status import PATIENCE, Standing, TargetState
 
 WINDOW_S = 10.0
 """What percentiles are taken over: long enough for some hundred answers of a slow query."""

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from mavstream_server.optimizer.change import Change, Proposal, SwapPlan
-from mavstream_server.optimizer.hold import Hold
+from mavstream_server.optimizer.cooldown import Hold
 from mavstream_server.optimizer.journal import Decision, Journal, Outcome
 from mavstream_server.optimizer.rule import Rule
 from mavstream_server.optimizer.situation import Situation

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from mavstream_protocol.scheduling import SchedulerSettings
 from mavstream_server.optimizer.monitor import Monitor
-from mavstream_server.optimizer.rewriting.choice import PlanChoice
+from mavstream_server.planning.rewriting.choice import PlanChoice
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ from typing import Any, Self, TypeVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
 
-from mavstream_protocol.problems import InvalidObject, ProblemItem
+from mavstream_protocol.errors import InvalidObject, ProblemItem
 from mavstream_server.scheduling.policy import Level, Policy, PolicyOptions
 from mavstream_server.scheduling.view import View
 

@@ -11,7 +11,7 @@ import typer
 from rich.console import Console
 
 import mavstream_server.scheduling  # noqa: F401 (registers the policies)
-from mavstream_protocol.problems import InvalidObject, MavstreamError
+from mavstream_protocol.errors import InvalidObject, MavstreamError
 from mavstream_server.simulation.entry import compare as compare_policies
 from mavstream_server.simulation.export import from_server as export
 from mavstream_server.simulation.loading import load, names

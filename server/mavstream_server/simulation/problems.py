@@ -12,7 +12,7 @@ from collections.abc import Iterable
 
 from pydantic import ValidationError
 
-from mavstream_protocol.problems import InvalidObject, MavstreamError, ProblemItem
+from mavstream_protocol.errors import InvalidObject, MavstreamError, ProblemItem
 from mavstream_server.simulation.draws import FORMS
 
 _LONGEST = 60  # characters of what came

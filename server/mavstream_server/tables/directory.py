@@ -18,8 +18,8 @@ from typing import NamedTuple
 import orjson
 
 from mavstream_protocol.schema import Schema
+from mavstream_server.tables.errors import TableFilesError
 from mavstream_server.tables.file import fields_json, schema_of
-from mavstream_server.tables.problems import TableFilesError
 
 _DESCRIPTION, _CHANGES = "table.json", "changes"
 _NAME = re.compile(r"(\d{10})-(\d{20})\.version")

@@ -18,10 +18,10 @@ from mavstream_protocol.schema import FieldType
 from mavstream_server.columns.column import Array, Column, Mask, both_valid
 from mavstream_server.columns.dictionary import Dictionary
 from mavstream_server.columns.keys import key_ints
+from mavstream_server.tables.errors import TableFilesError
 from mavstream_server.tables.file import VersionFile
 from mavstream_server.tables.key_index import KeyIndex, Places
 from mavstream_server.tables.mapped import MappedArrays, write_arrays
-from mavstream_server.tables.problems import TableFilesError
 from mavstream_server.tables.texts import MappedTexts, TextHashes
 
 LARGE = 8192

@@ -13,7 +13,7 @@ import numpy as np
 import orjson
 
 from mavstream_server.columns.column import Array
-from mavstream_server.tables.problems import TableFilesError
+from mavstream_server.tables.errors import TableFilesError
 
 _PREFIX = struct.Struct("<8sII")  # magic, version of the format, bytes of the header
 _FORMAT = 1

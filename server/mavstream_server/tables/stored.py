@@ -13,9 +13,9 @@ from mavstream_protocol.schema import FieldType, Schema
 from mavstream_server.columns.column import DTYPES, Column, Ints
 from mavstream_server.columns.dictionary import Dictionary
 from mavstream_server.tables.directory import Changes, TableDescription, VersionName, list_versions
+from mavstream_server.tables.errors import TableFilesError
 from mavstream_server.tables.file import VersionFile
 from mavstream_server.tables.index_file import LARGE, VersionIndex, build_index, index_path, open_index
-from mavstream_server.tables.problems import TableFilesError
 from mavstream_server.tables.texts import UsedTexts
 
 Made = TypeVar("Made")

@@ -7,12 +7,20 @@ from pathlib import Path
 
 from mavstream_protocol.scheduling import DEFAULT_SCHEDULER, SchedulerSettings, Sharing
 from mavstream_server.columns.batch import Batch
-from mavstream_server.engine.commands import HostedEngine
 from mavstream_server.engine.engine import Engine
-from mavstream_server.engine.messages import Command, Done, Failed, Hello, StartQuery, SwitchPolicy, Value
+from mavstream_server.engine.process.commands import HostedEngine
+from mavstream_server.engine.process.messages import (
+    Command,
+    Done,
+    Failed,
+    Hello,
+    StartQuery,
+    SwitchPolicy,
+    Value,
+)
 from mavstream_server.engine.query import RunningQuery
-from mavstream_server.service.engine_commands import EngineCommands
-from mavstream_server.service.engine_link import EngineRefused, EngineUnavailable
+from mavstream_server.supervisor.commands import EngineCommands
+from mavstream_server.supervisor.engine_link import EngineRefused, EngineUnavailable
 from mavstream_server.testing.clock import ManualClock
 
 

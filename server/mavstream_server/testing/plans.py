@@ -13,7 +13,7 @@ from mavstream_server.columns.batch import Batch
 from mavstream_server.engine.engine import Engine
 from mavstream_server.engine.query import QueryRequest, RunningQuery
 from mavstream_server.engine.sinks import MemorySink
-from mavstream_server.instantiator import RunOptions
+from mavstream_server.planning.instantiator import RunOptions
 from mavstream_server.tables.stored import OpenTables
 from mavstream_server.testing.clock import ManualClock
 from mavstream_server.testing.streams import ScriptedStream

@@ -9,8 +9,8 @@ from typing import Any
 from mavstream_protocol.schema import Field, FieldType, Schema
 from mavstream_protocol.typed_plan import StreamShape
 from mavstream_server.columns.column import Column
-from mavstream_server.log.description import LogDescription
-from mavstream_server.log.layout import FrameKind
+from mavstream_server.log.format.description import LogDescription
+from mavstream_server.log.format.layout import FrameKind
 from mavstream_server.log.options import LogOptions
 from mavstream_server.log.reader import LogReader
 from mavstream_server.log.writer import LogWriter

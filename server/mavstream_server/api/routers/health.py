@@ -10,11 +10,11 @@ from pydantic import BaseModel, ConfigDict
 
 from mavstream_protocol.wire.resources import ServerInfo
 from mavstream_server.api.auth import require
-from mavstream_server.api.figures import take_figures
 from mavstream_server.api.metrics import render
 from mavstream_server.api.problems import documented
+from mavstream_server.api.server_metrics import take_figures
 from mavstream_server.api.services import Parts
-from mavstream_server.service.problems import NotReady
+from mavstream_server.core.errors import NotReady
 
 router = APIRouter(tags=["server"])
 

@@ -13,8 +13,8 @@ from mavstream_server.api.auth import require
 from mavstream_server.api.paging import PageQuery
 from mavstream_server.api.problems import documented
 from mavstream_server.api.services import Parts
-from mavstream_server.service.optimizer_views import decisions_page, optimizer_info
-from mavstream_server.service.settings import Role
+from mavstream_server.core.settings import Role
+from mavstream_server.optimizer.views import decisions_page, optimizer_info
 
 router = APIRouter(prefix="/v1/optimizer", tags=["optimizer"])
 

@@ -8,7 +8,7 @@ from mavstream_server.api.auth import require
 from mavstream_server.api.paging import PageQuery
 from mavstream_server.api.problems import documented
 from mavstream_server.api.services import Parts
-from mavstream_server.service.plan_views import GlobalPlan
+from mavstream_server.queries.plan_views import GlobalPlan
 
 router = APIRouter(prefix="/v1/plan", tags=["queries"], dependencies=[Depends(require())])
 

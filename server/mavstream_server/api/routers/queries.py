@@ -23,9 +23,9 @@ from mavstream_server.api.paging import PageQuery
 from mavstream_server.api.problems import documented
 from mavstream_server.api.services import Parts, Services
 from mavstream_server.api.versions import IfMatch, etag
-from mavstream_server.service.plan_views import QueryPlan
-from mavstream_server.service.problems import ServiceError
-from mavstream_server.service.results import DEFAULT_PULL, MOST_PULLED
+from mavstream_server.core.errors import ServiceError
+from mavstream_server.queries.plan_views import QueryPlan
+from mavstream_server.results.service import DEFAULT_PULL, MOST_PULLED
 
 router = APIRouter(prefix="/v1/queries", tags=["queries"])
 

@@ -13,11 +13,11 @@ from mavstream_protocol.scheduling import LONGEST_TRACE, SchedulerSettings, Sche
 from mavstream_server.api.auth import require
 from mavstream_server.api.problems import documented
 from mavstream_server.api.services import Parts, Services
-from mavstream_server.engine.clock import SystemClock
+from mavstream_server.core.clock import SystemClock
+from mavstream_server.core.errors import Conflict, NotReady
+from mavstream_server.core.settings import Role
 from mavstream_server.engine.trace import RecordedSlices
-from mavstream_server.service.engine_link import EngineRefused, EngineUnavailable
-from mavstream_server.service.problems import Conflict, NotReady
-from mavstream_server.service.settings import Role
+from mavstream_server.supervisor.engine_link import EngineRefused, EngineUnavailable
 
 router = APIRouter(prefix="/v1/scheduler", tags=["scheduling"])
 

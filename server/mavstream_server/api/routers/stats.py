@@ -11,10 +11,10 @@ from mavstream_protocol.wire.resources import LatencySummary
 from mavstream_server.api.auth import require
 from mavstream_server.api.problems import documented
 from mavstream_server.api.services import Parts, Services
-from mavstream_server.api.traffic import Traffic
-from mavstream_server.engine.figures import ClassStats, EngineTotals, Latency
+from mavstream_server.core.metrics import ClassStats, EngineTotals, Latency
+from mavstream_server.ingest.traffic import Traffic
 from mavstream_server.optimizer.fairness import ClassFairness
-from mavstream_server.service.measurements import Overview
+from mavstream_server.queries.metrics import Overview
 
 router = APIRouter(prefix="/v1/stats", tags=["server"])
 _CONFIG = ConfigDict(frozen=True, use_attribute_docstrings=True)

@@ -17,10 +17,10 @@ from mavstream_server.api.bodies import TUPLE_TYPES, decode_body
 from mavstream_server.api.paging import PageQuery, cut
 from mavstream_server.api.problems import documented
 from mavstream_server.api.services import Parts, Services
-from mavstream_server.service.engine_link import EngineRefused
-from mavstream_server.service.problems import Conflict, Refused
-from mavstream_server.service.settings import Role
-from mavstream_server.service.streams import Accepted, Ticket
+from mavstream_server.core.errors import Conflict, Refused
+from mavstream_server.core.settings import Role
+from mavstream_server.ingest.stream_store import Accepted, Ticket
+from mavstream_server.supervisor.engine_link import EngineRefused
 
 router = APIRouter(prefix="/v1/streams", tags=["streams"])
 

@@ -8,8 +8,8 @@ from typing import Annotated
 from fastapi import APIRouter, Depends, Path, Query, Request, Response
 from pydantic import ValidationError
 
+from mavstream_protocol.errors import ProblemItem
 from mavstream_protocol.names import Name
-from mavstream_protocol.problems import ProblemItem
 from mavstream_protocol.schema import Schema
 from mavstream_protocol.tables import read_fields
 from mavstream_protocol.wire.resources import Page, TableDetail, TableInfo
@@ -19,7 +19,7 @@ from mavstream_server.api.problems import documented
 from mavstream_server.api.services import Parts
 from mavstream_server.api.table_bodies import TABLE_TYPES, InvalidTable, read_table
 from mavstream_server.api.versions import IfMatch, etag
-from mavstream_server.service.settings import Role
+from mavstream_server.core.settings import Role
 
 router = APIRouter(prefix="/v1/tables", tags=["tables"])
 

@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING
 
 from mavstream_protocol.scheduling import Sharing
 from mavstream_server.engine.query import RunningQuery
-from mavstream_server.engine.sharing.care import TrunkCare
-from mavstream_server.engine.sharing.finding import Groups
-from mavstream_server.engine.sharing.grafting import Grafting
-from mavstream_server.engine.sharing.meeting import Meeting, meeting
-from mavstream_server.engine.sharing.part import SharedPart
-from mavstream_server.engine.sharing.strand import Group, Strand
-from mavstream_server.engine.sharing.trunk import Trunk
+from mavstream_server.engine.sharing.attaching import Grafting
+from mavstream_server.engine.sharing.grouping import Groups
+from mavstream_server.engine.sharing.membership import SharedPart
+from mavstream_server.engine.sharing.rendezvous import Meeting, meeting
+from mavstream_server.engine.sharing.running_prefix import Group, Strand
+from mavstream_server.engine.sharing.shared_pipeline import Trunk
+from mavstream_server.engine.sharing.upkeep import TrunkCare
 
 if TYPE_CHECKING:
     from mavstream_server.engine.engine import Engine

@@ -13,7 +13,7 @@ from mavstream_server.columns.column import Column, Ints
 from mavstream_server.operators.aggregates.accumulator import Accumulator
 from mavstream_server.operators.aggregates.groups import Groups, GroupTable, MakeAccumulators
 from mavstream_server.operators.aggregates.sliding import SlidingGroups
-from mavstream_server.operators.window_index import WindowIndex
+from mavstream_server.operators.windows.index import WindowIndex
 
 
 class Rows:

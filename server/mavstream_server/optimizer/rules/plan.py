@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 from mavstream_server.optimizer.change import Proposal, SwapPlan
 from mavstream_server.optimizer.monitor import Objective, Watched
-from mavstream_server.optimizer.rewriting.choice import PlanChoice
 from mavstream_server.optimizer.rule import Rule
 from mavstream_server.optimizer.situation import Situation
+from mavstream_server.planning.rewriting.choice import PlanChoice
 
 LEAST_SAVING = 0.2
 """The share that another plan must save: estimates are not better than that, and a swap is work, too."""

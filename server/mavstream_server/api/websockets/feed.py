@@ -1,0 +1,119 @@
+"""`WS /v1/feed`: sockets of producers around their sessions."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+
+from fastapi import APIRouter, WebSocket
+from starlette.websockets import WebSocketDisconnect
+
+from mavstream_protocol.wire.feed import CloseCode
+from mavstream_server.api.auth import admitted
+from mavstream_server.api.services import Services, services_of
+from mavstream_server.api.websockets.stamping import came
+from mavstream_server.core.errors import ServiceError
+from mavstream_server.core.settings import Role
+from mavstream_server.ingest.producer_session import ProducerSession
+
+router = APIRouter()
+
+_ACKS_APART = 0.004
+"""Seconds between messages to a producer that hears its acks together: each carries what came meanwhile."""
+_MOST_UNSENT = 256
+"""Messages that may wait for a producer that does not read; until it does, nothing is read from it."""
+
+
+class _Connection:
+    """A socket and its session: one task reads, one writes."""
+
+    def __init__(self, websocket: WebSocket, services: Services) -> None:
+        self._websocket = websocket
+        self._feeds = services.feeds
+        self._awake = asyncio.Event()
+        self._room = asyncio.Event()
+        self.session = ProducerSession(
+            services.streams,
+            services.traffic,
+            services.settings.delivery,
+            services.settings.max_frame_bytes,
+            self._awake.set,
+            services.feeds.greeted,
+        )
+
+    async def run(self) -> None:
+        """Serve it until one side closes."""
+        writer = asyncio.create_task(self._write())
+        try:
+            await self._read()
+        finally:
+            self._feeds.left(self.session)
+            # What was closed from here is said; what the producer left has nobody to be said to.
+            self.session.close(CloseCode.GOING_AWAY, "")
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(writer, 5)
+
+    async def leave(self) -> None:
+        """Say goodbye: the server stops."""
+        self.session.close(CloseCode.GOING_AWAY, "the server stops: connect again later")
+
+    async def _read(self) -> None:
+        websocket, session = self._websocket, self.session
+        while True:
+            message = await websocket.receive()
+            if message["type"] == "websocket.disconnect":
+                return
+            data = message.get("bytes")
+            session.received(message["text"] if data is None else data, came(websocket))
+            if session.unsent > _MOST_UNSENT:
+                self._room.clear()
+                await self._room.wait()
+
+    async def _write(self) -> None:
+        websocket, session = self._websocket, self.session
+        # Either the client has gone or uvicorn has closed: nobody is left to be told.
+        try:
+            while True:
+                await self._awake.wait()
+                self._awake.clear()
+                for text in session.take():
+                    await websocket.send_text(text)
+                self._room.set()
+                if session.closing is not None:
+                    await websocket.close(*session.closing)
+                    return
+                if session.bundles:
+                    await asyncio.sleep(_ACKS_APART)
+        except (WebSocketDisconnect, RuntimeError, OSError):
+            pass
+        finally:
+            self._room.set()
+
+
+@router.websocket("/v1/feed")
+async def feed(websocket: WebSocket) -> None:
+    """Take frames of a producer for any number of streams; see `mavstream_protocol.wire.feed`."""
+    services = services_of(websocket)
+    if not await admitted(websocket, Role.FEEDER):
+        return
+    connection = _Connection(websocket, services)
+    services.sockets.add(connection)
+    try:
+        await connection.run()
+    finally:
+        services.sockets.discard(connection)
+
+
+@router.get("/v1/feed", tags=["streams"], status_code=426, response_model=None)
+async def feed_needs_upgrade() -> None:
+    """Feed streams over a websocket: connect here with `Upgrade: websocket`; messages `FromProducer`."""
+    raise NeedsUpgrade("/v1/feed is a websocket: connect with ws://, or POST /v1/streams/{name}/tuples")
+
+
+class NeedsUpgrade(ServiceError):
+    """A plain request came to a websocket."""
+
+    status = 426
+    code = "needs_upgrade"
+    title = "This is a websocket"
+    headers = {"upgrade": "websocket"}  # noqa: RUF012

@@ -1,0 +1,1 @@
+"""The catalog: streams, classes, queries and producers that survive a restart."""

@@ -1,0 +1,140 @@
+"""The catalog's file: opening, its version, and transactions."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Literal
+
+from mavstream_server.core.errors import Refused, StorageFailed, StorageFull
+
+VERSION = 1
+_APPLICATION = 0x4D765374  # "MvSt": tells our files from those of other programs
+
+_SCHEMA = """
+CREATE TABLE streams (name TEXT PRIMARY KEY, spec TEXT NOT NULL) WITHOUT ROWID;
+CREATE TABLE classes (name TEXT PRIMARY KEY, spec TEXT NOT NULL, version INTEGER NOT NULL) WITHOUT ROWID;
+CREATE TABLE queries (
+    id TEXT PRIMARY KEY, spec TEXT NOT NULL, desired TEXT NOT NULL, final_state TEXT, reason TEXT,
+    epoch INTEGER NOT NULL, version INTEGER NOT NULL, created_us INTEGER NOT NULL
+);
+CREATE TABLE producers (id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE);
+CREATE TABLE sequences (
+    stream TEXT NOT NULL, producer INTEGER NOT NULL, last INTEGER NOT NULL, PRIMARY KEY (stream, producer)
+) WITHOUT ROWID;
+CREATE TABLE settings (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
+CREATE TABLE answers (
+    number INTEGER PRIMARY KEY, scope TEXT NOT NULL, key TEXT NOT NULL, fingerprint TEXT NOT NULL,
+    response TEXT NOT NULL, UNIQUE (scope, key)
+);
+"""
+
+# The step at index n takes a file from version n to n + 1.
+_STEPS = (_SCHEMA,)
+
+
+class Database:
+    """An SQLite file in WAL mode. Not thread-safe.
+
+    `sync` FULL waits for the disk at every commit (260/s were measured); NORMAL does not (26,000/s). A commit
+    at NORMAL survives the death of the process, because the write-ahead log is with the system by then; only
+    power loss can take the last ones, and then the file is still whole.
+    """
+
+    def __init__(self, path: Path, sync: Literal["NORMAL", "FULL"] = "NORMAL") -> None:
+        self.path = path
+        self._depth = 0
+        path.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            self._connection = sqlite3.connect(path, isolation_level=None, timeout=1.0)
+        except sqlite3.Error as error:
+            raise StorageFailed(
+                f"catalog '{path}' cannot be opened ({error}): check the directory"
+            ) from error
+        try:
+            self._open(sync)
+        except sqlite3.DatabaseError as error:
+            self._connection.close()
+            if isinstance(error, sqlite3.OperationalError):
+                raise self._problem(error) from error
+            raise Refused(
+                f"catalog '{path}' is not an SQLite file ({error}): move it away, or restore it",
+                code="foreign_catalog",
+            ) from error
+        except BaseException:
+            self._connection.close()
+            raise
+
+    def _open(self, sync: str) -> None:
+        run = self._connection.execute
+        (application,) = run("PRAGMA application_id").fetchone()
+        (version,) = run("PRAGMA user_version").fetchone()
+        (tables,) = run("SELECT count(*) FROM sqlite_schema").fetchone()
+        if tables and application != _APPLICATION:
+            raise Refused(
+                f"catalog '{self.path}' belongs to another program: choose another data directory",
+                code="foreign_catalog",
+            )
+        if version > VERSION:
+            raise Refused(
+                f"catalog '{self.path}' has version {version}, this release knows versions up to {VERSION}: "
+                "use the release that wrote it, or a later one",
+                code="newer_catalog",
+            )
+        run("PRAGMA journal_mode = WAL")
+        run(f"PRAGMA synchronous = {sync}")
+        for step in range(version, VERSION):
+            # One transaction: a death on the way leaves the version before.
+            self._connection.executescript(
+                f"BEGIN; {_STEPS[step]} PRAGMA application_id = {_APPLICATION}; "
+                f"PRAGMA user_version = {step + 1}; COMMIT;"
+            )
+
+    @contextmanager
+    def transaction(self) -> Iterator[None]:
+        """Make changes together or not at all; one inside another is a part of it."""
+        if self._depth == 0:
+            self.run("BEGIN IMMEDIATE")
+        self._depth += 1
+        try:
+            yield
+        except BaseException:
+            self._depth -= 1
+            if self._depth == 0 and self._connection.in_transaction:
+                self._connection.execute("ROLLBACK")
+            raise
+        self._depth -= 1
+        if self._depth == 0:
+            try:
+                self.run("COMMIT")
+            except BaseException:
+                if self._connection.in_transaction:
+                    self._connection.execute("ROLLBACK")
+                raise
+
+    def run(self, sql: str, *values: object) -> sqlite3.Cursor:
+        """Execute a statement; raises StorageFull, StorageFailed."""
+        try:
+            return self._connection.execute(sql, values)
+        except sqlite3.OperationalError as error:
+            raise self._problem(error) from error
+
+    def run_many(self, sql: str, rows: list[tuple[object, ...]]) -> None:
+        """Execute a statement for each row; raises StorageFull, StorageFailed."""
+        try:
+            self._connection.executemany(sql, rows)
+        except sqlite3.OperationalError as error:
+            raise self._problem(error) from error
+
+    def close(self) -> None:
+        """Close the file; closing again does nothing."""
+        self._connection.close()
+
+    def _problem(self, error: sqlite3.OperationalError) -> StorageFull | StorageFailed:
+        if getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_FULL:
+            return StorageFull(
+                f"catalog '{self.path}' cannot grow, the disk is full: free space and try again"
+            )
+        return StorageFailed(f"catalog '{self.path}' cannot be used ({error}): see who else has it open")

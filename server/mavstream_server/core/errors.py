@@ -1,0 +1,227 @@
+"""What the service refuses or cannot do, each with its status, its code and its own words.
+
+ServiceError
+    Refused             400  the request makes no sense as it is
+    NotFound            404  there is no stream, table, query or class of that name
+    Conflict            409  it does not fit what is there
+        SequenceGap     409  a producer left out frames
+        NotAdmitted     409  a new query would miss its targets, or make others miss theirs
+    WrongVersion        412  the object changed since the client read it
+    TooLarge            413  larger than a limit
+    TooMany             429  more than a limit
+        OverQuota       429  a stream is as large as it may be; its producers have to wait
+    NotReady            503  not now: starting or stopping
+        StorageFailed   503  files cannot be read or written
+    StorageFull         507  no space, or no more allowed
+
+A detail says which object, what was expected, what came and what to do.
+"""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Iterable, Sequence
+from difflib import get_close_matches
+from http import HTTPStatus
+
+from mavstream_protocol.errors import InvalidObject, MavstreamError, Problem, ProblemItem
+
+_FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+
+
+class ServiceError(MavstreamError):
+    """Base of what the service refuses or cannot do."""
+
+    status = 500
+    code = "service_error"
+    title = "The service cannot do this"
+
+    def __init__(self, detail: str, *, code: str | None = None, errors: Sequence[ProblemItem] = ()) -> None:
+        super().__init__(detail)
+        self.detail = detail
+        self.code = code or type(self).code
+        self.errors = tuple(errors)
+
+    def problem(self) -> Problem:
+        """Return the problem details to send to the client."""
+        return Problem(
+            title=self.title, status=self.status, code=self.code, detail=self.detail, errors=self.errors
+        )
+
+
+class Refused(ServiceError):
+    """A request or a setting that makes no sense as it is."""
+
+    status = 400
+    code = "refused"
+    title = "This is refused"
+
+
+class NotFound(ServiceError):
+    """Nothing of that name."""
+
+    status = 404
+    code = "not_found"
+    title = "There is no such object"
+
+    @classmethod
+    def stream(cls, name: str, known: Iterable[str] = ()) -> NotFound:
+        """Return the error for a stream that does not exist."""
+        return cls(
+            f"there is no stream '{name}': create it with POST /v1/streams{_meant(name, known)}",
+            code="unknown_stream",
+        )
+
+    @classmethod
+    def query(cls, id_: str) -> NotFound:
+        """Return the error for a query that does not exist."""
+        return cls(
+            f"there is no query '{id_}': GET /v1/queries lists those that there are", code="unknown_query"
+        )
+
+    @classmethod
+    def table(cls, name: str, known: Iterable[str] = ()) -> NotFound:
+        """Return the error for a table that does not exist."""
+        return cls(
+            f"there is no table '{name}': make it with PUT /v1/tables/{name}{_meant(name, known)}",
+            code="unknown_table",
+        )
+
+    @classmethod
+    def class_(cls, name: str, known: Iterable[str] = ()) -> NotFound:
+        """Return the error for a class that does not exist."""
+        return cls(
+            f"there is no class '{name}': create it with PUT /v1/classes/{name}{_meant(name, known)}",
+            code="unknown_class",
+        )
+
+
+class Conflict(ServiceError):
+    """It does not fit what is there."""
+
+    status = 409
+    code = "conflict"
+    title = "It does not fit what is there"
+
+
+class SequenceGap(Conflict):
+    """A producer left out frames; `expected` is the one that is waited for."""
+
+    code = "sequence_gap"
+    title = "Frames are missing"
+
+    def __init__(self, producer: str, stream: str, expected: int, came: int) -> None:
+        super().__init__(
+            f"producer '{producer}' sent frame {came} of stream '{stream}', expected is frame {expected}: "
+            f"send again from {expected}"
+        )
+        self.expected = expected
+        self.came = came
+
+
+class NotAdmitted(Conflict):
+    """A new query would miss its targets, or make others miss theirs.
+
+    Not 503: that says to come again by oneself, and nothing will have changed.
+    """
+
+    code = "not_admitted"
+    title = "The query is not admitted"
+
+
+class WrongVersion(ServiceError):
+    """The object changed since the client read it."""
+
+    status = 412
+    code = "wrong_version"
+    title = "The object has changed"
+
+    def __init__(self, what: str, expected: int, current: int) -> None:
+        super().__init__(
+            f"{what} is at version {current}, and the change was meant for version {expected}: "
+            "read it again and decide anew"
+        )
+        self.expected = expected
+        self.current = current
+
+
+class TooLarge(ServiceError):
+    """Larger than a limit."""
+
+    status = 413
+    code = "too_large"
+    title = "This is too large"
+
+
+class TooMany(ServiceError):
+    """More than a limit."""
+
+    status = 429
+    code = "too_many"
+    title = "A limit is reached"
+
+
+class OverQuota(TooMany):
+    """A stream has reached its quota; `held_by` is the query that keeps its oldest rows, if one does."""
+
+    code = "over_quota"
+    title = "The stream has reached its quota"
+
+    def __init__(self, detail: str, *, held_by: str | None = None) -> None:
+        super().__init__(detail)
+        self.held_by = held_by
+
+
+class NotReady(ServiceError):
+    """Not now."""
+
+    status = 503
+    code = "not_ready"
+    title = "Not now"
+
+
+class StorageFailed(NotReady):
+    """Files cannot be read or written."""
+
+    code = "storage_failed"
+    title = "The storage failed"
+
+
+class StorageFull(ServiceError):
+    """There is no space, or no more of it is allowed."""
+
+    status = 507
+    code = "storage_full"
+    title = "There is no space"
+
+
+def is_full(error: Exception) -> bool:
+    """Return whether an error of the file system means that there is no space."""
+    return isinstance(error, OSError) and error.errno in _FULL
+
+
+def storage_problem(what: str, error: Exception) -> ServiceError:
+    """Return the problem for an error of the file system: no space, or anything else."""
+    if is_full(error):
+        return StorageFull(
+            f"{what} could not be written, the disk is full ({error}): free space and send again; "
+            "what was acknowledged before is safe"
+        )
+    return StorageFailed(f"{what} could not be written ({error}): see the server's log, then send it again")
+
+
+def _meant(name: str, known: Iterable[str]) -> str:
+    close = get_close_matches(name, list(known), n=1)
+    return f", or did you mean '{close[0]}'" if close else ""
+
+
+def problem_of(error: MavstreamError) -> Problem:
+    """Return the problem details of an error that was raised on purpose."""
+    status = getattr(error, "status", None)
+    if isinstance(error, InvalidObject):
+        return error.problem(422 if status is None else status)
+    detail = getattr(error, "detail", None) or str(error)
+    code = status or 422
+    title = getattr(error, "title", None) or HTTPStatus(code).phrase
+    items = tuple(getattr(error, "errors", ()) or ())
+    return Problem(title=title, status=code, code=error.code, detail=detail, errors=items)

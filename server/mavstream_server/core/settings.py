@@ -1,0 +1,278 @@
+"""Settings of a server: from flags, then from MAVSTREAM_* variables, then as they come."""
+
+from __future__ import annotations
+
+import hmac
+import ipaddress
+import json
+from collections.abc import Mapping
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    SecretStr,
+    ValidationError,
+    field_serializer,
+    field_validator,
+)
+
+from mavstream_protocol.admission import AdmissionPolicy
+from mavstream_protocol.explained import refusal
+from mavstream_protocol.quantities import parse_duration, parse_size
+from mavstream_protocol.scheduling import Sharing, SourceService
+from mavstream_server.core.errors import Refused
+
+PREFIX = "MAVSTREAM_"
+DELIVERIES = ("process", "sync")
+
+
+class Role(StrEnum):
+    """What a token allows."""
+
+    ADMIN = "admin"
+    CLIENT = "client"
+    FEEDER = "feeder"
+
+
+def _bytes(value: object) -> object:
+    """Read `16MiB` and, as in variables numbers are text too, `16777216`."""
+    if not isinstance(value, str) or value.isdecimal():
+        return value
+    try:
+        return parse_size(value)
+    except ValueError as error:
+        raise refusal("size", str(error)) from None
+
+
+def _microseconds(value: object) -> object:
+    if not isinstance(value, str):
+        return value
+    try:
+        return parse_duration(value)
+    except ValueError as error:
+        raise refusal("duration", str(error)) from None
+
+
+def _second(value: int) -> int:
+    if value < 1_000_000:
+        raise refusal("duration", "an engine that is busy may take longer: give 1s or more")
+    return value
+
+
+Bytes = Annotated[int, BeforeValidator(_bytes), Field(ge=1)]
+"""Bytes, at least one; text may carry a unit."""
+Microseconds = Annotated[int, BeforeValidator(_microseconds), Field(ge=1)]
+Count = Annotated[int, Field(ge=1)]
+
+
+class Settings(BaseModel):
+    """How a server runs. Tokens are secrets: neither printing nor dumping settings shows them."""
+
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", use_attribute_docstrings=True, hide_input_in_errors=True
+    )
+
+    data: Path = Path("mavstream-data")
+    """The directory of everything that is kept."""
+    host: str = "127.0.0.1"
+    port: Annotated[int, Field(ge=0, le=65535)] = 8000
+    """0 takes a free one."""
+    tokens: dict[SecretStr, Role] = {}
+    """Without any, everybody may do everything, and only loopback addresses are bound to."""
+    delivery: Literal["process", "sync"] = "process"
+    """What an ack survives: the death of any process, or power loss too."""
+    policy: str | None = None
+    """The scheduling policy of a server that was never told another one; None for the default."""
+    policy_options: dict[str, Any] = {}
+    admission: AdmissionPolicy = AdmissionPolicy.WARN
+    """What is done about new queries that are expected to miss targets, their own or others'."""
+    sources: SourceService | None = None
+    """How sources are served; None for as the policy's paper has it."""
+    sharing: Sharing = Sharing.CLASS
+    """Which queries run equal prefixes once: those of one class, all, or none."""
+
+    max_body_bytes: Bytes = 16 << 20
+    max_frame_bytes: Bytes = 16 << 20
+    max_queries: Count = 5000
+    max_streams: Count = 1000
+    max_tables: Count = 1000
+    max_table_bytes: Bytes = 64 << 20
+    """Of a stored table's version, as it is sent and in memory."""
+    max_table_versions: Count = 1000
+    """Of a table that rows in the streams can still need."""
+    max_producers: Count = 10_000
+    """Names of producers that ever fed this server."""
+    max_subscribers: Count = 1000
+    max_connections: Count = 2000
+    max_disk_bytes: Bytes | None = None
+    """What all stream logs together may take; None is as much as there is."""
+    credit_bytes: Bytes = 8 << 20
+    """What a producer may have under way on a stream without an ack."""
+    result_bytes: Bytes = 16 << 20
+    """Answers kept per query, in bytes"""
+    result_time: Microseconds = 3_600_000_000
+    """and in microseconds; the flag and the variable are written `1h`."""
+    engine_timeout: Annotated[Microseconds, AfterValidator(_second)] = 30_000_000
+    """How long the engine may say nothing when it is asked before it is killed and started again."""
+
+    @field_validator("tokens", mode="before")
+    @classmethod
+    def _roles(cls, tokens: object) -> object:
+        if isinstance(tokens, str):
+            return _parse_tokens(tokens.split(","))
+        if not isinstance(tokens, Mapping):
+            raise refusal("tokens", "tokens are written ROLE:TOKEN,ROLE:TOKEN")
+        # Plain texts as keys are taken too: they are hidden from here on.
+        return {SecretStr(key) if isinstance(key, str) else key: role for key, role in tokens.items()}
+
+    @field_validator("policy_options", mode="before")
+    @classmethod
+    def _options(cls, options: object) -> object:
+        if not isinstance(options, str):
+            return options
+        try:
+            return json.loads(options)
+        except ValueError as error:
+            raise refusal("json", f"policy options are not JSON ({error}): write an object") from None
+
+    @field_serializer("tokens")
+    def _hidden(self, tokens: dict[SecretStr, Role]) -> int:
+        return len(tokens)
+
+    @classmethod
+    def from_environment(cls, env: Mapping[str, str], **flags: Any) -> Settings:
+        """Return checked settings; flags that are None count as not given. Raises Refused.
+
+        Besides the fields there is `tokens_file` (MAVSTREAM_TOKENS_FILE): a line `ROLE:TOKEN` per token.
+        """
+        names = (*cls.model_fields, "tokens_file")
+        values: dict[str, Any] = {
+            name: env[PREFIX + name.upper()] for name in names if env.get(PREFIX + name.upper())
+        }
+        given = {name: value for name, value in flags.items() if value is not None}
+        # Tokens come one way: a flag must not be mixed with what a variable says.
+        if "tokens" in given or "tokens_file" in given:
+            values.pop("tokens", None)
+            values.pop("tokens_file", None)
+        values |= given
+        try:
+            file = values.pop("tokens_file", None)
+            if file is not None:
+                values["tokens"] = _tokens_with_file(values.get("tokens"), Path(file))
+            settings = cls.model_validate(values)
+        except ValidationError as error:
+            raise _refused(error, set(given)) from None
+        settings.check_address()
+        return settings
+
+    def check_address(self) -> None:
+        """Raise Refused if others could reach a server that asks for no token."""
+        if not self.tokens and not is_loopback(self.host):
+            raise Refused(
+                f"host '{self.host}' can be reached from other machines and no token is configured, so "
+                "anybody could change and read everything: set MAVSTREAM_TOKENS=admin:SECRET (or "
+                "MAVSTREAM_TOKENS_FILE), or bind to 127.0.0.1",
+                code="open_to_all",
+            )
+
+    def role_of(self, token: str) -> Role | None:
+        """Return the role of a token. All are compared in full, so the time taken tells nothing."""
+        found = None
+        given = token.encode(errors="surrogateescape")
+        for known, role in self.tokens.items():
+            if hmac.compare_digest(known.get_secret_value().encode(), given):
+                found = role
+        return found
+
+    def token_roles(self) -> dict[str, Role]:
+        """Return the roles by plain tokens, for those who check them; not to be shown."""
+        return {token.get_secret_value(): role for token, role in self.tokens.items()}
+
+    @property
+    def limits(self) -> dict[str, int]:
+        """The limits, as clients are told them; those that are not set are left out."""
+        values = {name: getattr(self, name) for name in type(self).model_fields if name.startswith("max_")}
+        return {name: value for name, value in values.items() if value is not None}
+
+    @property
+    def catalog_file(self) -> Path:
+        """The file of the catalog."""
+        return self.data / "catalog.sqlite"
+
+    @property
+    def streams_directory(self) -> Path:
+        """The directory with a log per stream."""
+        return self.data / "streams"
+
+    @property
+    def tables_directory(self) -> Path:
+        """The directory with a directory per stored table."""
+        return self.data / "tables"
+
+    @property
+    def results_directory(self) -> Path:
+        """The directory with a log per query."""
+        return self.data / "results"
+
+
+def is_loopback(host: str) -> bool:
+    """Return whether an address can be reached from this machine only; other names than localhost are not."""
+    if host.lower() == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return False
+
+
+def _parse_tokens(parts: list[str]) -> dict[SecretStr, str]:
+    """Read `role:token` parts. No message ever quotes a part: it may hold a secret."""
+    tokens: dict[str, str] = {}
+    for number, part in enumerate(parts, 1):
+        role, colon, token = (piece.strip() for piece in part.strip().partition(":"))
+        if not colon or role not in set(Role):
+            raise refusal(
+                "token_role",
+                f"token {number} does not start with a role: write admin:TOKEN, client:TOKEN or feeder:TOKEN",
+            )
+        if not token or not token.isascii() or not token.isprintable() or " " in token:
+            raise refusal(
+                "token_text",
+                f"token {number} ({role}) must be one or more printable ASCII characters, no spaces",
+            )
+        if token in tokens:
+            raise refusal("token_twice", f"token {number} ({role}) was given before: use one token per role")
+        tokens[token] = role
+    return {SecretStr(token): role for token, role in tokens.items()}
+
+
+def _tokens_with_file(tokens: object, file: Path) -> object:
+    if tokens:
+        raise Refused(
+            "tokens are given twice, as text and as a file: use MAVSTREAM_TOKENS or MAVSTREAM_TOKENS_FILE"
+        )
+    try:
+        lines = file.read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
+        raise Refused(f"tokens file '{file}' cannot be read: {reason}") from None
+    parts = [line for line in lines if line.strip() and not line.lstrip().startswith("#")]
+    if not parts:
+        raise Refused(f"tokens file '{file}' has no token: write a line ROLE:TOKEN for each")
+    # As text, so that its faults are told like those of the variable.
+    return ",".join(parts)
+
+
+def _refused(error: ValidationError, given: set[str]) -> Refused:
+    told = []
+    for item in error.errors(include_url=False, include_input=False):
+        name = str(item["loc"][0]) if item["loc"] else "settings"
+        where = f"--{name.replace('_', '-')}" if name in given else PREFIX + name.upper()
+        told.append(f"{where}: {item['msg']}")
+    return Refused("; ".join(told), code="invalid_settings")

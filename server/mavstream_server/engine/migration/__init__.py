@@ -1,0 +1,1 @@
+"""Migration of a running query to another plan."""

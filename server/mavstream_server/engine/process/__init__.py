@@ -1,0 +1,1 @@
+"""The engine process: host, control channel, doorbells, commands."""

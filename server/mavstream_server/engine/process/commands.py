@@ -1,0 +1,222 @@
+"""Commands: what each of them does to an engine, and what is answered."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+
+from mavstream_protocol.errors import MavstreamError
+from mavstream_server.core.clock import Clock
+from mavstream_server.core.metrics import QueryVitals
+from mavstream_server.engine.engine import Engine
+from mavstream_server.engine.errors import ObjectInUse
+from mavstream_server.engine.intake import DEFAULT_TRAIN
+from mavstream_server.engine.migration.migration import SWAP_LIMIT
+from mavstream_server.engine.process.messages import (
+    AttachStream,
+    DetachStream,
+    Done,
+    Failed,
+    ForgetQuery,
+    GetClasses,
+    GetStats,
+    GetTableNeed,
+    GetTotals,
+    GetVitals,
+    Hello,
+    Need,
+    PauseQuery,
+    Reclass,
+    Reply,
+    ResumeQuery,
+    SetPriority,
+    ShedRows,
+    Started,
+    StartQuery,
+    StartTrace,
+    StopQuery,
+    SwapPlan,
+    SwitchPolicy,
+    TableNeed,
+    TakeTrace,
+    Value,
+    WeighQuery,
+)
+from mavstream_server.engine.process.result_logs import ResultLogs
+from mavstream_server.engine.query import QueryRequest, RunningQuery
+from mavstream_server.engine.reporting import class_figures, engine_totals, query_stats, query_vitals
+from mavstream_server.engine.table_needs import oldest_arrival
+from mavstream_server.engine.trace import RecordedSlices, Trace
+from mavstream_server.log.reader import LogReader
+from mavstream_server.tables.stored import OpenTables
+
+_log = logging.getLogger(__name__)
+
+_CACHE_BYTES = 8 << 20
+"""Of decoded frames per stream: cursors that keep up share the last few trains, others gain nothing."""
+
+_RELEASE_EVERY = 5_000_000_000  # ns
+
+
+class WrongCommand(MavstreamError):
+    """Something that is no command, or that came before Hello."""
+
+    code = "wrong_command"
+
+
+class HostedEngine:
+    """An engine with its result logs, as commands find it."""
+
+    def __init__(self, hello: Hello, clock: Clock, ended: Callable[[RunningQuery], None]) -> None:
+        """`ended` is told of each query that has ended, when its log is closed."""
+        chosen = hello.scheduler
+        self.engine = Engine(
+            clock,
+            chosen.policy,
+            chosen.options,
+            sources=chosen.sources,
+            train=hello.train or DEFAULT_TRAIN,
+            sharing=hello.sharing,
+        )
+        self.engine.ended = self._ended
+        self.engine.assembly.tables = OpenTables(hello.data / "tables")
+        self.logs = ResultLogs(hello.data / "results", hello.result_bytes, hello.result_time_ns)
+        self._tell_ended = ended
+        self._started = clock.monotonic()
+        self._epochs: dict[str, int] = {}
+        self._released = self._released_at = 0
+        self._recovered = -1_000_000_000
+
+    def obey(self, command: object) -> Reply:
+        """Carry out a command; whatever goes wrong becomes an answer."""
+        try:
+            return Done(self._carry_out(command))
+        except MavstreamError as error:
+            return Failed(error.code, str(error))
+        except Exception as error:
+            name = type(command).__name__
+            _log.exception("command broke", extra={"fields": {"command": name}})
+            return Failed("internal_error", f"{name} broke: {type(error).__name__}: {error}")
+
+    def _carry_out(self, command: object) -> Value:
+        engine = self.engine
+        match command:
+            case StartQuery():
+                return self._start(command)
+            case GetTotals():
+                return engine_totals(engine, self._started)
+            case GetStats(ids):
+                known = [engine.queries[id_] for id_ in ids if id_ in engine.queries]
+                return {query.id: query_stats(query, self._epochs[query.id]) for query in known}
+            case GetVitals(ids):
+                known = [engine.queries[id_] for id_ in ids if id_ in engine.queries]
+                epochs = self._epochs
+                return QueryVitals({one.id: query_vitals(one, epochs[one.id]) for one in known if one.active})
+            case GetClasses():
+                return class_figures(engine.queries.values())
+            case GetTableNeed(table):
+                return TableNeed(oldest_arrival(engine.queries.values(), table))
+            case AttachStream(name, path):
+                if name not in engine.intake.readers:
+                    engine.attach(name, LogReader(path, _CACHE_BYTES))
+            case DetachStream(name):
+                engine.detach(name)
+            case StopQuery(id_):
+                engine.stop(id_)
+            case ForgetQuery(id_):
+                self._forget(id_)
+            case PauseQuery(id_):
+                engine.pause(id_)
+            case ResumeQuery(id_):
+                engine.resume(id_)
+            case Reclass(id_, class_name):
+                engine.reclass(id_, class_name)
+            case WeighQuery(id_, weight):
+                engine.weigh(id_, weight)
+            case ShedRows(id_, share):
+                engine.shed(id_, share)
+            case SwapPlan(id_, plan, version, limit_us):
+                engine.swap(id_, plan, version, SWAP_LIMIT if limit_us is None else limit_us)
+            case SetPriority(class_name, priority):
+                engine.set_priority(class_name, priority)
+            case StartTrace(most):
+                engine.loop.trace = Trace(most)
+            case TakeTrace():
+                trace, engine.loop.trace = engine.loop.trace, None
+                return RecordedSlices([], 0) if trace is None else trace.recorded()
+            case SwitchPolicy(chosen):
+                engine.switch(chosen.policy, chosen.options, chosen.sources)
+            case _:
+                raise WrongCommand(f"{command!r:.200} is not a command that an engine at work understands")
+        return None
+
+    def _start(self, command: StartQuery) -> Started:
+        engine, id_ = self.engine, command.id
+        if id_ in engine.queries and engine.queries[id_].active:
+            raise ObjectInUse(f"query {id_!r} is running already; stop it first or choose another id")
+        request = QueryRequest(
+            id_,
+            command.plan,
+            command.class_name,
+            command.options,
+            command.earliest,
+            command.latency_target_us,
+            memory_limit=command.memory_limit,
+            positions=command.positions,
+        )
+        sink = self.logs.open(command)
+        try:
+            query = engine.start(request, sink)
+        except BaseException:
+            self.logs.close(id_)
+            raise
+        self._epochs[id_] = command.epoch
+        positions = query_stats(query, command.epoch).positions
+        if command.paused:
+            engine.pause(id_)
+            positions = {}
+        return Started(sink.offset, positions)
+
+    def _forget(self, id_: str) -> None:
+        if id_ in self.engine.queries:
+            self.engine.forget(id_)
+            del self._epochs[id_]
+
+    def _ended(self, query: RunningQuery) -> None:
+        self.logs.close(query.id)
+        self._tell_ended(query)
+
+    def needs(self) -> dict[str, Need]:
+        """Return what the logs of the streams must keep."""
+        return {stream: Need(*need) for stream, need in self.engine.intake.needed().items()}
+
+    def keep_house(self, now_ns: int) -> None:
+        """Trim result logs, let go of what retention has removed from stream logs; cheap to call often."""
+        self.logs.trim(now_ns)
+        if now_ns - self._released < _RELEASE_EVERY or self._released_at == self.engine.loop.slices:
+            return
+        self._released, self._released_at = now_ns, self.engine.loop.slices
+        for stream, reader in self.engine.intake.readers.items():
+            try:
+                reader.release_removed()
+            except (OSError, MavstreamError):
+                _log.exception("stream log cannot be listed", extra={"fields": {"stream": stream}})
+
+    def recover(self, error: Exception) -> None:
+        """Go on after an error that no query can be blamed for: the policy's.
+
+        It starts anew with all that is ready; if that does not last a second, round robin takes its place.
+        """
+        policy, now = self.engine.policy, self.engine.clock.monotonic()
+        name, options = policy.name, policy.options.model_dump()
+        if now - self._recovered < 1_000_000_000:
+            name, options = "rr", {}
+        self._recovered = now
+        _log.error(
+            "the loop broke; the policy starts anew", exc_info=error, extra={"fields": {"policy": name}}
+        )
+        self.engine.switch(name, options, self.engine.seat.sources)
+
+    def close(self) -> None:
+        """Close the result logs."""
+        self.logs.close_all()

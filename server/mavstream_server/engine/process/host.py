@@ -1,0 +1,239 @@
+"""The engine process: a thin host around an engine that listens, works, and tells what has happened.
+
+Started by the API process with `python -m mavstream_server.engine.process.host`, and gone when that is gone.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import logging
+import os
+import resource
+import select
+import signal
+import socket
+from contextlib import suppress
+from dataclasses import dataclass
+from importlib import import_module
+
+from mavstream_protocol.errors import MavstreamError
+from mavstream_server.core.clock import Clock, SystemClock
+from mavstream_server.engine.process.channel import EVENT, EngineEnd, MalformedMessage, Packet
+from mavstream_server.engine.process.commands import HostedEngine, WrongCommand
+from mavstream_server.engine.process.doorbell import Doorbell
+from mavstream_server.engine.process.log_lines import log_to_stderr
+from mavstream_server.engine.process.messages import (
+    Done,
+    Failed,
+    Hello,
+    Need,
+    Positions,
+    QueryEnded,
+    Ready,
+    Reply,
+    Shutdown,
+)
+from mavstream_server.engine.query import RunningQuery
+from mavstream_server.engine.states import QueryState
+
+_log = logging.getLogger(__name__)
+
+_WORK = 1_000_000  # ns of work between two looks at the channel
+_COMMANDS = 2_000_000  # ns of commands between two looks at the work
+_RING_EVERY = 500_000  # ns between two rings while results keep coming
+_TELL_EVERY = 500_000_000  # ns between two tellings of positions
+_SHORT_WAIT, _LONG_WAIT = 200, 1000  # ms without news; the short one while something is due by time
+
+
+class Host:
+    """The loop of an engine process. Waits only when there is nothing to do."""
+
+    def __init__(self, control: EngineEnd, news: Doorbell, results: Doorbell, clock: Clock) -> None:
+        self._control = control
+        self._news = news
+        self._results = results
+        self._clock = clock
+        self._hosted: HostedEngine | None = None
+        self._over = False
+        self._rung = self._told = 0
+        self._told_at = -1
+        self._needs: dict[str, Need] = {}
+        self._poll = select.poll()
+        self._poll.register(control.fileno(), select.POLLIN)
+        self._poll.register(news.hear_fd, select.POLLIN)
+        self._watching_room = False
+
+    def run(self) -> None:
+        """Work until told to stop or until the other side of the channel is gone."""
+        self._control.send(EVENT, Ready(os.getpid()))
+        try:
+            while not self._over:
+                busy = self._hosted is not None and self._work(self._hosted)
+                self._listen(0 if busy or self._control.received else self._wait_ms())
+                self._answer()
+                self._over = self._over or self._control.closed
+        finally:
+            if self._hosted is not None:
+                self._hosted.close()
+
+    # Work
+
+    def _work(self, hosted: HostedEngine) -> bool:
+        """Step for a while; returns whether there is more to do."""
+        monotonic, logs, step = self._clock.monotonic, hosted.logs, hosted.engine.step
+        begin = now = monotonic()
+        busy = True
+        while busy and now - begin < _WORK:
+            try:
+                busy = step()
+            except Exception as error:
+                hosted.recover(error)
+                busy = False  # an error that comes back at once must not keep the process busy
+            now = monotonic()
+            if logs.written and now - self._rung >= _RING_EVERY:
+                self._ring(hosted, now)
+        if logs.written and not busy:
+            self._ring(hosted, now)
+        hosted.keep_house(self._clock.now())
+        if now - self._told >= _TELL_EVERY:
+            self._tell_positions(hosted, now)
+        return busy
+
+    def _ring(self, hosted: HostedEngine, now: int) -> None:
+        hosted.logs.written = False
+        self._rung = now
+        self._results.ring()
+
+    def _ended(self, query: RunningQuery) -> None:
+        """Tell of the end of a query, behind its last answers; one that was stopped gets a reply instead."""
+        self._told_at = -1
+        if query.state is QueryState.STOPPED:
+            return
+        self._results.ring()
+        self._control.send(EVENT, QueryEnded(query.id, query.state.value, query.reason))
+
+    def _tell_positions(self, hosted: HostedEngine, now: int) -> None:
+        """Tell what the streams must keep, if something was done since and the other side listens."""
+        if self._told_at == hosted.engine.loop.slices or self._control.backed_up:
+            return
+        self._told, self._told_at = now, hosted.engine.loop.slices
+        needs = hosted.needs()
+        if needs != self._needs:
+            self._needs = needs
+            self._control.send(EVENT, Positions(needs))
+
+    # Listening
+
+    def _wait_ms(self) -> int:
+        hosted = self._hosted
+        if hosted is None:
+            return _LONG_WAIT
+        due = hosted.engine.timed or self._told_at != hosted.engine.loop.slices or not hosted.logs.settled
+        return _SHORT_WAIT if due else _LONG_WAIT
+
+    def _listen(self, wait_ms: int) -> None:
+        if self._control.backed_up is not self._watching_room:
+            self._watching_room = self._control.backed_up
+            room = select.POLLOUT if self._watching_room else 0
+            self._poll.modify(self._control.fileno(), select.POLLIN | room)
+        for fd, events in self._poll.poll(wait_ms):
+            if fd == self._news.hear_fd:
+                self._news.silence()
+                continue
+            if events & select.POLLOUT:
+                self._control.flush()
+            if events & ~select.POLLOUT:
+                self._hear()
+
+    def _hear(self) -> None:
+        try:
+            self._control.receive()
+        except MalformedMessage:
+            _log.exception("the control channel is broken")
+            self._over = True
+
+    def _answer(self) -> None:
+        """Carry out commands that have come, but do not let them hold up the work for long."""
+        received, begin = self._control.received, self._clock.monotonic()
+        while received and not self._over and self._clock.monotonic() - begin < _COMMANDS:
+            packet = received.popleft()
+            reply = self._reply(packet)
+            try:
+                self._control.send(packet.number, reply)
+            except MalformedMessage as error:
+                self._control.send(packet.number, Failed(error.code, str(error)))
+
+    def _reply(self, packet: Packet) -> Reply:
+        try:
+            command = packet.message()
+            if isinstance(command, Shutdown):
+                self._over = True
+                return Done()
+            if isinstance(command, Hello):
+                self._greet(command)
+                return Done()
+            if self._hosted is None:
+                raise WrongCommand(f"a {type(command).__name__} came before Hello; say Hello first")
+        except MavstreamError as error:
+            return Failed(error.code, str(error))
+        self._told_at = -1
+        return self._hosted.obey(command)
+
+    def _greet(self, hello: Hello) -> None:
+        if self._hosted is not None:
+            raise WrongCommand("Hello came twice; it is said once, at the start")
+        self._hosted = HostedEngine(hello, self._clock, self._ended)
+        _log.info(
+            "engine ready", extra={"fields": {"data": str(hello.data), "policy": hello.scheduler.policy}}
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Descriptors:
+    """The file descriptors that the parent has handed over."""
+
+    control: int
+    news: int
+    results: int
+
+
+def parse_arguments(arguments: list[str] | None = None) -> Descriptors:
+    """Read the command line."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--control-fd", type=int, required=True, help="the engine's end of a socket pair")
+    parser.add_argument("--news-fd", type=int, required=True, help="doorbell: streams have news")
+    parser.add_argument("--results-fd", type=int, required=True, help="doorbell: results have news")
+    found = parser.parse_args(arguments)
+    return Descriptors(found.control_fd, found.news_fd, found.results_fd)
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Run an engine process."""
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_IGN)  # the parent decides when this ends
+    log_to_stderr()
+    _raise_file_limit()
+    # numpy loads this when it is first needed (`unique`), which takes 40 ms: better now than in a slice.
+    import_module("numpy.ma")
+    # What is there by now stays: collections then look at what queries bring only.
+    gc.collect()
+    gc.freeze()
+    fds = parse_arguments(arguments)
+    for fd in (fds.control, fds.news, fds.results):
+        os.set_inheritable(fd, False)
+    control = EngineEnd(socket.socket(fileno=fds.control))
+    news, results = Doorbell(fds.news, fds.news), Doorbell(fds.results, fds.results)
+    Host(control, news, results, SystemClock()).run()
+    control.flush()
+
+
+def _raise_file_limit() -> None:
+    # A result log takes three descriptors, so thousands of queries need more than the usual 1,024.
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with suppress(ValueError, OSError):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,79 @@
+"""Result logs of an engine: opened when a query starts, closed when it ends, trimmed while they grow."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+
+from mavstream_server.engine.process.messages import StartQuery
+from mavstream_server.engine.sinks import ResultLogSink
+from mavstream_server.log.format.description import LogDescription
+from mavstream_server.log.options import LogOptions
+from mavstream_server.log.retention import Retention
+from mavstream_server.log.writer import LogWriter
+
+_log = logging.getLogger(__name__)
+
+_OPTIONS = LogOptions(segment_bytes=1 << 20)
+_TRIM_EVERY = 1_000_000_000  # ns, the logs that have grown
+_SWEEP_EVERY = 60_000_000_000  # ns, all of them: what was written before grows old too
+
+
+class ResultLogs:
+    """The result logs that are being written, by query. `written` says that something was appended."""
+
+    def __init__(self, folder: Path, max_bytes: int, max_age_ns: int) -> None:
+        self._folder = folder
+        self._retention = Retention(max_age_ns=max_age_ns, max_bytes=max_bytes)
+        self._writers: dict[str, LogWriter] = {}
+        self._grown: set[str] = set()
+        self._trimmed = self._swept = 0
+        self.written = False
+        """Set by every append; whoever tells the readers of it sets it back."""
+
+    @property
+    def settled(self) -> bool:
+        """Whether no log has grown since it was looked at last."""
+        return not self._grown
+
+    def open(self, command: StartQuery) -> ResultLogSink:
+        """Open or go on with the log of a query; nobody else may have it open."""
+        id_, schema = command.id, command.plan.schema
+        writer = LogWriter(self._folder / id_, LogDescription(schema), _OPTIONS)
+        self._writers[id_] = writer
+
+        def appended() -> None:
+            self.written = True
+            self._grown.add(id_)
+
+        return ResultLogSink(writer, schema.names, command.epoch, appended)
+
+    def close(self, id_: str) -> None:
+        """Close the log of a query, if it is open."""
+        writer = self._writers.pop(id_, None)
+        self._grown.discard(id_)
+        if writer is not None:
+            try:
+                writer.close()
+            except OSError:
+                _log.exception("result log could not be closed", extra={"fields": {"query": id_}})
+
+    def close_all(self) -> None:
+        """Close all logs."""
+        for id_ in tuple(self._writers):
+            self.close(id_)
+
+    def trim(self, now_ns: int) -> None:
+        """Apply retention where it is time to."""
+        if now_ns - self._swept >= _SWEEP_EVERY:
+            self._swept = now_ns
+            self._grown.update(self._writers)
+        if not self._grown or now_ns - self._trimmed < _TRIM_EVERY:
+            return
+        self._trimmed = now_ns
+        for id_ in self._grown & self._writers.keys():
+            try:
+                self._retention.apply(self._writers[id_], None, now_ns, force=True)
+            except OSError:
+                _log.exception("result log could not be trimmed", extra={"fields": {"query": id_}})
+        self._grown.clear()

@@ -1,0 +1,1 @@
+"""Everything a row meets before the log: producer sessions, checks, flushing, retention."""

@@ -1,0 +1,1 @@
+"""The bytes of a log: frames, segments, dictionaries and their encoding."""

@@ -1,0 +1,126 @@
+"""The writer's side of a segment's dictionaries: string columns are recoded into them once, at append."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import cast
+
+import numpy as np
+import numpy.typing as npt
+
+from mavstream_server.columns.column import Column, Ints, recode
+from mavstream_server.columns.dictionary import Dictionary
+from mavstream_server.log.format.layout import Layout
+
+Codes = npt.NDArray[np.int32]
+
+# A cached mapping costs 8 bytes per text, in the source dictionary, for every log it is written to.
+# Beyond this size only the texts of the frame at hand are looked up.
+_CACHED_TEXTS = 16_384
+_FEW = 16  # rows
+
+
+class SegmentCoder:
+    """The dictionaries of the segment being written, one per string field of the schema.
+
+    A mapping from a source dictionary's codes is kept in that dictionary's memo, so it grows with it and
+    goes with it; the writer holds no source alive. Mapped codes carry the generation in their upper half:
+    after `restart` all of them are stale at once, without a visit to the sources.
+    """
+
+    def __init__(self, layout: Layout) -> None:
+        self._token = object()
+        self._fields = layout.text_fields
+        self._generation = 0
+        self.dictionaries: dict[int, Dictionary] = {}
+        self._logged: dict[int, int] = {}
+        self.texts = 0
+        """How many texts the segment's frames have; at least, likewise."""
+        self.text_size = 0
+        """Characters of all texts of the segment; at least, should an append have failed."""
+        self.restart()
+
+    def restart(self) -> None:
+        """Begin a new segment with empty dictionaries."""
+        self._generation += 1
+        self.dictionaries = {index: Dictionary() for index in self._fields}
+        self._logged = dict.fromkeys(self._fields, 0)
+        self.texts = self.text_size = 0
+
+    def load(self, sections: Iterable[tuple[int, list[str]]]) -> None:
+        """Take texts that are already in the segment's frames."""
+        for index, texts in sections:
+            self.dictionaries[index].extend(texts)
+            self._logged[index] = len(self.dictionaries[index])
+            self.texts += len(texts)
+            self.text_size += sum(map(len, texts))
+
+    def take_added(self) -> list[tuple[int, list[str]]]:
+        """Return, per field, the texts that no frame has yet; from now on one has."""
+        logged = self._logged
+        added = [
+            (index, dictionary.values[logged[index] :])
+            for index, dictionary in self.dictionaries.items()
+            if len(dictionary.values) > logged[index]
+        ]
+        for index, texts in added:
+            self._logged[index] += len(texts)
+            self.texts += len(texts)
+            self.text_size += sum(map(len, texts))
+        return added
+
+    def checkpoint(self) -> dict[int, int]:
+        """Return how many texts of each field frames have, for `undo`."""
+        return dict(self._logged)
+
+    def undo(self, logged: dict[int, int]) -> None:
+        """Forget that frames took texts: they were not written."""
+        self._logged = logged
+
+    def codes(self, index: int, column: Column) -> Codes:
+        """Return the codes of a string column's rows in the segment; null rows get 0."""
+        source = column.dictionary
+        assert source is not None
+        if column.valid is None:
+            return self._mapped(index, source, column.values)
+        codes = np.zeros(len(column.values), dtype=np.int32)
+        rows = np.flatnonzero(column.valid)
+        if len(rows):
+            codes[rows] = self._mapped(index, source, column.values.take(rows))
+        return codes
+
+    def codes_of(self, index: int, texts: list[str]) -> list[int]:
+        """Return the codes of a few texts in the segment."""
+        return _codes_of(texts, self.dictionaries[index])
+
+    def _mapped(self, index: int, source: Dictionary, codes: Codes) -> Codes:
+        target = self.dictionaries[index]
+        if len(codes) <= _FEW:
+            texts = source.values
+            return np.array(_codes_of([texts[code] for code in codes.tolist()], target), dtype=np.int32)
+        if len(source) > _CACHED_TEXTS:
+            return recode(Column(codes, None, source), target)
+        mapping = cast(Ints, source.memo((self._token, index), _unmapped))
+        floor = self._generation << 32
+        mapped = mapping.take(codes)
+        stale = mapped < floor
+        if stale.any():
+            texts = source.values
+            for code in sorted(set(codes[stale].tolist())):
+                mapping[code] = floor + target.add(texts[code])
+            mapped = mapping.take(codes)
+        return mapped.astype(np.int32)  # the lower half
+
+
+def _codes_of(texts: list[str], target: Dictionary) -> list[int]:
+    """Look texts up one by one: for few that takes less than the calls that do it for many."""
+    known = target.codes
+    found = []
+    for text in texts:
+        code = known.get(text)
+        found.append(target.add(text) if code is None else code)
+    return found
+
+
+def _unmapped(texts: list[str]) -> npt.NDArray[np.generic]:
+    return np.zeros(len(texts), dtype=np.int64)

@@ -1,0 +1,159 @@
+"""Frames as the writer makes them: rows are checked against the schema, then laid out as bytes."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from mavstream_protocol.schema import FieldType
+from mavstream_server.columns.column import DTYPES, Column
+from mavstream_server.log.errors import UnfitRowsError
+from mavstream_server.log.format.coding import SegmentCoder
+from mavstream_server.log.format.layout import (
+    CHECKED,
+    COVERED,
+    FRAME_BYTES,
+    FRAME_MAGIC,
+    PADDING,
+    STAMPED,
+    Body,
+    FrameKind,
+    Layout,
+)
+from mavstream_server.log.format.shared_columns import Cut, body_of_cuts, came_apart
+from mavstream_server.log.format.texts import encode_texts
+from mavstream_server.log.watermarks import Stamp
+
+_SMALL = 1024  # bytes
+
+
+class NewFrame(NamedTuple):
+    """Rows to append as one frame, and who sent them."""
+
+    columns: Mapping[str, Column] | list[Cut]
+    """The columns, or what they are cut from, of one or more messages in order."""
+    size: int
+    producer: int = 0
+    sequence: int = 0
+    arrival: int = 0
+    """When they came, in ns; 0 is the time that the append is given. Of cuts, when the first came."""
+
+    @property
+    def stamped(self) -> bool:
+        """Whether it tells of each row when it came."""
+        return isinstance(self.columns, list) and came_apart(self.columns)
+
+
+def check_rows(path: Path, layout: Layout, frame: NewFrame) -> None:
+    """Raise UnfitRowsError unless the columns are those of the schema, with its types and `size` rows."""
+    columns, size = frame.columns, frame.size
+    if isinstance(columns, list):
+        _check_cuts(path, layout, columns, size)
+        return
+    if not 0 <= size < 1 << 31:
+        raise UnfitRowsError(path, f"a frame holds 0 to {(1 << 31) - 1} rows, {size} came; split it")
+    # Frames of a few rows are many: what is right is seen at one glance, what is not is looked at again.
+    if len(columns) == layout.width:
+        for name, dtype, text in layout.expected:
+            column = columns.get(name)
+            if (
+                column is None
+                or column.valid is not None
+                or len(column.values) != size
+                or column.values.dtype is not dtype
+                or (text and column.dictionary is None)
+            ):
+                break
+        else:
+            return
+    _check_each(path, layout, columns, size)
+
+
+def _check_cuts(path: Path, layout: Layout, cuts: list[Cut], size: int) -> None:
+    for pack, start, rows, _ in cuts:
+        if pack.expected is not layout.expected and pack.expected != layout.expected:
+            names = ", ".join(pack.schema.names)
+            raise UnfitRowsError(path, f"expected other columns than the pack's, {names}")
+        if not 0 <= start < start + rows <= pack.size:
+            raise UnfitRowsError(path, f"rows {start} to {start + rows} are not in a pack of {pack.size}")
+    found = sum([cut.size for cut in cuts])
+    if found != size:
+        raise UnfitRowsError(path, f"its cuts have {found} rows, the frame says {size}")
+
+
+def _check_each(path: Path, layout: Layout, columns: Mapping[str, Column], size: int) -> None:
+    if len(columns) != len(layout.fields) or any(field.name not in columns for field in layout.fields):
+        expected = ", ".join(field.name for field in layout.fields)
+        raise UnfitRowsError(path, f"expected the columns {expected}; {', '.join(columns)} came")
+    for field in layout.fields:
+        column = columns[field.name]
+        values, valid = column.values, column.valid
+        if len(values) != size or (valid is not None and len(valid) != size):
+            raise UnfitRowsError(path, f"column {field.name!r} must have {size} rows, it has {len(values)}")
+        if values.dtype != DTYPES[field.type]:
+            raise UnfitRowsError(
+                path,
+                f"column {field.name!r} must be {DTYPES[field.type]} for {field.type}, it is {values.dtype}",
+            )
+        if field.type is FieldType.STRING and column.dictionary is None:
+            raise UnfitRowsError(path, f"column {field.name!r} has codes without a dictionary; give it one")
+        if valid is not None and not field.nullable and not valid.all():
+            row = int(np.argmin(valid))
+            raise UnfitRowsError(
+                path, f"column {field.name!r} is not nullable, row {row} is null; fill it or leave it out"
+            )
+
+
+def encode_body(layout: Layout, frame: NewFrame, coder: SegmentCoder) -> Body:
+    """Lay out checked rows; texts new to the segment become part of the frame."""
+    columns, size, null_bits = frame.columns, frame.size, layout.null_bits
+    if isinstance(columns, list):
+        return body_of_cuts(columns, coder)
+    nulls = 0
+    for index, bit in null_bits.items():
+        valid = columns[layout.names[index]].valid
+        if valid is not None and not valid.all():
+            nulls |= bit
+    parts: list[bytes | memoryview] = []
+    for index, (name, _, text) in enumerate(layout.expected):
+        column = columns[name]
+        if nulls and nulls & null_bits.get(index, 0):
+            flags = np.ones(size, dtype=bool) if column.valid is None else column.valid
+            parts += (np.ascontiguousarray(flags, dtype=np.bool_).data, PADDING[size % 8])
+        values = coder.codes(index, column) if text else column.values
+        nbytes = values.nbytes
+        # A view costs more than a copy of few bytes.
+        parts.append(values.tobytes() if nbytes <= _SMALL else np.ascontiguousarray(values).data)
+        if nbytes % 8:
+            parts.append(PADDING[nbytes % 8])
+    delta = 0
+    if coder.dictionaries and (added := coder.take_added()):
+        delta = FRAME_BYTES + sum(memoryview(part).nbytes for part in parts)
+        parts.append(encode_texts(added))
+    return Body(b"".join(parts), nulls, delta)
+
+
+def seal_frame(
+    body: Body,
+    kind: FrameKind,
+    stamp: Stamp,
+    position: int,
+    arrival: int,
+    rows: int = 0,
+    producer: int = 0,
+    sequence: int = 0,
+    stamps: bytes = b"",
+) -> bytes:
+    """Return the header that makes a body a frame; `stamps`, if rows came apart, follow the body."""
+    data, nulls, delta = body
+    length = FRAME_BYTES + len(data) + len(stamps)
+    flags = STAMPED if stamps else 0
+    covered = COVERED.pack(
+        kind, flags, rows, length, position, arrival, producer, sequence, *stamp, nulls, delta
+    )
+    crc = zlib.crc32(stamps, zlib.crc32(data, zlib.crc32(covered)))
+    return CHECKED.pack(FRAME_MAGIC, crc) + covered

@@ -1,0 +1,157 @@
+"""Frames as readers see them: headers taken apart once, columns as views of the mapped segment."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, cast
+
+from mavstream_server.columns.batch import BEGIN_OF_TIME
+from mavstream_server.columns.column import Column, Ints
+from mavstream_server.log.format.layout import FLAGS, FRAME, FRAME_BYTES, STAMPED, ColumnPlace, FrameKind
+from mavstream_server.log.watermarks import row_watermarks
+
+if TYPE_CHECKING:
+    from mavstream_server.log.mapped import MappedSegment
+
+_KINDS = {kind.value: kind for kind in FrameKind}
+
+
+class Frame:
+    """Rows of a log, or a mark between them. Immutable; shared by all cursors of a reader.
+
+    Columns are made on first use and kept. A frame keeps its segment mapped, so that its columns stay
+    readable after the file is gone. Times are us; `arrival` is ns and that of the last row, which is the
+    others' too unless there are `stamps`.
+    """
+
+    __slots__ = (
+        "_columns",
+        "_kind",
+        "_row_watermarks",
+        "after",
+        "arrival",
+        "before",
+        "cost",
+        "delta",
+        "first_position",
+        "max_before",
+        "nbytes",
+        "nulls",
+        "others",
+        "own",
+        "place",
+        "producer",
+        "rows",
+        "segment",
+        "sequence",
+        "stamped",
+        "stop",
+    )
+
+    def __init__(self, segment: MappedSegment, place: int) -> None:
+        # Straight into the slots: a named tuple in between would double the cost of small frames.
+        (
+            _,
+            _,
+            self._kind,
+            flags,
+            rows,
+            self.nbytes,
+            position,
+            self.arrival,
+            self.producer,
+            self.sequence,
+            self.before,
+            self.others,
+            self.own,
+            self.after,
+            self.max_before,
+            self.nulls,
+            self.delta,
+        ) = FRAME.unpack_from(segment.view, place)
+        self.rows: int = rows
+        self.stamped = flags == STAMPED
+        """Whether its rows came at different times."""
+        self.first_position: int = position
+        self.stop: int = position + rows
+        """The position behind the last row."""
+        self.segment = segment
+        self.place = place
+        """Where the frame starts in its segment, in bytes."""
+        self.cost = 0
+        """What the reader's cache counts for it, in bytes."""
+        self._columns: dict[str, Column] = {}
+        self._row_watermarks: Ints | None = None
+
+    @property
+    def kind(self) -> FrameKind:
+        """What the frame is; a frame without rows can still be DATA."""
+        return _KINDS[self._kind]
+
+    def column(self, name: str) -> Column:
+        """Return a column of the rows, read-only; KeyError if the schema has no such field."""
+        column = self._columns.get(name)
+        if column is None:
+            segment = self.segment
+            place = segment.layout.places(self.rows, self.nulls)[name]
+            self._make(segment, ((name, place),))
+            column = self._columns[name]
+        return column
+
+    def columns(self, names: Iterable[str] | None = None) -> Mapping[str, Column]:
+        """Return the named columns, or all of them; not to be changed."""
+        made, segment = self._columns, self.segment
+        if names is not None:
+            column = self.column
+            return {name: column(name) for name in names}
+        if len(made) < segment.layout.width:
+            # From the start, so that the order is the schema's.
+            made.clear()
+            self._make(segment, segment.layout.places(self.rows, self.nulls).items())
+        return made
+
+    def _make(self, segment: MappedSegment, places: Iterable[tuple[str, ColumnPlace]]) -> None:
+        made, rows, arrays, dictionaries = self._columns, self.rows, segment.arrays, segment.dictionaries
+        body = self.place + FRAME_BYTES
+        for name, (array, shift, start, valid_start, field) in places:
+            start += body >> shift
+            valid = None
+            if valid_start >= 0:
+                valid = arrays[FLAGS][body + valid_start : body + valid_start + rows]
+            made[name] = Column(arrays[array][start : start + rows], valid, dictionaries[field])
+
+    @property
+    def stamps(self) -> Ints | None:
+        """When each row arrived, in ns and never falling; None if all came at the same time."""
+        if not self.stamped:
+            return None
+        stop = self.place + self.nbytes >> 3
+        return cast(Ints, self.segment.arrays[0][stop - self.rows : stop])
+
+    def arrival_of(self, row: int) -> int:
+        """Return when a row arrived, in ns; of a mark, when it did."""
+        stamps = self.stamps
+        return self.arrival if stamps is None else int(stamps[row])
+
+    @property
+    def time(self) -> Ints | None:
+        """The event time of each row, or None where time is arrival."""
+        event_time = self.segment.layout.event_time
+        return None if event_time is None else self.column(event_time).values
+
+    def largest_time(self, rows: int) -> int:
+        """Return the largest time of the first so many rows; BEGIN_OF_TIME without rows."""
+        if not self.rows or not rows:
+            return BEGIN_OF_TIME
+        times = self.time
+        return self.arrival_of(rows - 1) // 1000 if times is None else int(times[:rows].max())
+
+    def row_watermarks(self) -> Ints | None:
+        """Return the watermark just ahead of each row, or None where time is arrival: no row is late."""
+        if self._row_watermarks is None:
+            times = self.time
+            if times is None:
+                return None
+            lateness = self.segment.layout.lateness
+            self._row_watermarks = row_watermarks(times, self.before, self.others, self.own, lateness)
+        return self._row_watermarks

@@ -1,0 +1,169 @@
+"""Segment files: their names, their headers, and the one that is being written."""
+
+from __future__ import annotations
+
+import mmap
+import os
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from mavstream_server.log.errors import LogCorruptError
+
+SEGMENT_MAGIC = int.from_bytes(b"MvStrLog", "little")
+SEGMENT_VERSION = 1
+
+# Words of the header, 8 bytes each. The last three change: the writer stores them through a map, readers
+# look at them through theirs. COMMITTED is stored behind the frames that it covers, END behind COMMITTED,
+# so that neither ever promises what is not there.
+MAGIC, VERSION, SERIAL, POSITION, ARRIVAL, OFFSET, COMMITTED, END, SEALED = range(9)
+HEADER_WORDS = 16
+HEADER_BYTES = 8 * HEADER_WORDS
+
+_NAME = re.compile(r"(\d{20})-(\d{10})\.segment")
+_PAGE = mmap.PAGESIZE
+
+
+class SegmentName(NamedTuple):
+    """A segment by its running number, and the position of its first row.
+
+    The number is in the name too, because a segment of marks alone ends at the position it began at.
+    """
+
+    serial: int
+    position: int
+
+    def within(self, path: Path) -> Path:
+        """Return the file of the segment in a log's directory."""
+        return path / f"{self.position:020d}-{self.serial:010d}.segment"
+
+
+class SegmentInfo(NamedTuple):
+    """What a segment's header says and never changes."""
+
+    serial: int
+    position: int
+    arrival: int
+    """Of the last frame ahead of the segment: no frame in it is earlier."""
+    offset: int
+    """Bytes of the log ahead of the segment, counted since the log was created."""
+
+    @property
+    def name(self) -> SegmentName:
+        """The name of the segment's file."""
+        return SegmentName(self.serial, self.position)
+
+
+def list_segments(path: Path) -> list[SegmentName]:
+    """Return the segments in a log's directory, oldest first."""
+    found = (_NAME.fullmatch(name) for name in os.listdir(path))
+    return sorted(SegmentName(int(match[2]), int(match[1])) for match in found if match)
+
+
+def parse_info(file: Path, words: Sequence[int]) -> SegmentInfo:
+    """Check the words of a header; LogCorruptError if the file is no segment."""
+    if len(words) < HEADER_WORDS or words[MAGIC] != SEGMENT_MAGIC:
+        raise LogCorruptError(file, "not a log segment (its header is unknown); move the file away")
+    if words[VERSION] != SEGMENT_VERSION:
+        raise LogCorruptError(
+            file, f"segment version {words[VERSION]}, expected {SEGMENT_VERSION}; use a matching release"
+        )
+    return SegmentInfo(words[SERIAL], words[POSITION], words[ARRIVAL], words[OFFSET])
+
+
+def read_info(file: Path) -> SegmentInfo:
+    """Read the header of a segment file."""
+    with file.open("rb", buffering=0) as stream:
+        data = stream.read(HEADER_BYTES) or b""
+    return parse_info(file, memoryview(data[: len(data) & ~7]).cast("q"))
+
+
+class SegmentFile:
+    """The segment that is being written: sparse at its full size, visible up to its committed length."""
+
+    def __init__(self, path: Path, name: SegmentName) -> None:
+        self.file = name.within(path)
+        self._fd = os.open(self.file, os.O_RDWR | os.O_CLOEXEC)
+        try:
+            # The commit word is stored through this map of one page, which is on disk already: a full
+            # disk shows as an error of pwrite, never as a fault in a store.
+            self.capacity = os.fstat(self._fd).st_size
+            self._map = mmap.mmap(self._fd, min(self.capacity, _PAGE))
+            self._words = memoryview(self._map)[:HEADER_BYTES].cast("q")
+            self.info = parse_info(self.file, self._words)
+        except BaseException:
+            os.close(self._fd)
+            raise
+        self.length = self._words[COMMITTED]
+
+    @classmethod
+    def create(
+        cls, path: Path, info: SegmentInfo, first_frame: bytes, capacity: int, sync: bool
+    ) -> SegmentFile:
+        """Make a new segment that appears in the directory whole, with its first frame committed."""
+        words = [0] * HEADER_WORDS
+        words[:4] = SEGMENT_MAGIC, SEGMENT_VERSION, info.serial, info.position
+        words[ARRIVAL], words[OFFSET], words[END] = info.arrival, info.offset, info.position
+        words[COMMITTED] = HEADER_BYTES + len(first_frame)
+        data = b"".join(word.to_bytes(8, "little", signed=True) for word in words) + first_frame
+        draft = path / "segment.new"
+        with draft.open("wb", buffering=0) as stream:
+            stream.write(data)
+            stream.truncate(-(-max(capacity, len(data), _PAGE) // _PAGE) * _PAGE)
+            if sync:
+                os.fdatasync(stream.fileno())
+        draft.rename(info.name.within(path))
+        if sync:
+            sync_directory(path)
+        return cls(path, info.name)
+
+    @property
+    def sealed(self) -> bool:
+        """Whether the segment has got all it will ever have."""
+        return bool(self._words[SEALED])
+
+    def write(self, data: bytes, end: int) -> None:
+        """Write frames and make them visible together; `end` is the position behind them."""
+        offset, left = self.length, len(data)
+        while (written := os.pwrite(self._fd, data, offset)) < left:
+            data, offset, left = data[written:], offset + written, left - written
+        self.commit(offset + written, end)
+
+    def commit(self, length: int, end: int) -> None:
+        """Make the frames up to a length visible."""
+        self._words[COMMITTED] = length
+        self._words[END] = end
+        self.length = length
+
+    def cut(self, length: int, end: int, capacity: int) -> None:
+        """Drop what lies behind a length, committed or not, and make room again."""
+        self.commit(length, end)
+        os.ftruncate(self._fd, length)
+        self.capacity = -(-max(capacity, length) // _PAGE) * _PAGE
+        os.ftruncate(self._fd, self.capacity)
+
+    def seal(self) -> None:
+        """Declare the segment finished and give back what it did not use."""
+        self._words[SEALED] = 1
+        os.ftruncate(self._fd, self.length)
+        self.capacity = self.length
+
+    def sync(self) -> None:
+        """Return when all that was committed has reached the disk."""
+        os.fdatasync(self._fd)
+
+    def close(self) -> None:
+        """Let go of the file; it stays as it is."""
+        self._words.release()
+        self._map.close()
+        os.close(self._fd)
+
+
+def sync_directory(path: Path) -> None:
+    """Return when the names in a directory have reached the disk."""
+    fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)

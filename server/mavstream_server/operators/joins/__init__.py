@@ -1,0 +1,1 @@
+"""The join operators and their state."""

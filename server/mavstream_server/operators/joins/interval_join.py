@@ -1,0 +1,177 @@
+"""Interval join: pairs of rows with equal keys that are near in time."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from mavstream_protocol.expressions.typed import Expression
+from mavstream_protocol.plan import Within
+from mavstream_protocol.queries import OnError
+from mavstream_protocol.schema import FieldType
+from mavstream_server.columns.batch import BEGIN_OF_TIME, Batch
+from mavstream_server.columns.column import Ints
+from mavstream_server.columns.keys import KeyCoder
+from mavstream_server.operators.joins.pair_output import PairOutput
+from mavstream_server.operators.joins.sorted_run import SortedRun, with_keys
+from mavstream_server.operators.operator import Operator, State
+from mavstream_server.operators.time_order import TimeOrder, drop_late
+
+_FEW_RUNS = 4
+_SMALL_RUN = 1024
+
+
+class Side:
+    """The rows of one input that may still find partners: a few sorted runs, each larger than the next.
+
+    Runs of like size are merged, unless they are few and large, so n rows make log n runs and a row is
+    sorted log n times in all. A run goes when its latest row has expired, and is thinned when half of its
+    span has.
+    """
+
+    def __init__(self, keys: Sequence[str], columns: Sequence[str], reach: int) -> None:
+        self.keys = tuple(keys)
+        self.columns = tuple(columns)
+        self.reach = reach
+        """A row is of use until the other side's watermark is this much past it."""
+        self.runs: list[SortedRun] = []
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes held."""
+        return sum(run.nbytes for run in self.runs)
+
+    def add(self, run: SortedRun) -> None:
+        """Keep rows for partners that are still to come."""
+        self.runs.append(run)
+        while len(self.runs) > 1 and self.runs[-2].size <= 2 * self.runs[-1].size:
+            if len(self.runs) <= _FEW_RUNS and self.runs[-1].size >= _SMALL_RUN:
+                break
+            newer, older = self.runs.pop(), self.runs.pop()
+            self.runs.append(SortedRun.merge(older, newer))
+
+    def expire(self, watermark: int) -> None:
+        """Drop rows that no row at or behind the other side's watermark can reach."""
+        if watermark == BEGIN_OF_TIME:
+            return
+        since = watermark - self.reach
+        kept = []
+        for run in self.runs:
+            if run.latest < since:
+                continue
+            thin = 2 * (since - run.earliest) > run.latest - run.earliest + 1
+            kept.append(run.since(since) if thin else run)
+        self.runs = [run for run in kept if run is not None]
+
+
+class IntervalJoin(Operator):
+    """Each row looks for partners among the rows of the other side that came before it, then waits itself."""
+
+    kind = "join"
+
+    def __init__(
+        self,
+        name: str,
+        keys: Sequence[tuple[str, str, FieldType]],
+        columns: tuple[Sequence[str], Sequence[str]],
+        within: Within,
+        where: Expression | None,
+        compute: Sequence[tuple[str, Expression]],
+        ordered: bool,
+        on_error: OnError,
+    ) -> None:
+        super().__init__(name, 2)
+        self._keys = KeyCoder([type_ for _, _, type_ in keys])
+        before, after = within.before, within.after
+        self._before, self._after = before, after
+        self.sides = (
+            Side([left for left, _, _ in keys], columns[0], after),
+            Side([right for _, right, _ in keys], columns[1], before),
+        )
+        self._order = TimeOrder() if ordered else None
+        self._pairs = PairOutput(where, compute, on_error, self)
+
+    def process(self, port: int, batch: Batch) -> None:
+        """Find partners for the rows, keep them, and forget what has expired."""
+        if batch.size:
+            self._match(port, drop_late(batch, self.counters))
+        if batch.mark is None:
+            return
+        mark = self.progress.advance(port, batch.mark)
+        self.sides[1 - port].expire(self.progress.ports[port])
+        if self._keys.worth_compacting():
+            self._compact()
+        if mark is None:
+            return
+        if mark.gap is not None:  # a missing row's partners are missing too
+            mark = mark._replace(gap=mark.gap + max(self._before, self._after))
+        if self._order is None:
+            self.emit_mark(mark)
+        else:
+            self.emit(self._order.release(mark))
+
+    def _match(self, port: int, batch: Batch) -> None:
+        side, other = self.sides[port], self.sides[1 - port]
+        batch = with_keys(batch, side.keys)
+        if not batch.size:
+            return
+        codes = self._keys.encode([batch.columns[key] for key in side.keys], batch.size)
+        rows = batch.with_columns({name: batch.columns[name] for name in side.columns}, None)
+        rows.row_watermark = None
+        earlier, later = (self._before, self._after) if port == 0 else (self._after, self._before)
+        asking = SortedRun.build(rows, codes)
+        for run in other.runs:
+            for asked, found in run.partners(asking, (earlier, later)):
+                self._emit_pairs(port, asking.rows, run.rows, asked, found)
+        watermark = self.progress.ports[1 - port]
+        if watermark == BEGIN_OF_TIME or asking.latest >= watermark - side.reach:
+            side.add(asking)
+
+    def _emit_pairs(self, port: int, rows: Batch, partners: Batch, asked: Ints, found: Ints) -> None:
+        if port == 0:
+            joined = self._pairs.rows(rows, partners, asked, found)
+        else:
+            joined = self._pairs.rows(partners, rows, found, asked)
+        if joined is None:
+            return
+        if self._order is None:
+            self.emit(joined[0])
+        else:
+            self._order.add(joined[0], 0, joined[1])
+
+    def _compact(self) -> None:
+        codes = [run.codes for side in self.sides for run in side.runs]
+        live = np.unique(np.concatenate([np.empty(0, dtype=np.int64), *codes]))
+        mapping = self._keys.compact(live)  # keeps the order of codes, and so the order of runs
+        for side in self.sides:
+            side.runs = [run.recode(mapping) for run in side.runs]
+
+    @property
+    def state_bytes(self) -> int:
+        """Bytes of the rows that wait for partners, or for their turn."""
+        waiting = 0 if self._order is None else self._order.nbytes
+        return waiting + self._keys.nbytes + sum(side.nbytes for side in self.sides)
+
+    @property
+    def oldest_held(self) -> int | None:
+        """Lowest arrival of the pairs that wait for their turn; rows that wait for partners come later."""
+        return None if self._order is None else self._order.oldest
+
+    def save(self) -> State:
+        """Return the rows of both sides; their keys are coded anew when they are loaded."""
+        runs: list[list[dict[str, Any]]] = [
+            [{"rows": run.rows, "codes": run.codes} for run in side.runs] for side in self.sides
+        ]
+        order = None if self._order is None else self._order.save()
+        return {**super().save(), "keys": self._keys.save(), "runs": runs, "order": order}
+
+    def load(self, state: State) -> None:
+        """Take over the rows of both sides."""
+        super().load(state)
+        self._keys.load(state["keys"])
+        for side, runs in zip(self.sides, state["runs"], strict=True):
+            side.runs = [SortedRun(run["rows"], run["codes"]) for run in runs]
+        if self._order is not None:
+            self._order.load(state["order"])

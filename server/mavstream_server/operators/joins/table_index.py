@@ -1,0 +1,72 @@
+"""Table indexes: the rows of a table by key, found for a whole batch at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from mavstream_protocol.schema import FieldType
+from mavstream_server.columns.column import Column, Ints, Mask, both_valid
+from mavstream_server.columns.keys import key_ints
+from mavstream_server.columns.text_moves import TextMoves
+from mavstream_server.operators.joins.sorted_run import portions
+from mavstream_server.tables.index_file import VersionIndex
+from mavstream_server.tables.key_index import ABSENT
+
+
+class Matches(NamedTuple):
+    """What rows `start` to `stop` of a batch found: pairs of rows of the batch and of the table, in order."""
+
+    start: int
+    stop: int
+    asking: Ints
+    found: Ints
+
+
+class TableIndex:
+    """Looks batches up in the index of a version. Never learns keys that it is asked for."""
+
+    def __init__(self, index: VersionIndex, types: Sequence[FieldType]) -> None:
+        self._index = index.keys
+        self._asked: list[Callable[[Column], Ints]] = []
+        self._moves: list[TextMoves] = []
+        for type_, look in zip(types, index.looks, strict=True):
+            if look is None:
+                self._asked.append(lambda column, type_=type_: key_ints(column, type_))  # type: ignore[misc]
+            else:
+                self._moves.append(TextMoves(look))
+                self._asked.append(self._moves[-1].find)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes held or mapped."""
+        return self._index.nbytes + sum(moves.nbytes for moves in self._moves)
+
+    def matches(self, columns: Sequence[Column], size: int) -> Iterator[Matches]:
+        """Look rows up by their keys; in portions of bounded size, however many rows a key has."""
+        codes = self._found(columns, size)
+        rows, begins = self._index.rows, self._index.begins
+        if self._index.unique:
+            asking = np.flatnonzero(codes >= 0)
+            found = begins.take(codes if len(asking) == size else codes.take(asking))
+            yield Matches(0, size, asking, rows.take(found))
+            return
+        known = np.maximum(codes, 0)
+        firsts = begins.take(known)
+        counts = np.where(codes >= 0, begins.take(known + 1) - firsts, 0)
+        for start, stop in portions(counts):
+            part = counts[start:stop]
+            offsets = firsts[start:stop] - (np.cumsum(part) - part)
+            places = np.arange(int(part.sum())) + np.repeat(offsets, part)
+            yield Matches(start, stop, np.repeat(np.arange(start, stop), part), rows.take(places))
+
+    def _found(self, columns: Sequence[Column], size: int) -> Ints:
+        if not columns:  # every row of the table is found
+            return np.full(size, 0 if len(self._index.rows) else ABSENT, dtype=np.int64)
+        codes = self._index.find([asked(column) for asked, column in zip(self._asked, columns, strict=True)])
+        valid: Mask | None = None
+        for column in columns:
+            valid = both_valid(valid, column.valid)
+        return codes if valid is None else np.where(valid, codes, ABSENT)

@@ -1,0 +1,198 @@
+"""Table join: each row with the rows of a stored table that have its keys, as the table was when it came."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from mavstream_protocol.expressions.typed import Expression
+from mavstream_protocol.queries import OnError
+from mavstream_protocol.schema import FieldType
+from mavstream_server.columns.batch import Batch, Mark, concatenate_batches
+from mavstream_server.columns.column import Column, Ints, both_valid
+from mavstream_server.expressions import RowErrors, compile_expression, compile_predicate
+from mavstream_server.operators.joins.pair_output import sides
+from mavstream_server.operators.joins.table_index import Matches, TableIndex
+from mavstream_server.operators.operator import ErrorPolicy, Operator, State
+from mavstream_server.tables.stored import NOTHING, LoadedVersion, StoredTable
+
+_HELD = 4
+"""Versions that are kept loaded: a query over streams that lag apart needs several in turn."""
+
+_NO_ROW = -1
+
+
+class Key(NamedTuple):
+    """A pair of columns that must be equal."""
+
+    left: str
+    right: str
+    type: FieldType
+
+
+class TableJoin(Operator):
+    """Looks rows up in the version that was current at their arrival, which depends on their stamps alone.
+
+    Rows keep their order, and what one of them finds comes in the order of the table.
+    """
+
+    kind = "join"
+
+    def __init__(
+        self,
+        name: str,
+        table: StoredTable,
+        keys: Sequence[Key],
+        where: Expression | None,
+        compute: Sequence[tuple[str, Expression]],
+        outer: bool,
+        on_error: OnError,
+    ) -> None:
+        super().__init__(name)
+        self._table = table
+        self._keys = tuple(keys)
+        self._where = None if where is None else compile_predicate(where)
+        self._tested = sides(() if where is None else (where,))
+        self._compute = tuple((column, compile_expression(expression)) for column, expression in compute)
+        self._read = sides(expression for _, expression in compute)
+        self._outer = outer
+        self._errors = ErrorPolicy(on_error, self)
+        self._held: dict[int, LoadedVersion] = {}  # by number, the last used one last
+        self._emitted = 0
+
+    def process(self, port: int, batch: Batch) -> None:
+        """Look the rows up and hand on what they found, with the mark behind it."""
+        if not batch.size:
+            self.emit(batch)
+            return
+        if self._table.refresh():
+            kept = self._table.numbers
+            self._held = {number: held for number, held in self._held.items() if number in kept}
+        low, high = self._table.span(batch.arrival)
+        if low == high:
+            parts = list(self._joined(batch, low, None))
+        else:
+            parts = self._joined_by_version(batch, low, high)
+        self._hand_on(parts, batch.mark, batch.position is not None)
+
+    def _joined_by_version(self, batch: Batch, low: int, high: int) -> list[Batch]:
+        places = self._table.places(batch.arrival)
+        parts: list[Batch] = []
+        for place in range(low, high + 1):
+            rows = np.flatnonzero(places == place)
+            if len(rows):
+                parts += self._joined(batch.take(rows), place, rows)
+        if len(parts) < 2 or (places[1:] >= places[:-1]).all():
+            return parts
+        # Rows of several streams took turns: back to the order in which they came.
+        whole = concatenate_batches(parts)
+        assert whole.position is not None
+        return [whole.take(whole.position.argsort(kind="stable"))]
+
+    def _hand_on(self, parts: list[Batch], mark: Mark | None, numbered: bool) -> None:
+        for number, part in enumerate(parts, 1):
+            first, self._emitted = self._emitted, self._emitted + part.size
+            # A row may come out several times; their places in the output tell them apart.
+            part.position = np.arange(first, self._emitted) if numbered else None
+            part.mark = mark if number == len(parts) else None
+            self.emit(part)
+        if not parts:
+            self.emit_mark(mark)
+
+    def _joined(self, batch: Batch, place: int, rows: Ints | None) -> Iterator[Batch]:
+        """Return the rows of a batch joined with one version; `position` is the row, by `rows` if given."""
+        if place == NOTHING and not self._outer:
+            return
+        version = self._version(place)
+        index = self._index(version)
+        for matches in index.matches([batch.columns[key.left] for key in self._keys], batch.size):
+            asking, found = self._chosen(batch, version, matches)
+            if not len(asking):
+                continue
+            part = batch.take(asking, ())
+            part.position = asking if rows is None else rows.take(asking)
+            part.mark = None
+            errors = RowErrors()
+            given = _columns(self._read, batch, version, asking, found)
+            columns = {name: evaluate(given, len(asking), errors) for name, evaluate in self._compute}
+            part = self._errors.settle(part, errors, columns)
+            if part.size:
+                yield part
+
+    def _chosen(self, batch: Batch, version: LoadedVersion, matches: Matches) -> tuple[Ints, Ints]:
+        """Return the pairs that the whole condition holds for and, in a left join, rows without any."""
+        asking, found = matches.asking, matches.found
+        if self._where is not None and len(asking):
+            errors = RowErrors()
+            given = _columns(self._tested, batch, version, asking, found)
+            kept = self._where(given, len(asking), errors)
+            self._errors.record(errors)
+            asking, found = asking.take(kept), found.take(kept)
+        if not self._outer:
+            return asking, found
+        alone = np.ones(matches.stop - matches.start, dtype=bool)
+        alone[asking - matches.start] = False
+        if not alone.any():
+            return asking, found
+        others = np.flatnonzero(alone) + matches.start
+        asking = np.concatenate([asking, others])
+        found = np.concatenate([found, np.full(len(others), _NO_ROW)])
+        order = asking.argsort(kind="stable")
+        return asking.take(order), found.take(order)
+
+    def _version(self, place: int) -> LoadedVersion:
+        version = self._table.version(place)
+        self._held.pop(version.number, None)
+        self._held[version.number] = version
+        if len(self._held) > _HELD:
+            del self._held[next(iter(self._held))]
+        return version
+
+    def _index(self, version: LoadedVersion) -> TableIndex:
+        names = tuple(key.right for key in self._keys)
+        types = [key.type for key in self._keys]
+        return version.once(names, lambda: TableIndex(version.index(names), types))
+
+    @property
+    def state_bytes(self) -> int:
+        """Bytes of the versions in use; queries that join the same table share them, and each counts them."""
+        return sum(held.nbytes + self._index(held).nbytes for held in self._held.values())
+
+    def save(self) -> State:
+        """Return how many rows came out; the versions are where they are."""
+        return {**super().save(), "emitted": self._emitted}
+
+    def load(self, state: State) -> None:
+        """Go on behind the rows that came out."""
+        super().load(state)
+        self._emitted = state["emitted"]
+
+
+def _columns(
+    names: tuple[tuple[str, ...], tuple[str, ...]],
+    batch: Batch,
+    version: LoadedVersion,
+    asking: Ints,
+    found: Ints,
+) -> Mapping[str, Column]:
+    # As many pairs as rows, in order and none twice: then all rows are there, and nothing is moved.
+    whole = len(asking) == batch.size and bool((asking[1:] > asking[:-1]).all())
+    columns = {
+        f"l.{name}": batch.columns[name] if whole else batch.columns[name].take(asking) for name in names[0]
+    }
+    columns |= {f"r.{name}": _looked_up(version, name, found) for name in names[1]}
+    return columns
+
+
+def _looked_up(version: LoadedVersion, name: str, found: Ints) -> Column:
+    """Return the values of the rows that were found, null where none was."""
+    if not len(found) or found.min() >= 0:
+        return version.taken(name, found)
+    there = found >= 0
+    if not version.rows:
+        column = version.column(name)
+        return Column(np.zeros(len(found), dtype=column.values.dtype), there, column.dictionary)
+    taken = version.taken(name, np.maximum(found, 0))
+    return Column(taken.values, both_valid(taken.valid, there), taken.dictionary)

@@ -1,0 +1,97 @@
+"""Window join: pairs of rows with equal keys in the same window."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from mavstream_protocol.expressions.typed import Expression
+from mavstream_protocol.queries import OnError
+from mavstream_protocol.schema import FieldType
+from mavstream_protocol.windows import RowWindow, TimeWindow
+from mavstream_server.columns.batch import BEGIN_OF_TIME, Batch, Mark
+from mavstream_server.columns.column import Ints
+from mavstream_server.columns.keys import KeyCoder
+from mavstream_server.operators.joins.pair_output import PairOutput
+from mavstream_server.operators.joins.sorted_run import SortedRun, with_keys
+from mavstream_server.operators.joins.window_pairs import WindowPairs
+from mavstream_server.operators.operator import State
+from mavstream_server.operators.time_order import TimeOrder
+
+
+class WindowJoin(WindowPairs):
+    """Answers a window with its pairs, once per window that both rows are in."""
+
+    kind = "join"
+
+    def __init__(
+        self,
+        name: str,
+        keys: Sequence[tuple[str, str, FieldType]],
+        columns: tuple[Sequence[str], Sequence[str]],
+        window: TimeWindow | RowWindow,
+        where: Expression | None,
+        compute: Sequence[tuple[str, Expression]],
+        ordered: bool,
+        on_error: OnError,
+        once: bool = False,
+    ) -> None:
+        super().__init__(name, columns, window, once)
+        self._left_keys = [left for left, _, _ in keys]
+        self._right_keys = [right for _, right, _ in keys]
+        self._types = [type_ for _, _, type_ in keys]
+        self._pairs = PairOutput(where, compute, on_error, self)
+        self._order = TimeOrder() if ordered else None
+        self._minor: Ints  # positions of the right rows of the pairs at hand
+
+    def answer(self, number: int, left: Batch, right: Batch | None) -> Iterator[Batch]:
+        """Yield the pairs of a window."""
+        if right is None:
+            return
+        left, right = with_keys(left, self._left_keys), with_keys(right, self._right_keys)
+        if not left.size or not right.size:
+            return
+        coder = KeyCoder(self._types)
+        wanted = coder.encode([left.columns[key] for key in self._left_keys], left.size)
+        there = coder.encode([right.columns[key] for key in self._right_keys], right.size)
+        asking, run = SortedRun.build(left, wanted), SortedRun.build(right, there)
+        for asked, found in run.partners(asking):
+            joined = self._pairs.rows(asking.rows, run.rows, asked, found, self.bounds(number))
+            if joined is None:
+                continue
+            self._minor = joined[1]
+            yield joined[0]
+
+    def hand_on(self, result: Batch) -> None:
+        """Emit pairs, or keep them until time is settled: overlapping windows go back in it."""
+        if self._order is None:
+            super().hand_on(result)
+        else:
+            self._order.add(result, self._next, self._minor)
+
+    def emit_mark(self, mark: Mark | None) -> None:
+        """Hand on a mark, behind the pairs that had to wait for it."""
+        if self._order is None or mark is None:
+            super().emit_mark(mark)
+        else:
+            self.emit(self._order.release(mark))
+
+    def settled(self, watermark: int) -> int:
+        """Pairs have the times of their rows: time is settled up to the first window that is open."""
+        if not self.windows.by_time or watermark == BEGIN_OF_TIME:
+            return super().settled(watermark)
+        return min(watermark, self.windows.start(self.windows.first_open(watermark)))
+
+    @property
+    def state_bytes(self) -> int:
+        """Bytes of the rows and pairs that wait."""
+        return super().state_bytes + (0 if self._order is None else self._order.nbytes)
+
+    def save(self) -> State:
+        """Return the rows and pairs that wait."""
+        return {**super().save(), "order": None if self._order is None else self._order.save()}
+
+    def load(self, state: State) -> None:
+        """Take over the rows and pairs that wait."""
+        super().load(state)
+        if self._order is not None:
+            self._order.load(state["order"])

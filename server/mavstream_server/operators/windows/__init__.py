@@ -1,0 +1,1 @@
+"""What windowed operators share: window arithmetic, gates, pane buffers."""

@@ -1,0 +1,80 @@
+"""Experience: what the queries that run taught about costs, for queries that are new."""
+
+from __future__ import annotations
+
+from collections import defaultdict, deque
+from collections.abc import Mapping, Sequence
+from statistics import median
+from typing import NamedTuple
+
+from mavstream_protocol.typed_plan import TypedPlan
+from mavstream_server.core.metrics import OperatorStats
+from mavstream_server.optimizer.admission.load import Arrivals
+from mavstream_server.planning.rewriting.costing.knowledge import PooledKnowledge
+from mavstream_server.planning.rewriting.costing.metrics import Figures
+from mavstream_server.planning.rewriting.costing.model import CostModel
+from mavstream_server.scheduling.statistics import Statistics
+
+CALL_NS = 10_000.0
+"""What a call of an operator costs at least, however few rows it finds."""
+_ENDS = {"source": 20.0, "output": 100.0}
+"""Nanoseconds per row of what stands at the ends of every plan, until some were measured."""
+_REMEMBERED = 101
+
+
+class Demand(NamedTuple):
+    """What a query is expected to need."""
+
+    rows: float
+    """Per second, of all its streams."""
+    turns: float
+    """Per second: at most one for each frame that comes."""
+    work: float
+    """Seconds of the engine per second."""
+    memory: float
+    """Bytes of windows and queues."""
+    row_bytes: float
+    """Of a row that waits in front of it."""
+
+
+class Experience:
+    """Medians of what operators of a kind cost, and how many rows conditions let pass."""
+
+    def __init__(self) -> None:
+        self._knowledge = PooledKnowledge()
+        self._ends: defaultdict[str, deque[float]] = defaultdict(lambda: deque(maxlen=_REMEMBERED))
+
+    def learn(self, plan: TypedPlan, operators: Sequence[OperatorStats], rates: Mapping[str, float]) -> None:
+        """Take in the figures of a query that runs on streams with these rows per second."""
+        measured = [one for one in operators if one.tuples > 0 and one.cost_per_tuple_ns > 0]
+        for one in measured:
+            if one.operator in _ENDS:
+                self._ends[one.operator].append(one.cost_per_tuple_ns)
+        known = {
+            one.name: Statistics(
+                cost_per_tuple=one.cost_per_tuple_ns, selectivity=one.selectivity, tuples=one.tuples
+            )
+            for one in measured
+        }
+        self._knowledge.pool(CostModel(plan, Figures(rates, known)).knowledge)
+
+    def assess(self, plan: TypedPlan, arrivals: Mapping[str, Arrivals]) -> Demand:
+        """Return what a new query is expected to need if its streams bring so much per second."""
+        read = [arrivals.get(source.stream, Arrivals(0.0, 0.0)) for source in plan.sources]
+        rows, turns = sum(one.rows for one in read), sum(min(one.frames, one.rows) for one in read)
+        rates = {source.stream: one.rows for source, one in zip(plan.sources, read, strict=True)}
+        assessed = CostModel(None, Figures(rates), self._knowledge).assess(plan)
+        least = turns * CALL_NS
+        works = [
+            *assessed.works.values(),
+            *(one.rows * self._end("source") for one in read),
+            assessed.rates[plan.root] * self._end("output"),
+        ]
+        width = max((len(source.schema.fields) for source in plan.sources), default=0)
+        return Demand(
+            rows, turns, sum(max(work, least) for work in works) / 1e9, assessed.memory, 8.0 * width
+        )
+
+    def _end(self, kind: str) -> float:
+        known = self._ends.get(kind)
+        return median(known) if known else _ENDS[kind]

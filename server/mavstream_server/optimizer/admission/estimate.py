@@ -1,0 +1,217 @@
+"""Admission: whether a new query's targets can be kept, and those of the others once it is there.
+
+Pure: it looks at what was measured and at what the query is expected to need.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from math import inf
+
+from mavstream_protocol.admission import (
+    AdmissionEstimate,
+    AdmissionPolicy,
+    EndangeredQuery,
+    Outlook,
+    TargetOutlook,
+    Utilisation,
+)
+from mavstream_protocol.qos import LatencyTarget, MemoryTarget, QosSpec, ThroughputTarget
+from mavstream_server.optimizer.admission.cost_history import Demand
+from mavstream_server.optimizer.admission.occupancy import Occupancy
+from mavstream_server.optimizer.admission.queueing import percentile
+from mavstream_server.optimizer.target_index import Promises, allowed_ms, statistic_ms
+
+_NAMED = 10  # endangered queries that are told by name
+_LONGEST_LINGER_S = 0.05
+_NOTHING_KNOWN = Occupancy({}, by_priority=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A query that wants in."""
+
+    class_name: str
+    priority: int
+    qos: QosSpec
+    demand: Demand
+    silent: Sequence[str] = ()
+    """Streams of its that bring nothing now, so that nothing can be told."""
+
+
+def estimate(
+    candidate: Candidate, occupancy: Occupancy | None, promises: Promises, policy: AdmissionPolicy
+) -> AdmissionEstimate:
+    """Return what is expected; without an occupancy, as long as nothing was measured, that is little."""
+    return _Estimator(candidate, occupancy, promises).estimate(policy)
+
+
+class _Estimator:
+    def __init__(self, candidate: Candidate, measured: Occupancy | None, promises: Promises) -> None:
+        self._new = candidate
+        self._measured = measured is not None
+        self._before = measured or _NOTHING_KNOWN
+        self._after = self._before.plus(candidate.class_name, candidate.priority, candidate.demand)
+        self._response = self._after.response(candidate.class_name)
+        self._promises = promises
+
+    def estimate(self, policy: AdmissionPolicy) -> AdmissionEstimate:
+        new, name = self._new, self._new.class_name
+        targets = tuple(self._targets())
+        count, endangered = self._endangered()
+        known = self._before.classes.get(name)
+        return AdmissionEstimate(
+            policy=policy,
+            admitted=not count and all(target.kept is not Outlook.NO for target in targets),
+            cost_us_per_s=new.demand.work * 1e6,
+            rows_per_s=new.demand.rows,
+            memory_bytes=new.demand.memory,
+            utilisation=self._utilisation(self._before.busy, self._after.busy),
+            class_utilisation=self._utilisation(known.busy if known else 0.0, self._after.classes[name].busy),
+            class_capacity=self._response.room if self._measured else None,
+            targets=targets,
+            endangered=tuple(endangered),
+            endangered_queries=count,
+            warnings=tuple(self._warnings(targets, count, endangered)),
+        )
+
+    def _utilisation(self, before: float, after: float) -> Utilisation:
+        return Utilisation(before=before, after=after) if self._measured else _UNKNOWN_UTILISATION
+
+    # Its own targets
+
+    def _targets(self) -> Iterator[TargetOutlook]:
+        qos = self._new.qos
+        if qos.latency is not None:
+            yield self._latency(qos.latency)
+        if qos.memory is not None:
+            yield self._memory(qos.memory)
+        if qos.throughput is not None:
+            yield self._throughput(qos.throughput)
+
+    def _latency(self, target: LatencyTarget) -> TargetOutlook:
+        expected, allowed = self._expected_ms(target), allowed_ms(target)
+        kind = target.statistic
+        shown = f"{kind} is expected to {_be(expected, 'ms')}, allowed are {allowed:.3g} ms"
+        return self._told("latency", kind, target.at_most / 1000, target.tolerance, expected, allowed, shown)
+
+    def _expected_ms(self, target: LatencyTarget) -> float:
+        """Return what is measured of its class, and as much more as the queues are expected to grow."""
+        name, after, demand = self._new.class_name, self._response, self._new.demand
+        load = self._after.classes[name]
+        longer = demand.work / demand.turns - load.busy / load.turns if demand.turns else 0.0
+        known = statistic_ms(load.latency, target.percentile)
+        if known is not None and after.lasting:
+            return known * self._slowdown(name) + 1000 * max(longer, 0.0)
+        # Nothing of its class has answered lately. Under load its rows may be let wait for more of them.
+        linger = self._after.busy * min(_LONGEST_LINGER_S, target.at_most / 1e6 / 4)
+        wait = after.mean if target.percentile is None else percentile(after.mean, target.percentile)
+        return 1000 * (wait + linger + max(longer, 0.0))
+
+    def _memory(self, target: MemoryTarget) -> TargetOutlook:
+        demand, allowed = self._new.demand, target.at_most * (1 + target.tolerance)
+        expected = (
+            demand.memory + demand.row_bytes * demand.rows * self._response.mean if demand.rows else 0.0
+        )
+        shown = f"what it holds is expected to {_be(expected, 'bytes')}, allowed are {allowed:.3g} bytes"
+        return self._told("memory", "bytes", target.at_most, target.tolerance, expected, allowed, shown)
+
+    def _throughput(self, target: ThroughputTarget) -> TargetOutlook:
+        expected, least = self._most_rows(), target.at_least * (1 - target.tolerance)
+        shown = f"up to {expected:.4g} rows per second are expected to be worked on, {least:.4g} are wanted"
+        return self._told(
+            "throughput", "rows_per_s", target.at_least, target.tolerance, expected, least, shown, more=True
+        )
+
+    def _most_rows(self) -> float:
+        """Return the rows per second that what its class has left is enough for."""
+        demand, name, after = self._new.demand, self._new.class_name, self._after
+        others = self._before.work_of(name)
+        work = after.work_of(name) - others
+        return max(self._response.room - others, 0.0) * demand.rows / work if work > 0 else 0.0
+
+    def _told(
+        self,
+        objective: str,
+        statistic: str,
+        target: float,
+        tolerance: float,
+        expected: float,
+        bound: float,
+        shown: str,
+        *,
+        more: bool = False,
+    ) -> TargetOutlook:
+        unknown = self._unknown()
+        kept = Outlook.YES if (expected >= bound if more else expected <= bound) else Outlook.NO
+        return TargetOutlook(
+            objective=objective,
+            statistic=statistic,
+            target=target,
+            tolerance=tolerance,
+            expected=None if unknown or expected == inf else expected,
+            kept=Outlook.UNKNOWN if unknown else kept,
+            reason=unknown or (shown if expected < inf else f"{shown}: {self._why_behind()}"),
+        )
+
+    # Those of others
+
+    def _endangered(self) -> tuple[int, list[EndangeredQuery]]:
+        """Return how many targets of equal and more important classes would be missed, and some of them."""
+        count: int = 0
+        found: list[EndangeredQuery] = []
+        for name, load in sorted(self._before.classes.items(), key=lambda one: (-one[1].priority, one[0])):
+            if load.priority >= self._new.priority and name in self._promises:
+                more, some = self._promises.endangered(name, load.latency, self._slowdown(name), _NAMED)
+                count, found = count + more, found + some
+        return count, found[:_NAMED]
+
+    def _slowdown(self, name: str) -> float:
+        """Return by which factor a class is expected to answer later than now."""
+        before = self._before.response(name) if name in self._before.classes else None
+        if before is None or not before.lasting:
+            return 1.0  # it falls behind already, whoever comes
+        return self._after.response(name).mean / before.mean
+
+    # In words
+
+    def _unknown(self) -> str | None:
+        """Return why nothing can be told, or None."""
+        if not self._measured:
+            return "unknown: the engine was not looked at for long enough; ask again in some seconds"
+        if self._new.silent:
+            streams = ", ".join(f"'{name}'" for name in self._new.silent)
+            return f"unknown: no rows came lately on {streams}, so there is nothing to reckon with"
+        return None
+
+    def _why_behind(self) -> str:
+        who = f"class '{self._new.class_name}' needs" if self._after.by_priority else "all queries need"
+        work = self._after.work_of(self._new.class_name)
+        return f"{who} {work:.0%} of the engine, and can have {self._response.room:.0%}"
+
+    def _warnings(
+        self, targets: Sequence[TargetOutlook], count: int, endangered: Sequence[EndangeredQuery]
+    ) -> Iterator[str]:
+        for target in targets:
+            if target.kept is Outlook.NO:
+                yield f"its {target.objective} target cannot be kept: {target.reason}"
+        if count:
+            names = ", ".join(f"'{one.query}' ({_danger(one)})" for one in endangered)
+            more = f" and {count - len(endangered)} more" if count > len(endangered) else ""
+            yield f"targets of running queries would be missed, {count} in all: {names}{more}"
+        if self._measured and not self._response.lasting:
+            yield f"it would fall behind: {self._why_behind()}"
+
+
+_UNKNOWN_UTILISATION = Utilisation(before=None, after=None)
+
+
+def _be(value: float, unit: str) -> str:
+    return "grow without end" if value == inf else f"be {value:.3g} {unit}"
+
+
+def _danger(one: EndangeredQuery) -> str:
+    if one.allowed is None or one.expected is None:
+        return f"{one.objective}: class '{one.class_}' would fall behind"
+    return f"{one.statistic} {one.expected:.3g} ms in class '{one.class_}', allowed are {one.allowed:.3g} ms"

@@ -1,0 +1,154 @@
+"""The plan scout: looks for cheaper plans of running queries, in a process of its own.
+
+To generate and cost plans takes tens of milliseconds of pure computing for each query: neither the event loop
+nor an engine may do that.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import multiprocessing
+import os
+import signal
+import threading
+import time
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from typing import NamedTuple
+
+from mavstream_protocol.errors import MavstreamError
+from mavstream_server.core.metrics import QueryStats
+from mavstream_server.optimizer.running_plans import ScoutedQuery
+from mavstream_server.planning.rewriting.choice import PlanChoice, choose
+from mavstream_server.planning.rewriting.costing.metrics import Figures
+from mavstream_server.scheduling.statistics import Statistics
+
+_log = logging.getLogger("mavstream.optimizer")
+
+FRESH_S = 10.0
+"""A query is looked at again after this time: its figures have moved by then."""
+PAUSE_S = 5.0
+"""Between two searches: at 50 ms each, they take a hundredth of a core."""
+
+Scouted = Callable[[Iterable[str]], Awaitable[list[ScoutedQuery]]]
+
+
+class _Seen(NamedTuple):
+    at: float
+    epoch: int
+    version: int
+    rows: Mapping[str, int]
+    """Read so far, by source."""
+
+
+class PlanScout:
+    """Knows, for queries that it was asked about, the cheapest plan there is."""
+
+    def __init__(self, scouted: Scouted, clock: Callable[[], float] = time.monotonic) -> None:
+        """`scouted` returns running queries by id, as `QueryViews.scouted` does."""
+        self._scouted = scouted
+        self._clock = clock
+        self._pool: ProcessPoolExecutor | None = None
+        self._seen: dict[str, _Seen] = {}
+        self._looked: dict[str, float] = {}  # when they were searched for
+        self._rested = 0.0  # when the next one may be
+        self._lock = asyncio.Lock()
+        self.alternates: dict[str, PlanChoice] = {}
+        """What was found, by query; only of plans that still run."""
+        self.swapping: frozenset[str] = frozenset()
+        """Of the queries asked about last, those whose plan is being swapped."""
+
+    async def look(self, ids: Iterable[str]) -> Mapping[str, PlanChoice]:
+        """Bring what is known of these queries up to date, to be called now and then; returns `alternates`.
+
+        A query is measured between two looks, and each look searches plans for one of them at most. What is
+        known of others is forgotten.
+        """
+        async with self._lock:
+            queries = {query.id: query for query in await self._scouted(tuple(ids))}
+            self.swapping = frozenset(id_ for id_, query in queries.items() if query.stats.swap is not None)
+            for known in (self.alternates, self._seen, self._looked):
+                for gone in [id_ for id_ in known if id_ not in queries]:
+                    del known[gone]
+            measured = {id_: self._measured(query) for id_, query in queries.items()}
+            due = [id_ for id_ in queries if id_ not in self.swapping and self._due(id_)]
+            # Those that were never looked at come first, in the order in which they were given.
+            for id_ in sorted(due, key=lambda id_: self._looked.get(id_, 0.0)):
+                figures = measured[id_]
+                if figures is not None and self._clock() >= self._rested:
+                    await self._choose(queries[id_], figures)
+        return self.alternates
+
+    async def stop(self) -> None:
+        """End the process, if there is one."""
+        pool, self._pool = self._pool, None
+        if pool is not None:
+            await asyncio.to_thread(pool.shutdown, cancel_futures=True)
+
+    def _due(self, id_: str) -> bool:
+        return id_ not in self._looked or self._clock() - self._looked[id_] >= FRESH_S
+
+    def _measured(self, query: ScoutedQuery) -> Figures | None:
+        """Return what was measured since the last look; None if nothing can be said yet."""
+        stats, now, before = query.stats, self._clock(), self._seen.get(query.id)
+        rows = {one.name: one.rows_out for one in stats.operators if one.name in query.sources}
+        seen = _Seen(now, stats.epoch, stats.plan_version, rows)
+        if before is None or (before.epoch, before.version) != (seen.epoch, seen.version):
+            # Another plan runs than what is known is about.
+            self._seen[query.id] = seen
+            self.alternates.pop(query.id, None)
+            self._looked.pop(query.id, None)
+            return None
+        if now - before.at < FRESH_S / 10:
+            return None
+        if now - before.at >= FRESH_S:
+            self._seen[query.id] = seen
+        rates: dict[str, float] = {}
+        for name, stream in query.sources.items():
+            rate = (rows.get(name, 0) - before.rows.get(name, 0)) / (now - before.at)
+            rates[stream] = max(rate, rates.get(stream, 0.0))
+        return Figures(rates, operator_figures(stats)) if any(rates.values()) else None
+
+    async def _choose(self, query: ScoutedQuery, figures: Figures) -> None:
+        self._looked[query.id] = self._clock()
+        self._rested = self._clock() + PAUSE_S
+        if self._pool is None:
+            spawn = multiprocessing.get_context("spawn")
+            self._pool = ProcessPoolExecutor(1, spawn, _begin)
+        loop = asyncio.get_running_loop()
+        try:
+            found = await loop.run_in_executor(self._pool, choose, query.subject, figures)
+        except BrokenProcessPool:
+            _log.warning("the process that looks for plans died; the next look starts another one")
+            await self.stop()
+        except MavstreamError as error:  # a stream or table was changed meanwhile
+            _log.info("no plans were looked for", extra={"query": query.id, "reason": str(error)})
+        else:
+            self.alternates[query.id] = found
+
+
+def operator_figures(stats: QueryStats) -> dict[str, Statistics]:
+    """Return what was measured of a query's operators, by node."""
+    return {
+        one.name: Statistics(
+            cost_per_tuple=one.cost_per_tuple_ns, selectivity=one.selectivity, tuples=one.tuples
+        )
+        for one in stats.operators
+        if one.kind == "operational"
+    }
+
+
+def _begin() -> None:
+    """Prepare the process: it gives way to all others, and goes when its parent does."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    os.nice(10)
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+
+    def follow() -> None:
+        parent.join()
+        os._exit(0)
+
+    threading.Thread(target=follow, daemon=True).start()

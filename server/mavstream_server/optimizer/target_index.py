@@ -1,0 +1,107 @@
+"""Promises: the targets of running queries, in an order in which those in danger are found at once."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterable
+from math import inf
+from typing import NamedTuple
+
+from mavstream_protocol.admission import EndangeredQuery
+from mavstream_protocol.qos import LatencyTarget, QosSpec
+from mavstream_server.core.metrics import Latency
+
+
+class Promise(NamedTuple):
+    """A query that runs, and what was promised to it."""
+
+    query: str
+    class_name: str
+    qos: QosSpec
+
+
+class Promises:
+    """Latency targets by class and statistic, the tightest first; the other objectives by class."""
+
+    def __init__(self, promises: Iterable[Promise] = ()) -> None:
+        self._latency: dict[str, dict[str, _Group]] = {}
+        self._lasting: dict[str, list[tuple[str, str, str]]] = {}
+        for query, class_name, qos in promises:
+            if qos.latency is not None:
+                groups = self._latency.setdefault(class_name, {})
+                group = groups.setdefault(qos.latency.statistic, _Group(qos.latency.percentile))
+                group.members.append((allowed_ms(qos.latency), query))
+            if qos.throughput is not None:
+                self._lasting.setdefault(class_name, []).append((query, "throughput", "rows_per_s"))
+            if qos.memory is not None:
+                self._lasting.setdefault(class_name, []).append((query, "memory", "bytes"))
+        for groups in self._latency.values():
+            for group in groups.values():
+                group.members.sort()
+
+    def __contains__(self, class_name: object) -> bool:
+        """Whether anything was promised to queries of a class."""
+        return class_name in self._latency or class_name in self._lasting
+
+    def endangered(
+        self, class_name: str, latency: Latency, factor: float, most: int
+    ) -> tuple[int, list[EndangeredQuery]]:
+        """Return how many targets of a class, kept now, are missed if it answers so much later, and some.
+
+        The factor is `inf` where the class would fall behind without end.
+        """
+        count, found = 0, []
+        for statistic, group in self._latency.get(class_name, {}).items():
+            now = statistic_ms(latency, group.percentile)
+            if now is None and factor < inf:
+                continue
+            first = 0 if now is None else bisect_left(group.members, (now, ""))
+            after = inf if now is None else now * factor
+            last = bisect_left(group.members, (after, ""))
+            count += max(last - first, 0)
+            expected = None if after == inf else after
+            for allowed, query in group.members[first : min(last, first + most)]:
+                found.append(_endangered(class_name, query, "latency", statistic, allowed, now, expected))
+        if factor == inf:
+            lasting = self._lasting.get(class_name, [])
+            count += len(lasting)
+            found += [_endangered(class_name, *one, None, None, None) for one in lasting[:most]]
+        return count, found[:most]
+
+
+class _Group:
+    __slots__ = ("members", "percentile")
+
+    def __init__(self, percentile: float | None) -> None:
+        self.percentile = percentile
+        self.members: list[tuple[float, str]] = []
+
+
+def allowed_ms(target: LatencyTarget) -> float:
+    """Return the highest latency, in milliseconds, that counts as kept."""
+    return target.at_most / 1000 * (1 + target.tolerance)
+
+
+def statistic_ms(latency: Latency, percentile: float | None) -> float | None:
+    """Return the mean or a percentile, or None without answers."""
+    return latency.mean_ms if percentile is None else latency.percentile_ms(percentile)
+
+
+def _endangered(
+    class_name: str,
+    query: str,
+    objective: str,
+    statistic: str,
+    allowed: float | None,
+    now: float | None,
+    expected: float | None,
+) -> EndangeredQuery:
+    return EndangeredQuery(
+        query=query,
+        **{"class": class_name},
+        objective=objective,
+        statistic=statistic,
+        allowed=allowed,
+        now=now,
+        expected=expected,
+    )

@@ -1,0 +1,1 @@
+"""From typed plans to operators, and from plans to equivalent plans."""

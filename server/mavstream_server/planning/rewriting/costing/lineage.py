@@ -1,0 +1,101 @@
+"""Lineage: expressions in terms of streams, so that a predicate is known again wherever it stands."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+
+from mavstream_protocol.expressions.typed import Call, ColumnRef, Expression
+from mavstream_protocol.plan import InputRef
+from mavstream_protocol.typed_plan import (
+    TypedJoin,
+    TypedNode,
+    TypedPlan,
+    TypedProject,
+    TypedSelect,
+    TypedSource,
+    TypedSplit,
+    TypedTableJoin,
+    TypedUnion,
+)
+from mavstream_server.planning.rewriting.expressions import put_in
+
+_MOST_ORIGINS = 8
+
+
+class Lineage:
+    """Follows columns of one plan down to where their values come from.
+
+    Through a union there are several ways down: a predicate above it is the same as each of its copies
+    below. What an aggregate or an except makes is named by the node, which no rule changes.
+    """
+
+    def __init__(self, typed: TypedPlan) -> None:
+        self._typed = typed
+        self._known: dict[str, tuple[Mapping[str, Expression], ...]] = {}
+        for node in typed.nodes.values():  # bottom-up, so a node's inputs are known before it
+            self._known[node.name] = tuple(self._ways(node))
+
+    def origins(self, node: str, expression: Expression) -> tuple[Expression, ...]:
+        """Return what an expression over a node's input reads in terms of streams, one for each way down.
+
+        Expressions of joins name columns `l.x` and `r.x`.
+        """
+        found = (_resolved(expression, given) for given in self._given(self._typed.nodes[node]))
+        return tuple(dict.fromkeys(found))
+
+    def column(self, reference: InputRef, name: str) -> Expression:
+        """Return where a column comes from; the first way where there are several."""
+        return self._known[reference.node][0][name]
+
+    def _ways(self, node: TypedNode) -> Iterator[Mapping[str, Expression]]:
+        """Yield the columns of a node by each way down."""
+        match node:
+            case TypedSource():
+                yield {f.name: ColumnRef(f"{node.stream}.{f.name}", f.type, f.nullable) for f in node.schema}
+            case TypedSelect() | TypedSplit():
+                yield from self._known[node.inputs[0].node]
+            case TypedUnion():
+                below = [way for reference in node.inputs for way in self._known[reference.node]]
+                yield from below[:_MOST_ORIGINS]
+            case TypedProject() | TypedJoin() | TypedTableJoin():
+                own = _named_by(node)
+                for given in self._given(node):
+                    yield {**own, **{name: _resolved(e, given) for name, e in node.compute}}
+            case _:
+                yield _named_by(node)
+
+    def _given(self, node: TypedNode) -> Iterator[Mapping[str, Expression]]:
+        """Yield what the expressions of a node can read."""
+        if isinstance(node, TypedTableJoin):
+            fields = node.table_schema
+            table = {f"r.{f.name}": ColumnRef(f"{node.table}.{f.name}", f.type, True) for f in fields}
+            for way in self._known[node.inputs[0].node]:
+                yield {**table, **{f"l.{name}": e for name, e in way.items()}}
+        elif isinstance(node, TypedJoin):
+            left, right = (self._known[reference.node] for reference in node.inputs)
+            pairs = [(a, b) for a in left for b in right][:_MOST_ORIGINS]
+            for a, b in pairs:
+                yield {**{f"l.{n}": e for n, e in a.items()}, **{f"r.{n}": e for n, e in b.items()}}
+        else:
+            yield from self._known[node.inputs[0].node]
+
+
+def _resolved(expression: Expression, given: Mapping[str, Expression]) -> Expression:
+    whole = put_in(expression, given)
+    # One that grows too large to follow is known by its columns alone.
+    return _without_nullability(expression if whole is None else whole)
+
+
+def _without_nullability(expression: Expression) -> Expression:
+    """Return an expression that compares equal however nullable its columns are where it stands."""
+    if isinstance(expression, ColumnRef):
+        return replace(expression, nullable=True)
+    if isinstance(expression, Call):
+        arguments = tuple(_without_nullability(argument) for argument in expression.arguments)
+        return replace(expression, arguments=arguments, nullable=True)
+    return expression
+
+
+def _named_by(node: TypedNode) -> dict[str, Expression]:
+    return {f.name: ColumnRef(f"{node.name}.{f.name}", f.type, True) for f in node.schema}

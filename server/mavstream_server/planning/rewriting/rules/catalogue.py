@@ -1,0 +1,33 @@
+"""The catalogue of rules, in the order in which they are tried."""
+
+from __future__ import annotations
+
+from mavstream_server.planning.rewriting.rule import Rule
+from mavstream_server.planning.rewriting.rules import (
+    condition_below_join,
+    drop_columns,
+    join_order,
+    merge_projects,
+    merge_selects,
+    order_selects,
+    select_below_join,
+    select_below_project,
+    select_below_split,
+    select_below_union,
+    split_select,
+)
+
+RULES: tuple[Rule, ...] = (
+    select_below_project.RULE,
+    select_below_join.RULE,
+    condition_below_join.RULE,
+    select_below_union.RULE,
+    select_below_split.RULE,
+    split_select.RULE,
+    order_selects.RULE,
+    join_order.RULE,
+    drop_columns.RULE,
+    merge_projects.RULE,
+    merge_selects.RULE,
+)
+"""Every rule there is; a search may be given fewer."""

@@ -1,0 +1,56 @@
+"""Condition below join: what a join asks of one side alone is asked before it looks for partners."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from mavstream_protocol.expressions.typed import Expression
+from mavstream_protocol.windows import RowWindow
+from mavstream_server.planning.rewriting.editing import Draft
+from mavstream_server.planning.rewriting.joins import (
+    LEFT,
+    RIGHT,
+    joins,
+    put_below,
+    sides_of,
+    wheres,
+    with_where,
+)
+from mavstream_server.planning.rewriting.rule import Rewrite, Rule
+from mavstream_server.planning.rewriting.subject import Subject
+
+
+def rewrites(subject: Subject) -> Iterator[Rewrite]:
+    """Turn parts of a join's condition that read one side into selects below that side.
+
+    Not for windows by rows, which count all rows; not for a left join with a table, whose condition only
+    decides what is found; and a table takes no select. With `on_error: fail` no part may be able to fail.
+    """
+    for name, join, typed in joins(subject):
+        if join.how != "inner" or isinstance(join.window, RowWindow) or not subject.may_move(wheres(typed)):
+            continue
+        parts: dict[str, list[Expression]] = {LEFT: [], RIGHT: []}
+        kept: list[Expression] = []
+        for part in wheres(typed):
+            sides = sides_of(part)
+            if len(sides) != 1 or (sides == {RIGHT} and subject.is_table(join.right)):
+                kept.append(part)
+            else:
+                parts[next(iter(sides))].append(part)
+        moved = len(parts[LEFT]) + len(parts[RIGHT])
+        if not moved:
+            continue
+        draft = Draft(subject.plan)
+        changed = put_below(subject, draft, join, parts, f"{name}_input")
+        if changed is not None:
+            changed = with_where(subject, name, changed, kept)
+        if changed is not None:
+            draft.put(name, changed)
+            yield Rewrite(draft, name, f"{moved} of its conditions asked below it")
+
+
+RULE = Rule(
+    "condition below join",
+    "What an inner join by time asks of one side alone becomes a select below that side.",
+    rewrites,
+)

@@ -1,0 +1,84 @@
+"""Drop columns: nothing is computed that nobody reads."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from mavstream_protocol.plan import AggregateNode, JoinNode, Node, ProjectNode
+from mavstream_protocol.scaling import ERROR
+from mavstream_protocol.typed_plan import TypedAggregate, TypedJoin, TypedNode, TypedProject, TypedTableJoin
+from mavstream_server.planning.rewriting.editing import Draft
+from mavstream_server.planning.rewriting.reading import columns_read
+from mavstream_server.planning.rewriting.rule import Rewrite, Rule
+from mavstream_server.planning.rewriting.subject import Subject
+from mavstream_server.planning.rewriting.texts import text_of
+
+# What can overflow fails the query, whatever `on_error` says, so these are computed even if nobody looks.
+_HARMLESS = frozenset(("count", "min", "max", "first", "last"))
+
+
+def rewrites(subject: Subject) -> Iterator[Rewrite]:
+    """Leave out computed columns that nobody above reads, in the whole plan at once.
+
+    The engine carries no column that is not read and computes none in a project or a join with a table. But
+    a join of streams and an aggregate compute all that they say, and keep what that reads.
+
+    - The answer's columns stay, and those that a union or an except gets: these compare or line up.
+    - Columns of joins of streams and of aggregates stay if any column of the plan can fail, unless failures
+      are mere nulls: what they read may be what fails.
+    - A scaled column stays where its error is read.
+    - Sums and what is made of sums stay: an overflow there fails the query.
+    """
+    read = columns_read(subject.typed)
+    draft = Draft(subject.plan)
+    changed: list[str] = []
+    for name in subject.order:
+        node, typed = subject.plan.nodes[name], subject.typed_node(name)
+        texts = _texts(subject, name, node, typed)
+        if texts is None:
+            continue
+        used = {column.removesuffix(ERROR) for column in read[name]} if _scaled(node) else set()
+        kept = {
+            c: text
+            for c, text in texts.items()
+            if c in read[name] or c in used or not _droppable(subject, typed, c)
+        }
+        kept = kept or dict([next(iter(texts.items()))])  # rows without columns cannot be said
+        if len(kept) < len(texts):
+            draft.put(name, node.model_copy(update={"compute": kept}))
+            changed.append(name)
+    if changed:
+        yield Rewrite(draft, changed[0], f"columns that nobody reads left out in {', '.join(changed)}")
+
+
+def _texts(subject: Subject, name: str, node: Node, typed: TypedNode) -> Mapping[str, str] | None:
+    """Return what a node computes, as text; None if it computes nothing."""
+    if isinstance(node, ProjectNode | AggregateNode):
+        return node.compute
+    if not isinstance(node, JoinNode) or not isinstance(typed, TypedJoin | TypedTableJoin):
+        return None
+    if node.compute is not None:
+        return node.compute
+    columns = subject.columns(name)
+    texts = {column: text_of(expression, columns) for column, expression in typed.compute}
+    return {column: text for column, text in texts.items() if text is not None}
+
+
+def _scaled(node: Node) -> bool:
+    return isinstance(node, AggregateNode) and node.scaled
+
+
+def _droppable(subject: Subject, typed: TypedNode, column: str) -> bool:
+    if isinstance(typed, TypedProject | TypedTableJoin):
+        return True
+    if isinstance(typed, TypedAggregate):
+        calls = dict(typed.compute)[column].calls
+        return subject.may_forget and all(call.function in _HARMLESS for call in calls)
+    return subject.may_forget
+
+
+RULE = Rule(
+    "drop columns",
+    "Columns that nobody reads are not computed, unless their failure is part of the answer.",
+    rewrites,
+)

@@ -1,0 +1,76 @@
+"""Merge projects: one that only computes from what another (or a join) computed becomes a part of it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+
+from mavstream_protocol.expressions.typed import ColumnRef, Expression, references
+from mavstream_protocol.plan import JoinNode, ProjectNode
+from mavstream_protocol.typed_plan import TypedJoin, TypedProject, TypedTableJoin
+from mavstream_server.planning.rewriting.editing import Draft
+from mavstream_server.planning.rewriting.expressions import can_fail, put_in, size
+from mavstream_server.planning.rewriting.rule import Rewrite, Rule
+from mavstream_server.planning.rewriting.subject import Subject
+from mavstream_server.planning.rewriting.texts import text_of
+
+_Compute = tuple[tuple[str, Expression], ...]
+
+
+def rewrites(subject: Subject) -> Iterator[Rewrite]:
+    """Put a project into the project or join that it reads.
+
+    - The lower one must be read by the project alone, and not be windowed: that adds columns of its own.
+    - A column that can fail may only be taken over as it is: inside a larger expression its failure would
+      make all of that null, not only itself.
+    - A column that costs something may be used once: merged, it is computed at every use.
+    - A join of streams computes all of its columns and reads what they read, so none in the plan may be able
+      to fail, unless failures are mere nulls.
+    """
+    for name in subject.order:
+        upper, node = subject.typed_node(name), subject.plan.nodes[name]
+        if not isinstance(node, ProjectNode) or not isinstance(upper, TypedProject):
+            continue
+        below = subject.below(name)
+        lower, inner = subject.typed_node(below), subject.plan.nodes[below]
+        if not isinstance(inner, ProjectNode | JoinNode):
+            continue
+        if not isinstance(lower, TypedProject | TypedJoin | TypedTableJoin):
+            continue
+        if subject.only_reader(below) is None or (isinstance(lower, TypedJoin) and lower.window):
+            continue
+        if isinstance(lower, TypedJoin) and not subject.may_forget:
+            continue
+        texts = _merged(subject, upper.compute, lower.compute, below)
+        if texts is not None:
+            draft = Draft(subject.plan)
+            draft.drop(name)
+            draft.put(below, inner.model_copy(update={"compute": texts}))
+            draft.reconnect(name, below)
+            yield Rewrite(draft, name, f"computed in {below}")
+
+
+def _merged(subject: Subject, upper: _Compute, lower: _Compute, below: str) -> dict[str, str] | None:
+    """Return the columns of the upper one in terms of what the lower one reads, or None."""
+    inner = dict(lower)
+    uses = Counter(name for _, expression in upper for name in references(expression))
+    if any(count > 1 and size(inner[name]) > 1 for name, count in uses.items()):
+        return None
+    texts: dict[str, str] = {}
+    for column, expression in upper:
+        nested = not isinstance(expression, ColumnRef)
+        if nested and any(can_fail(inner[name]) for name in references(expression)):
+            return None
+        whole = put_in(expression, inner)
+        text = None if whole is None else text_of(whole, subject.columns(below))
+        if text is None:
+            return None
+        texts[column] = text
+    return texts
+
+
+RULE = Rule(
+    "merge projects",
+    "A project becomes a part of the project, or of the join without a window, that it reads.",
+    rewrites,
+)

@@ -1,0 +1,45 @@
+"""Merge selects: two that stand directly below each other become one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from mavstream_protocol.plan import SelectNode
+from mavstream_protocol.typed_plan import TypedSelect
+from mavstream_server.planning.rewriting.editing import Draft, select
+from mavstream_server.planning.rewriting.expressions import conjunction, conjuncts
+from mavstream_server.planning.rewriting.rule import Rewrite, Rule
+from mavstream_server.planning.rewriting.subject import Subject
+from mavstream_server.planning.rewriting.texts import text_of
+
+
+def rewrites(subject: Subject) -> Iterator[Rewrite]:
+    """Ask both conditions in one select; the lower one must be read by the upper one alone.
+
+    The answer is the same since a row passes if all parts are true; it is cheaper where hardly any row is
+    sorted out between the two. With `on_error: fail` neither may be able to fail.
+    """
+    for name in subject.order:
+        upper, node = subject.typed_node(name), subject.plan.nodes[name]
+        if not isinstance(node, SelectNode) or not isinstance(upper, TypedSelect):
+            continue
+        below = subject.below(name)
+        lower, inner = subject.typed_node(below), subject.plan.nodes[below]
+        if not isinstance(inner, SelectNode) or not isinstance(lower, TypedSelect):
+            continue
+        if subject.only_reader(below) is None or not subject.may_move((upper.where, lower.where)):
+            continue
+        whole = conjunction((*conjuncts(lower.where), *conjuncts(upper.where)))
+        text = text_of(whole, subject.columns(name))
+        if text is not None:
+            draft = Draft(subject.plan)
+            draft.drop(below)
+            draft.put(name, select(inner.input, text))
+            yield Rewrite(draft, name, f"asks what {below} asked, too")
+
+
+RULE = Rule(
+    "merge selects",
+    "Two selects directly below each other become one; with `on_error: fail` only if neither can fail.",
+    rewrites,
+)

@@ -1,0 +1,107 @@
+"""Select below join: sort rows out before they look for partners."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from mavstream_protocol.expressions.typed import Expression, references
+from mavstream_protocol.plan import JoinNode, SelectNode
+from mavstream_protocol.typed_plan import TypedJoin, TypedSelect, TypedTableJoin
+from mavstream_server.planning.rewriting.editing import Draft, select
+from mavstream_server.planning.rewriting.expressions import can_fail, conjunction, conjuncts, put_in
+from mavstream_server.planning.rewriting.joins import LEFT, RIGHT, put_below, sides_of, wheres, with_where
+from mavstream_server.planning.rewriting.rule import Rewrite, Rule
+from mavstream_server.planning.rewriting.subject import Subject
+from mavstream_server.planning.rewriting.texts import text_of
+
+_PAIRS = "pairs"
+_ABOVE = "above"
+
+
+def rewrites(subject: Subject) -> Iterator[Rewrite]:
+    """Move the parts of a select above a join to where all that they read is known.
+
+    Parts over one side become a select below that side, parts over both a condition of the join; parts over
+    the window's bounds stay. Marks pass a select, and whether a row is late is told by the row itself,
+    so the same windows close at the same marks with the pairs that would have passed.
+
+    - The join must be read by the select alone, and not be by rows; in a one-time query not by window.
+    - Columns that a part reads must not be able to fail (see select below project).
+    - A table takes no select; and of a left join with a table, only parts over the left side go below:
+      rows that find nothing come out, and conditions on what was found hold for the nulls of those.
+    - With `on_error: fail` neither the predicate nor anything in the join may be able to fail.
+    """
+    for name in subject.order:
+        node, typed = subject.plan.nodes[name], subject.typed_node(name)
+        if not isinstance(node, SelectNode) or not isinstance(typed, TypedSelect):
+            continue
+        below = subject.below(name)
+        join, found = subject.plan.nodes[below], subject.typed_node(below)
+        if not isinstance(join, JoinNode) or not isinstance(found, TypedJoin | TypedTableJoin):
+            continue
+        if subject.only_reader(below) is None or not subject.crossable(join):
+            continue
+        if subject.may_move((typed.where, *wheres(found), *(e for _, e in found.compute))):
+            yield from _moved(subject, name, typed, below, join, found)
+
+
+def _moved(
+    subject: Subject,
+    name: str,
+    typed: TypedSelect,
+    below: str,
+    join: JoinNode,
+    found: TypedJoin | TypedTableJoin,
+) -> Iterator[Rewrite]:
+    parts: dict[str, list[Expression]] = {LEFT: [], RIGHT: [], _PAIRS: [], _ABOVE: []}
+    for part in conjuncts(typed.where):
+        place, moved = _place(subject, part, join, found)
+        parts[place].append(moved)
+    kept = parts.pop(_ABOVE)
+    both = parts.pop(_PAIRS)
+    if not (parts[LEFT] or parts[RIGHT] or both):
+        return
+    draft = Draft(subject.plan)
+    if kept:
+        text = text_of(conjunction(kept), subject.columns(name))
+        if text is None:
+            return
+        draft.put(name, select(below, text))
+    else:
+        draft.drop(name)
+        draft.reconnect(name, below)
+    changed = put_below(subject, draft, join, parts, name)
+    if changed is not None and both:
+        changed = with_where(subject, below, changed, (*wheres(found), *both))
+    if changed is not None:
+        draft.put(below, changed)
+        counts = [(parts[LEFT], "left input"), (parts[RIGHT], "right input"), (both, "condition")]
+        places = ", ".join(f"{len(moved)} into its {where}" for moved, where in counts if moved)
+        yield Rewrite(draft, name, f"moved into the join {below}: {places}")
+
+
+def _place(
+    subject: Subject, part: Expression, join: JoinNode, found: TypedJoin | TypedTableJoin
+) -> tuple[str, Expression]:
+    """Return where a part of the predicate can go, and how it reads there."""
+    compute = dict(found.compute)
+    read = set(references(part))
+    if not read <= set(compute) or any(can_fail(compute[column]) for column in read):
+        return _ABOVE, part
+    moved = put_in(part, compute)
+    if moved is None:
+        return _ABOVE, part
+    sides = sides_of(moved)
+    if sides == {LEFT} or (sides == {RIGHT} and not subject.is_table(join.right)):
+        return next(iter(sides)), moved
+    if sides and join.how == "inner":
+        return _PAIRS, moved
+    return _ABOVE, part
+
+
+RULE = Rule(
+    "select below join",
+    "Parts of a select go below the side of a join that they read, or into its condition; never past a "
+    "window by rows, nor onto the side of a left join that gives nulls.",
+    rewrites,
+)

@@ -1,0 +1,46 @@
+"""Select below union: sort rows out in each input."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from mavstream_protocol.plan import SelectNode, UnionNode
+from mavstream_protocol.typed_plan import TypedSelect
+from mavstream_server.planning.rewriting.editing import Draft, select, with_inputs
+from mavstream_server.planning.rewriting.rule import Rewrite, Rule
+from mavstream_server.planning.rewriting.subject import Subject
+
+
+def rewrites(subject: Subject) -> Iterator[Rewrite]:
+    """Move a select below the union it reads, once for each input.
+
+    Rows carry their own watermarks and marks pass a select untouched, so which rows are late for an ordered
+    union and when it releases them does not change; what is left keeps its order. The union must be
+    read by the select alone. With `on_error: fail` the predicate must not be able to fail: below an
+    ordered union it sees late rows, too.
+    """
+    for name in subject.order:
+        node, typed = subject.plan.nodes[name], subject.typed_node(name)
+        if not isinstance(node, SelectNode) or not isinstance(typed, TypedSelect):
+            continue
+        below = subject.below(name)
+        union = subject.plan.nodes[below]
+        if not isinstance(union, UnionNode) or subject.only_reader(below) is None:
+            continue
+        if not subject.may_move((typed.where,)):
+            continue
+        draft = Draft(subject.plan)
+        draft.reconnect(name, below)
+        changes: dict[str, str] = {}
+        for input_ in dict.fromkeys(union.inputs):  # an input that is read twice is sorted out once
+            changes[input_] = draft.fresh(name) if changes else name
+            draft.put(changes[input_], select(input_, node.where))
+        draft.put(below, with_inputs(union, changes))
+        yield Rewrite(draft, name, f"moved below the union {below}, into {len(changes)} inputs")
+
+
+RULE = Rule(
+    "select below union",
+    "A select goes below the union it reads, into every input; with `on_error: fail` only if it cannot fail.",
+    rewrites,
+)

@@ -1,0 +1,47 @@
+"""Split a select: one that asks for several things becomes several that ask for one each."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from mavstream_protocol.plan import SelectNode
+from mavstream_protocol.typed_plan import TypedSelect
+from mavstream_server.planning.rewriting.editing import Draft, select
+from mavstream_server.planning.rewriting.expressions import conjuncts
+from mavstream_server.planning.rewriting.rule import Rewrite, Rule
+from mavstream_server.planning.rewriting.subject import Subject
+from mavstream_server.planning.rewriting.texts import text_of
+
+
+def rewrites(subject: Subject) -> Iterator[Rewrite]:
+    """Take each conjunction apart, all of its parts at once.
+
+    A row passes a conjunction if every part is true for it: null and false are the same to a select. With
+    `on_error: fail` no part may be able to fail, since AND forgives a failure in rows that another part
+    decides, and a select by itself does not.
+    """
+    for name in subject.order:
+        node, typed = subject.plan.nodes[name], subject.typed_node(name)
+        if not isinstance(node, SelectNode) or not isinstance(typed, TypedSelect):
+            continue
+        parts = conjuncts(typed.where)
+        if len(parts) < 2 or not subject.may_move(parts):
+            continue
+        texts = [text_of(part, subject.columns(name)) for part in parts]
+        draft, below = Draft(subject.plan), node.input
+        for text in texts[:-1]:
+            if text is None:
+                break
+            lower = draft.fresh(name)
+            draft.put(lower, select(below, text))
+            below = lower
+        if None not in texts:
+            draft.put(name, select(below, str(texts[-1])))
+            yield Rewrite(draft, name, f"its {len(parts)} conditions are asked one after the other")
+
+
+RULE = Rule(
+    "split select",
+    "A select with a conjunction becomes a row of selects; with `on_error: fail` only if no part can fail.",
+    rewrites,
+)

@@ -1,0 +1,149 @@
+"""Three-way joins: two window joins, one above the other, as one question over three inputs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+
+from mavstream_protocol.expressions.typed import ColumnRef, Expression, references
+from mavstream_protocol.plan import JoinNode
+from mavstream_protocol.schema import FieldType
+from mavstream_protocol.typed_plan import TypedJoin
+from mavstream_protocol.windows import TimeWindow
+from mavstream_server.planning.rewriting.expressions import can_fail, put_in, renamed
+from mavstream_server.planning.rewriting.joins import joins, wheres
+from mavstream_server.planning.rewriting.subject import Subject
+
+BOUNDS = ("window_start", "window_end")
+Key = tuple[str, str]
+"""A column of an input: the input's number as text, and the column's name."""
+
+
+@dataclass(frozen=True)
+class ThreeWay:
+    """What two joins ask together. Expressions name columns `0.x`, `1.x`, `2.x` by the input.
+
+    Inputs 0 and 1 are those of the lower join; `w.window_start` and `w.window_end` are the common window's.
+    """
+
+    upper: str
+    lower: str
+    window: TimeWindow
+    inputs: tuple[str, str, str]
+    equal: tuple[tuple[Key, Key], ...]
+    wheres: tuple[Expression, ...]
+    compute: tuple[tuple[str, Expression], ...]
+
+    def equal_keys(self, left: frozenset[str], right: frozenset[str]) -> list[tuple[Key, Key]]:
+        """Return which columns of some inputs equal which of others: one pair for each set of equal ones.
+
+        What equals the same is equal, so a pair may stand in neither join.
+        """
+        pairs = []
+        for group in self._groups():
+            lefts, rights = ([key for key in group if key[0] in side] for side in (left, right))
+            if lefts and rights:
+                every = [(a, b) for a in lefts for b in rights]
+                asked = [(a, b) for a, b in every if (a, b) in self.equal or (b, a) in self.equal]
+                pairs.append((asked or every)[0])
+        return pairs
+
+    def simple(self) -> bool:
+        """Whether no two columns of one input must equal the same column of another.
+
+        Then one pair per set of equal columns says all there is to say.
+        """
+        return all(len({key[0] for key in group}) == len(group) for group in self._groups())
+
+    def _groups(self) -> list[list[Key]]:
+        groups: list[list[Key]] = []
+        for pair in self.equal:
+            touched = [group for group in groups if any(key in group for key in pair)]
+            merged = list(dict.fromkeys([*(key for group in touched for key in group), *pair]))
+            groups = [group for group in groups if group not in touched] + [merged]
+        return groups
+
+
+def three_ways(subject: Subject) -> Iterator[ThreeWay]:
+    """Yield the pairs of joins that may be taken together.
+
+    - Both have the same window by time, in which windows do not overlap: then a row is in one window, and
+      triples of that window are the same however they are put together, with the latest time of the
+      three. Overlapping windows would give a pair once for each window before the third row is looked for.
+    - Neither promises an order, for ties would break another way; and the query is not a one-time one.
+    - The lower join is read by the upper one alone, its columns cannot fail, and those that the upper one
+      has as keys are columns of its inputs. It computes what the upper one reads and no more, so no column
+      in the plan may be able to fail, unless failures are mere nulls.
+    """
+    if subject.surroundings.one_time or not subject.may_forget:
+        return
+    for name, join, typed in joins(subject):
+        for field in ("left", "right"):
+            below = subject.below(name, field)
+            lower, inner = subject.typed_node(below), subject.plan.nodes[below]
+            if not isinstance(typed, TypedJoin) or not isinstance(lower, TypedJoin):
+                continue
+            if not isinstance(inner, JoinNode) or subject.only_reader(below) is None:
+                continue
+            window = join.window
+            if not isinstance(window, TimeWindow) or window != inner.window or window.step < window.size:
+                continue
+            if typed.ordered or lower.ordered or any(can_fail(e) for _, e in lower.compute):
+                continue
+            found = _together(subject, join, typed, inner, lower, field == "left")
+            if found is not None and subject.may_move((*found.wheres, *(e for _, e in found.compute))):
+                yield found
+
+
+def _together(
+    subject: Subject, join: JoinNode, typed: TypedJoin, inner: JoinNode, lower: TypedJoin, on_left: bool
+) -> ThreeWay | None:
+    low = {"l.": "0.", "r.": "1."}
+    made: dict[str, Expression] = {column: renamed(e, _prefixes(low)) for column, e in lower.compute}
+    made |= {bound: ColumnRef(f"w.{bound}", FieldType.TIMESTAMP, False) for bound in BOUNDS}
+    nested, other = ("l.", "r.") if on_left else ("r.", "l.")
+    given = {f"{nested}{column}": expression for column, expression in made.items()}
+    parts = []
+    for expression in (*wheres(typed), *(e for _, e in typed.compute)):
+        whole = put_in(renamed(expression, _prefixes({other: "2."})), given)
+        if whole is None:
+            return None
+        parts.append(whole)
+    equal: list[tuple[Key, Key]] = [(("0", left), ("1", right)) for left, right in lower.on]
+    for pair in typed.on:
+        column, key = pair if on_left else (pair[1], pair[0])
+        expression = made[column]
+        if not isinstance(expression, ColumnRef) or expression.name.startswith("w."):
+            return None
+        number, _, name = expression.name.partition(".")
+        equal.append(((number, name), ("2", key)))
+    count = len(wheres(typed))
+    return ThreeWay(
+        typed.name,
+        lower.name,
+        _time_window(join),
+        (inner.left, inner.right, join.right if on_left else join.left),
+        tuple(equal),
+        (*(renamed(part, _prefixes(low)) for part in wheres(lower)), *parts[:count]),
+        tuple(zip((column for column, _ in typed.compute), parts[count:], strict=True)),
+    )
+
+
+def _time_window(join: JoinNode) -> TimeWindow:
+    assert isinstance(join.window, TimeWindow)
+    return join.window
+
+
+def _prefixes(changes: Mapping[str, str]) -> Callable[[str], str]:
+    """Return a function that replaces the beginnings of names."""
+
+    def changed(name: str) -> str:
+        old = next((old for old in changes if name.startswith(old)), "")
+        return changes.get(old, "") + name.removeprefix(old)
+
+    return changed
+
+
+def inputs_read(expression: Expression) -> frozenset[str]:
+    """Return which inputs (and `w` for the window) an expression over three inputs reads."""
+    return frozenset(name.partition(".")[0] for name in references(expression))

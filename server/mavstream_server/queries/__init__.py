@@ -1,0 +1,1 @@
+"""Registered queries: validation, registry, placement on an engine, views and QoS reports."""

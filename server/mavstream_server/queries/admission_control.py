@@ -1,0 +1,128 @@
+"""Admission control: tells of each new query what it is expected to cost, and turns it away if asked to."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Mapping
+
+from mavstream_protocol.admission import AdmissionEstimate, AdmissionPolicy, Outlook
+from mavstream_protocol.errors import ProblemItem
+from mavstream_protocol.queries import QuerySpec
+from mavstream_protocol.typed_plan import TypedPlan
+from mavstream_server.core.errors import NotAdmitted
+from mavstream_server.optimizer.admission.cost_history import Demand
+from mavstream_server.optimizer.admission.estimate import Candidate, estimate
+from mavstream_server.optimizer.admission.load import WINDOW_S
+from mavstream_server.optimizer.admission.occupancy import BY_PRIORITY, ClassLoad, Occupancy
+from mavstream_server.optimizer.admission.recent import RecentAdmissions
+from mavstream_server.optimizer.target_index import Promise, Promises
+from mavstream_server.queries.load_watch import LoadWatch
+
+_MEASURED_S = 1.0
+"""How long the engine must have been looked at."""
+
+
+class AdmissionControl:
+    """Goes by what the load watch saw last and by what was admitted since; asks nobody, so it is quick."""
+
+    def __init__(
+        self,
+        watch: LoadWatch,
+        priorities: Callable[[], Mapping[str, int]],
+        promises: Callable[[], Iterable[Promise]],
+        policy: Callable[[], AdmissionPolicy],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """`promises` are those to all queries that run."""
+        self.policy = policy
+        """What is done about queries that do not fit in, as it is now."""
+        self._watch = watch
+        self._all_priorities = priorities
+        self._all_promises = promises
+        self._clock = clock
+        self._recent = RecentAdmissions(WINDOW_S)
+        # What follows from a look, worked out when it is first asked for.
+        self._look = -1
+        self._priorities: Mapping[str, int] = {}
+        self._promises = Promises()
+        self._classes: dict[str, ClassLoad] | None = None
+
+    def estimate(self, spec: QuerySpec, plan: TypedPlan) -> AdmissionEstimate | None:
+        """Return what is expected of a query; None where nothing is to be estimated."""
+        return None if self.policy() is AdmissionPolicy.OFF else self._estimate(spec, plan)[0]
+
+    def admit(self, spec: QuerySpec, plan: TypedPlan) -> AdmissionEstimate | None:
+        """Let a query in and count on it from here on; raises NotAdmitted."""
+        if self.policy() is AdmissionPolicy.OFF:
+            return None
+        found, demand = self._estimate(spec, plan)
+        if found.policy is AdmissionPolicy.REFUSE and not found.admitted:
+            raise _refusal(spec, found)
+        self._recent.add(spec.class_, demand, self._clock())
+        return found
+
+    def _estimate(self, spec: QuerySpec, plan: TypedPlan) -> tuple[AdmissionEstimate, Demand]:
+        self._catch_up(spec.class_)
+        streams = frozenset(source.stream for source in plan.sources)
+        rates = self._watch.rates(streams)
+        demand = self._watch.experience.assess(plan, rates)
+        silent = sorted(name for name in streams if name not in rates or not rates[name].rows)
+        candidate = Candidate(spec.class_, self._priorities.get(spec.class_, 1), spec.qos, demand, silent)
+        return estimate(candidate, self._occupancy(), self._promises, self.policy()), demand
+
+    def _catch_up(self, class_name: str) -> None:
+        """Work out what the last look has shown, once."""
+        if self._look == self._watch.looks and class_name in self._priorities:
+            return
+        self._look = self._watch.looks
+        self._priorities = self._all_priorities()
+        self._promises = Promises(self._all_promises())
+        self._classes = self._measured()
+
+    def _measured(self) -> dict[str, ClassLoad] | None:
+        load = self._watch.load
+        if load.seconds < _MEASURED_S:
+            return None
+        # Slices are not counted by class; they take about the same time in all.
+        per_busy = load.turns / load.utilisation if load.utilisation else 0.0
+        return {
+            name: ClassLoad(
+                self._priorities.get(name, 1),
+                stats.queries,
+                load.busy(name),
+                load.busy(name) * per_busy,
+                load.latency(name),
+            )
+            for name, stats in load.classes.items()
+        }
+
+    def _occupancy(self) -> Occupancy | None:
+        """Return the measured classes with what was admitted since."""
+        if self._classes is None:
+            return None
+        classes = dict(self._classes)
+        for name, pending in self._recent.pending(self._clock()).items():
+            known = classes.get(name) or ClassLoad(self._priorities.get(name, 1))
+            classes[name] = known.later(pending.busy, pending.turns)
+        return Occupancy(classes, self._watch.load.policy in BY_PRIORITY)
+
+
+def _refusal(spec: QuerySpec, found: AdmissionEstimate) -> NotAdmitted:
+    items = [
+        ProblemItem(pointer=f"qos/{target.objective}", code="target_cannot_be_kept", detail=target.reason)
+        for target in found.targets
+        if target.kept is Outlook.NO
+    ]
+    if found.endangered_queries:
+        detail = next(one for one in found.warnings if one.startswith("targets of running"))
+        items.append(ProblemItem(pointer="class", code="others_endangered", detail=detail))
+    used = found.utilisation
+    numbers = f"{found.cost_us_per_s:.0f} us of the engine's time per second"
+    if used.before is not None and used.after is not None:
+        numbers += f", which would be used to {used.after:.0%} instead of {used.before:.0%}"
+    return NotAdmitted(
+        f"query '{spec.name}' is not admitted: {'; '.join(item.detail for item in items)}. It is expected to "
+        f"need {numbers}. Give it looser targets, a narrower plan or a less important class, stop other "
+        "queries, or let the server only warn (admission 'warn')",
+        errors=items,
+    )

@@ -1,0 +1,90 @@
+"""The load as the server watches it: every two seconds the engine's figures, and what came to the streams."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Sequence
+
+from mavstream_server.ingest.stream_store import StreamStore
+from mavstream_server.optimizer.admission.cost_history import Experience
+from mavstream_server.optimizer.admission.load import Arrivals, LoadSample, SlidingLoad
+from mavstream_server.queries.metrics import Measurements
+from mavstream_server.queries.query import Query
+
+_log = logging.getLogger("mavstream.load")
+
+_PERIOD_S = 2.0
+_PATIENCE = 100
+"""Looks take a hundredth of the engine's time at most: with thousands of queries they come less often."""
+_LESSONS = 20
+"""Queries whose operators are looked at each time, all in turn."""
+
+Running = Callable[[str | None, int], Sequence[Query]]
+
+
+class LoadWatch:
+    """What classes, streams and operators did lately. Nothing that asks here waits for the engine."""
+
+    def __init__(
+        self,
+        measurements: Measurements,
+        streams: StreamStore,
+        running: Running,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """`running` returns up to so many queries that the engine has, behind an id."""
+        self._measurements = measurements
+        self._streams = streams
+        self._running = running
+        self._clock = clock
+        self._looked_at: str | None = None
+        self._took = 0.0  # seconds, for the last figures
+        self.load = SlidingLoad()
+        self.experience = Experience()
+        self.looks = 0
+        """How often was looked."""
+
+    async def run(self) -> None:
+        """Look until cancelled, whatever goes wrong in a look."""
+        while True:
+            try:
+                await self.look()
+            except Exception:
+                _log.exception("the load could not be looked at")
+            await asyncio.sleep(max(_PERIOD_S, _PATIENCE * self._took))
+
+    async def look(self) -> None:
+        """Take the figures of now."""
+        begun = self._clock()
+        engine, classes = await self._measurements.overview()
+        self._took = self._clock() - begun
+        self.looks += 1
+        if engine is None:
+            self.load.forget()
+            return
+        # By the engine's clock: figures may be half a second old.
+        self.load.add(LoadSample(engine.uptime_ns / 1e9, engine, classes, self._arrivals()))
+        await self._learn()
+
+    def rates(self, streams: frozenset[str]) -> dict[str, Arrivals]:
+        """Return what streams bring per second; those that were not seen long enough are left out."""
+        found = {name: self.load.arrivals(name) for name in streams}
+        return {name: arrivals for name, arrivals in found.items() if arrivals is not None}
+
+    def _arrivals(self) -> dict[str, Arrivals]:
+        counts = {name: self._streams.counts(name) for name in self._streams.names}
+        return {name: Arrivals(count.rows, count.frames) for name, count in counts.items()}
+
+    async def _learn(self) -> None:
+        """Learn what operators of some queries cost."""
+        queries = self._running(self._looked_at, _LESSONS)
+        self._looked_at = queries[-1].id if len(queries) == _LESSONS else None
+        stats = await self._measurements.of(query.id for query in queries)
+        for query in queries:
+            rates = {name: one.rows for name, one in self.rates(query.streams).items() if one.rows}
+            found = stats.get(query.id)
+            plan = None if found is None else query.plan_of(found)
+            if found is not None and plan is not None and len(rates) == len(query.streams):
+                self.experience.learn(plan, found.operators, rates)

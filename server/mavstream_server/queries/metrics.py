@@ -1,0 +1,142 @@
+"""Measurements: the engine's figures of queries, asked for twice a second at most, as clients see them."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Iterable, Mapping
+from typing import NamedTuple, Protocol
+
+from mavstream_protocol.instants import format_instant
+from mavstream_protocol.streams import field_specs
+from mavstream_protocol.wire.resources import LatencySummary, OperatorInfo, QueryInfo
+from mavstream_server.core.metrics import (
+    ClassStats,
+    EngineStats,
+    EngineTotals,
+    OperatorStats,
+    QueryStats,
+)
+from mavstream_server.queries.query import Query
+from mavstream_server.supervisor.engine_link import EngineRefused, EngineUnavailable
+
+FRESH_S = 0.5
+_MOST_KEPT = 10_000
+
+
+class Figures(Protocol):
+    """Where figures come from: the link to the engine."""
+
+    async def stats(self, ids: Iterable[str] | None = None) -> EngineStats:
+        """Return the figures of these queries."""
+
+    async def totals(self) -> EngineTotals:
+        """Return the engine's own figures."""
+
+    async def classes(self) -> dict[str, ClassStats]:
+        """Return the figures of the classes that have queries."""
+
+
+class Overview(NamedTuple):
+    """The engine as a whole, and its classes; without an engine, nothing."""
+
+    engine: EngineTotals | None = None
+    classes: Mapping[str, ClassStats] = {}
+
+
+class Measurements:
+    """Figures by query, none older than half a second when they are given out."""
+
+    def __init__(self, source: Figures, clock: Callable[[], float] = time.monotonic) -> None:
+        self._source = source
+        self._clock = clock
+        self._known: dict[str, tuple[float, QueryStats | None]] = {}
+        self._lock = asyncio.Lock()
+        self._overview: tuple[float, Overview] | None = None
+        self._overview_lock = asyncio.Lock()
+
+    async def overview(self) -> Overview:
+        """Return the figures of the engine and of its classes."""
+        async with self._overview_lock:
+            if self._overview is None or self._overview[0] <= self._clock() - FRESH_S:
+                try:
+                    found = Overview(await self._source.totals(), await self._source.classes())
+                except (EngineUnavailable, EngineRefused):
+                    found = Overview()
+                # An engine takes long for thousands of queries, and is not to do so all the time.
+                self._overview = self._clock(), found
+            return self._overview[1]
+
+    async def of(self, ids: Iterable[str]) -> dict[str, QueryStats]:
+        """Return the figures of queries; those that the engine does not have now are left out."""
+        wanted = tuple(ids)
+        async with self._lock:
+            oldest = self._clock() - FRESH_S
+            stale = [id_ for id_ in wanted if self._known.get(id_, (oldest, None))[0] <= oldest]
+            if stale:
+                await self._fetch(stale)
+        found = ((id_, self._known.get(id_)) for id_ in wanted)
+        return {id_: known[1] for id_, known in found if known is not None and known[1] is not None}
+
+    async def _fetch(self, ids: list[str]) -> None:
+        try:
+            stats = (await self._source.stats(ids)).queries
+        except EngineUnavailable:
+            stats = {}
+        now = self._clock()
+        if len(self._known) > _MOST_KEPT:
+            self._known.clear()
+        self._known.update((id_, (now, stats.get(id_))) for id_ in ids)
+
+    def forget(self, id_: str) -> None:
+        """Drop the figures of a query: it has changed or is gone."""
+        self._known.pop(id_, None)
+
+
+def describe(query: Query, stats: QueryStats | None, results: int) -> QueryInfo:
+    """Return a query as clients see it; `results` counts where there are no figures."""
+    record = query.record
+    current = stats if stats is not None and stats.epoch == query.epoch else None
+    return QueryInfo(
+        id=query.id,
+        spec=record.spec,
+        fields=field_specs(query.schema),
+        desired=record.desired,
+        state=query.state,
+        reason=query.reason,
+        epoch=query.epoch,
+        created=format_instant(record.created_us),
+        results=results if current is None else current.offset,
+        latency_ms=None if current is None else latency_summary(current),
+        memory_bytes={} if current is None else memory(current),
+        counters={} if current is None else current.counters,
+    )
+
+
+def latency_summary(stats: QueryStats) -> LatencySummary:
+    """Return the latency of a query's answers since it was last instantiated."""
+    summary = stats.latency.summary()
+    return LatencySummary(
+        count=stats.latency.count, **{name: summary[name] for name in ("mean", "p50", "p95", "p99", "max")}
+    )
+
+
+def memory(stats: QueryStats) -> dict[str, int]:
+    """Return the bytes that a query holds, by where they are."""
+    return {"queued": stats.queued_bytes, "state": stats.state_bytes, "backlog": stats.backlog_bytes}
+
+
+def operator_info(stats: OperatorStats) -> OperatorInfo:
+    """Return an operator as clients see it."""
+    return OperatorInfo(
+        name=stats.name,
+        operator=stats.operator,
+        state=stats.state,
+        queued=stats.queued,
+        cost_per_tuple_us=stats.cost_per_tuple_ns / 1000,
+        selectivity=stats.selectivity,
+        tuples=stats.tuples,
+        counters=stats.counters,
+        sharers=stats.sharers,
+        shared_with=stats.shared_with,
+    )

@@ -1,0 +1,121 @@
+"""Quality of service: the report on what was asked of a query, what is measured, and what was done for it."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+
+from mavstream_protocol.instants import format_instant
+from mavstream_protocol.wire.optimizer import DecisionInfo
+from mavstream_protocol.wire.qos import QosReport, ShedReport, ShedSpell, StateChange, TargetReport
+from mavstream_protocol.wire.resources import LatencySummary
+from mavstream_server.core.metrics import QueryStats
+from mavstream_server.optimizer.monitor import WINDOW_S, Observed, Watched, is_watched
+from mavstream_server.optimizer.service import Optimizing
+from mavstream_server.optimizer.sliding_metrics import SlidingFigures, sample
+from mavstream_server.optimizer.target_status import PATIENCE, Standing
+from mavstream_server.optimizer.views import decision_info
+from mavstream_server.queries.metrics import memory
+from mavstream_server.queries.query import Query
+
+# A rate over less says more about how rows are cut into frames than about how many there are.
+_SHORTEST_S = 1.0
+_MOST_KNOWN = 1000  # queries without targets whose last report is remembered
+_ACTIONS = 20
+
+
+class QosReports:
+    """Makes reports: of queries with targets from the monitor, of others from the report before."""
+
+    def __init__(self, optimizing: Optimizing) -> None:
+        self._optimizing = optimizing
+        self._known: OrderedDict[str, tuple[float, SlidingFigures]] = OrderedDict()
+
+    def report(self, query: Query, stats: QueryStats | None) -> QosReport:
+        """Report on a query, with its figures of now; None if the engine does not have it."""
+        current = stats if stats is not None and stats.epoch == query.epoch else None
+        watched = self._watched(query)
+        figures = self._since_last_report(query.id, current) if watched is None else watched.figures
+        sliding = current is not None and watched is not None and not figures.empty
+        latency = None
+        if current is not None:
+            latency = figures.latency if sliding else current.latency
+        return QosReport(
+            query=query.id,
+            epoch=query.epoch,
+            window_s=WINDOW_S,
+            targets=() if watched is None else self._targets(watched),
+            latency_ms=None if latency is None else LatencySummary.model_validate(latency.summary()),
+            memory_bytes={} if current is None else memory(current),
+            rows_per_s=None if current is None else figures.rows_per_s,
+            results=0 if current is None else current.rows_out,
+            shed=self._shed(query.id, current),
+            actions=self._actions(query.id),
+        )
+
+    def _watched(self, query: Query) -> Watched | None:
+        """Return how a query's targets stand: nothing is known yet of one that has just come."""
+        spec = query.record.spec
+        known = self._optimizing.monitor.queries.get(query.id)
+        if known is not None or not is_watched(spec.qos):
+            return known
+        new = Watched(Observed(query.id, spec.class_, 1, spec.qos, None), WINDOW_S, PATIENCE)
+        new.observe(new.query, self._optimizing.now)
+        return new
+
+    def _since_last_report(self, id_: str, stats: QueryStats | None) -> SlidingFigures:
+        now = self._optimizing.now
+        last, figures = self._known.pop(id_, (now - _SHORTEST_S, SlidingFigures(_SHORTEST_S)))
+        if stats is not None and now - last >= _SHORTEST_S:
+            last = now
+            figures.add(sample(now, stats))
+        self._known[id_] = last, figures
+        if len(self._known) > _MOST_KNOWN:
+            self._known.popitem(last=False)
+        return figures
+
+    def _targets(self, watched: Watched) -> tuple[TargetReport, ...]:
+        return tuple(
+            TargetReport(
+                objective=objective,
+                statistic=target.statistic,
+                target=target.target,
+                tolerance=target.tolerance,
+                measured=target.measured,
+                state=watched.standings[objective].state,
+                since=self._instant(watched.standings[objective].since),
+                history=self._history(watched.standings[objective]),
+            )
+            for objective, target in watched.targets.items()
+        )
+
+    def _history(self, standing: Standing) -> tuple[StateChange, ...]:
+        instant = self._optimizing.instant
+        return tuple(
+            StateChange(at=instant(one.at), before=one.before, after=one.after, measured=one.measured)
+            for one in standing.changes
+        )
+
+    def _shed(self, id_: str, stats: QueryStats | None) -> ShedReport:
+        counters, spells = ({}, ()) if stats is None else (stats.counters, stats.spells)
+        return ShedReport(
+            rows=sum(reasons.get("shed", 0) for reasons in counters.values()),
+            share=self._optimizing.enactor.shares.get(id_, 0.0),
+            spells=tuple(
+                ShedSpell(
+                    stream=spell.stream,
+                    share=spell.share,
+                    since=format_instant(spell.since // 1000),
+                    until=format_instant(spell.until // 1000),
+                    seen=spell.seen,
+                    rows=spell.shed,
+                )
+                for spell in spells
+            ),
+        )
+
+    def _actions(self, id_: str) -> tuple[DecisionInfo, ...]:
+        journal = self._optimizing.optimizer.journal
+        return tuple(decision_info(self._optimizing, one) for one in journal.of(id_)[-_ACTIONS:])
+
+    def _instant(self, at: float | None) -> str | None:
+        return None if at is None else self._optimizing.instant(at)

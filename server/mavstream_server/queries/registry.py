@@ -1,0 +1,121 @@
+"""The book of queries: all that are registered, by id, and what follows from that without asking anybody."""
+
+from __future__ import annotations
+
+from bisect import bisect_right, insort
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping
+
+from mavstream_protocol.wire.resources import ActualState
+from mavstream_server.core.errors import NotFound
+from mavstream_server.optimizer.monitor import is_watched
+from mavstream_server.optimizer.service import Registered
+from mavstream_server.optimizer.target_index import Promise
+from mavstream_server.queries.query import Query
+
+
+class QueryBook:
+    """Registered queries, ended ones included."""
+
+    def __init__(self) -> None:
+        self._queries: dict[str, Query] = {}
+        self._order: list[str] = []  # the ids, sorted: lists are paged by them
+        self._watched: dict[str, Registered] = {}
+
+    def __len__(self) -> int:
+        return len(self._queries)
+
+    def __contains__(self, id_: object) -> bool:
+        return id_ in self._queries
+
+    def __iter__(self) -> Iterator[Query]:
+        return iter(self._queries.values())
+
+    # Coming and going
+
+    def enter(self, query: Query) -> None:
+        """Begin to keep a query."""
+        self._queries[query.id] = query
+        insort(self._order, query.id)
+        self.note(query)
+
+    def remove(self, id_: str) -> None:
+        """Keep a query no more."""
+        del self._queries[id_]
+        del self._order[bisect_right(self._order, id_) - 1]
+        self._watched.pop(id_, None)
+
+    def note(self, query: Query) -> None:
+        """Let the optimizer know of a query as long as it can run and there is something to watch."""
+        qos = query.record.spec.qos
+        if query.final is None and is_watched(qos):
+            self._watched[query.id] = Registered(query.id, query.class_name, qos)
+        else:
+            self._watched.pop(query.id, None)
+
+    # Looking
+
+    def find(self, id_: str) -> Query | None:
+        """Return a query, or None."""
+        return self._queries.get(id_)
+
+    def get(self, id_: str) -> Query:
+        """Return a query; raises NotFound."""
+        query = self._queries.get(id_)
+        if query is None:
+            raise NotFound.query(id_)
+        return query
+
+    def select(
+        self,
+        after: str | None,
+        limit: int,
+        class_: str | None = None,
+        state: ActualState | None = None,
+        *,
+        placed: bool = False,
+    ) -> list[Query]:
+        """Return up to so many queries behind an id, in the order of ids; `placed`: in the engine only."""
+        found: list[Query] = []
+        for place in range(0 if after is None else bisect_right(self._order, after), len(self._order)):
+            query = self._queries[self._order[place]]
+            if placed and not query.placed:
+                continue
+            if class_ in (None, query.class_name) and state in (None, query.state):
+                found.append(query)
+                if len(found) == limit:
+                    break
+        return found
+
+    def states(self) -> dict[str, int]:
+        """Return how many queries are in each state."""
+        return dict(Counter(query.state.value for query in self))
+
+    def watched(self) -> Collection[Registered]:
+        """Return the queries that can run and have targets, or allow loss."""
+        return self._watched.values()
+
+    def class_sizes(self) -> Mapping[str, int]:
+        """Return how many queries each class has that can run."""
+        return Counter(query.class_name for query in self if query.final is None)
+
+    def unplaced(self, priorities: Mapping[str, int]) -> list[Query]:
+        """Return the queries that can run and are in no engine, those of the highest classes first."""
+        waiting = [query for query in self if query.final is None and not query.placed]
+        waiting.sort(key=lambda query: (-priorities.get(query.class_name, 0), query.record.created_us))
+        return waiting
+
+    def promises(self) -> Iterator[Promise]:
+        """Yield what was promised to queries that run."""
+        for query in self:
+            if query.placed and not query.paused:
+                yield Promise(query.id, query.class_name, query.record.spec.qos)
+
+    def joining(self, table: str) -> list[Query]:
+        """Return the queries that join a stored table and have not ended."""
+        return [query for query in self if table in query.tables]
+
+    def joined_by(self, table: str) -> set[tuple[str, ...]]:
+        """Return the key columns by which queries join a table."""
+        plans = [query.plan for query in self.joining(table)]
+        return {keys for plan in plans if plan for name, keys in plan.table_keys if name == table}

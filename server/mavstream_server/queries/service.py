@@ -1,0 +1,353 @@
+"""Queries: registered, instantiated in the engine, changed, removed, and instantiated again when it died."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import time
+from collections.abc import Callable, Collection, Mapping
+
+from mavstream_protocol.errors import InvalidObject
+from mavstream_protocol.inference import infer
+from mavstream_protocol.plan import Plan
+from mavstream_protocol.queries import QuerySpec, ReadFrom
+from mavstream_protocol.schema import Schema
+from mavstream_protocol.typed_plan import TypedPlan
+from mavstream_protocol.wire.resources import (
+    ActualState,
+    QueryChange,
+    QueryInfo,
+    Validation,
+)
+from mavstream_server.catalog.catalog import Catalog, QueryRecord
+from mavstream_server.core.errors import Conflict, NotFound, TooMany
+from mavstream_server.core.settings import Settings
+from mavstream_server.ingest.stream_store import StreamStore
+from mavstream_server.log import LogError, load_description
+from mavstream_server.optimizer.fairness import ClassFairness, fairness
+from mavstream_server.optimizer.running_plans import REGISTERED
+from mavstream_server.optimizer.service import Registered
+from mavstream_server.queries import validation as specs
+from mavstream_server.queries.admission_control import AdmissionControl
+from mavstream_server.queries.load_watch import LoadWatch
+from mavstream_server.queries.metrics import Measurements, describe
+from mavstream_server.queries.placement import Placement
+from mavstream_server.queries.query import Query, new_id
+from mavstream_server.queries.registry import QueryBook
+from mavstream_server.queries.views import QueryViews
+from mavstream_server.results.service import ResultFeed
+from mavstream_server.supervisor.engine_link import EngineLink, EngineRefused
+from mavstream_server.tables.store import TableStore
+
+_log = logging.getLogger("mavstream.queries")
+_SCOPE = "/v1/queries"
+_NO_COLUMNS = Schema(())
+
+
+class QueryService:
+    """All registered queries. Lives in one event loop; what it answers for is in the catalog first.
+
+    Made before the link is started and started after it: `link.start()`, then `start()`.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        catalog: Catalog,
+        streams: StreamStore,
+        link: EngineLink,
+        results: ResultFeed | None = None,
+        now_us: Callable[[], int] = lambda: time.time_ns() // 1000,
+        tables: TableStore | None = None,
+    ) -> None:
+        self.book = QueryBook()
+        self._settings = settings
+        self._catalog = catalog
+        self._streams = streams
+        self._tables: Mapping[str, Schema] = {} if tables is None else tables.schemas()
+        self._table_store = tables
+        if tables is not None:
+            tables.newest_row = self._newest_row
+            tables.joined_by = self.book.joined_by
+        self._link = link
+        self._now_us = now_us
+        self.results = results or ResultFeed(settings.results_directory, settings.max_subscribers)
+        self.measurements = Measurements(link)
+        self.views = QueryViews(
+            self.book, self.measurements, self.results, streams, self._tables, self._typed
+        )
+        self.load = LoadWatch(
+            self.measurements, streams, lambda after, most: self.book.select(after, most, placed=True)
+        )
+        self.admission = AdmissionControl(
+            self.load, self.priorities, self.book.promises, lambda: settings.admission
+        )
+        self.placement = Placement(
+            settings.streams_directory,
+            catalog,
+            link,
+            self._finish,
+            self.results.changed,
+            self._clocked,
+            self._index_tables,
+        )
+        link.on_query_ended = self._ended
+        link.on_death = self._engine_died
+        link.on_restart = self._engine_back
+        link.on_results = self.results.doorbell
+
+    async def start(self) -> None:
+        """Take the queries from the catalog and begin to instantiate those that are to run."""
+        for record in self._catalog.queries():
+            self._enter(record, None if record.final_state is not None else self._typed(record))
+        self._place_all()
+
+    async def stop(self) -> None:
+        """Stop instantiating; the queries themselves end with the engine and come back with the next one."""
+        await self.placement.stop()
+
+    # Registering
+
+    def validate(self, data: object) -> Validation:
+        """Check a specification or a plan without starting anything; raises nothing for a bad one."""
+        return specs.validate(
+            data, self._streams.shapes(), self._has_class, self._tables, self.admission.estimate
+        )
+
+    async def register(self, data: object, key: str | None = None) -> QueryInfo:
+        """Register a query from its JSON form and start it; raises InvalidQuery, TooMany, Conflict.
+
+        With an idempotency key the same request gives the same query. Where there is no engine at the moment
+        the query is `starting`, and started as soon as there is one; it misses no row from here on.
+        """
+        specs.check_text(data)
+        fingerprint = _fingerprint(data) if key is not None else ""
+        if key is not None:
+            known = self._catalog.idempotent(key, _SCOPE, fingerprint)
+            if known is not None:
+                return await self._registered_before(known, key)
+        spec = specs.parse_spec(data)
+        plan = specs.check(spec, self._streams.shapes(), self._has_class, self._tables)
+        if len(self.book) >= self._settings.max_queries:
+            raise TooMany(
+                f"{len(self.book)} queries are registered, ended ones included, which is the limit: "
+                "remove some with DELETE /v1/queries/{id}",
+                code="too_many_queries",
+            )
+        admission = self.admission.admit(spec, plan)
+        query = self._enter(self._record(spec, key, fingerprint), plan)
+        if spec.from_ is ReadFrom.NOW:
+            self.placement.hold(query, {name: self._streams.info(name).position for name in query.streams})
+        await self.placement.place(query)
+        return describe(query, None, 0).model_copy(update={"admission": admission})
+
+    async def _index_tables(self, query: Query) -> None:
+        """Have the tables of a query indexed before rows are joined with them; old rows need all versions."""
+        if self._table_store is not None and query.plan is not None:
+            for table, keys in query.plan.table_keys:
+                await self._table_store.index(table, keys, query.record.spec.from_ is ReadFrom.EARLIEST)
+
+    def _record(self, spec: QuerySpec, key: str | None, fingerprint: str) -> QueryRecord:
+        """Keep a new query, and under which key it came, together."""
+        id_ = new_id(spec.name)
+        while id_ in self.book:
+            id_ = new_id(spec.name)
+        with self._catalog.transaction():
+            record = self._catalog.add_query(id_, spec, self._now_us())
+            if key is not None:
+                self._catalog.remember(key, _SCOPE, fingerprint, id_)
+        return record
+
+    async def _registered_before(self, id_: str, key: str) -> QueryInfo:
+        if id_ not in self.book:
+            raise Conflict(
+                f"idempotency key '{key}' registered query '{id_}', which was removed since: use a new key",
+                code="idempotency_key_reused",
+            )
+        return await self.views.info(id_)
+
+    def _has_class(self, name: str) -> bool:
+        try:
+            self._catalog.class_(name)
+        except (NotFound, UnicodeEncodeError):
+            return False
+        return True
+
+    # Looking
+
+    def get(self, id_: str) -> Query:
+        """Return a query; raises NotFound."""
+        return self.book.get(id_)
+
+    def fairness(self) -> dict[str, ClassFairness]:
+        """Return how all classes do beside each other, over the last seconds."""
+        return fairness(self.load.load, self.priorities())
+
+    def watched(self) -> Collection[Registered]:
+        """Return the queries that can run and have targets, or allow loss."""
+        return self.book.watched()
+
+    def class_sizes(self) -> Mapping[str, int]:
+        """Return how many queries each class has that can run."""
+        return self.book.class_sizes()
+
+    def priorities(self) -> Mapping[str, int]:
+        """Return the priorities of the classes."""
+        return {record.spec.name: record.spec.priority for record in self._catalog.classes()}
+
+    def users(self, stream: str) -> list[str]:
+        """Return the queries that read a stream and have not ended."""
+        return self.placement.users(stream)
+
+    def table_users(self, table: str) -> list[str]:
+        """Return the queries that join a stored table and have not ended."""
+        return [query.id for query in self.book.joining(table)]
+
+    def _newest_row(self, table: str) -> int:
+        """Return the last arrival in the streams of queries that join a table: they may have joined it."""
+        streams = {stream for query in self.book.joining(table) for stream in query.streams}
+        return max((self._streams.last_arrival(name) for name in streams), default=0)
+
+    def needed_position(self, stream: str) -> int | None:
+        """Return the lowest position that a query still needs of a stream, for retention."""
+        return self.placement.needed(stream)[0]
+
+    def held_by(self, stream: str) -> str | None:
+        """Return the query whose cursor stands at that position."""
+        return self.placement.needed(stream)[1]
+
+    def _clocked(self, stream: str, waiting: bool) -> None:
+        if stream in self._streams:
+            self._streams.set_readers(stream, waiting)
+
+    # Changing
+
+    async def change(self, id_: str, change: QueryChange, version: int | None = None) -> QueryInfo:
+        """Change what is wanted of a query, or its class; raises NotFound, WrongVersion, Conflict."""
+        query = self.get(id_)
+        async with query.lock:
+            if change.state is not None:
+                query.check_move(change.state)
+            if change.class_ is not None and change.class_ != query.class_name:
+                self._check_class(query, change.class_)
+            self._keep(query, change, version)
+            await self.placement.enact(query)
+        self.measurements.forget(id_)
+        return await self.views.info(id_)
+
+    async def swap_plan(self, id_: str, plan: Plan) -> None:
+        """Begin to let a running query go on with a plan that must give the same answer.
+
+        Until it is instantiated again, which it is as it was registered; `plan` tells what runs. Raises
+        NotFound, InvalidPlan, Conflict, EngineRefused (`swap_refused`) and EngineUnavailable.
+        """
+        query = self.get(id_)
+        async with query.lock:
+            if query.state is not ActualState.RUNNING:
+                raise Conflict(
+                    f"query '{id_}' is {query.state.value}; its plan can be swapped while it is running",
+                    code="wrong_state",
+                )
+            typed = infer(plan, self._streams.shapes(), self._tables)
+            registered = plan == query.record.spec.plan
+            version = REGISTERED if registered else query.swapped.add(plan, typed)
+            try:
+                await self._link.swap_plan(id_, typed, version)
+            except EngineRefused:
+                query.swapped.forget(version)
+                raise
+        self.measurements.forget(id_)
+
+    def _check_class(self, query: Query, class_: str) -> None:
+        if query.final is not None:
+            raise Conflict(
+                f"query '{query.id}' has ended ({query.final}) and stays in class '{query.class_name}'",
+                code="wrong_state",
+            )
+        if not self._has_class(class_):
+            raise specs.unknown_class(class_)
+
+    def _keep(self, query: Query, change: QueryChange, version: int | None) -> None:
+        """Write a change into the catalog, all of it or nothing."""
+        with self._catalog.transaction():
+            record = self._catalog.query(query.id)
+            if change.class_ is not None and change.class_ != query.class_name:
+                record = self._catalog.set_class(query.id, change.class_, version)
+                version = None
+            if (change.state is not None and change.state is not record.desired) or version is not None:
+                record = self._catalog.set_desired(query.id, change.state or record.desired, version)
+        query.record = record
+        self.book.note(query)
+
+    async def remove(self, id_: str, version: int | None = None) -> None:
+        """Stop a query and forget it with its results; raises NotFound, WrongVersion."""
+        query = self.get(id_)
+        async with query.lock:
+            self.get(id_)  # somebody else may have removed it while this waited
+            if version is not None and version != query.record.version:
+                self._catalog.set_desired(id_, query.record.desired, version)
+            await self.placement.forget(query)
+            self._catalog.remove_query(id_)
+            self.book.remove(id_)
+            self.measurements.forget(id_)
+            self.results.remove(id_)
+
+    # What the engine tells
+
+    def _ended(self, id_: str, state: str, reason: str | None) -> None:
+        query = self.book.find(id_)
+        if query is not None and query.final is None:
+            self._finish(query, ActualState(state), reason)
+
+    def _finish(self, query: Query, state: ActualState, reason: str | None = None) -> None:
+        """Keep how a query ended, and tell its subscribers."""
+        query.record = self._catalog.set_final(query.id, state.value, reason)
+        self.book.note(query)
+        self.placement.leave(query)
+        self.measurements.forget(query.id)
+        self.results.changed(query.id)
+        level = logging.WARNING if state is ActualState.FAILED else logging.INFO
+        _log.log(level, "query %s", state.value, extra={"query": query.id, "reason": reason})
+
+    def _engine_died(self) -> None:
+        for query in self.book:
+            query.placed = query.paused = False
+
+    def _engine_back(self) -> None:
+        # What the one before needed is not needed any more: all begin anew at the end of the logs.
+        self._link.needs = {}
+        self._place_all()
+
+    def _place_all(self) -> None:
+        """Instantiate all queries that are to run, those of the highest classes first."""
+        self.placement.place_all(self.book.unplaced(self.priorities()))
+
+    # Keeping the books
+
+    def _enter(self, record: QueryRecord, plan: TypedPlan | None) -> Query:
+        query = Query(record, plan, lambda: self._schema_of(record))
+        self.book.enter(query)
+        if query.final is None:
+            self.placement.enter(query)
+        return query
+
+    def _typed(self, record: QueryRecord) -> TypedPlan | None:
+        """Return the typed plan, or None if it fits streams and tables no more: those of ended queries go."""
+        try:
+            return specs.type_plan(record.spec, self._streams.shapes(), self._tables)
+        except InvalidObject:
+            return None
+
+    def _schema_of(self, record: QueryRecord) -> Schema:
+        """Return the columns of a query that ended before this server started: its log knows them."""
+        try:
+            return load_description(self._settings.results_directory / record.id).schema
+        except LogError:
+            plan = self._typed(record)
+            return _NO_COLUMNS if plan is None else plan.schema
+
+
+def _fingerprint(data: object) -> str:
+    # Not orjson: it refuses integers beyond 64 bits and halves of surrogate pairs, which clients may send.
+    return hashlib.sha256(json.dumps(data, sort_keys=True).encode()).hexdigest()

@@ -1,0 +1,165 @@
+"""Specifications of queries: from a client's JSON to a typed plan, with every fault pointed at."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from pydantic import ValidationError
+
+from mavstream_protocol.admission import AdmissionEstimate
+from mavstream_protocol.errors import InvalidObject, InvalidPlan, ProblemItem
+from mavstream_protocol.graph import unknown
+from mavstream_protocol.inference import check_one_time, infer
+from mavstream_protocol.plan import Plan
+from mavstream_protocol.queries import Mode, QuerySpec
+from mavstream_protocol.schema import Schema
+from mavstream_protocol.streams import field_specs
+from mavstream_protocol.typed_plan import StreamShape, TypedPlan
+from mavstream_protocol.utility import infer_worth
+from mavstream_protocol.wire.resources import Validation
+
+_MOST_ITEMS = 100
+_DUMMY_PLAN = Plan.parse({"root": "in", "nodes": {"in": {"op": "source", "stream": "none"}}})
+
+Shapes = Mapping[str, StreamShape]
+Tables = Mapping[str, Schema]
+_NO_TABLES: Tables = {}
+
+
+class InvalidQuery(InvalidObject):
+    """A query that cannot be registered."""
+
+    code = "invalid_query"
+    title = "The query is not valid"
+
+
+def check_text(data: object) -> None:
+    """Raise InvalidQuery for JSON that cannot be kept: halves of surrogate pairs, or nested without end."""
+    try:
+        json.dumps(data, ensure_ascii=False).encode()
+    except UnicodeEncodeError:
+        detail = "some text has half a surrogate pair: send whole characters"
+        raise InvalidQuery([ProblemItem(pointer="body", code="invalid_text", detail=detail)]) from None
+    except RecursionError:
+        detail = "the object is nested too deep: a plan names its nodes instead of nesting them"
+        raise InvalidQuery([ProblemItem(pointer="body", code="too_deep", detail=detail)]) from None
+
+
+def parse_spec(data: object) -> QuerySpec:
+    """Read a query's specification; raises InvalidQuery that points at every fault (`plan/nodes/hot/op`)."""
+    if not isinstance(data, Mapping):
+        raise InvalidQuery([_whole("a query's specification is an object", data)])
+    items: list[ProblemItem] = []
+    plan = _DUMMY_PLAN
+    if "plan" in data:
+        try:
+            plan = Plan.parse(data["plan"])
+        except InvalidPlan as error:
+            items += _below_plan(error.items)
+    try:
+        # The plan was read already, in words of its own; a stand-in lets the rest be looked at.
+        spec = QuerySpec.model_validate({**data, **({"plan": plan} if "plan" in data else {})})
+    except ValidationError as error:
+        items += map(_item, error.errors(include_url=False))
+    if items:
+        raise InvalidQuery(items[:_MOST_ITEMS])
+    return spec
+
+
+def type_plan(spec: QuerySpec, streams: Shapes, tables: Tables = _NO_TABLES) -> TypedPlan:
+    """Work out all types of a query's plan; raises InvalidQuery with pointers below `plan`."""
+    try:
+        typed = infer(spec.plan, streams, tables)
+        if spec.mode is Mode.ONE_TIME:
+            check_one_time(typed)
+    except InvalidPlan as error:
+        raise InvalidQuery(list(_below_plan(error.items))) from None
+    return typed
+
+
+def check(
+    spec: QuerySpec, streams: Shapes, has_class: Callable[[str], bool], tables: Tables = _NO_TABLES
+) -> TypedPlan:
+    """Return the typed plan of a query that can be registered; raises InvalidQuery with every fault."""
+    items: list[ProblemItem] = []
+    typed = None
+    if not has_class(spec.class_):
+        items += unknown_class(spec.class_).items
+    try:
+        typed = type_plan(spec, streams, tables)
+        infer_worth(spec.qos, typed)
+    except InvalidObject as error:
+        items += error.items
+    if typed is None or items:
+        raise InvalidQuery(items)
+    return typed
+
+
+def validate(
+    data: object,
+    streams: Shapes,
+    has_class: Callable[[str], bool],
+    tables: Tables = _NO_TABLES,
+    appraise: Callable[[QuerySpec, TypedPlan], AdmissionEstimate | None] = lambda _spec, _plan: None,
+) -> Validation:
+    """Check a specification, or a plan alone; says all that is wrong and raises nothing.
+
+    What is valid is appraised; a plan alone as a query of the default class without targets.
+    """
+    try:
+        check_text(data)
+        if isinstance(data, Mapping) and "nodes" in data and "plan" not in data:
+            plan = Plan.parse(data)
+            spec, typed = QuerySpec(name="plan", plan=plan), infer(plan, streams, tables)
+        else:
+            spec = parse_spec(data)
+            typed = check(spec, streams, has_class, tables)
+    except InvalidObject as error:
+        return Validation(valid=False, errors=error.items)
+    schemas = {name: field_specs(node.schema) for name, node in typed.nodes.items()}
+    return Validation(valid=True, schemas=schemas, paths=typed.paths(), admission=appraise(spec, typed))
+
+
+def unknown_class(name: str, pointer: str = "class") -> InvalidQuery:
+    """Return the error for a class that does not exist."""
+    detail = f"there is no class '{name}': create it with PUT /v1/classes/{name}, or leave 'class' out"
+    return InvalidQuery([ProblemItem(pointer=pointer, code="unknown_class", detail=detail)])
+
+
+def _below_plan(items: Iterable[ProblemItem]) -> Iterable[ProblemItem]:
+    for item in items:
+        pointer = "plan" if item.pointer == "plan" else f"plan/{item.pointer}"
+        yield item.model_copy(update={"pointer": pointer})
+
+
+def _whole(expected: str, came: object) -> ProblemItem:
+    detail = f"{expected}, and {_shown(came)} came"
+    return ProblemItem(pointer="body", code="not_an_object", detail=detail)
+
+
+def _item(error: Any) -> ProblemItem:
+    """Turn pydantic's account of an error into ours."""
+    path = [str(part) for part in error["loc"]]
+    pointer, kind, message = "/".join(path) or "body", error["type"], error["msg"]
+    if kind == "missing":
+        return ProblemItem(pointer=pointer, code="missing_key", detail=f"'{path[-1]}' is required")
+    if kind == "extra_forbidden":
+        detail = unknown("key", path[-1], _keys()) if len(path) == 1 else f"'{path[-1]}' is not known here"
+        return ProblemItem(pointer=pointer, code="unknown_key", detail=f"{detail}; leave it out")
+    if "reason" in error.get("ctx", {}):
+        return ProblemItem(pointer=pointer, code=kind, detail=message)
+    text = message.removeprefix("Value error, ").replace("Input should be", "this must be")
+    return ProblemItem(
+        pointer=pointer, code="invalid_value", detail=f"{text}, and {_shown(error['input'])} came"
+    )
+
+
+def _keys() -> list[str]:
+    return [field.alias or name for name, field in QuerySpec.model_fields.items()]
+
+
+def _shown(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= 80 else text[:77] + "..."

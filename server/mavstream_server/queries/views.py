@@ -1,0 +1,86 @@
+"""Queries as they stand: what the book says of them, with the engine's figures."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+
+from mavstream_protocol.schema import Schema
+from mavstream_protocol.typed_plan import TypedPlan
+from mavstream_protocol.wire.resources import ActualState, Page, QueryInfo
+from mavstream_server.catalog.catalog import QueryRecord
+from mavstream_server.ingest.stream_store import StreamStore
+from mavstream_server.optimizer.running_plans import RunningPlan, ScoutedQuery, scouted
+from mavstream_server.queries.metrics import Measurements, describe
+from mavstream_server.queries.plan_views import GlobalPlan, QueryPlan, current_stats, global_plan, query_plan
+from mavstream_server.queries.query import Query
+from mavstream_server.queries.registry import QueryBook
+from mavstream_server.results.service import ResultFeed
+
+
+class QueryViews:
+    """Looks at queries and changes nothing."""
+
+    def __init__(
+        self,
+        book: QueryBook,
+        measurements: Measurements,
+        results: ResultFeed,
+        streams: StreamStore,
+        tables: Mapping[str, Schema],
+        typed: Callable[[QueryRecord], TypedPlan | None],
+    ) -> None:
+        """`typed` returns the plan of a query that has ended, if that still fits its streams and tables."""
+        self._book = book
+        self._measurements = measurements
+        self._results = results
+        self._streams = streams
+        self._tables = tables
+        self._typed = typed
+
+    async def info(self, id_: str) -> QueryInfo:
+        """Return a query as it stands; raises NotFound."""
+        query = self._book.get(id_)
+        return describe(query, (await self._measurements.of((id_,))).get(id_), self._answered(query))
+
+    async def page(
+        self,
+        after: str | None = None,
+        limit: int = 100,
+        class_: str | None = None,
+        state: ActualState | None = None,
+    ) -> Page[QueryInfo]:
+        """Return queries by id, those behind `after` that are of the class and in the state."""
+        found = self._book.select(after, limit + 1, class_, state)
+        part = found[:limit]
+        stats = await self._measurements.of(query.id for query in part)
+        items = [describe(query, stats.get(query.id), self._answered(query)) for query in part]
+        return Page[QueryInfo](items=items, next=part[-1].id if len(found) > limit else None)
+
+    def _answered(self, query: Query) -> int:
+        return self._results.feed(query).end
+
+    async def plan(self, id_: str) -> QueryPlan:
+        """Return a query's plan and its operators as they run; raises NotFound."""
+        query = self._book.get(id_)
+        plan = query.plan or self._typed(query.record)
+        return query_plan(query, plan, (await self._measurements.of((id_,))).get(id_))
+
+    async def global_plan(self, after: str | None = None, limit: int = 100) -> GlobalPlan:
+        """Return the operators of all queries that the engine has, in parts by query."""
+        found = self._book.select(after, limit + 1, placed=True)
+        part = found[:limit]
+        stats = await self._measurements.of(query.id for query in part)
+        return global_plan(part, stats, part[-1].id if len(found) > limit else None)
+
+    async def scouted(self, ids: Iterable[str]) -> list[ScoutedQuery]:
+        """Return those of the queries that run, with the plans that they run and their figures."""
+        known = [query for id_ in ids if (query := self._book.find(id_)) is not None]
+        stats = await self._measurements.of(query.id for query in known)
+        shapes, found = self._streams.shapes(), []
+        for query in known:
+            current, spec = current_stats(query, stats.get(query.id)), query.record.spec
+            if current is None or query.plan is None or query.state is not ActualState.RUNNING:
+                continue
+            plan = query.swapped.running(current) or RunningPlan(spec.plan, query.plan)
+            found.append(scouted(query.id, spec, plan, current, shapes, self._tables))
+        return found

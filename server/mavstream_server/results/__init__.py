@@ -1,0 +1,1 @@
+"""Everything an answer meets behind the log: reading, encoding, subscriptions, pulls."""

@@ -1,1 +1,0 @@
-"""The service behind the API: catalog, streams, queries, results and the link to the engine process."""

@@ -1,0 +1,1 @@
+"""Starts, supervises and talks to the engine process."""

@@ -1,0 +1,305 @@
+"""The stored tables of a server: put, described, removed. Versions become current in one instant."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import secrets
+import shutil
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from pathlib import Path
+from typing import NamedTuple
+
+from mavstream_protocol.instants import format_instant
+from mavstream_protocol.schema import Schema
+from mavstream_protocol.streams import field_specs
+from mavstream_protocol.wire.resources import TableDetail, TableInfo, TableVersion
+from mavstream_server.columns.column import Column
+from mavstream_server.core.clock import Clock
+from mavstream_server.core.errors import Conflict, NotFound, TooMany, WrongVersion, storage_problem
+from mavstream_server.core.settings import Settings
+from mavstream_server.tables.directory import (
+    Changes,
+    TableDescription,
+    VersionName,
+    list_versions,
+    sync_directories,
+)
+from mavstream_server.tables.errors import TableFilesError
+from mavstream_server.tables.file import VersionFile, write_version
+from mavstream_server.tables.index_file import Keys, remove_indexes, write_indexes
+
+_LOG = logging.getLogger("mavstream.tables")
+_NEW, _REMOVED, _DRAFT = ".new-", ".removed-", "draft"
+
+
+class TableRows(NamedTuple):
+    """What a client gave, checked against its schema."""
+
+    schema: Schema
+    columns: Mapping[str, Column]
+    rows: int
+
+
+class Kept(NamedTuple):
+    """A version on disk."""
+
+    name: VersionName
+    rows: int
+    nbytes: int
+    digest: str
+
+
+@dataclass(slots=True)
+class Table:
+    """A table and its versions, oldest first; there is always one."""
+
+    path: Path
+    description: TableDescription
+    changes: Changes
+    kept: list[Kept] = field(default_factory=list)
+
+
+class TableStore:
+    """All tables of a server. Lives in one event loop; files are written beside it.
+
+    `newest_row` tells the last arrival in the streams that queries join with a table: a version is current
+    from behind it, so that no row that a query may have joined already is in its time. `joined_by` tells the
+    key columns by which queries join a table: large versions are indexed by them before they are current.
+    """
+
+    def __init__(self, settings: Settings, clock: Clock) -> None:
+        self._directory = settings.tables_directory
+        self._most = settings.max_tables
+        self._most_versions = settings.max_table_versions
+        self._sync = settings.delivery == "sync"
+        self._clock = clock
+        self._changing = asyncio.Lock()
+        self._tables: dict[str, Table] = {}
+        self._schemas: dict[str, Schema] = {}
+        self.newest_row: Callable[[str], int] = lambda table: 0
+        self.joined_by: Callable[[str], Collection[Keys]] = lambda table: ()
+        self._open_all()
+
+    def _open_all(self) -> None:
+        self._directory.mkdir(parents=True, exist_ok=True)
+        for path in sorted(self._directory.iterdir()):
+            if path.name.startswith((_NEW, _REMOVED)):  # what a death left
+                shutil.rmtree(path, ignore_errors=True)
+            elif path.is_dir():
+                try:
+                    self._enter(path)
+                except TableFilesError as error:
+                    _LOG.error("table left out", extra={"table": path.name, "reason": str(error)})
+
+    def _enter(self, path: Path) -> None:
+        (path / _DRAFT).unlink(missing_ok=True)
+        description = TableDescription.load(path)
+        kept = [_look(path, name) for name in list_versions(path)]
+        if not kept:
+            raise TableFilesError(path, "it has no version; remove the directory and put the table again")
+        numbers = {one.name.number for one in kept}
+        remove_indexes(path, lambda number: number not in numbers)  # what a death left
+        self._tables[path.name] = Table(path, description, Changes(path, create=True), kept)
+        self._schemas[path.name] = description.schema
+
+    def close(self) -> None:
+        """Let the files go; closing again does nothing."""
+        for table in self._tables.values():
+            table.changes.close()
+        self._tables.clear()
+        self._schemas.clear()
+
+    # Looking
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of all tables, sorted."""
+        return tuple(sorted(self._tables))
+
+    def schemas(self) -> Mapping[str, Schema]:
+        """Return the fields of each table; a view that follows changes."""
+        return self._schemas
+
+    def versions(self, name: str) -> Sequence[VersionName]:
+        """Return the versions of a table that are kept, oldest first; raises NotFound."""
+        return [one.name for one in self._table(name).kept]
+
+    def info(self, name: str) -> TableInfo:
+        """Return how a table stands; raises NotFound."""
+        table = self._table(name)
+        current = table.kept[-1]
+        return TableInfo(
+            name=name,
+            fields=field_specs(table.description.schema),
+            version=current.name.number,
+            since=format_instant(current.name.stamp // 1000),
+            rows=current.rows,
+            bytes=sum(one.nbytes for one in table.kept),
+            versions=len(table.kept),
+        )
+
+    def detail(self, name: str, used_by: Sequence[str]) -> TableDetail:
+        """Return a table with its versions; raises NotFound."""
+        kept = tuple(
+            TableVersion(
+                version=one.name.number,
+                since=format_instant(one.name.stamp // 1000),
+                rows=one.rows,
+                bytes=one.nbytes,
+            )
+            for one in self._table(name).kept
+        )
+        return TableDetail(**self.info(name).model_dump(), kept=kept, used_by=tuple(used_by))
+
+    def _table(self, name: str) -> Table:
+        table = self._tables.get(name)
+        if table is None:
+            raise NotFound.table(name, self._tables)
+        return table
+
+    # Changing
+
+    async def put(self, name: str, given: TableRows, expected: int | None = None) -> tuple[TableInfo, bool]:
+        """Make rows the current version of a table, new or not; returns whether it is new.
+
+        What is current already stays so, and no version is made: a request may be repeated.
+        Raises Conflict, WrongVersion, TooMany, StorageFull, StorageFailed.
+        """
+        async with self._changing:
+            table = self._tables.get(name)
+            self._check(name, table, given.schema, expected)
+            folder = self._directory / f"{_NEW}{name}" if table is None else table.path
+            try:
+                await asyncio.to_thread(self._draft, folder, table is None, given)
+                new = _look(folder, None)
+                if table is not None and new.digest == table.kept[-1].digest:
+                    (folder / _DRAFT).unlink()
+                    return self.info(name), False
+                self._check_versions(name, table)
+                number = 1 if table is None else table.kept[-1].name.number + 1
+                keys = self.joined_by(name)
+                await asyncio.to_thread(write_indexes, folder, number, folder / _DRAFT, keys, self._sync)
+                self._make_current(name, table, folder, new)
+                if self._sync:
+                    await asyncio.to_thread(sync_directories, (self._directory / name, self._directory))
+            except OSError as error:
+                raise storage_problem(f"table '{name}'", error) from error
+            return self.info(name), table is None
+
+    def _check(self, name: str, table: Table | None, schema: Schema, expected: int | None) -> None:
+        version = 0 if table is None else table.kept[-1].name.number
+        if expected is not None and expected != version:
+            raise WrongVersion(f"table '{name}'", expected, version)
+        if table is None:
+            if len(self._tables) >= self._most:
+                raise TooMany(
+                    f"table '{name}' would be one more than the {self._most} that are allowed: "
+                    "remove one, or raise MAVSTREAM_MAX_TABLES",
+                    code="too_many_tables",
+                )
+            return
+        if schema != table.description.schema:
+            raise Conflict(
+                f"table '{name}' has the fields {_shown(table.description.schema)}, and {_shown(schema)} "
+                "came: give the same fields, or remove the table first",
+                code="other_fields",
+            )
+
+    def _check_versions(self, name: str, table: Table | None) -> None:
+        if table is not None and len(table.kept) >= self._most_versions:
+            raise TooMany(
+                f"table '{name}' has {len(table.kept)} versions that rows in the streams can still need, "
+                "which is the limit: let streams keep rows for a shorter time, or raise "
+                "MAVSTREAM_MAX_TABLE_VERSIONS",
+                code="too_many_versions",
+            )
+
+    def _draft(self, folder: Path, fresh: bool, given: TableRows) -> None:
+        if fresh:
+            shutil.rmtree(folder, ignore_errors=True)
+            folder.mkdir()
+            TableDescription(secrets.token_hex(8), given.schema).save(folder, self._sync)
+        write_version(folder / _DRAFT, given.columns, given.schema, given.rows, self._sync)
+
+    async def index(self, name: str, keys: Keys, every: bool) -> None:
+        """Index the current version of a table by its key columns, or every one that is kept.
+
+        To be called when a query is about to join it. Without an index the query only has to build it.
+        """
+        async with self._changing:
+            table = self._tables.get(name)
+            if table is None:
+                return
+            try:
+                for version in [one.name for one in (table.kept if every else table.kept[-1:])]:
+                    file = version.within(table.path)
+                    await asyncio.to_thread(
+                        write_indexes, table.path, version.number, file, [keys], self._sync
+                    )
+            except (OSError, TableFilesError) as error:  # a version may also have gone meanwhile
+                _LOG.warning("table not indexed", extra={"table": name, "reason": str(error)})
+
+    def _make_current(self, name: str, table: Table | None, folder: Path, new: Kept) -> None:
+        """Give a draft its name. No row is stamped in between: nothing here lets another task run."""
+        kept = [] if table is None else table.kept
+        last = kept[-1].name if kept else VersionName(0, 0)
+        stamp = max(self._clock.now(), last.stamp + 1, self.newest_row(name) + 1)
+        version = VersionName(last.number + 1, stamp)
+        (folder / _DRAFT).rename(version.within(folder))
+        if table is None:
+            folder.rename(self._directory / name)
+            self._enter(self._directory / name)
+        else:
+            table.changes.add()
+            kept.append(new._replace(name=version))
+        _LOG.info("table put", extra={"table": name, "version": version.number, "rows": new.rows})
+
+    async def remove(self, name: str, users: Callable[[], Sequence[str]]) -> None:
+        """Remove a table with all its versions; raises NotFound, and Conflict while queries join it."""
+        async with self._changing:
+            table = self._table(name)
+            if in_use := users():
+                shown = ", ".join(f"'{query}'" for query in in_use[:5])
+                more = f" and {len(in_use) - 5} more" if len(in_use) > 5 else ""
+                raise Conflict(
+                    f"table '{name}' is joined by {shown}{more}: stop or remove these queries first",
+                    code="table_in_use",
+                )
+            away = self._directory / f"{_REMOVED}{name}-{self._clock.now()}"
+            try:
+                table.path.rename(away)
+            except OSError as error:
+                raise storage_problem(f"the removal of table '{name}'", error) from error
+            table.changes.close()
+            del self._tables[name], self._schemas[name]
+            await asyncio.to_thread(shutil.rmtree, away, ignore_errors=True)
+
+    def forget_before(self, name: str, arrival: int | None) -> int:
+        """Remove versions that no row from this arrival on can need, None for all but the current one."""
+        table = self._table(name)
+        going = obsolete(self.versions(name), arrival)
+        for version in going:
+            version.within(table.path).unlink(missing_ok=True)
+        remove_indexes(table.path, lambda number: any(one.number == number for one in going))
+        del table.kept[: len(going)]
+        if going:
+            table.changes.add()
+            _LOG.info("table versions removed", extra={"table": name, "versions": len(going)})
+        return len(going)
+
+
+def obsolete(versions: Sequence[VersionName], arrival: int | None) -> list[VersionName]:
+    """Return the versions whose time was over at an arrival; the last one is still current."""
+    return [version for version, after in pairwise(versions) if arrival is None or after.stamp <= arrival]
+
+
+def _look(path: Path, name: VersionName | None) -> Kept:
+    file = VersionFile(path / _DRAFT if name is None else name.within(path))
+    return Kept(name or VersionName(0, 0), file.rows, file.nbytes, file.digest)
+
+
+def _shown(schema: Schema) -> str:
+    return "(" + ", ".join(f"{f.name} {f.type}{'?' if f.nullable else ''}" for f in schema) + ")"
