@@ -13,10 +13,10 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from commands_here import Outcome
-from commands_here import command as run_here
 from pyarrow import parquet
-from servers import eventually
+from tests.support.commands_here import Outcome
+from tests.support.commands_here import command as run_here
+from tests.support.servers import eventually
 
 from mavstream import Client
 from mavstream.testing import start_server

@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cutting import cutting_proxy
-from feeder_commands import command
-from reading_files import written
-from servers import PATIENCE, RunningServer, running_server, until
+from tests.support.cutting import cutting_proxy
+from tests.support.feeder_commands import command
+from tests.support.reading_files import written
+from tests.support.servers import PATIENCE, RunningServer, running_server, until
 
 from mavstream import AsyncClient, Client, stream
 from mavstream_feeder import (

@@ -11,7 +11,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from servers import PATIENCE, RunningServer, running_server
+from tests.support.servers import PATIENCE, RunningServer, running_server
 from websockets.asyncio.server import ServerConnection, serve
 
 from mavstream import Client

@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cutting import cutting_proxy
-from feeder_commands import PATIENCE, command, started
-from servers import RunningServer, eventually, running_server, until
+from tests.support.cutting import cutting_proxy
+from tests.support.feeder_commands import PATIENCE, command, started
+from tests.support.servers import RunningServer, eventually, running_server, until
 
 from mavstream import Client
 from mavstream_feeder import (

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet
 import pytest
-from reading_files import CSV, READINGS, ROWS, written
+from tests.support.reading_files import CSV, READINGS, ROWS, written
 
 from mavstream_feeder import (
     FileSource,

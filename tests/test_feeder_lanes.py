@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from reading_files import READINGS, ROWS
+from tests.support.reading_files import READINGS, ROWS
 
 from mavstream_feeder import (
     FeedLost,

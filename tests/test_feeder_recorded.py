@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from reading_files import READINGS, written
+from tests.support.reading_files import READINGS, written
 
 from mavstream_feeder import (
     Address,

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from cutting import cutting_proxy
-from servers import eventually
+from tests.support.cutting import cutting_proxy
+from tests.support.servers import eventually
 
 from mavstream import (
     AsyncClient,

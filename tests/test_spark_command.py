@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from spark_session import SEED
+from tests.support.spark_session import SEED
 from typer.testing import CliRunner
 
 from mavstream_feeder.spark.commands import app
@@ -22,7 +22,7 @@ from mavstream_protocol import InvalidPlan
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytest_plugins = ("spark_fixtures",)
+pytest_plugins = ("tests.support.spark_fixtures",)
 pytestmark = pytest.mark.xdist_group("spark")
 
 PLAN = {

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.parquet
 import pytest
-from spark_answers import rows_of
+from tests.support.spark_answers import rows_of
 
 from mavstream_feeder.spark.convert import convert
 from mavstream_feeder.spark.manifest import Manifest
@@ -22,7 +22,7 @@ from mavstream_protocol.instants import parse_instant
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytest_plugins = ("spark_fixtures",)
+pytest_plugins = ("tests.support.spark_fixtures",)
 pytestmark = pytest.mark.xdist_group("spark")
 
 CASAS = """\

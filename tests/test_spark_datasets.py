@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet
 import pytest
-from spark_session import HOMES, SETTINGS
+from tests.support.spark_session import HOMES, SETTINGS
 
 from mavstream_feeder.sample import DATA
 from mavstream_feeder.spark import datasets
@@ -32,7 +32,7 @@ from mavstream_protocol.tuples import decode_batch
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytest_plugins = ("spark_fixtures",)
+pytest_plugins = ("tests.support.spark_fixtures",)
 pytestmark = pytest.mark.xdist_group("spark")
 
 ONE_CORE = f"""

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
-from oracle.random_expressions import FIELDS, random_expression, random_rows
-from scale import scaled
+from tests.support.oracle.random_expressions import FIELDS, random_expression, random_rows
+from tests.support.scale import scaled
 
 from mavstream_feeder.spark.plans.expressions import with_columns
 from mavstream_protocol.expressions.parser import parse_scalar
@@ -21,7 +21,7 @@ from mavstream_server.expressions import RowErrors, compile_expression
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytest_plugins = ("spark_fixtures",)
+pytest_plugins = ("tests.support.spark_fixtures",)
 pytestmark = pytest.mark.xdist_group("spark")
 
 EXPRESSIONS = scaled(50, 400)

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from feeder_commands import command
-from spark_answers import assert_same_rows, plan_of, rows_of, spark_rows
+from tests.support.feeder_commands import command
+from tests.support.spark_answers import assert_same_rows, plan_of, rows_of, spark_rows
 from typer.testing import CliRunner
 
 from mavstream import Client
@@ -22,7 +22,7 @@ from mavstream_feeder.spark.tables import read_tables
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytest_plugins = ("spark_fixtures",)
+pytest_plugins = ("tests.support.spark_fixtures",)
 pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.long]
 
 DEMO = {name: flow for each in CLASSES for name, flow in each.queries.items()}

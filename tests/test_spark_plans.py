@@ -9,11 +9,18 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
-from differential.cases import Case, random_case
-from differential.hidden import hidden_columns
-from differential.oracle import Oracle, Unanswerable
-from differential.scripts import StreamScript
-from spark_answers import Row, assert_same_rows, engine_rows, logged_streams, plan_of, spark_rows
+from tests.support.differential.cases import Case, random_case
+from tests.support.differential.hidden import hidden_columns
+from tests.support.differential.oracle import Oracle, Unanswerable
+from tests.support.differential.scripts import StreamScript
+from tests.support.spark_answers import (
+    Row,
+    assert_same_rows,
+    engine_rows,
+    logged_streams,
+    plan_of,
+    spark_rows,
+)
 
 from mavstream_feeder.demo.queries import CLASSES
 from mavstream_feeder.spark.datasets import Dataset
@@ -28,7 +35,7 @@ from mavstream_server.testing import ScriptedStream
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-pytest_plugins = ("spark_fixtures",)
+pytest_plugins = ("tests.support.spark_fixtures",)
 pytestmark = pytest.mark.xdist_group("spark")
 
 DEMO = {name: flow for each in CLASSES for name, flow in each.queries.items()}

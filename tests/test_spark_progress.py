@@ -7,7 +7,7 @@ import threading
 from types import SimpleNamespace
 from typing import Any
 
-from servers import PATIENCE
+from tests.support.servers import PATIENCE
 
 from mavstream_feeder.spark.progress import Bar, Lines
 

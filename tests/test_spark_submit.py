@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from feeder_commands import command
+from tests.support.feeder_commands import command
 
 from mavstream_feeder.spark.manifest import Manifest
 from mavstream_feeder.spark.shipping import workers_are_here, write_packages

@@ -1,0 +1,255 @@
+"""A real server process over real sockets: rows in, answers out, and what it tells of itself."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+import websockets
+from tests.support.server_readings import (
+    READINGS,
+    SCHEMA,
+    batch,
+    columns,
+    create,
+    plan,
+    pull,
+    register,
+    row,
+    rows,
+)
+from tests.support.servers import (
+    PATIENCE,
+    RawProducer,
+    RunningServer,
+    closed_with,
+    eventually,
+    running_server,
+)
+
+from mavstream_protocol.tuples import encode_lines, encode_stream
+
+
+@pytest.fixture(scope="module")
+def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
+    with running_server(tmp_path_factory.mktemp("data")) as server:
+        yield server
+
+
+@pytest.fixture
+def server(running: RunningServer) -> Iterator[RunningServer]:
+    """A server without streams and queries."""
+    yield running
+    running.clear()
+
+
+def test_rows_fed_in_every_encoding_come_out_as_they_went_in(server: RunningServer) -> None:
+    create(server)
+    query = register(server)
+    with server.websocket(f"/v1/queries/{query}/results") as subscriber:
+        opened = json.loads(subscriber.recv(timeout=PATIENCE))
+        assert (opened["type"], opened["next"], opened["epoch"]) == ("opened", 0, 1)
+        with RawProducer(server, "p", "readings") as producer:
+            assert producer.welcome["streams"]["readings"]["last_sequence"] == 0
+            producer.rows("readings", 1, rows(0, 10))
+            producer.columns("readings", 2, columns(10, 20))
+            producer.arrow("readings", 3, batch(20, 30))
+            assert producer.acked("readings", 3)["credit"] > 0
+        url = "/v1/streams/readings/tuples"
+        for start, kind, body in (
+            (30, "application/json", json.dumps(rows(30, 40)).encode()),
+            (40, "application/json", json.dumps(columns(40, 50)).encode()),
+            (50, "application/x-ndjson", encode_lines(batch(50, 60))),
+            (60, "application/vnd.apache.arrow.stream", encode_stream(SCHEMA, [batch(60, 70)])),
+        ):
+            answer = server.http.post(url, content=body, headers={"content-type": kind})
+            assert answer.json() == {"accepted": 10, "position": start, "sequence": None}
+        heard: list[dict[str, Any]] = []
+        while len(heard) < 70:
+            message = json.loads(subscriber.recv(timeout=PATIENCE))
+            assert (message["type"], message["offset"]) == ("rows", len(heard))
+            heard += message["rows"]
+    assert heard == rows(0, 70)
+    assert pull(server, query, 70) == heard
+    info = server.http.get("/v1/streams/readings").json()
+    assert (info["position"], info["producers"]) == (70, {"p": 3})
+
+
+def test_a_stream_that_is_complete_finishes_its_queries(server: RunningServer) -> None:
+    create(server)
+    query = register(server)
+    server.http.post("/v1/streams/readings/tuples", json=rows(0, 5))
+    assert server.http.post("/v1/streams/readings/complete").status_code == 200
+    with server.websocket(f"/v1/queries/{query}/results") as subscriber:
+        assert closed_with(subscriber)[0] == 1000
+    assert server.http.get(f"/v1/queries/{query}").json()["state"] == "finished"
+    answer = server.http.post("/v1/streams/readings/tuples", json=rows(5, 6))
+    assert (answer.status_code, answer.json()["code"]) == (409, "stream_complete")
+
+
+def test_windows_on_arrival_time_close_though_nothing_more_arrives(server: RunningServer) -> None:
+    create(server)
+    aggregate = {
+        "op": "aggregate",
+        "input": "in",
+        "window": {"kind": "tumbling", "size": "100ms"},
+        "compute": {"n": "count(*)"},
+    }
+    nodes = {"in": {"op": "source", "stream": "readings"}, "out": aggregate}
+    query = register(server, plan={"root": "out", "nodes": nodes})
+    # The window in which the query started is not answered: rows are fed until one of a later window is.
+    place = iter(range(10**6))
+
+    def answered() -> list[dict[str, Any]]:
+        n = next(place)
+        server.http.post("/v1/streams/readings/tuples", json=[row(n)])
+        found: list[dict[str, Any]] = server.http.get(f"/v1/queries/{query}/results").json()["rows"]
+        return found
+
+    assert eventually(answered, "a window to close")[0]["n"] >= 1
+
+
+def test_fifty_producers_feed_one_stream(server: RunningServer) -> None:
+    create(server)
+    query = register(server)
+
+    async def feed(number: int) -> None:
+        url = f"ws{server.url.removeprefix('http')}/v1/feed"
+        async with websockets.connect(url, compression=None, open_timeout=PATIENCE) as socket:
+            await socket.send(
+                json.dumps({"type": "hello", "producer": f"p{number}", "streams": ["readings"]})
+            )
+            await socket.recv()
+            for sequence in range(1, 21):
+                start = number * 200 + (sequence - 1) * 10
+                data = {"type": "data", "stream": "readings", "sequence": sequence}
+                await socket.send(json.dumps({**data, "rows": rows(start, start + 10)}))
+            last = 0
+            while last < 20:
+                ack = json.loads(await asyncio.wait_for(socket.recv(), PATIENCE))
+                assert ack["type"] == "ack"
+                last = ack["sequence"]
+
+    async def feed_all() -> None:
+        await asyncio.gather(*map(feed, range(50)))
+
+    asyncio.run(feed_all())
+    assert server.http.get("/v1/streams/readings").json()["position"] == 10_000
+    found = pull(server, query, 10_000)
+    assert sorted(each["n"] for each in found) == list(range(10_000))
+
+
+def test_a_server_that_syncs_acks_too(tmp_path: Path) -> None:
+    with running_server(tmp_path / "data", "--delivery", "sync") as server:
+        create(server)
+        with RawProducer(server, "p", "readings") as producer:
+            assert producer.welcome["delivery"] == "sync"
+            for sequence in range(1, 6):
+                producer.rows("readings", sequence, rows(sequence * 10 - 10, sequence * 10))
+            producer.acked("readings", 5)
+        assert server.http.post("/v1/streams/readings/tuples", json=rows(50, 51)).json()["position"] == 50
+
+
+def test_classes_have_versions_and_reach_the_engine(server: RunningServer) -> None:
+    url = "/v1/classes/alarms"
+    first = server.http.put(url, json={"name": "alarms", "priority": 6})
+    assert (first.status_code, first.headers["etag"]) == (200, '"1"')
+    late = server.http.put(url, json={"name": "alarms", "priority": 7}, headers={"if-match": '"2"'})
+    assert (late.status_code, late.json()["code"]) == (412, "wrong_version")
+    second = server.http.put(url, json={"name": "alarms", "priority": 7}, headers={"if-match": '"1"'})
+    assert (second.status_code, second.headers["etag"]) == (200, '"2"')
+    assert server.http.get(url).json()["priority"] == 7
+    assert server.http.get("/v1/stats").json()["classes"]["alarms"]["priority"] == 7
+    other = server.http.put(url, json={"name": "other"})
+    assert (other.status_code, other.json()["code"]) == (400, "name_mismatch")
+
+
+def test_creation_with_a_key_happens_once(server: RunningServer) -> None:
+    key = {"idempotency-key": "k1"}
+    answers = [server.http.post("/v1/streams", json=READINGS, headers=key) for _ in range(2)]
+    assert [answer.status_code for answer in answers] == [201, 201]
+    assert answers[0].json() == answers[1].json()
+    other = server.http.post("/v1/streams", json={**READINGS, "name": "others"}, headers=key)
+    assert (other.status_code, other.json()["code"]) == (409, "idempotency_key_reused")
+    plain = server.http.post("/v1/streams", json=READINGS)
+    assert (plain.status_code, plain.json()["code"]) == (409, "stream_exists")
+
+
+def test_what_is_created_and_its_key_are_kept_together_or_not_at_all(server: RunningServer) -> None:
+    def post(path: str, body: dict[str, Any]) -> httpx.Response:
+        return httpx.post(server.url + path, json=body, headers={"idempotency-key": "k2"}, timeout=PATIENCE)
+
+    query = {"name": "all", "plan": plan()}
+    with closing(sqlite3.connect(server.data / "catalog.sqlite")) as catalog:
+        # From now on no key can be kept, as if the server died just there.
+        catalog.execute("CREATE TRIGGER stop BEFORE INSERT ON answers BEGIN SELECT RAISE(ABORT, 'stop'); END")
+        assert post("/v1/streams", READINGS).status_code == 500
+        assert server.http.get("/v1/streams").json()["items"] == []
+        assert not (server.data / "streams" / "readings").exists()
+        create(server)
+        assert post("/v1/queries", query).status_code == 500
+        assert server.http.get("/v1/queries").json()["items"] == []
+        catalog.execute("DROP TRIGGER stop")
+    answers = [post("/v1/queries", query) for _ in range(2)]
+    assert [answer.status_code for answer in answers] == [201, 201]
+    assert answers[0].json()["id"] == answers[1].json()["id"]
+    again = {**READINGS, "name": "others"}
+    assert [post("/v1/streams", again).status_code for _ in range(2)] == [201, 201]
+
+
+def test_lists_come_in_parts(server: RunningServer) -> None:
+    names = [f"s{number}" for number in range(5)]
+    for name in names:
+        create(server, name=name)
+    seen: list[str] = []
+    after: str | None = None
+    while True:
+        page = server.http.get(
+            "/v1/streams", params={"limit": 2, **({"after": after} if after else {})}
+        ).json()
+        seen += [item["name"] for item in page["items"]]
+        after = page["next"]
+        if after is None:
+            break
+    assert seen == names
+
+
+def test_streams_go_when_nobody_reads_them(server: RunningServer) -> None:
+    create(server)
+    query = register(server)
+    held = server.http.delete("/v1/streams/readings")
+    assert (held.status_code, held.json()["code"]) == (409, "stream_in_use")
+    assert query in held.json()["detail"]
+    assert server.http.delete(f"/v1/queries/{query}").status_code == 204
+    assert server.http.delete("/v1/streams/readings").status_code == 204
+    assert not (server.data / "streams" / "readings").exists()
+    create(server)
+    assert server.http.post("/v1/streams/readings/tuples", json=rows(0, 1)).json()["position"] == 0
+
+
+def test_metrics_name_query_class_and_operator(server: RunningServer) -> None:
+    create(server, name="counted")  # counters of a name go on when its stream is made anew
+    query = register(server, plan=plan(stream="counted"))
+    server.http.post("/v1/streams/counted/tuples", json=rows(0, 7))
+    pull(server, query, 7)
+    text = server.http.get("/metrics").text
+    for line in (
+        'mavstream_tuples_in_total{stream="counted"} 7.0',
+        'mavstream_tuples_acked_total{stream="counted"} 7.0',
+        f'mavstream_results_total{{class="default",query="{query}"}} 7.0',
+        f'mavstream_latency_seconds_count{{class="default",query="{query}"}} 7.0',
+        'mavstream_class_latency_seconds_bucket{class="default",le="+Inf"} 7.0',
+        f'mavstream_operator_queued_rows{{class="default",operator="out",query="{query}"}} 0.0',
+        'mavstream_queries{state="running"} 1.0',
+        'mavstream_class_starved{class="default"} 0.0',
+        "mavstream_engine_up 1.0",
+        "mavstream_engine_restarts_total 0.0",
+    ):
+        assert line in text, line

@@ -1,0 +1,81 @@
+"""Who may do what at a server with tokens."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import httpx
+import pytest
+from tests.support.server_readings import create
+from tests.support.servers import PATIENCE, RunningServer, closed_with, running_server
+
+TOKENS = {"MAVSTREAM_TOKENS": "admin:root-secret,client:reader-secret,feeder:writer-secret"}
+ROLES = {"admin": "root-secret", "client": "reader-secret", "feeder": "writer-secret"}
+
+
+@pytest.fixture(scope="module")
+def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
+    data = tmp_path_factory.mktemp("guarded")
+    with running_server(data, "--host", "0.0.0.0", token="root-secret", env=TOKENS) as running:
+        create(running)
+        yield running
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body", "allowed"),
+    [
+        ("GET", "/v1/streams", None, {"client", "feeder"}),
+        ("POST", "/v1/streams/readings/tuples", [], {"feeder"}),
+        ("POST", "/v1/queries/validate", {}, {"client", "feeder"}),
+        ("GET", "/v1/queries/none/results", None, {"client"}),
+        ("PUT", "/v1/classes/default", {"name": "default"}, set()),
+        ("PUT", "/v1/scheduler", {"policy": "rr"}, set()),
+        ("GET", "/v1/scheduler/trace?seconds=0.001", None, {"client", "feeder"}),
+        ("PUT", "/v1/optimizer", {}, set()),
+        ("GET", "/v1/optimizer/decisions", None, {"client", "feeder"}),
+        ("DELETE", "/v1/streams/none", None, set()),
+        ("GET", "/metrics", None, {"client", "feeder"}),
+        ("GET", "/v1/info", None, {"client", "feeder"}),
+    ],
+)
+def test_roles_allow_what_they_are_for(
+    guarded: RunningServer, method: str, path: str, body: Any, allowed: set[str]
+) -> None:
+    for role, token in ROLES.items():
+        answer = guarded.http.request(method, path, json=body, headers={"authorization": f"Bearer {token}"})
+        if role == "admin" or role in allowed:
+            assert answer.status_code not in (401, 403), (role, answer.text)
+        else:
+            assert (answer.status_code, answer.json()["code"]) == (403, "forbidden")
+            assert "role" in answer.json()["detail"]
+    for wrong in ({"authorization": "Bearer nothing"}, {"authorization": "Basic x"}, {"authorization": ""}):
+        answer = guarded.http.request(method, path, json=body, headers=wrong)
+        assert (answer.status_code, answer.json()["code"]) == (401, "not_authorised")
+        assert answer.headers["www-authenticate"].startswith("Bearer")
+
+
+def test_websockets_take_the_token_from_header_or_address(guarded: RunningServer) -> None:
+    nobody: dict[str, Any] = {"additional_headers": {}}
+    with guarded.websocket("/v1/feed?token=writer-secret", **nobody) as socket:
+        socket.send(json.dumps({"type": "hello", "producer": "p"}))
+        assert json.loads(socket.recv(timeout=PATIENCE))["type"] == "welcome"
+    with guarded.websocket("/v1/feed", **nobody) as socket:
+        assert closed_with(socket)[0] == 4401
+    with guarded.websocket("/v1/feed?token=guess-secret", **nobody) as socket:
+        assert closed_with(socket)[0] == 4401
+    with guarded.websocket("/v1/feed?token=reader-secret", **nobody) as socket:
+        code, reason = closed_with(socket)
+        assert (code, "feeder or admin" in reason) == (4403, True)
+    with guarded.websocket("/v1/queries/none/results?token=writer-secret", **nobody) as socket:
+        assert closed_with(socket)[0] == 4403
+
+
+def test_health_needs_no_token_and_no_token_is_logged(guarded: RunningServer) -> None:
+    bare = httpx.get(f"{guarded.url}/readyz", timeout=PATIENCE)
+    assert bare.status_code == 200
+    assert httpx.get(f"{guarded.url}/livez", timeout=PATIENCE).status_code == 200
+    with guarded.websocket("/v1/feed?token=guess-secret", additional_headers={}) as socket:
+        closed_with(socket)
+    assert not [line for line in guarded.log if "secret" in line]

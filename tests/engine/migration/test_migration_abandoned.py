@@ -1,0 +1,204 @@
+"""Swaps that do not come to pass: what is refused, what is given up, and that the query goes on."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from tests.conftest import MakeStream
+from tests.support.equivalent_plans import (
+    COUNTED,
+    COUNTED_TOO,
+    EVEN_THEN_SMALL,
+    PROJECT_BELOW,
+    SECOND,
+    SMALL_THEN_EVEN,
+    counting,
+    readings_of,
+    rows,
+    stage,
+    typed,
+)
+from tests.support.rewriting_steps import IN, Nodes, select
+
+from mavstream_protocol.queries import OnError
+from mavstream_server.engine.engine import Engine
+from mavstream_server.engine.migration.migration import SwapRefused
+from mavstream_server.engine.query import SwapStage
+from mavstream_server.engine.states import IllegalMove, QueryState
+from mavstream_server.planning.instantiator import RunOptions
+from mavstream_server.testing import ManualClock, PlanRun, ScriptedStream, run_plan
+
+
+@pytest.fixture
+def readings(stream: MakeStream) -> ScriptedStream:
+    return readings_of(stream)
+
+
+@pytest.mark.parametrize(
+    ("nodes", "root", "reason"),
+    [
+        ({**IN, "p": {"op": "project", "input": "in", "compute": {"x": "x"}}}, "p", "answers ts, home, x"),
+        ({"also": {"op": "source", "stream": "readings"}, "s": select("also", "x > 0")}, "s", "as also"),
+    ],
+)
+def test_a_plan_that_cannot_give_the_same_answer_is_refused(
+    nodes: Nodes, root: str, reason: str, readings: ScriptedStream
+) -> None:
+    run = run_plan(EVEN_THEN_SMALL, "small", [readings])
+    with pytest.raises(SwapRefused, match=reason):
+        run.engine.swap("q", typed(nodes, root, readings))
+    assert stage(run.query) is None
+
+
+def test_windows_by_rows_go_on_or_the_swap_is_refused(readings: ScriptedStream) -> None:
+    three: Nodes = {"kind": "tumbling", "size": 3}
+    run = run_plan({**EVEN_THEN_SMALL, "a": counting("small", three)}, "a", [readings])
+    anew = {**PROJECT_BELOW, "t": select("s", "x < 500"), "a": counting("t", three)}
+    with pytest.raises(SwapRefused, match=r"'a' remember: the plan has windows by rows"):
+        run.engine.swap("q", typed(anew, "a", readings))
+    readings.rows(*rows(0, 4))
+    run.engine.run()
+    run.engine.swap("q", typed({**SMALL_THEN_EVEN, "a": counting("even", three)}, "a", readings))
+    readings.rows(*rows(4, 2))
+    assert sorted(total for _, _, total, _, _ in run.rows()) == [0, 2, 4]
+    assert run.query.swaps.count == 1
+
+
+def test_a_one_time_query_does_not_begin_anew(readings: ScriptedStream) -> None:
+    run = run_plan(COUNTED, "a", [readings], options=RunOptions(one_time=True))
+    with pytest.raises(SwapRefused, match="one-time query"):
+        run.engine.swap("q", typed(COUNTED_TOO, "a", readings))
+
+
+def warming(readings: ScriptedStream, nodes: Nodes = COUNTED_TOO, **options: Any) -> PlanRun:
+    """Return a query whose new operators run beside the old ones."""
+    run = run_plan(COUNTED, "a", [readings], **options)
+    readings.rows(*rows(0, 5))
+    run.engine.run()
+    run.engine.swap("q", typed(nodes, "a", readings))
+    run.engine.run()
+    assert stage(run.query) is SwapStage.WARMING
+    return run
+
+
+def given_up(run: PlanRun, why: str) -> None:
+    """Nothing of the new operators is left."""
+    assert stage(run.query) is None
+    assert why in (run.query.swaps.note or "")
+    assert set(run.query.tasks) == {"p", "s", "a", "#output"}
+    assert [o.name for o in run.query.network.operators.values()] == [*COUNTED, "#output"]
+    assert len(run.query.network.operators["in"].outputs) == 1
+
+
+def test_a_paused_query_gives_up_and_is_not_swapped(readings: ScriptedStream) -> None:
+    run = warming(readings)
+    run.engine.pause("q")
+    given_up(run, "paused")
+    with pytest.raises(IllegalMove, match="is paused; its plan can be swapped while it is running"):
+        run.engine.swap("q", typed(COUNTED_TOO, "a", readings))
+    run.engine.resume("q")
+    readings.rows(*rows(5, 25))
+    assert {(home, n) for home, n, *_ in run.rows()} == {(0, 2), (2, 1), (1, 2)}  # of the second ten seconds
+
+
+def test_another_plan_takes_the_place_of_one_that_is_not_ready(readings: ScriptedStream) -> None:
+    run = warming(readings)
+    with pytest.raises(SwapRefused):
+        run.engine.swap("q", typed(EVEN_THEN_SMALL, "small", readings))
+    assert stage(run.query) is SwapStage.WARMING
+    run.engine.swap("q", typed(COUNTED, "a", readings), version=0)
+    given_up(run, "another plan was asked for")
+    readings.rows(*rows(5, 6))
+    assert len(run.rows()) == 3
+    assert (run.query.swaps.count, run.query.swaps.version) == (0, 0)
+
+
+@pytest.mark.parametrize("steps", range(1, 40, 3))
+def test_a_query_reads_on_when_new_operators_go_with_rows_that_filled_its_queues(
+    steps: int, readings: ScriptedStream
+) -> None:
+    run = warming(readings, policy="simplified_segment", train=2, queue_limit=4)
+    readings.rows(*rows(5, 100, step=SECOND // 100), frame=3)
+    for _ in range(steps):
+        run.engine.step()
+    run.engine.swap("q", typed(COUNTED, "a", readings), version=0)
+    run.engine.run()
+    assert run.query.rows_in == 105
+
+
+def test_a_query_that_is_stopped_leaves_nothing(readings: ScriptedStream) -> None:
+    run = warming(readings)
+    run.engine.stop("q")
+    assert run.query.memory.resident == 0
+    assert not run.engine.swaps
+    assert not run.engine.still_points.wanted
+
+
+@pytest.mark.parametrize("limit", [5 * SECOND, 20 * SECOND])
+def test_what_takes_too_long_is_given_up(limit: int, readings: ScriptedStream, clock: ManualClock) -> None:
+    run = run_plan(COUNTED, "a", [readings], clock=clock)
+    readings.rows(*rows(0, 1))
+    run.engine.run()
+    run.engine.swap("q", typed(COUNTED_TOO, "a", readings), limit=limit)
+    run.engine.run()
+    if limit < 10 * SECOND:
+        given_up(run, "reach 10s ahead, further than the limit of 5s")
+    else:
+        assert run.engine.timed
+        clock.advance(seconds=21)
+        run.engine.step()
+        given_up(run, "after 20s its new operators did not know yet what they must")
+        assert not run.engine.timed
+
+
+def test_a_new_operator_that_fails_is_given_up_and_the_query_lives(readings: ScriptedStream) -> None:
+    def computing(nodes: Nodes, x: str) -> Nodes:
+        return {**nodes, "p": {**nodes["p"], "compute": {"home": "home", "x": x}}}
+
+    sound, failing = (f"CAST(x + 0 * sqrt({under}) AS int)" for under in ("abs(x)", "6 - x"))
+    strict = RunOptions(on_error=OnError.FAIL)
+    run = run_plan(computing(COUNTED, sound), "a", [readings], options=strict)
+    readings.rows(*rows(0, 5))
+    run.engine.run()
+    run.engine.swap("q", typed(computing(COUNTED_TOO, failing), "a", readings))
+    readings.rows(*rows(5, 4))
+    run.engine.run()
+    assert run.query.state is QueryState.RUNNING
+    given_up(run, "operator '+p' failed")
+    readings.rows(*rows(9, 2))
+    assert len(run.rows()) == 3
+
+
+def test_memory_of_new_operators_counts_and_they_go_when_it_is_too_much(readings: ScriptedStream) -> None:
+    run = warming(readings, memory_limit=1 << 20, train=64)
+    alone = run.query.network.operators["a"].state_bytes
+    readings.rows(*[(6 * SECOND, n, n * 2) for n in range(1000)])
+    run.engine.run()
+    assert run.query.memory.state > 1.5 * run.query.network.operators["a"].state_bytes > alone
+    less = int(run.query.memory.state * 0.75)
+    run.query.request = replace(run.query.request, memory_limit=less)
+    readings.rows(*[(7 * SECOND, n, n * 2) for n in range(1000)])
+    run.engine.run()
+    assert run.query.state is QueryState.RUNNING
+    given_up(run, "held more than")
+
+
+@pytest.mark.parametrize("policy", ["rr", "cqc", "abd", "segment", "mbd"])
+def test_policies_classes_and_snapshots_change_while_a_swap_is_under_way(
+    policy: str, readings: ScriptedStream
+) -> None:
+    run = warming(readings)
+    run.engine.switch(policy)
+    run.engine.set_priority("urgent", 9)
+    run.engine.reclass("q", "urgent")
+    saved = run.engine.snapshot("q")
+    offset = run.sink.offset
+    readings.rows(*rows(5, 25))
+    answers = run.rows()
+    assert run.query.swaps.count == 1
+    engine = Engine(run.engine.clock)
+    engine.attach("readings", readings.reader)
+    again = run_plan(COUNTED, "a", [readings], engine=engine, saved=saved)
+    assert again.rows() == answers[offset:]

@@ -1,0 +1,245 @@
+"""The engine process: how it lives, dies and comes back, with real processes, logs and signals."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import select
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from tests.support.engine_links import HOT, Readings, Told, drive, results
+from tests.support.servers import PATIENCE
+
+from mavstream_protocol.scheduling import SchedulerSettings
+from mavstream_server.engine.process.channel import HEADER
+from mavstream_server.engine.process.doorbell import Doorbell
+from mavstream_server.engine.process.messages import Hello, StartQuery
+from mavstream_server.supervisor.caller import Caller
+from mavstream_server.supervisor.engine_link import EngineLink, EngineRefused, EngineUnavailable
+
+
+@pytest.fixture
+def readings(tmp_path: Path) -> Iterator[Readings]:
+    with Readings(tmp_path) as made:
+        yield made
+
+
+def test_rows_become_results_in_another_process(tmp_path: Path, readings: Readings) -> None:
+    async def script(link: EngineLink) -> None:
+        told = Told(link)
+        assert link.ready
+        assert link.pid not in (None, os.getpid())
+        await link.attach_stream("readings")
+        started = await link.start_query(StartQuery("q", readings.plan(HOT), epoch=3))
+        assert (started.offset, started.positions) == (0, {"readings": 0})
+        readings.append(10, 30, 40)
+        link.ring()
+        await told.until(lambda: results(tmp_path, "q") == [(3, 30), (3, 40)], "results")
+
+    drive(tmp_path, script)
+
+
+def test_a_killed_engine_is_told_restarted_and_works_again(tmp_path: Path, readings: Readings) -> None:
+    async def script(link: EngineLink) -> None:
+        told = Told(link)
+        died, back = asyncio.Event(), asyncio.Event()
+        seen_while_dead: list[bool] = []
+
+        def on_death() -> None:
+            seen_while_dead.append(link.ready)
+            died.set()
+
+        link.on_death, link.on_restart = on_death, back.set
+        await link.attach_stream("readings")
+        await link.set_priority("alarms", 7)
+        await link.switch_policy(SchedulerSettings(policy="wrr"))
+        await link.start_query(StartQuery("q", readings.plan(HOT), epoch=1))
+        readings.append(30)
+        link.ring()
+        await told.until(lambda: results(tmp_path, "q") == [(1, 30)], "the first result")
+        first = link.pid
+        assert first is not None
+        os.kill(first, signal.SIGKILL)
+        await asyncio.wait_for(died.wait(), PATIENCE)
+        with pytest.raises(EngineUnavailable, match="not running"):
+            await link.stats()
+        await asyncio.wait_for(back.wait(), PATIENCE)
+        assert seen_while_dead == [False]
+        assert (link.ready, link.restarts) == (True, 1)
+        assert link.pid != first
+        # Streams and policy are known to the new process; queries are for their owner to start.
+        totals = await link.totals()
+        assert (totals.policy, totals.ids) == ("wrr", ())
+        started = await link.start_query(StartQuery("q", readings.plan(HOT), epoch=2))
+        assert started.offset == 1
+        readings.append(50)
+        link.ring()
+        await told.until(lambda: results(tmp_path, "q") == [(1, 30), (2, 50)], "results of both epochs")
+
+    drive(tmp_path, script)
+
+
+def test_calls_under_way_fail_when_the_engine_dies(tmp_path: Path) -> None:
+    async def script(link: EngineLink) -> None:
+        pid = link.pid
+        assert pid is not None
+        os.kill(pid, signal.SIGSTOP)
+        call = asyncio.create_task(link.totals())
+        assert not (await asyncio.wait((call,), timeout=0))[0]
+        os.kill(pid, signal.SIGKILL)
+        with pytest.raises(EngineUnavailable):
+            await asyncio.wait_for(call, PATIENCE)
+
+    drive(tmp_path, script)
+
+
+def test_an_engine_that_hangs_is_killed_and_another_takes_its_place(
+    tmp_path: Path, readings: Readings, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def main() -> None:
+        link = EngineLink(Hello(tmp_path), hang_timeout=1.0)
+        back = asyncio.Event()
+        link.on_restart = back.set
+        await link.start()
+        await link.attach_stream("readings")
+        pid = link.pid
+        assert pid is not None
+        os.kill(pid, signal.SIGSTOP)
+        with pytest.raises(EngineUnavailable, match="died before it answered"):
+            await link.totals()
+        await asyncio.wait_for(back.wait(), PATIENCE)
+        assert (link.restarts, link.pid != pid) == (1, True)
+        started = await link.start_query(StartQuery("q", readings.plan(HOT)))
+        assert started.positions == {"readings": 0}
+        await link.stop()
+
+    asyncio.run(main())
+    assert "answered no more and was killed" in caplog.text
+
+
+def test_an_engine_that_hangs_is_given_up_though_it_takes_no_more_bytes(
+    tmp_path: Path, readings: Readings
+) -> None:
+    async def main() -> None:
+        link = EngineLink(Hello(tmp_path), hang_timeout=1.0)
+        back = asyncio.Event()
+        link.on_restart = back.set
+        await link.start()
+        await link.attach_stream("readings")
+        pid = link.pid
+        assert pid is not None
+        os.kill(pid, signal.SIGSTOP)
+        start = StartQuery("q", readings.plan(HOT), class_name="x" * (4 << 20))
+        with pytest.raises(EngineUnavailable):
+            await link.start_query(start)
+        await asyncio.wait_for(back.wait(), PATIENCE)
+        assert (await link.totals()).ids == ()
+        await link.stop()
+
+    asyncio.run(main())
+
+
+def test_an_engine_that_has_nothing_to_say_is_left_alone(tmp_path: Path) -> None:
+    async def main() -> None:
+        link = EngineLink(Hello(tmp_path), hang_timeout=1.0)
+        died = asyncio.Event()
+        link.on_death = died.set
+        await link.start()
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(died.wait(), 2.5)  # more than twice as long as it may hang
+        assert link.restarts == 0
+        await link.stop()
+
+    asyncio.run(main())
+
+
+PARENT = """
+import asyncio, sys
+from pathlib import Path
+from mavstream_server.engine.process.messages import Hello
+from mavstream_server.supervisor.engine_link import EngineLink
+
+async def main():
+    link = EngineLink(Hello(Path(sys.argv[1])))
+    await link.start()
+    print(link.pid, flush=True)
+    await asyncio.Event().wait()
+
+asyncio.run(main())
+"""
+
+
+def test_the_engine_goes_when_its_parent_is_gone(tmp_path: Path) -> None:
+    with subprocess.Popen(
+        [sys.executable, "-c", PARENT, str(tmp_path)], stdout=subprocess.PIPE, text=True
+    ) as parent:
+        assert parent.stdout is not None
+        engine = int(parent.stdout.readline())
+        ended = os.pidfd_open(engine)
+        os.kill(engine, signal.SIGTERM)
+        os.kill(engine, signal.SIGINT)
+        assert not select.select([ended], [], [], 0)[0]
+        os.kill(parent.pid, signal.SIGKILL)
+        parent.wait(PATIENCE)
+    assert select.select([ended], [], [], PATIENCE)[0], "the engine is still there"
+    os.close(ended)
+
+
+@contextmanager
+def hosted() -> Iterator[socket.socket]:
+    """Run an engine process as the link does, and give our end of its channel."""
+    ours, theirs = socket.socketpair()
+    bell = Doorbell.create()
+    command = [
+        sys.executable,
+        "-m",
+        "mavstream_server.engine.process.host",
+        "--control-fd",
+        str(theirs.fileno()),
+    ]
+    command += ["--news-fd", str(bell.hear_fd), "--results-fd", str(bell.ring_fd)]
+    with subprocess.Popen(command, pass_fds=(theirs.fileno(), bell.hear_fd, bell.ring_fd)) as process:
+        theirs.close()
+        bell.close()
+        try:
+            yield ours
+        finally:
+            ours.close()
+            process.wait(PATIENCE)
+
+
+def test_malformed_commands_are_answered(tmp_path: Path) -> None:
+    async def script(connection: socket.socket) -> None:
+        caller = await Caller.connect(connection, lambda event: None)
+        for number, body in enumerate((b"no pickle", b"cnowhere\nNothing\n.", b""), 1 << 40):
+            with pytest.raises(EngineRefused) as refused:
+                await caller.exchange(number, HEADER.pack(len(body), number) + body, PATIENCE)
+            assert refused.value.code == "malformed_message"
+        with pytest.raises(EngineRefused, match="before Hello") as refused:
+            await caller.call({"what": "nonsense"}, PATIENCE)
+        assert refused.value.code == "wrong_command"
+        assert await caller.call(Hello(tmp_path), PATIENCE) is None
+        with pytest.raises(EngineRefused, match="is not a command") as refused:
+            await caller.call({"what": "nonsense"}, PATIENCE)
+        assert refused.value.code == "wrong_command"
+        await caller.close()
+
+    with hosted() as connection:
+        asyncio.run(script(connection))
+
+
+def test_an_engine_that_cannot_be_set_up_is_not_kept(tmp_path: Path) -> None:
+    async def main() -> None:
+        link = EngineLink(Hello(tmp_path, SchedulerSettings(policy="best")))
+        with pytest.raises(EngineUnavailable, match="unknown policy 'best'"):
+            await link.start()
+        assert not link.ready
+
+    asyncio.run(main())

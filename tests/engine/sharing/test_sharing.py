@@ -1,0 +1,255 @@
+"""Queries with equal prefixes run them once, and are none the worse for it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.conftest import MakeStream
+from tests.support.sharing_benches import SECOND, SOURCE, US, Bench, counts, hot, readings_of, shares
+
+from mavstream_protocol.queries import OnError
+from mavstream_server.engine.reporting import query_stats
+from mavstream_server.engine.table_needs import oldest_arrival
+from mavstream_server.planning.instantiator import RunOptions
+from mavstream_server.tables.stored import OpenTables
+from mavstream_server.testing import ManualClock, ScriptedStream, ScriptedTable
+
+
+@pytest.fixture
+def readings(stream: MakeStream) -> ScriptedStream:
+    return readings_of(stream)
+
+
+@pytest.fixture
+def bench(readings: ScriptedStream, clock: ManualClock) -> Bench:
+    return Bench(readings, clock)
+
+
+def test_equal_selects_are_run_once_whatever_they_are_called(bench: Bench) -> None:
+    runs = [
+        bench.start("a", hot(compute="x + 1")),
+        bench.start("b", hot(node="warm", compute="x * 2")),
+        bench.start("c", hot(compute="second(ts)")),
+    ]
+    bench.feed(1, 10)
+    assert shares(*runs)
+    trunk = bench.trunk()
+    assert trunk.class_name == "default"
+    assert set(trunk.columns) == {"ts", "x"}
+    assert [list(run.query.tasks) for run in runs] == [["out", "#output"]] * 3
+    before = trunk.network.operators["hot"].rows_out
+    bench.feed(*range(20))
+    assert trunk.network.operators["hot"].rows_out - before == 10
+    assert [run.answers() for run in runs] == [
+        [(11,), *((x + 1,) for x in range(10, 20))],
+        [(20,), *((2 * x,) for x in range(10, 20))],
+        [(0,)] * 11,
+    ]
+    assert [run.query.rows_in for run in runs] == [22] * 3
+
+
+@pytest.mark.parametrize(
+    ("nodes", "request_"),
+    [
+        (hot("x >= 11"), {}),
+        (hot("x >= 10.0"), {}),
+        (hot(), {"options": RunOptions(OnError.SKIP)}),
+        (hot(), {"options": RunOptions(stop_at=4_000_000_000_000_000)}),
+        (counts(), {}),
+    ],
+    ids=["another predicate", "another type", "another way with errors", "an end by the clock", "a window"],
+)
+def test_what_differs_is_not_shared(bench: Bench, nodes: dict[str, Any], request_: dict[str, Any]) -> None:
+    bench.start("a", hot())
+    bench.start("b", nodes, **request_)
+    bench.feed(*range(20))
+    assert not bench.trunks
+
+
+@pytest.mark.parametrize("window", [{"kind": "tumbling", "size": 3}, {**SECOND, "partial": True}])
+def test_windows_that_begin_with_the_query_are_its_own(bench: Bench, window: dict[str, Any]) -> None:
+    bench.start("a", counts(window))
+    bench.start("b", counts(window))
+    bench.feed(*range(20))
+    assert not bench.trunks
+
+
+def test_a_query_joins_when_the_windows_that_its_start_has_cut_are_closed(bench: Bench) -> None:
+    runs = [bench.start("a", counts()), bench.start("b", counts(keep="n > 1"))]
+    bench.feed(0, 500)
+    assert shares(*runs)
+    late = bench.start("late", counts(keep="n > 0"), earliest=False)
+    bench.feed(600, 900)
+    assert not shares(late)
+    bench.feed(1000, 1100, 1900, 2000)
+    assert shares(late)
+    bench.feed(2500, 3000)
+    assert runs[0].answers() == [(n, k * US, (k + 1) * US) for k, n in enumerate((4, 3, 2))]
+    assert runs[1].answers() == runs[0].answers()
+    assert late.answers() == runs[0].answers()[1:]
+
+
+def test_queries_that_are_fed_all_the_time_are_brought_together(
+    readings: ScriptedStream, clock: ManualClock
+) -> None:
+    bench = Bench(readings, clock, sources="between_slices")
+    readings.rows(*[(value, value) for value in range(2000)], frame=3)
+    first = bench.start("a", hot())
+    for _ in range(6):
+        bench.engine.step()
+    runs = [first, bench.start("b", hot()), bench.start("c", hot())]
+    steps = 0
+    while not shares(*runs):
+        assert bench.engine.step()
+        clock.advance(nanoseconds=50_000)
+        steps += 1
+    assert max(run.query.rows_in for run in runs) < 1000, f"too late, after {steps} steps"
+    bench.engine.run()
+    assert [run.answers() for run in runs] == [[(x + 1,) for x in range(10, 2000)]] * 3
+
+
+def test_a_stream_that_falls_silent_leaves_nobody_waiting(
+    readings: ScriptedStream, clock: ManualClock
+) -> None:
+    bench = Bench(readings, clock, sources="between_slices")
+    readings.rows(*[(value, value) for value in range(100)], frame=3)
+    runs = [bench.start(id_, hot()) for id_ in "abc"]
+    for _ in range(4):
+        bench.engine.step()
+    bench.engine.run()
+    assert [len(run.answers()) for run in runs] == [90] * 3
+
+
+def test_queries_go_to_where_most_is_shared(bench: Bench) -> None:
+    pair = [bench.start(id_, hot(compute="x + 1")) for id_ in "ab"]
+    bench.feed(1, 10)
+    assert bench.trunk().columns == ("y",)
+    others = [bench.start(id_, hot(compute=f"x + {n}")) for n, id_ in enumerate("cde", 2)]
+    bench.feed(11, 12)
+    assert shares(*pair, *others)
+    assert len(bench.trunk().parts) == 5
+    assert bench.trunk().columns == ("x",)
+    assert [run.answers() for run in pair] == [[(11,), (12,), (13,)]] * 2
+
+
+def test_small_batches_are_gathered_for_many_queries_while_more_is_there(bench: Bench) -> None:
+    runs = [bench.start(f"q{n}", hot("x % 8 = 1", compute=f"x + {n}")) for n in range(6)]
+    bench.feed(1)
+    assert shares(*runs)
+    before = [len(run.sink.batches) for run in runs]
+    bench.readings.rows(*[(value, value) for value in range(8 * 12)], frame=4)
+    bench.engine.run()
+    assert [len(run.sink.batches) - had for run, had in zip(runs, before, strict=True)] == [2] * 6
+    assert [run.answers()[1:] for run in runs] == [[(8 * k + 1 + n,) for k in range(12)] for n in range(6)]
+
+
+def test_one_that_is_kept_apart_is_left_alone_until_it_comes_again(bench: Bench) -> None:
+    runs = [bench.start(id_, hot()) for id_ in "abc"]
+    bench.feed(1, 10)
+    bench.engine.sharing.keep_apart(runs[0].query)
+    bench.feed(11)
+    assert [bool(run.query.shared) for run in runs] == [False, True, True]
+    bench.engine.sharing.came(runs[0].query)
+    bench.feed(12)
+    assert shares(*runs)
+    assert [run.answers() for run in runs] == [[(11,), (12,), (13,)]] * 3
+
+
+def test_each_source_of_a_plan_can_be_shared(bench: Bench) -> None:
+    def joined(within: str) -> dict[str, Any]:
+        hot_, cold = ({"op": "select", "input": "in", "where": f"x {w}"} for w in (">= 10", "< 10"))
+        join = {"op": "join", "left": "hot", "right": "cold", "on": [], "within": within}
+        return {
+            "in": SOURCE,
+            "also": SOURCE,
+            "hot": hot_,
+            "cold": {**cold, "input": "also"},
+            "out": {**join, "on": [["ts", "ts"]], "compute": {"l": "l.x", "r": "r.x"}},
+        }
+
+    runs = [bench.start("a", joined("1s")), bench.start("b", joined("2s"))]
+    bench.feed(1, 10)
+    assert [len(run.query.shared) for run in runs] == [2, 2]
+    assert len(bench.trunks) == 2
+    bench.readings.rows((30_000, 5), (30_000, 15))
+    bench.engine.run()
+    assert [run.answers() for run in runs] == [[(15, 5)]] * 2
+
+
+def test_figures_tell_who_shares_what(bench: Bench) -> None:
+    for id_ in "abc":
+        bench.start(id_, hot(node=f"hot_{id_}", compute=f"x + {ord(id_)}"))
+    bench.feed(1, 10)
+    bench.feed(*range(20))
+    for id_ in "abc":
+        stats = query_stats(bench.engine.query(id_), epoch=1)
+        shared = {operator.name: (operator.sharers, operator.shared_with) for operator in stats.operators}
+        others = tuple(other for other in "abc" if other != id_)
+        assert shared == {
+            "in": (3, others),
+            f"hot_{id_}": (3, others),
+            "out": (1, ()),
+            "#output": (1, ()),
+        }
+        assert {operator.name: operator.rows_out for operator in stats.operators} == {
+            "in": 22,
+            f"hot_{id_}": 11,
+            "out": 11,
+            "#output": 0,
+        }
+        assert (stats.rows_in, stats.rows_out, stats.positions) == (22, 11, {"readings": 22})
+
+
+@pytest.fixture
+def rooms(tmp_path: Path, clock: ManualClock) -> Iterator[ScriptedTable]:
+    table = ScriptedTable(tmp_path / "tables", "rooms", "room int, cap int", clock)
+    yield table
+    table.close()
+
+
+def looked_up(compute: dict[str, str], above: str) -> dict[str, Any]:
+    """Return a select, a table join that computes something, and a project."""
+    nodes = hot(compute=above)
+    join = {"op": "join", "left": "hot", "right": "rooms", "on": [["x", "room"]], "compute": compute}
+    nodes["out"]["input"] = "j"
+    return {**nodes, "rooms": {"op": "table", "table": "rooms"}, "j": join}
+
+
+def test_tables_are_joined_once_with_the_versions_of_the_rows(bench: Bench, rooms: ScriptedTable) -> None:
+    bench.engine.assembly.tables = OpenTables(rooms.path.parent)
+    rooms.put((11, 1), (12, 2))
+    runs = [
+        bench.start(id_, looked_up({"cap": "r.cap"}, f"cap + {n}"), tables=[rooms])
+        for id_, n in (("a", 10), ("b", 20))
+    ]
+    bench.feed(1, 11)
+    assert shares(*runs)
+    assert [list(run.query.tasks) for run in runs] == [["out", "#output"]] * 2
+    bench.clock.advance(seconds=1)
+    rooms.put((11, 5), (12, 6))
+    bench.clock.advance(seconds=1)
+    bench.feed(11, 12)
+    assert [run.answers() for run in runs] == [[(11,), (15,), (16,)], [(21,), (25,), (26,)]]
+
+
+def test_rows_in_a_trunk_are_on_their_way_to_a_table(bench: Bench, rooms: ScriptedTable) -> None:
+    bench.engine.assembly.tables = OpenTables(rooms.path.parent)
+    rooms.put((11, 1))
+    runs = [
+        bench.start("a", looked_up({"cap": "r.cap"}, "cap"), tables=[rooms]),
+        bench.start("b", looked_up({"cap": "r.cap + 1"}, "cap"), tables=[rooms]),
+    ]
+    bench.feed(1, 10)
+    assert shares(*runs)
+    assert oldest_arrival(bench.engine.queries.values(), "rooms") is None
+    arrived = bench.clock.now()
+    bench.readings.rows((11_000, 11))
+    bench.clock.advance(seconds=1)
+    bench.engine.intake.look(arrived)
+    assert bench.engine.intake.serve(arrived, idle=True)
+    assert oldest_arrival(bench.engine.queries.values(), "rooms") == arrived
+    bench.engine.run()
+    assert [run.answers() for run in runs] == [[(1,)], [(2,)]]

@@ -1,0 +1,72 @@
+"""Whom queries share with, and what their trunk is worth: by classes, priorities and weights."""
+
+from __future__ import annotations
+
+import pytest
+from tests.conftest import MakeStream
+from tests.support.sharing_benches import Bench, hot, readings_of, shares
+
+from mavstream_protocol.scheduling import Sharing
+from mavstream_server.testing import ManualClock, ScriptedStream
+
+
+@pytest.fixture
+def readings(stream: MakeStream) -> ScriptedStream:
+    return readings_of(stream)
+
+
+@pytest.fixture
+def bench(readings: ScriptedStream, clock: ManualClock) -> Bench:
+    return Bench(readings, clock)
+
+
+def test_sharing_can_be_switched_off(readings: ScriptedStream, clock: ManualClock) -> None:
+    bench = Bench(readings, clock, sharing=Sharing.OFF)
+    bench.start("a", hot())
+    bench.start("b", hot())
+    bench.feed(*range(20))
+    assert not bench.trunks
+
+
+def test_classes_share_only_if_asked(readings: ScriptedStream, clock: ManualClock) -> None:
+    bench = Bench(readings, clock)
+    runs = [bench.start("a", hot()), bench.start("b", hot(), class_name="high")]
+    bench.feed(*range(20))
+    assert not bench.trunks
+    bench.engine.reclass("b", "default")
+    bench.settle()
+    assert shares(*runs)
+    bench.engine.reclass("b", "high")
+    bench.settle()
+    assert not bench.trunks
+    bench.feed(20)
+    assert [len(run.answers()) for run in runs] == [11, 11]
+
+
+def test_what_classes_share_is_charged_to_the_highest(readings: ScriptedStream, clock: ManualClock) -> None:
+    bench = Bench(readings, clock, policy="cqc", sharing=Sharing.ALL)
+    bench.engine.set_priority("high", 6)
+    runs = [bench.start("a", hot()), bench.start("b", hot(), class_name="high"), bench.start("c", hot())]
+    bench.feed(*range(20))
+    assert shares(*runs)
+    assert bench.trunk().class_name == "high"
+    bench.engine.set_priority("default", 9)
+    assert bench.trunk().class_name == "default"
+    bench.engine.set_priority("default", 1)
+    bench.engine.stop("b")
+    bench.feed(20)
+    assert bench.trunk().class_name == "default"
+    assert [len(run.answers()) for run in runs] == [11, 10, 11]
+
+
+def test_a_trunk_weighs_as_much_as_the_heaviest_of_its_queries(bench: Bench) -> None:
+    runs = [bench.start(id_, hot()) for id_ in "abc"]
+    bench.engine.weigh("a", 3)
+    bench.feed(1, 10)
+    assert shares(*runs)
+    assert bench.trunk().weight == 3
+    bench.engine.weigh("b", 5)
+    assert bench.trunk().weight == 5
+    bench.engine.stop("b")
+    bench.feed(11)
+    assert bench.trunk().weight == 3

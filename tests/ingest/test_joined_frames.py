@@ -1,0 +1,159 @@
+"""Small frames that wait together: appended as one, in turns, without a word lost about any of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from tests.support.stream_stores import NUMBERS, Producer, Server, limited_files, numbers, spec
+
+from mavstream_server.ingest.background import Inline
+from mavstream_server.testing import ManualClock
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[Server]:
+    with Server(tmp_path, ManualClock()) as made:
+        yield made
+
+
+@pytest.fixture
+def producer(server: Server) -> Producer:
+    """Start a server with streams a, b and c of one schema; return a producer of them."""
+    store = server.start()
+    for name in "abc":
+        store.create(spec(NUMBERS, name=name))
+    return Producer(server, *"abc")
+
+
+def test_frames_that_wait_together_become_one_that_knows_when_each_row_came(
+    server: Server, producer: Producer
+) -> None:
+    came = []
+    for sequence in range(1, 5):
+        server.clock.advance(nanoseconds=1_000_000)
+        came += [server.clock.now()] * sequence
+        producer.send(numbers(*range(sequence + 1)), ("a", sequence, sequence), ("b", sequence, 1))
+    assert server.values("a") == []
+    assert producer.acked() == {"a": 4, "b": 4}
+    (frame,) = server.frames("a")
+    assert (frame.rows, frame.sequence, frame.arrival) == (10, 4, came[-1])
+    assert server.arrivals("a") == came
+    assert server.values("a") == [0, 0, 1, 0, 1, 2, 0, 1, 2, 3]
+    assert server.store.counts("a")[:2] == (4, 10)
+    # Opened again, the log goes on from the last of them.
+    server.again()
+    producer = Producer(server, *"abc")
+    producer.send(numbers(9), ("a", 4, 1))
+    producer.send(numbers(9), ("a", 5, 1))
+    assert producer.acked() == {"a": 5}
+    assert len(server.values("a")) == 11
+
+
+def test_rows_of_two_producers_keep_their_order(server: Server, producer: Producer) -> None:
+    other = Producer(server, "a", name="q")
+    turns = ((1, producer, 1), (2, producer, 2), (3, other, 1), (4, producer, 3), (5, producer, 4))
+    for number, sender, sequence in turns:
+        sender.send(numbers(number), ("a", sequence, 1))
+    assert producer.acked() == {"a": 4}
+    assert other.acked() == {"a": 1}
+    assert server.values("a") == [1, 2, 3, 4, 5]
+    assert [frame.sequence for frame in server.frames("a")] == [2, 1, 4]
+
+
+def test_a_connection_hears_of_its_own_frames_only(server: Server, producer: Producer) -> None:
+    producer.send(numbers(1), ("a", 1, 1))
+    new = Producer(server, "a")
+    new.send(numbers(2), ("a", 2, 1))
+    assert new.acked() == {"a": 2}
+    assert producer.acked() == {"a": 1}
+
+
+def test_of_joined_frames_that_cannot_be_written_each_is_refused(server: Server, producer: Producer) -> None:
+    server.store.remove("a")
+    server.store.create(spec(NUMBERS, name="a", retention={"bytes": "512KB"}))  # segments of 64 KB
+    producer.send(numbers(1, 2), ("a", 1, 1), ("b", 1, 1))
+    producer.heard()
+    undo = limited_files(66_000)
+    try:
+        for sequence in (2, 3, 4):
+            server.clock.advance(nanoseconds=1000)
+            producer.send(numbers(*range(1364)), ("a", sequence, 1363), ("b", sequence, 1))
+        told = producer.heard()
+    finally:
+        undo()
+    rejects = [(each["stream"], each["sequence"], each["expected"]) for each in told if "problem" in each]
+    assert rejects == [("a", 2, 2), ("a", 3, 2), ("a", 4, 2)]
+    assert told[-1]["streams"]["b"][0] == 4
+    producer.send(numbers(7), ("a", 2, 1))
+    assert producer.acked() == {"a": 2}
+    assert (server.values("a"), len(server.values("b"))) == ([1, 7], 4)
+
+
+class SlowDisk(Inline):
+    """A disk whose every sync takes a while of the clock that is advanced by hand."""
+
+    def __init__(self, clock: ManualClock) -> None:
+        self._clock = clock
+
+    def run(self, work: Callable[[], None], done: Callable[[BaseException | None], None]) -> None:
+        self._clock.advance(nanoseconds=100_000)
+        super().run(work, done)
+
+
+def test_rows_wait_nine_times_as_long_as_the_last_ones_took(server: Server) -> None:
+    now: list[Callable[[], None]] = []
+    later: list[tuple[float, Callable[[], None]]] = []
+    store = server.start(
+        delivery="sync",
+        background=SlowDisk(server.clock),
+        soon=now.append,
+        later=lambda delay, call: later.append((delay, call)),
+    )
+    for name in "abc":
+        store.create(spec(NUMBERS, name=name))
+    producer = Producer(server, *"abc")
+    producer.send(numbers(1, 1, 1), *[(name, 1, 1) for name in "abc"])
+    while now:
+        now.pop()()
+    assert [server.values(name) for name in "abc"] == [[1]] * 3
+    for number in (2, 3):
+        producer.send(numbers(number, number), ("a", number, 1), ("b", number, 1))
+    ((delay, rested),) = later
+    # It took two turns, and the rest that the first one made was not over in the second.
+    assert delay == pytest.approx(9 * 0.0003 - 0.0001)
+    assert now == []
+    # What came in a message of its own waits for nobody, and takes along what is ahead of it.
+    store.offer("p", "a", 4, numbers(4), 50)
+    now.pop()()
+    assert [server.values(name) for name in "ab"] == [[1, 2, 3, 4], [1]]
+    server.clock.advance(seconds=delay)
+    rested()
+    now.pop()()
+    assert server.values("b") == [1, 2, 3]
+    # After a longer while nothing waits.
+    server.clock.advance(seconds=1)
+    producer.send(numbers(4), ("b", 4, 1))
+    now.pop()()
+    assert (server.values("b"), len(later)) == ([1, 2, 3, 4], 1)
+
+
+def test_appending_lets_go_of_the_loop_after_a_while_and_goes_on_in_the_next_turn(server: Server) -> None:
+    turns: list[Callable[[], None]] = []
+    disk = SlowDisk(server.clock)
+    store = server.start(delivery="sync", soon=turns.append, background=disk)
+    for name in "abcde":
+        store.create(spec(NUMBERS, name=name))
+    for name in "abcde":
+        store.offer("p", name, 1, numbers(1), 50)
+    assert len(turns) == 1
+    settled = []
+    while turns:
+        turns.pop()()
+        settled.append([name for name in "abcde" if store.last_sequence("p", name)])
+        if len(settled) == 1:
+            # It came meanwhile, and is appended together with what waits for its turn.
+            store.offer("p", "e", 2, numbers(2), 50)
+    assert settled == [list("ab"), list("abcd"), list("abcde")]
+    assert server.values("e") == [1, 2]

@@ -1,0 +1,281 @@
+"""Streams take frames together and in order, lose and double nothing, and go on after a restart."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from tests.support.stream_stores import EVENTS, NUMBERS, Server, events, numbers, spec
+
+from mavstream_protocol.errors import InvalidTuples
+from mavstream_server.catalog.catalog import Catalog
+from mavstream_server.core.clock import SystemClock
+from mavstream_server.core.errors import Conflict, NotFound, NotReady, Refused, SequenceGap, TooMany
+from mavstream_server.core.settings import Settings
+from mavstream_server.ingest.stream_store import Accepted, Repeated, StreamStore
+from mavstream_server.log import LogBusyError
+from mavstream_server.testing import ManualClock
+
+
+@pytest.fixture
+def server(tmp_path: Path, clock: ManualClock) -> Iterator[Server]:
+    with Server(tmp_path, clock) as made:
+        yield made
+
+
+def test_frames_of_one_moment_are_appended_together_and_then_acked(server: Server) -> None:
+    store = server.start()
+    store.create(spec(NUMBERS))
+    settled: list[int] = []
+    tickets = [
+        store.offer(name, "numbers", n, numbers(n), 50, done=lambda ticket: settled.append(ticket.sequence))
+        for n in (1, 2, 3)
+        for name in ("p", "q")
+    ]
+    assert not settled
+    assert server.rung == 0
+    store.flush()
+    assert settled == [1, 1, 2, 2, 3, 3]
+    assert server.rung == 1
+    assert [ticket.outcome for ticket in tickets[:3]] == [
+        *(Accepted(1, 0, 1), Accepted(1, 1, 1), Accepted(2, 2, 1)),
+    ]
+    frames = server.frames("numbers")
+    assert [(frame.producer, frame.sequence) for frame in frames] == [
+        *((1, 1), (2, 1), (1, 2), (2, 2), (1, 3), (2, 3)),
+    ]
+    assert {frame.arrival for frame in frames} == {server.clock.now()}
+    assert store.info("numbers").producers == {"p": 3, "q": 3}
+    assert store.counts("numbers") == (6, 6, 0)
+    store.flush()
+    assert server.rung == 1  # nothing new
+
+
+def test_ten_thousand_small_frames_go_in_at_once(server: Server) -> None:
+    store = server.start()
+    store.create(spec(NUMBERS))
+    tickets = [store.offer("p", "numbers", n, numbers(n), 50) for n in range(1, 10_001)]
+    store.flush()
+    assert all(ticket.outcome == Accepted(n, n - 1, 1) for n, ticket in enumerate(tickets, 1))
+    assert server.rung == 1
+    assert server.values("numbers") == list(range(1, 10_001))
+
+
+def test_a_repeated_frame_is_acked_again_and_ignored(server: Server) -> None:
+    store = server.start()
+    store.create(spec(NUMBERS))
+    first = store.offer("p", "numbers", 1, numbers(1), 50)
+    again = store.offer("p", "numbers", 1, numbers(1), 50)
+    assert not again.settled  # its first one is not in the log yet
+    store.flush()
+    assert (first.result(), again.result()) == (Accepted(1, 0, 1), Repeated(1, 1))
+    assert store.offer("p", "numbers", 1, numbers(9), 50).result() == Repeated(1, 1)
+    assert server.values("numbers") == [1]
+    assert store.counts("numbers").repeated == 2
+
+
+def test_a_gap_names_the_frame_that_is_expected(server: Server) -> None:
+    store = server.start()
+    store.create(spec(NUMBERS))
+    store.offer("p", "numbers", 1, numbers(1), 50)
+    with pytest.raises(SequenceGap, match=r"sent frame 3 of stream 'numbers', expected is frame 2") as caught:
+        store.offer("p", "numbers", 3, numbers(3), 50)
+    assert caught.value.expected == 2
+    store.offer("p", "numbers", 2, numbers(2), 50)
+    store.flush()
+    assert server.values("numbers") == [1, 2]
+
+
+def test_rows_may_come_without_a_producer(server: Server) -> None:
+    store = server.start()
+    store.create(spec(EVENTS))
+    store.offer("p", "events", 1, events(100), 50)
+    store.offer(None, "events", 0, events(900), 50)
+    store.offer("p", "events", 2, events(500), 50)
+    store.flush()
+    store.offer("p", "events", 3, events(700), 50)
+    store.flush()
+    # Who has no name holds nothing back: p alone tells how far time is.
+    assert server.frames("events")[-1].after == 700
+    assert store.info("events").producers == {"p": 3}
+    with pytest.raises(Refused, match="frame 4 came without a producer"):
+        store.offer(None, "events", 4, events(1), 50)
+    with pytest.raises(Refused, match="count its frames from 1"):
+        store.offer("p", "events", 0, events(1), 50)
+
+
+def test_rows_from_the_far_future_are_rejected_by_row_and_field(server: Server) -> None:
+    store = server.start()
+    store.create(spec(EVENTS, max_ahead="1s"))
+    now = server.clock.now() // 1000
+    store.offer("p", "events", 1, events(now, now + 1_000_000), 50)
+    with pytest.raises(InvalidTuples, match=r"may be at most 1s ahead of the server's clock") as caught:
+        store.offer("p", "events", 2, events(now, now + 1_000_001, now, now + 5_000_000), 50)
+    assert [(item.pointer, item.code) for item in caught.value.items] == [
+        ("rows/1/at", "too_far_ahead"),
+        ("rows/3/at", "too_far_ahead"),
+    ]
+    store.offer("p", "events", 2, events(now), 50)  # the number was not used up
+    store.flush()
+    assert store.info("events").position == 3
+
+
+def test_columns_that_do_not_fit_are_refused(server: Server) -> None:
+    store = server.start()
+    store.create(spec(NUMBERS))
+    with pytest.raises(InvalidTuples, match="no field 'at'"):
+        store.offer("p", "numbers", 1, events(1), 50)
+    assert store.last_sequence("p", "numbers") == 0
+
+
+def test_streams_are_created_once_and_removed_when_nobody_reads_them(server: Server) -> None:
+    store = server.start(max_streams=2)
+    info = store.create(spec(NUMBERS))
+    assert (info.position, info.bytes > 0, info.watermark, info.held_by) == (0, True, None, None)
+    store.create(spec(EVENTS))
+    assert store.names == ("events", "numbers")
+    assert store.shapes()["events"].event_time == "at"
+    with pytest.raises(Conflict, match="there is a stream 'numbers' already"):
+        store.create(spec(NUMBERS))
+    with pytest.raises(TooMany, match="one more than the 2"):
+        store.create(spec(NUMBERS, name="third"))
+    with pytest.raises(Conflict, match="is read by 'q1', 'q2': remove these queries first"):
+        store.remove("numbers", ["q1", "q2"])
+    waits = store.offer("p", "numbers", 1, numbers(1), 50)
+    store.remove("numbers")
+    with pytest.raises(NotFound):
+        waits.result()
+    assert not (server.path / "streams" / "numbers").exists()
+    with pytest.raises(NotFound, match="there is no stream 'numbers'"):
+        store.offer("p", "numbers", 1, numbers(1), 50)
+    store.create(spec(NUMBERS))
+    store.offer("p", "numbers", 1, numbers(1), 50)  # counted anew
+    store.flush()
+    assert server.again().names == ("events", "numbers")
+
+
+def test_rows_that_nobody_knows_are_not_taken_over(server: Server) -> None:
+    store = server.start()
+    path = server.path / "streams" / "numbers"
+    path.mkdir()
+    (path / "lock").touch()
+    store.create(spec(NUMBERS))  # what a death left of a stream that was never made is no hindrance
+    store.offer("p", "numbers", 1, numbers(1), 50)
+    server.stop()
+    (server.path / "catalog.sqlite").unlink()
+    store = server.start()
+    with pytest.raises(Conflict, match="holds rows: move it away first"):
+        store.create(spec(NUMBERS))
+    assert store.names == ()
+    assert server.values("numbers") == [1]
+
+
+def test_a_restart_goes_on_where_it_was(server: Server) -> None:
+    store = server.start()
+    store.create(spec(EVENTS, lateness="0s"))
+    for n in (1, 2, 3):
+        store.offer("p", "events", n, events(n * 100), 50)
+    store.flush()
+    before = store.info("events")
+    store = server.again()
+    assert store.info("events") == before
+    assert store.standing("p", "events").last_sequence == 3
+    assert store.offer("p", "events", 3, events(300), 50).result() == Repeated(3, 3)
+    assert store.last_sequence("q", "events") == 0
+    store.offer("p", "events", 4, events(400), 50)
+    store.flush()
+    assert store.info("events").position == 4
+
+
+def test_a_directory_has_one_server(server: Server) -> None:
+    server.start().create(spec(NUMBERS))
+    catalog = Catalog(server.path / "catalog.sqlite")
+    with pytest.raises(LogBusyError, match="one writer"):
+        StreamStore(Settings(data=server.path), catalog, server.clock)
+    catalog.close()
+
+
+def test_a_listener_that_fails_does_not_keep_others_from_their_acks(
+    server: Server, caplog: pytest.LogCaptureFixture
+) -> None:
+    store = server.start()
+    store.create(spec(NUMBERS))
+    store.offer("p", "numbers", 1, numbers(1), 50, done=lambda ticket: 1 / 0)
+    second = store.offer("p", "numbers", 2, numbers(2), 50)
+    store.flush()
+    assert second.settled
+    assert "telling the outcome of an offer failed" in caplog.text
+
+
+def test_what_is_offered_at_the_end_is_in_the_log_or_refused(server: Server) -> None:
+    store = server.start()
+    store.create(spec(NUMBERS))
+    ticket = store.offer("p", "numbers", 1, numbers(1), 50)
+    server.stop()
+    assert ticket.result() == Accepted(1, 0, 1)
+    assert server.values("numbers") == [1]
+    assert server.start().last_sequence("p", "numbers") == 1
+
+
+def test_on_a_loop_flushes_happen_by_themselves(tmp_path: Path) -> None:
+    async def main() -> None:
+        settings = Settings(data=tmp_path)
+        catalog = Catalog(settings.catalog_file)
+        rings: list[int] = []
+        store = StreamStore(
+            settings,
+            catalog,
+            SystemClock(),
+            soon=asyncio.get_running_loop().call_soon,
+            news=lambda: rings.append(1),
+        )
+        store.create(spec(NUMBERS))
+        outcomes = await asyncio.gather(
+            *(store.ingest(None, "numbers", 0, numbers(n), 50) for n in range(100))
+        )
+        assert [outcome.position for outcome in outcomes if isinstance(outcome, Accepted)] == list(range(100))
+        assert len(rings) == 1
+        with pytest.raises(NotFound, match="did you mean 'numbers'"):
+            await store.ingest(None, "number", 0, numbers(1), 50)
+        store.close()
+        with pytest.raises((NotFound, NotReady)):
+            await store.ingest(None, "numbers", 0, numbers(1), 50)
+        catalog.close()
+
+    asyncio.run(main())
+
+
+class SlowClock(ManualClock):
+    """A clock that moves on by so many ns whenever it is read."""
+
+    step = 0
+
+    def monotonic(self) -> int:
+        self.advance(nanoseconds=self.step)
+        return self.now()
+
+
+@pytest.mark.parametrize(("streams", "fewest", "most"), [(3, 1, 1), (30, 5, 15)])
+def test_the_bell_rings_once_a_round_and_once_a_millisecond_in_long_ones(
+    tmp_path: Path, streams: int, fewest: int, most: int
+) -> None:
+    turns: deque[Callable[[], None]] = deque()
+    clock = SlowClock()
+    with Server(tmp_path, clock) as server:
+        store = server.start(soon=turns.append)
+        for number in range(streams):
+            store.create(spec(NUMBERS, name=f"s{number}"))
+        rung_before = server.rung
+        for number in range(streams):
+            store.offer("p", f"s{number}", 1, numbers(number), 50)
+        clock.step = 100_000
+        count = 0
+        while turns:
+            turns.popleft()()
+            count += 1
+        assert count == streams  # each turn is long enough for one append
+        assert fewest <= server.rung - rung_before <= most
+        assert all(server.values(f"s{number}") == [number] for number in range(streams))

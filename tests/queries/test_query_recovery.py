@@ -1,0 +1,141 @@
+"""Queries after a death of the engine or of the server: back by themselves, the important ones first."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+
+from tests.support.query_services import HOT, WINDOW_PLAN, Service, served, service
+from tests.support.servers import PATIENCE, until
+
+from mavstream_protocol import QueryClass
+from mavstream_protocol.wire.resources import ActualState, DesiredState, QueryChange
+from mavstream_server.results.subscription import LATEST
+
+
+def test_after_the_death_of_the_engine_queries_go_on_under_a_new_epoch(tmp_path: Path) -> None:
+    async def test(made: Service) -> None:
+        hot = (await made.queries.register(HOT)).id
+        paused = (await made.queries.register(HOT)).id
+        stopped = (await made.queries.register(HOT)).id
+        await made.queries.change(paused, QueryChange(state=DesiredState.PAUSED))
+        await made.queries.change(stopped, QueryChange(state=DesiredState.STOPPED))
+        await made.feed(30)
+        await made.answers(hot, 1)
+        with made.subscription(hot, LATEST) as subscription:
+            await subscription.next()
+            await made.kill_engine()
+            message = await asyncio.wait_for(subscription.next(), PATIENCE)
+            gap = json.loads(message or "")
+            assert (gap["type"], gap["reason"], gap["epoch"]) == ("gap", "restart", 2)
+            assert (gap["start"], gap["stop"]) == (1, 1)
+            await made.feed(31)
+            rows = json.loads(await asyncio.wait_for(subscription.next(), PATIENCE) or "")
+            assert (rows["offset"], rows["epoch"], rows["rows"][0]["temp"]) == (1, 2, 31)
+        states = [made.queries.get(id_).state for id_ in (hot, paused, stopped)]
+        assert states == [ActualState.RUNNING, ActualState.PAUSED, ActualState.STOPPED]
+        assert [made.queries.get(id_).epoch for id_ in (hot, paused, stopped)] == [2, 2, 1]
+
+    served(test, tmp_path)
+
+
+def test_a_query_registered_without_an_engine_starts_with_it_and_misses_no_row(tmp_path: Path) -> None:
+    async def test() -> None:
+        async with service(tmp_path, engine=False) as made:
+            info = await made.queries.register(HOT)
+            assert info.state is ActualState.STARTING
+            assert made.queries.needed_position("readings") == 0
+            assert made.queries.held_by("readings") == info.id
+            await made.feed(33)
+            await made.link.start()
+            made.link.on_restart()
+            assert [row["temp"] for row in await made.answers(info.id, 1)] == [33]
+            assert made.queries.get(info.id).epoch == 1
+
+    asyncio.run(test())
+
+
+def test_after_a_restart_of_the_server_everything_is_as_it_was(tmp_path: Path) -> None:
+    async def first() -> tuple[str, str, str]:
+        async with service(tmp_path) as made:
+            hot = (await made.queries.register(HOT)).id
+            paused = (await made.queries.register(HOT)).id
+            ended = (await made.queries.register({"name": "means", "plan": WINDOW_PLAN})).id
+            await made.feed(30, 31)
+            await made.answers(hot, 2)
+            await made.answers(ended, 1)
+            await made.queries.change(paused, QueryChange(state=DesiredState.PAUSED))
+            await made.queries.change(ended, QueryChange(state=DesiredState.STOPPED))
+            return hot, paused, ended
+
+    async def second(hot: str, paused: str, ended: str) -> None:
+        async with service(tmp_path) as made:
+            made.sequence = 1
+            assert (await made.queries.views.info(hot)).state is ActualState.RUNNING
+            assert (await made.queries.views.info(hot)).epoch == 2
+            assert (await made.queries.views.info(paused)).state is ActualState.PAUSED
+            info = await made.queries.views.info(ended)
+            assert info.state is ActualState.STOPPED
+            assert info.results == 1
+            assert {field.name for field in info.fields} == {"room", "n", "window_start", "window_end"}
+            assert [row["n"] for row in await made.answers(ended, 1)] == [1]
+            await made.feed(32)
+            assert [row["temp"] for row in await made.answers(hot, 3)] == [30, 31]
+            assert [row["temp"] for row in await made.answers(hot, 3, after=1)] == [32]
+            assert (await made.queries.views.plan(ended)).paths == (("in", "mean"),)
+
+    asyncio.run(second(*asyncio.run(first())))
+
+
+def test_queries_of_higher_classes_come_back_first(tmp_path: Path) -> None:
+    async def test(made: Service) -> None:
+        made.catalog.put_class(QueryClass(name="alarms", priority=6))
+        classes = ("default", "alarms") * 30
+        ids = [(await made.queries.register({**HOT, "class": name})).id for name in classes]
+        await made.kill_engine()
+        # An engine names its queries in the order in which it got them.
+        assert (await made.link.totals()).ids == (*ids[1::2], *ids[::2])
+        assert made.queries.book.states() == {"running": 60}
+        await made.feed(30)
+        for id_ in ids:
+            assert [row["temp"] for row in await made.answers(id_, 1)] == [30]
+
+    served(test, tmp_path)
+
+
+def test_a_query_whose_log_cannot_be_made_waits_and_holds_up_no_other(tmp_path: Path) -> None:
+    async def register() -> list[str]:
+        async with service(tmp_path, engine=False) as made:
+            return [(await made.queries.register(HOT)).id for _ in range(3)]
+
+    async def start(first: str, *others: str) -> None:
+        made = Service(tmp_path)
+        in_the_way = made.settings.results_directory / first
+        in_the_way.touch()
+        try:
+            await made.link.start()
+            await made.queries.start()
+            await until(lambda: made.queries.book.states().get("running") == 2, "the other queries")
+            assert made.queries.get(first).state is ActualState.STARTING
+            in_the_way.unlink()
+            await asyncio.wait_for(made.queries.placement.settled(), PATIENCE)
+            assert made.queries.book.states() == {"running": 3}
+        finally:
+            await made.close()
+
+    asyncio.run(start(*asyncio.run(register())))
+
+
+def test_a_query_removed_while_it_waits_for_an_engine_holds_up_no_other(tmp_path: Path) -> None:
+    async def test() -> None:
+        async with service(tmp_path, engine=False) as made:
+            first, second = [(await made.queries.register(HOT)).id for _ in range(2)]
+            await made.link.start()
+            made.link.on_restart()
+            await made.queries.remove(first)
+            await asyncio.wait_for(made.queries.placement.settled(), PATIENCE)
+            assert (await made.link.totals()).ids == (second,)
+            assert made.queries.book.states() == {"running": 1}
+
+    asyncio.run(test())

@@ -1,0 +1,112 @@
+"""Pulled results: page by page, in both encodings, also while the oldest go."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tests.support.result_logs import SCHEMA, Answers, Query, fall_behind
+
+from mavstream_protocol.tuples import decode_stream, rows_of
+from mavstream_protocol.wire.resources import PulledResults
+from mavstream_server.results.service import MOST_PULLED, ResultFeed
+
+
+@pytest.fixture
+def answers(tmp_path: Path) -> Iterator[Answers]:
+    with Answers(tmp_path, segment_bytes=64 << 10) as made:
+        yield made
+
+
+def pull(answers: Answers, after: int | None = None, limit: int = 1_000) -> PulledResults:
+    return PulledResults.model_validate_json(answers.feeds.pull(answers.query, after, limit).json())
+
+
+def test_pulling_page_by_page_gives_every_row_once(answers: Answers) -> None:
+    for size in (1, 999, 1, 3_000, 6_500, 2):
+        answers.answer(size)
+    got: list[int] = []
+    after: int | None = None
+    while (part := pull(answers, after, 777)).rows:
+        got += [row["n"] for row in part.rows]
+        assert part.next == got[-1]
+        after = part.next
+    assert got == list(range(10_503))
+    assert part.next == 10_502
+    answers.answer(1)
+    assert [row["n"] for row in pull(answers, after).rows] == [10_503]
+
+
+def test_a_pull_of_a_query_without_answers_can_be_gone_on_with(answers: Answers) -> None:
+    empty = pull(answers)
+    assert (empty.rows, empty.next, empty.epoch, empty.gap) == ([], -1, 1, None)
+    answers.answer(2)
+    assert [row["n"] for row in pull(answers, empty.next).rows] == [0, 1]
+
+
+def test_a_pull_gives_no_more_than_the_limit_nor_than_is_allowed(answers: Answers) -> None:
+    answers.answer(MOST_PULLED + 5)
+    assert len(pull(answers, limit=3).rows) == 3
+    assert len(pull(answers, limit=MOST_PULLED + 100).rows) == MOST_PULLED
+
+
+def test_a_pull_tells_of_rows_that_are_gone(answers: Answers) -> None:
+    begin = fall_behind(answers)
+    part = pull(answers, after=9, limit=5)
+    assert part.gap == (10, begin)
+    assert [row["n"] for row in part.rows] == list(range(begin, begin + 5))
+
+
+def test_a_pull_goes_on_behind_a_segment_that_grew_and_went_since_the_last_one(answers: Answers) -> None:
+    answers.answer(10)
+    assert pull(answers).next == 9
+    answers.reopen(segment_bytes=1 << 20)
+    while answers.segments < 3:
+        answers.answer(1_000)
+    begin = answers.forget()
+    part = pull(answers, after=9, limit=5)
+    assert part.gap == (10, begin)
+    assert [row["n"] for row in part.rows] == list(range(begin, begin + 5))
+
+
+def test_rows_that_the_log_does_not_count_yet_can_be_gone_on_behind(answers: Answers) -> None:
+    answers.answer(10)
+    answers.answer(400, room="x" * 20_000)
+    counted = answers.count_only(10)  # as when an engine is interrupted between writing and counting
+    first = pull(answers, after=9, limit=100)
+    assert [row["n"] for row in first.rows] == list(range(10, 110))
+    second = pull(answers, first.next)
+    answers.count_only(counted)
+    third = pull(answers, second.next)
+    rows = [row["n"] for part in (second, third) for row in part.rows]
+    assert rows == list(range(110, 410))
+
+
+def test_a_pull_ends_where_the_epoch_changes(answers: Answers) -> None:
+    answers.answer(3)
+    answers.restart()
+    answers.answer(3)
+    first = pull(answers)
+    second = pull(answers, first.next)
+    assert ([row["n"] for row in first.rows], first.epoch) == ([0, 1, 2], 1)
+    assert ([row["n"] for row in second.rows], second.epoch) == ([3, 4, 5], 2)
+
+
+def test_a_pull_as_arrow_means_the_same(answers: Answers) -> None:
+    answers.answer(2_000)
+    answers.answer(1, room=None)
+    pulled = answers.feeds.pull(answers.query, 9, 5_000)
+    batch = decode_stream(SCHEMA, pulled.arrow())
+    assert rows_of(batch) == json.loads(pulled.json())["rows"]
+    empty = answers.feeds.pull(answers.query, 2_000)
+    assert decode_stream(SCHEMA, empty.arrow()).num_rows == 0
+
+
+def test_logs_that_nobody_asks_for_are_let_go(tmp_path: Path) -> None:
+    feeds = ResultFeed(tmp_path)
+    first = feeds.feed(Query(id="q-0"))
+    for number in range(1, 200):
+        feeds.feed(Query(id=f"q-{number}"))
+    assert feeds.feed(Query(id="q-0")) is not first

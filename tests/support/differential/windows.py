@@ -1,0 +1,40 @@
+"""Random windows of every kind."""
+
+from __future__ import annotations
+
+from random import Random
+from typing import Any
+
+from tests.support.differential.scripts import Times
+
+from mavstream_protocol.instants import format_instant
+from mavstream_protocol.quantities import format_duration
+
+_MOST_OVERLAP = 8
+
+
+def random_window(random: Random, times: Times, by_rows: bool) -> dict[str, Any]:
+    """Return a window as a plan says it."""
+    size = random.choice((1, 2, 3, 5, 10, 24)) if by_rows else random.choice((1, 3, 5, 10, 12, 30, 100))
+    window: dict[str, Any] = {"kind": "tumbling"}
+    hop = size
+    if random.random() < 0.55:
+        window["kind"] = "hopping"
+        hop = max(random.choice((1, 2, 3, 4, 7, 10, size, size + 2, 2 * size)), -(-size // _MOST_OVERLAP))
+    begin = random.randrange(-10, 60) if random.random() < 0.3 else None
+    until = (begin or 0) + random.randrange(1, 150) if random.random() < 0.25 else None
+    if by_rows:
+        begin = None if begin is None else abs(begin) // 2
+        until = None if until is None else (begin or 0) + 1 + abs(until)
+        window |= {"size": size, "begin": begin, "until": until}
+        if window["kind"] == "hopping":
+            window["hop"] = hop
+    else:
+        window["size"] = format_duration(size * times.tick)
+        if window["kind"] == "hopping":
+            window["hop"] = format_duration(hop * times.tick)
+        for key, value in (("begin", begin), ("until", until)):
+            window[key] = None if value is None else format_instant(times.base + value * times.tick)
+    if random.random() < 0.1:
+        window["partial"] = True  # of no effect: queries start with the first row here
+    return {key: value for key, value in window.items() if value is not None}

@@ -1,0 +1,38 @@
+"""The shared session and its datasets as fixtures; test modules name this as a plugin."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from tests.support.spark_session import shared_homes, shared_rush, shared_session
+
+from mavstream_feeder.spark.java import check_java
+from mavstream_feeder.spark.problems import NoSpark
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+@pytest.fixture(scope="session")
+def spark() -> SparkSession:
+    try:
+        check_java()
+    except NoSpark as missing:
+        # The rest of the product needs no Java. Where everything is checked, it must be there.
+        if os.environ.get("CI"):
+            raise
+        pytest.skip(str(missing))
+    return shared_session()
+
+
+@pytest.fixture(scope="session")
+def homes(spark: SparkSession) -> Path:
+    return shared_homes()
+
+
+@pytest.fixture(scope="session")
+def rush(spark: SparkSession) -> Path:
+    return shared_rush()

@@ -1,0 +1,220 @@
+"""How tables are kept: versions go when no row can need them, and files that are no good are told."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.support.query_services import READINGS
+from tests.support.servers import PATIENCE, until
+
+from mavstream_protocol import StreamSpec
+from mavstream_protocol.schema import Schema
+from mavstream_protocol.tuples import decode_rows
+from mavstream_server.catalog.catalog import Catalog
+from mavstream_server.columns.column import Column
+from mavstream_server.core.clock import SystemClock
+from mavstream_server.core.errors import Conflict, NotFound, TooMany, WrongVersion
+from mavstream_server.core.settings import Settings
+from mavstream_server.engine.process.messages import Hello
+from mavstream_server.ingest.stream_store import StreamStore
+from mavstream_server.queries.service import QueryService
+from mavstream_server.supervisor.engine_link import EngineLink
+from mavstream_server.tables.index_file import LARGE
+from mavstream_server.tables.retention import TableKeeper
+from mavstream_server.tables.store import TableRows, TableStore
+from mavstream_server.tables.stored import StoredTable
+from mavstream_server.testing import ManualClock
+from mavstream_server.testing.streams import parse_fields
+
+SCHEMA = parse_fields("room string, cap int")
+JOIN = {
+    "root": "j",
+    "nodes": {
+        "in": {"op": "source", "stream": "readings"},
+        "rooms": {"op": "table", "table": "rooms"},
+        "j": {"op": "join", "left": "in", "right": "rooms", "on": [["room", "room"]]},
+    },
+}
+
+
+def rows(*given: tuple[str, int], schema: Schema = SCHEMA) -> TableRows:
+    columns = {f.name: Column.from_list(f.type, [row[n] for row in given]) for n, f in enumerate(schema)}
+    return TableRows(schema, columns, len(given))
+
+
+class Parts:
+    """Streams, tables, queries and an engine; all stamps come from a clock that is advanced by hand."""
+
+    def __init__(self, data: Path, **settings: Any) -> None:
+        self.settings = Settings(data=data, **settings)
+        self.settings.results_directory.mkdir(parents=True, exist_ok=True)
+        self.catalog = Catalog(self.settings.catalog_file)
+        self.link = EngineLink(Hello(data))
+        soon = asyncio.get_running_loop().call_soon
+        self.clock = clock = ManualClock()
+        self.streams = StreamStore(self.settings, self.catalog, clock, soon=soon, news=self.link.ring)
+        self.tables = TableStore(self.settings, clock)
+        self.queries = QueryService(self.settings, self.catalog, self.streams, self.link, tables=self.tables)
+        self.streams.on_need(self.queries.needed_position)
+        directory = self.settings.streams_directory
+        self.keeper = TableKeeper(directory, self.tables, self.streams, self.link, clock)
+        self.fed = 0
+
+    async def feed(self, count: int = 1) -> None:
+        self.clock.advance(nanoseconds=1)
+        batch = decode_rows(
+            self.streams.spec("readings").schema(),
+            [{"at": self.fed + number, "room": "attic", "temp": 1} for number in range(count)],
+        )
+        self.fed += count
+        await self.streams.ingest(None, "readings", 0, batch, 1000)
+
+    async def put(self, *given: tuple[str, int]) -> None:
+        self.clock.advance(nanoseconds=1)
+        await self.tables.put("rooms", rows(*given))
+
+    async def kept(self) -> list[int]:
+        """Let the keeper look, and return the versions that are there afterwards."""
+        self.clock.advance(seconds=1)
+        await self.keeper.run()
+        return [version.number for version in self.tables.versions("rooms")]
+
+
+def run(data: Path, test: Callable[[Parts], Awaitable[None]], stream: Any = None, **settings: Any) -> None:
+    async def main() -> None:
+        parts = Parts(data, **settings)
+        try:
+            parts.streams.create(StreamSpec.model_validate({**READINGS, **(stream or {})}))
+            await parts.link.start()
+            await parts.queries.start()
+            await test(parts)
+        finally:
+            await parts.queries.stop()
+            await parts.link.stop()
+            parts.tables.close()
+            parts.streams.close()
+            parts.catalog.close()
+
+    asyncio.run(main())
+
+
+def test_a_version_stays_while_there_is_a_row_that_came_in_its_time(tmp_path: Path) -> None:
+    async def test(parts: Parts) -> None:
+        await parts.put(("attic", 1))
+        await parts.put(("attic", 2))
+        assert await parts.kept() == [2]  # no row came while the first was current
+        await parts.feed()
+        await parts.put(("attic", 3))
+        await parts.feed()
+        await parts.put(("attic", 4))
+        assert await parts.kept() == [2, 3, 4]
+        # Segments of 64 KiB, of which the last two are kept: the first rows go with the first of them.
+        while parts.streams.info("readings").begin < 2:
+            await parts.feed(1000)
+            parts.clock.advance(seconds=1)
+            parts.streams.housekeeping()
+        assert await parts.kept() == [4]
+        assert len(list((tmp_path / "tables" / "rooms").glob("*.version"))) == 1
+        assert parts.tables.info("rooms").versions == 1
+
+    run(tmp_path, test, {"retention": {"bytes": "64KiB"}})
+
+
+def test_without_an_engine_to_ask_nothing_is_removed(tmp_path: Path) -> None:
+    async def test(parts: Parts) -> None:
+        await parts.put(("attic", 1))
+        await parts.put(("attic", 2))
+        await parts.link.stop()
+        assert await parts.kept() == [1, 2]
+
+    run(tmp_path, test)
+
+
+def test_a_version_is_current_from_behind_the_last_row_that_a_query_may_have_joined(tmp_path: Path) -> None:
+    async def test(parts: Parts) -> None:
+        await parts.put(("attic", 1))
+        info = await parts.queries.register({"name": "q", "plan": JOIN})
+        await parts.feed()
+        came = parts.clock.now()
+        results = parts.queries.results.feed(parts.queries.get(info.id))
+        await until(lambda: results.end == 1, "the row to be joined", PATIENCE)
+        parts.clock.advance(seconds=-1000)  # as when somebody sets it right
+        await parts.put(("attic", 2))
+        assert [version.stamp > came for version in parts.tables.versions("rooms")] == [False, True]
+
+    run(tmp_path, test)
+
+
+def test_large_versions_are_indexed_before_a_query_needs_them(tmp_path: Path) -> None:
+    many = [(f"room {number}", number) for number in range(LARGE)]
+    folder = tmp_path / "tables" / "rooms"
+
+    def indexed() -> list[int]:
+        """Return the versions that an engine finds indexed."""
+        table = StoredTable(folder)
+        table.refresh()
+        versions = [table.version(place) for place in range(len(table.numbers))]
+        return [version.number for version in versions if version.index(("room",)).mapped]
+
+    async def test(parts: Parts) -> None:
+        await parts.put(*many)
+        assert indexed() == []
+        await parts.queries.register({"name": "q", "plan": JOIN})
+        assert indexed() == [1]
+        await parts.feed()
+        await parts.put(*many[1:], ("attic", 1))
+        assert indexed() == [1, 2]
+        await parts.put(("attic", 1))  # small: indexed where it is used
+        assert indexed() == [1, 2]
+        parts.tables.forget_before("rooms", None)
+        assert [file.name[:10] for file in folder.glob("*.index")] == []
+
+    run(tmp_path, test)
+
+
+def test_the_store_refuses_in_words_of_its_own(tmp_path: Path) -> None:
+    async def test(parts: Parts) -> None:
+        put = parts.tables.put
+        await put("rooms", rows(("attic", 1)), expected=0)
+        with pytest.raises(WrongVersion, match="table 'rooms' is at version 1"):
+            await put("rooms", rows(("attic", 2)), expected=3)
+        with pytest.raises(TooMany, match="one more than the 1 that are allowed"):
+            await put("homes", rows(("attic", 1)))
+        await put("rooms", rows(("attic", 2)))
+        await put("rooms", rows(("attic", 2)))  # as it is: no version
+        with pytest.raises(TooMany, match="has 2 versions that rows in the streams can still need"):
+            await put("rooms", rows(("attic", 3)))
+        with pytest.raises(Conflict, match=r"\(room string, cap int\), and \(room string, cap float\) came"):
+            await put("rooms", rows(("attic", 3), schema=parse_fields("room string, cap float")))
+        with pytest.raises(NotFound, match=r"PUT /v1/tables/room, or did you mean 'rooms'"):
+            parts.tables.info("room")
+
+    run(tmp_path, test, max_tables=1, max_table_versions=2)
+
+
+@pytest.mark.parametrize("delivery", ["process", "sync"])
+def test_tables_come_back_and_broken_files_are_left_out(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, delivery: Any
+) -> None:
+    async def test() -> None:
+        settings = Settings(data=tmp_path, delivery=delivery)
+        first = TableStore(settings, SystemClock())
+        for name in ("homes", "rooms"):
+            for cap in range(3):
+                await first.put(name, rows(("attic", cap), ("ünïcode", -1)))
+        before = first.detail("rooms", [])
+        first.close()
+        broken = sorted((tmp_path / "tables" / "homes").glob("*.version"))[1]
+        broken.write_bytes(broken.read_bytes()[:-64])
+        second = TableStore(settings, SystemClock())
+        assert second.detail("rooms", []) == before
+        assert (second.names, second.schemas()) == (("rooms",), {"rooms": SCHEMA})
+        second.close()
+
+    asyncio.run(test())
+    assert [record.message for record in caplog.records] == ["table left out"]
+    assert "bytes, expected" in str(caplog.records[0].__dict__["reason"])
