@@ -13,7 +13,7 @@ from mavstream_protocol.typed_plan import TypedAggregate, TypedPlan, TypedSource
 _TYPES = (FieldType.INT, FieldType.FLOAT, FieldType.BOOL)
 
 
-def infer_worth(qos: QosSpec, plan: TypedPlan) -> dict[str, Expression]:
+def infer_utility(qos: QosSpec, plan: TypedPlan) -> dict[str, Expression]:
     """Return what rows are worth, by stream; raises InvalidObject with pointers such as `qos/worth/readings`.
 
     A number or a condition: rows with the smallest number, or of which the condition is false, go first.

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from mavstream_server.optimizer.cooldown import Hold
+from mavstream_server.optimizer.cooldown import Cooldown
 from mavstream_server.scheduling.registry import weighs
 from mavstream_server.testing import ScriptedNetwork, Step
 
@@ -81,7 +81,7 @@ def test_policies_say_whether_they_go_by_weights(
 
 
 def test_what_is_needed_again_soon_is_held_twice_as_long_each_time() -> None:
-    hold, now, lengths = Hold(), 0.0, []
+    hold, now, lengths = Cooldown(), 0.0, []
     for _ in range(7):
         hold.relaxed(now)
         hold.needed_again(now + 5, soon=60)

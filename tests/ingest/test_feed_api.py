@@ -19,7 +19,7 @@ from mavstream_protocol.tuples import decode_rows, encode_message
 from mavstream_protocol.wire.envelope import seal, unseal
 from mavstream_server.catalog.catalog import Catalog
 from mavstream_server.core.settings import Settings
-from mavstream_server.ingest.connected_producers import Feeds
+from mavstream_server.ingest.connected_producers import ConnectedProducers
 from mavstream_server.ingest.producer_session import FeedState, ProducerSession, cut_reason
 from mavstream_server.ingest.stream_store import StreamStore
 from mavstream_server.ingest.traffic import Traffic
@@ -37,7 +37,7 @@ class Bench:
         self.store = StreamStore(self.settings, self.catalog, ManualClock())
         self.store.create(SPEC)
         self.traffic = Traffic()
-        self.feeds = Feeds()
+        self.feeds = ConnectedProducers()
         self.store.on_credit(self.feeds.credit_returned)
 
     def session(self, hello: str | None = "p") -> ProducerSession:

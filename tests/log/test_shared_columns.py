@@ -22,7 +22,7 @@ from mavstream_server.log import (
     gather_watermarks,
 )
 from mavstream_server.log.cursor import cut_at_arrival
-from mavstream_server.log.format.shared_columns import Cut, Pack
+from mavstream_server.log.format.shared_columns import RowSlice, SharedColumns
 from mavstream_server.operators.queue import Queue, QueueAccount
 from mavstream_server.operators.source import Needs, Source
 
@@ -42,7 +42,7 @@ class Sent(NamedTuple):
     """A frame of a producer, as columns and as a cut."""
 
     columns: dict[str, Column]
-    cut: Cut
+    cut: RowSlice
     sequence: int
 
 
@@ -59,13 +59,15 @@ def sent_frames(packs: int, seed: int = 1) -> list[Sent]:
             "x": Column(random.random(size)),
         }
         texts = columns["s"].to_list(FieldType.STRING)
-        pack = Pack(SCHEMA, [texts if name == "s" else each.values for name, each in columns.items()], size)
+        pack = SharedColumns(
+            SCHEMA, [texts if name == "s" else each.values for name, each in columns.items()], size
+        )
         start = 0
         while start < size:
             count, sequence = min(int(random.integers(1, 9)), size - start), len(frames) + 1
             arrival = 1000 * sequence - int(random.integers(0, 5000))
             rows = {name: column.slice(start, start + count) for name, column in columns.items()}
-            frames.append(Sent(rows, Cut(pack, start, count, arrival), sequence))
+            frames.append(Sent(rows, RowSlice(pack, start, count, arrival), sequence))
             start += count
     return frames
 
@@ -187,15 +189,15 @@ def test_cuts_that_do_not_fit_are_refused(tmp_path: Path) -> None:
     pack = sent_frames(1)[0].cut.pack
     with LogWriter(tmp_path / "log", ON_EVENTS) as writer:
         with pytest.raises(UnfitRowsError, match="rows 28 to 32 are not in a pack of 30"):
-            writer.append_many([NewFrame([Cut(pack, 28, 4, 0)], 4, 1, 1)], 0)
+            writer.append_many([NewFrame([RowSlice(pack, 28, 4, 0)], 4, 1, 1)], 0)
         with pytest.raises(UnfitRowsError, match="its cuts have 4 rows, the frame says 5"):
-            writer.append_many([NewFrame([Cut(pack, 0, 4, 0)], 5, 1, 1)], 0)
+            writer.append_many([NewFrame([RowSlice(pack, 0, 4, 0)], 5, 1, 1)], 0)
         assert writer.end == 0
     with (
         LogWriter(tmp_path / "numbers", LogDescription(Schema((Field("n", FieldType.INT),)))) as other,
         pytest.raises(UnfitRowsError, match="other columns than the pack's, at, s, on, x"),
     ):
-        other.append_many([NewFrame([Cut(pack, 0, 1, 0)], 1, 1, 1)], 0)
+        other.append_many([NewFrame([RowSlice(pack, 0, 1, 0)], 1, 1, 1)], 0)
 
 
 @pytest.mark.parametrize("most", [5, 10_000])

@@ -7,7 +7,7 @@ import pytest
 from tests.conftest import MakeStream
 from tests.support.shed_streams import kept, numbers, shedder
 
-from mavstream_server.engine.reporting import query_stats
+from mavstream_server.engine.reporting import query_metrics
 from mavstream_server.operators.shedding.intervals import Spell
 from mavstream_server.operators.shedding.shedder import BLOCK
 from mavstream_server.testing import ManualClock, ScriptedStream, run_plan
@@ -77,7 +77,7 @@ def test_a_query_tells_when_it_lost_rows_and_how_many(stream: MakeStream, clock:
         source.shed(share)
         rows.columns({"x": [0.0] * 1000, "k": [0] * 1000})
         run.engine.run()
-    stats = query_stats(run.query, 0)
+    stats = query_metrics(run.query, 0)
     assert [spell[:5] for spell in stats.spells] == [
         ("numbers", 0.25, arrivals[1], arrivals[2], 2000),
         ("numbers", 0.5, arrivals[3], arrivals[3], 1000),
@@ -88,7 +88,7 @@ def test_a_query_tells_when_it_lost_rows_and_how_many(stream: MakeStream, clock:
     assert stats.counters["in"]["shed"] == lost == 6000 - stats.rows_out
 
     run.engine.stop("q")
-    assert query_stats(run.query, 0).spells == stats.spells
+    assert query_metrics(run.query, 0).spells == stats.spells
 
 
 def test_a_share_that_met_no_row_is_not_told(stream: MakeStream) -> None:

@@ -16,7 +16,7 @@ from mavstream_protocol.plan import Plan
 from mavstream_protocol.qos import QosSpec
 from mavstream_protocol.queries import QuerySpec
 from mavstream_protocol.schema import FieldType
-from mavstream_protocol.utility import infer_worth
+from mavstream_protocol.utility import infer_utility
 from mavstream_protocol.wire.resources import DesiredState
 from mavstream_server.catalog.catalog import QueryRecord
 from mavstream_server.columns.column import Array
@@ -121,7 +121,7 @@ def test_a_query_sheds_by_a_column_that_it_does_not_read(stream: MakeStream) -> 
     rows.complete()
     nodes = {"in": {"op": "source", "stream": "numbers"}, "p": project("in", k="k")}
     plan = infer(Plan.parse({"root": "p", "nodes": nodes}), {"numbers": rows.shape})
-    worth = infer_worth(QosSpec(worth={"numbers": "-x"}), plan)
+    worth = infer_utility(QosSpec(worth={"numbers": "-x"}), plan)
     expected = kept(shedder(0.2, "-x"), rows).tolist()
 
     run = run_plan(nodes, "p", [rows], options=RunOptions(worth=worth), train=900)
@@ -141,7 +141,7 @@ def test_the_engine_is_told_what_rows_are_worth() -> None:
     record = QueryRecord("q", spec, DesiredState.RUNNING, None, None, 0, 1, 0)
     typed = infer(plan, STREAMS)
     command = start_command(Query(record, typed, lambda: typed.schema), None)
-    assert command.options.worth == infer_worth(spec.qos, typed)
+    assert command.options.worth == infer_utility(spec.qos, typed)
     assert command.options.worth["readings"].type is FieldType.BOOL
 
 
@@ -178,7 +178,7 @@ def test_a_wrong_worth_is_pointed_at(
 ) -> None:
     plan = infer(Plan.parse({"root": list(nodes)[-1], "nodes": nodes}), STREAMS)
     with pytest.raises(InvalidObject) as caught:
-        infer_worth(QosSpec.model_validate(qos), plan)
+        infer_utility(QosSpec.model_validate(qos), plan)
     (item,) = caught.value.items
     assert (item.pointer, item.code) == (pointer, code)
     assert words in item.detail

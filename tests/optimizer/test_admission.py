@@ -17,17 +17,17 @@ from mavstream_protocol.plan import Plan
 from mavstream_protocol.qos import QosSpec
 from mavstream_protocol.schema import Schema
 from mavstream_protocol.typed_plan import StreamShape, TypedPlan
-from mavstream_server.core.metrics import Latency, OperatorStats
-from mavstream_server.optimizer.admission.cost_history import CALL_NS, Demand, Experience
+from mavstream_server.core.metrics import Latency, OperatorMetrics
+from mavstream_server.optimizer.admission.cost_history import CALL_NS, CostHistory, Demand
 from mavstream_server.optimizer.admission.estimate import Candidate, estimate
 from mavstream_server.optimizer.admission.load import Arrivals
 from mavstream_server.optimizer.admission.occupancy import ClassLoad, Occupancy
 from mavstream_server.optimizer.admission.recent import Pending, RecentAdmissions
-from mavstream_server.optimizer.target_index import Promise, Promises
+from mavstream_server.optimizer.target_index import IndexedTarget, TargetIndex
 from mavstream_server.testing.streams import parse_fields
 
 LATENCY = {"latency": {"mean": "10ms", "tolerance": "0%"}}
-NO_PROMISES = Promises()
+NO_PROMISES = TargetIndex()
 
 
 def answered(mean_ms: float, count: int = 100) -> Latency:
@@ -47,7 +47,7 @@ def judge(
     occupancy: Occupancy | None,
     class_name: str = "low",
     priority: int = 1,
-    promises: Promises = NO_PROMISES,
+    promises: TargetIndex = NO_PROMISES,
     silent: tuple[str, ...] = (),
     memory: float = 0.0,
 ) -> AdmissionEstimate:
@@ -169,8 +169,8 @@ def test_without_figures_or_rows_nothing_is_claimed() -> None:
 # Those of others
 
 
-def promised(*queries: tuple[str, str, dict[str, Any]]) -> Promises:
-    return Promises(Promise(id_, name, QosSpec.model_validate(qos)) for id_, name, qos in queries)
+def promised(*queries: tuple[str, str, dict[str, Any]]) -> TargetIndex:
+    return TargetIndex(IndexedTarget(id_, name, QosSpec.model_validate(qos)) for id_, name, qos in queries)
 
 
 def within(limit: str) -> dict[str, Any]:
@@ -251,12 +251,12 @@ def typed(where: str = "temp > 20", **above: Any) -> TypedPlan:
     return infer(Plan.parse({"root": list(nodes)[-1], "nodes": nodes}), STREAMS)
 
 
-def figures(name: str, operator: str, cost_ns: float, selectivity: float = 1.0) -> OperatorStats:
-    return OperatorStats(name, operator, "operational", "ready", 0, 0, 0, cost_ns, selectivity, 1000, 0, {})
+def figures(name: str, operator: str, cost_ns: float, selectivity: float = 1.0) -> OperatorMetrics:
+    return OperatorMetrics(name, operator, "operational", "ready", 0, 0, 0, cost_ns, selectivity, 1000, 0, {})
 
 
 def test_without_experience_the_estimates_of_the_cost_model_hold() -> None:
-    found = Experience().assess(typed(), RATES)
+    found = CostHistory().assess(typed(), RATES)
     # Per row: 20 ns at the source, 30 + 5 for the select and its condition; a third of them go out at 100.
     # A call costs 10 us, so what a hundred turns cost is the least of each.
     source, select, output = 10_000 * 20, 10_000 * 35, 10_000 / 3 * 100
@@ -266,7 +266,7 @@ def test_without_experience_the_estimates_of_the_cost_model_hold() -> None:
 
 
 def test_operators_of_the_same_kind_teach_the_median_of_their_costs() -> None:
-    experience = Experience()
+    experience = CostHistory()
     for cost in (350.0, 700.0, 35_000.0):
         experience.learn(typed("humidity > 5"), [figures("hot", "select", cost, 0.5)], {"readings": 10_000.0})
     found = experience.assess(typed("temp > 20"), RATES)
@@ -284,7 +284,7 @@ def test_an_equal_condition_that_runs_tells_how_many_rows_pass() -> None:
         }
     }
     fast = {"readings": Arrivals(rows=10_000_000.0, frames=100.0)}
-    experience = Experience()
+    experience = CostHistory()
     guessed = experience.assess(typed(**aggregate), fast)
     experience.learn(typed(), [figures("hot", "select", 35.0, 0.001)], {"readings": 10_000.0})
     known = experience.assess(typed(**aggregate), fast)
@@ -305,7 +305,7 @@ def test_windows_hold_rows_for_as_long_as_they_are() -> None:
             "compute": {"a": "l.temp"},
         },
     }
-    found = Experience().assess(typed(**join), RATES)
+    found = CostHistory().assess(typed(**join), RATES)
     # A third of the left rows and all right ones, ten seconds of each.
     assert found.memory > (10_000 / 3 + 10_000) * 10 * 24
 
@@ -313,7 +313,7 @@ def test_windows_hold_rows_for_as_long_as_they_are() -> None:
 @pytest.mark.parametrize("seed", range(3))
 def test_any_plan_can_be_learned_from_and_assessed(seed: int) -> None:
     """Registering must not fail over an estimate, whatever was measured and however little comes."""
-    random, experience = Random(seed), Experience()
+    random, experience = Random(seed), CostHistory()
     for number in range(20):
         case = random_case(f"{seed}.{number}")
         streams = {one.name: StreamShape(Schema(one.fields), one.event_time) for one in case.scripts}

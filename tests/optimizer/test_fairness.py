@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from mavstream_server.core.metrics import ClassStats, EngineTotals, Latency
+from mavstream_server.core.metrics import ClassMetrics, EngineMetrics, Latency
 from mavstream_server.engine.engine import Engine
-from mavstream_server.engine.reporting import class_figures, engine_totals
+from mavstream_server.engine.reporting import class_metrics, engine_metrics
 from mavstream_server.optimizer.admission.load import Arrivals, LoadSample, SlidingLoad
 from mavstream_server.optimizer.fairness import ClassFairness, fairness
 from mavstream_server.testing import ManualClock, ScriptedStream, run_plan
@@ -31,9 +31,9 @@ class ScriptedClass:
         self.total += int(count * ms * MS)
 
     @property
-    def stats(self) -> ClassStats:
+    def stats(self) -> ClassMetrics:
         latency = Latency(self.answers, self.total, 10**9, {100: self.answers})
-        return ClassStats(self.queries, 0, self.answers, 0, 0, self.backlog, latency)
+        return ClassMetrics(self.queries, 0, self.answers, 0, 0, self.backlog, latency)
 
 
 @dataclass
@@ -50,7 +50,7 @@ class ScriptedServer:
     def look(self, seconds: float = 2.0) -> None:
         self.at += seconds
         busy = {name: one.busy for name, one in self.classes.items()}
-        totals = EngineTotals(
+        totals = EngineMetrics(
             self.pid, "cqc", int(self.at * 1e9), sum(busy.values()), busy, self.slices, (), 0, 0
         )
         classes = {name: one.stats for name, one in self.classes.items()}
@@ -226,8 +226,8 @@ def test_rates_put_rare_answers_last_and_classes_do_not(
     load, started = SlidingLoad(), clock.monotonic()
 
     def look() -> None:
-        figures = class_figures(engine.queries.values()).classes
-        load.add(LoadSample(clock.now() / 1e9, engine_totals(engine, started), figures, {}))
+        figures = class_metrics(engine.queries.values()).classes
+        load.add(LoadSample(clock.now() / 1e9, engine_metrics(engine, started), figures, {}))
 
     look()
     for _ in range(50):

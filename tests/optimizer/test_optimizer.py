@@ -8,17 +8,17 @@ import pytest
 
 from mavstream_protocol.qos import QosSpec
 from mavstream_protocol.scheduling import DEFAULT_SCHEDULER, SchedulerSettings
-from mavstream_server.core.metrics import Latency, QueryStats
-from mavstream_server.optimizer.change import Change, ShedRows, SwitchPolicy
+from mavstream_server.core.metrics import Latency, QueryMetrics
+from mavstream_server.optimizer.change import Change, PolicyChange, SheddingChange
 from mavstream_server.optimizer.journal import Outcome
 from mavstream_server.optimizer.monitor import Monitor, Objective, Observed
 from mavstream_server.optimizer.optimizer import Optimizer, Pace
-from mavstream_server.optimizer.rule import Rule
+from mavstream_server.optimizer.rule import OptimizerRule
 from mavstream_server.optimizer.rules import all_rules
 from mavstream_server.optimizer.rules.policy import SwitchPolicyRule
 from mavstream_server.optimizer.rules.shedding import ShedRule
 from mavstream_server.optimizer.situation import Situation
-from mavstream_server.optimizer.target_status import Standing, TargetState
+from mavstream_server.optimizer.target_status import TargetState, TargetStatus
 
 KEPT, AT_RISK, MISSED, UNKNOWN = (
     TargetState.KEPT,
@@ -55,7 +55,7 @@ class ScriptedQuery:
 
     def observed(self) -> Observed:
         latency = Latency(self.answers, self.total, 10**12, dict(self.buckets))
-        stats = QueryStats(
+        stats = QueryMetrics(
             id=self.id, state="running", reason=None, class_name=self.class_name, epoch=self.epoch,
             offset=self.answers, rows_in=self.rows, rows_out=self.answers, queued_bytes=0,
             state_bytes=self.held, backlog_bytes=self.backlog, latency=latency, counters={}, positions={},
@@ -86,12 +86,12 @@ MEMORY = {"memory": {"at_most": "1MB", "tolerance": "0%"}}
 def test_a_target_changes_its_state_only_when_it_lasts(
     ratios: list[float | None], states: list[TargetState]
 ) -> None:
-    standing = Standing(patience=3)
+    standing = TargetStatus(patience=3)
     assert [standing.judge(ratio, 0.1, ratio, float(now)) for now, ratio in enumerate(ratios)] == states
 
 
 def test_a_standing_tells_since_when_and_what_it_was_before() -> None:
-    standing = Standing(patience=1)
+    standing = TargetStatus(patience=1)
     for now, ratio in enumerate([0.5, 0.5, 3.0, 3.0]):
         standing.judge(ratio, 0.1, 10 * ratio, float(now))
     assert standing.since == 2
@@ -102,7 +102,7 @@ def test_a_standing_tells_since_when_and_what_it_was_before() -> None:
 
 
 def test_a_target_that_is_run_into_is_at_risk_before_it_is_missed() -> None:
-    standing = Standing(patience=3, foresees=True)
+    standing = TargetStatus(patience=3, foresees=True)
     foreseen = []
     for now, ratio in enumerate([0.1, 0.1, 0.3, 0.6, 0.6]):
         standing.judge(ratio, 0.1, ratio, float(now))
@@ -193,9 +193,9 @@ class Server:
             Situation(self.now, self.monitor, self.scheduler, priorities, dict(self.shed))
         )
         match change:
-            case SwitchPolicy(settings):
+            case PolicyChange(settings):
                 self.scheduler = settings
-            case ShedRows(query, share):
+            case SheddingChange(query, share):
                 self.shed[query] = share
         return change
 
@@ -213,7 +213,7 @@ def test_memory_that_is_missed_brings_a_policy_that_releases_memory_and_it_stays
     query = ScriptedQuery("q", qos=MEMORY, held=3_000_000)
     server = Server(query)
     (change,) = server.seconds(3)
-    assert change == SwitchPolicy(SchedulerSettings(policy="segment"))
+    assert change == PolicyChange(SchedulerSettings(policy="segment"))
     query.held = 500_000
     assert server.seconds(20) == []
     (decision,) = server.optimizer.journal
@@ -227,10 +227,10 @@ def test_an_action_that_does_not_help_is_undone_and_the_next_one_tried() -> None
     query = ScriptedQuery("q", qos=MEMORY, held=3_000_000)
     server = Server(query, rules=Optimizer([SwitchPolicyRule()], PACE))
     changes = server.seconds(30)
-    names = [change.settings.policy for change in changes if isinstance(change, SwitchPolicy)]
+    names = [change.settings.policy for change in changes if isinstance(change, PolicyChange)]
     assert names == ["segment", "rr", "chain", "rr"], "then both are barred"
     assert {decision.outcome for decision in server.optimizer.journal} == {Outcome.UNDONE}
-    assert server.seconds(60)[:1] == [SwitchPolicy(SchedulerSettings(policy="segment"))], "tried again later"
+    assert server.seconds(60)[:1] == [PolicyChange(SchedulerSettings(policy="segment"))], "tried again later"
 
 
 def test_latency_of_an_important_class_brings_a_policy_for_classes() -> None:
@@ -240,11 +240,11 @@ def test_latency_of_an_important_class_brings_a_policy_for_classes() -> None:
     for _ in range(4):
         query.answer(100, 500)
         changes += server.seconds(1)
-    assert changes == [SwitchPolicy(DEFAULT_SCHEDULER)]
+    assert changes == [PolicyChange(DEFAULT_SCHEDULER)]
 
 
 def test_a_policy_is_switched_before_a_target_is_missed_and_rows_are_not_given_for_that() -> None:
-    def changes_of(rule: Rule) -> list[Change]:
+    def changes_of(rule: OptimizerRule) -> list[Change]:
         query = ScriptedQuery("q", "critical", 6, LATENCY)
         low = ScriptedQuery("low", "low", 1, {"max_loss": "8%"})
         server = Server(query, low, rules=Optimizer([rule], PACE))
@@ -255,7 +255,7 @@ def test_a_policy_is_switched_before_a_target_is_missed_and_rows_are_not_given_f
             assert server.monitor.queries["q"].standings[Objective.LATENCY].state is not MISSED
         return changes
 
-    assert changes_of(SwitchPolicyRule()) == [SwitchPolicy(DEFAULT_SCHEDULER)]
+    assert changes_of(SwitchPolicyRule()) == [PolicyChange(DEFAULT_SCHEDULER)]
     assert changes_of(ShedRule()) == []
 
 
@@ -312,7 +312,7 @@ def test_a_change_that_cannot_be_made_is_written_down_and_not_tried_again_at_onc
     server.optimizer.failed("the engine is away", server.now)
     server.scheduler = SchedulerSettings(policy="rr")
     (change,) = server.seconds(1)
-    assert change == SwitchPolicy(SchedulerSettings(policy="chain"))
+    assert change == PolicyChange(SchedulerSettings(policy="chain"))
     first, _ = server.optimizer.journal
     assert first.outcome is Outcome.FAILED
     assert first.note == "the engine is away"

@@ -9,7 +9,7 @@ from tests.optimizer.test_optimizer import LATENCY, MEMORY, PACE, ScriptedQuery
 
 from mavstream_protocol.plan import Plan
 from mavstream_protocol.scheduling import DEFAULT_SCHEDULER
-from mavstream_server.optimizer.change import SwapPlan
+from mavstream_server.optimizer.change import PlanChange
 from mavstream_server.optimizer.journal import Outcome
 from mavstream_server.optimizer.monitor import Monitor
 from mavstream_server.optimizer.optimizer import Optimizer
@@ -55,7 +55,7 @@ class World:
         """Return whose plans the rule would swap, in order."""
         made = list(AlternatePlanRule().propose(self.situation(alternates, **more)))
         changes = [proposal.change for proposal in made]
-        return [change.query for change in changes if isinstance(change, SwapPlan)]
+        return [change.query for change in changes if isinstance(change, PlanChange)]
 
 
 def slow(id_: str, priority: int = 5, latency_ms: float = 50) -> ScriptedQuery:
@@ -73,7 +73,7 @@ def test_a_missed_query_gets_a_plan_that_costs_a_fifth_less() -> None:
     assert world.proposed({"q": choice(100, 81)}) == []
     assert world.proposed({"q": choice(100, 79)}) == ["q"]
     (proposal,) = AlternatePlanRule().propose(world.situation({"q": choice(4e8, 1e8)}))
-    assert (proposal.change, proposal.undo) == (SwapPlan("q", NEW), SwapPlan("q", OLD))
+    assert (proposal.change, proposal.undo) == (PlanChange("q", NEW), PlanChange("q", OLD))
     assert proposal.what == "swap the plan of query q: reorder selects at s: b first"
     assert "the target 10; it would cost 100 ms per second instead of 400" in proposal.why
 
@@ -104,11 +104,11 @@ def test_for_a_memory_target_only_plans_that_hold_less_are_of_use() -> None:
 def test_a_swap_is_judged_from_when_it_is_done_and_undone_if_it_does_not_help() -> None:
     world = World(slow("q"))
     alternates = {"q": choice(100, 10)}
-    assert world.optimizer.decide(world.situation(alternates)) == SwapPlan("q", NEW)
+    assert world.optimizer.decide(world.situation(alternates)) == PlanChange("q", NEW)
     for _ in range(20):  # new operators get to know what the old ones know
         under_way = world.situation({}, swapping=frozenset({"q"}))
         assert world.optimizer.decide(under_way) is None
     decisions = [world.optimizer.decide(world.situation({})) for _ in range(6)]
-    assert decisions == [None, None, None, None, SwapPlan("q", OLD), None]
+    assert decisions == [None, None, None, None, PlanChange("q", OLD), None]
     (decision,) = world.optimizer.journal
     assert decision.outcome is Outcome.UNDONE

@@ -22,7 +22,7 @@ from mavstream_protocol.expressions.functions import FUNCTIONS, OPERATORS, Nulls
 from mavstream_protocol.expressions.parser import parse_scalar
 from mavstream_protocol.inference import infer
 from mavstream_protocol.queries import OnError
-from mavstream_server.planning.rewriting import Figures, alternates
+from mavstream_server.planning.rewriting import PlanMetrics, alternates
 from mavstream_server.planning.rewriting.expressions import NEVER_FAIL, can_fail
 from mavstream_server.planning.rewriting.rules import (
     drop_columns,
@@ -76,7 +76,7 @@ def test_selects_are_ordered_by_rank() -> None:
         "c": select("b", "humidity < 0.5"),
     }
     # Ranks: a (0.9 - 1) / 100 = -0.001, b (0.5 - 1) / 1000 = -0.0005, c (0.2 - 1) / 200 = -0.004.
-    figures = Figures(
+    figures = PlanMetrics(
         operators={"a": measured(0.9, 100.0), "b": measured(0.5, 1000.0), "c": measured(0.2, 200.0)}
     )
     root, made = step_of(order_selects.RULE, nodes, "c", figures=figures)
@@ -96,7 +96,7 @@ def test_a_select_that_somebody_else_reads_keeps_its_place() -> None:
         "b": select("a", "temperature > 30"),
         "u": {"op": "union", "inputs": ["a", "b"]},
     }
-    figures = Figures(operators={"a": measured(0.9), "b": measured(0.1)})
+    figures = PlanMetrics(operators={"a": measured(0.9), "b": measured(0.1)})
     for rule in (order_selects.RULE, merge_selects.RULE):
         assert not steps_of(rule, nodes, "u", figures=figures)
 

@@ -25,7 +25,7 @@ from mavstream_protocol.schema import Schema
 from mavstream_protocol.typed_plan import StreamShape, TypedAggregate, TypedExcept, TypedPlan
 from mavstream_server.engine.states import QueryState
 from mavstream_server.planning.instantiator import RunOptions
-from mavstream_server.planning.rewriting import Alternate, Figures, alternates
+from mavstream_server.planning.rewriting import Alternate, PlanMetrics, alternates
 from mavstream_server.planning.rewriting.rules.catalogue import RULES
 from mavstream_server.scheduling.statistics import Statistics
 from mavstream_server.testing import PlanRun, ScriptedStream, run_plan
@@ -58,7 +58,7 @@ class Question:
     def alternates(self, random: Random) -> list[Alternate]:
         """Return the other plans, for figures that are invented for some of the operators."""
         streams = {s.name: StreamShape(Schema(s.fields), s.event_time) for s in self.case.scripts}
-        figures = Figures(
+        figures = PlanMetrics(
             operators={name: invented(random) for name in self.plan.nodes if random.random() < 0.6}
         )
         options = self.options

@@ -10,7 +10,7 @@ from tests.support.rewriting_steps import DOORS, IN, METERS, SECOND, STREAMS, No
 from mavstream_protocol.inference import infer
 from mavstream_protocol.plan import InputRef
 from mavstream_protocol.typed_plan import TypedPlan
-from mavstream_server.planning.rewriting import Figures, alternates
+from mavstream_server.planning.rewriting import PlanMetrics, alternates
 from mavstream_server.planning.rewriting.costing.estimates import (
     BASE_COSTS,
     COLUMN_COST,
@@ -39,7 +39,7 @@ HOME, HOT = "home = 1", "temperature > 30"
 
 
 def test_what_was_measured_is_what_the_running_plan_costs() -> None:
-    figures = Figures(RATES, {"a": measured(0.5, 200.0), "b": measured(0.1, 400.0)})
+    figures = PlanMetrics(RATES, {"a": measured(0.5, 200.0), "b": measured(0.1, 400.0)})
     plan = typed(two(HOME, HOT), "b")
     found = CostModel(plan, figures).assess(plan)
     assert found.works == pytest.approx({"a": 1000 * 200.0, "b": 500 * 400.0})
@@ -48,7 +48,7 @@ def test_what_was_measured_is_what_the_running_plan_costs() -> None:
 
 
 def test_a_predicate_is_known_again_wherever_it_stands() -> None:
-    figures = Figures(RATES, {"a": measured(0.5, 200.0), "b": measured(0.1, 400.0)})
+    figures = PlanMetrics(RATES, {"a": measured(0.5, 200.0), "b": measured(0.1, 400.0)})
     model = CostModel(typed(two(HOME, HOT), "b"), figures)
     # The other way round: 1000 rows at 400 ns, of which a tenth is left, at 200 ns.
     assert model.assess(typed(two(HOT, HOME), "b")).work == pytest.approx(1000 * 400.0 + 100 * 200.0)
@@ -57,14 +57,14 @@ def test_a_predicate_is_known_again_wherever_it_stands() -> None:
 
 
 def test_rank_is_selectivity_less_one_over_cost() -> None:
-    figures = Figures(RATES, {"a": measured(0.9, 100.0), "b": measured(0.5, 1000.0)})
+    figures = PlanMetrics(RATES, {"a": measured(0.9, 100.0), "b": measured(0.5, 1000.0)})
     plan = typed(two(HOME, HOT), "b")
     rank = CostModel(plan, figures).ranks(plan)
     assert (rank("a"), rank("b")) == (pytest.approx(-0.001), pytest.approx(-0.0005))
 
 
 def test_a_cheap_select_that_sorts_much_out_comes_first() -> None:
-    figures = Figures(RATES, {"a": measured(0.9, 1000.0), "b": measured(0.1, 100.0)})
+    figures = PlanMetrics(RATES, {"a": measured(0.9, 1000.0), "b": measured(0.1, 100.0)})
     best = alternates(plan_of(two(HOME, HOT), "b"), STREAMS, figures)[0]
     assert [step.rule for step in best.steps] == ["order selects"]
     assert best.cost == pytest.approx(1000 * 100.0 + 100 * 1000.0)
@@ -72,8 +72,8 @@ def test_a_cheap_select_that_sorts_much_out_comes_first() -> None:
 
 def test_when_selectivity_flips_so_does_the_order() -> None:
     plan = plan_of(two(HOME, HOT), "b")
-    before = Figures(RATES, {"a": measured(0.1), "b": measured(0.9)})
-    after = Figures(RATES, {"a": measured(0.9), "b": measured(0.1)})
+    before = PlanMetrics(RATES, {"a": measured(0.1), "b": measured(0.9)})
+    after = PlanMetrics(RATES, {"a": measured(0.9), "b": measured(0.1)})
     assert alternates(plan, STREAMS, before)[0].plan == plan
     swapped = alternates(plan, STREAMS, after)[0]
     assert swapped.plan.root == "a"
@@ -82,7 +82,7 @@ def test_when_selectivity_flips_so_does_the_order() -> None:
 
 
 def test_a_conjunction_divides_what_was_measured_of_it() -> None:
-    figures = Figures(RATES, {"s": measured(0.01, 300.0)})
+    figures = PlanMetrics(RATES, {"s": measured(0.01, 300.0)})
     model = CostModel(typed({**IN, "s": select("in", f"{HOME} AND {HOT}")}, "s"), figures)
     apart = model.assess(typed(two(HOME, HOT), "b"))
     assert apart.rates[InputRef("b", None)] == pytest.approx(1000 * 0.01)
@@ -98,7 +98,7 @@ def test_copies_below_a_union_are_known_by_the_one_above() -> None:
         "u": {"op": "union", "inputs": ["in", "p"]},
         "s": select("u", HOT),
     }
-    figures = Figures(RATES, {"s": measured(0.25, 80.0)})
+    figures = PlanMetrics(RATES, {"s": measured(0.25, 80.0)})
     found = alternates(plan_of(nodes, "s"), STREAMS, figures)
     below = next(a for a in found if [step.rule for step in a.steps] == ["select below union"])
     rates = CostModel(typed(nodes, "s"), figures).assess(infer(below.plan, STREAMS)).rates
@@ -112,7 +112,7 @@ def joined(**changes: Any) -> Nodes:
 
 def test_a_join_costs_its_rows_and_its_pairs() -> None:
     plan = typed(joined(), "j")
-    found = CostModel(plan, Figures(RATES)).assess(plan)
+    found = CostModel(plan, PlanMetrics(RATES)).assess(plan)
     pairs = 1000 * 100 * 1.0 * 0.1  # all pairs of a second, of which a tenth has equal keys
     assert found.rates[InputRef("j", None)] == pytest.approx(pairs)
     assert found.work == pytest.approx(1100 * BASE_COSTS["join"] + pairs * (PAIR_COST + 2 * COLUMN_COST))
@@ -123,7 +123,7 @@ def test_a_join_costs_its_rows_and_its_pairs() -> None:
 
 def test_pairs_of_a_measured_join_fall_with_its_inputs() -> None:
     nodes = {**joined(), "s": select("j", "open")}
-    figures = Figures(RATES, {"j": measured(2.0, 500.0), "s": measured(0.2, 50.0)})
+    figures = PlanMetrics(RATES, {"j": measured(2.0, 500.0), "s": measured(0.2, 50.0)})
     model = CostModel(typed(nodes, "s"), figures)
     below = {**joined(right="s"), "s": select("doors", "open")}
     found = model.assess(typed(below, "j"))
@@ -142,17 +142,17 @@ def test_the_rare_input_is_joined_first() -> None:
         "i": {**lower, "compute": {"home": "l.home", "open": "r.open"}},
         "o": {**upper, "compute": {"home": "l.home", "open": "l.open", "power": "r.power"}},
     }
-    best = alternates(plan_of(nodes, "o"), STREAMS, Figures(RATES))[0]
+    best = alternates(plan_of(nodes, "o"), STREAMS, PlanMetrics(RATES))[0]
     assert [str(step) for step in best.steps] == ["join order at o: joins doors and meters first, then in"]
-    frequent = Figures({**RATES, "meters": 100_000.0})
+    frequent = PlanMetrics({**RATES, "meters": 100_000.0})
     assert alternates(plan_of(nodes, "o"), STREAMS, frequent)[0].steps == ()
 
 
 def test_figures_that_were_never_measured_say_nothing() -> None:
     plan = typed(two(HOME, HOT), "b")
-    declared = Figures(RATES, {"a": Statistics(selectivity=0.0), "b": Statistics()})
-    assert CostModel(plan, declared).assess(plan) == CostModel(plan, Figures(RATES)).assess(plan)
-    silent = CostModel(plan, Figures({"readings": 0.0}, {"a": measured(0.5)}))
+    declared = PlanMetrics(RATES, {"a": Statistics(selectivity=0.0), "b": Statistics()})
+    assert CostModel(plan, declared).assess(plan) == CostModel(plan, PlanMetrics(RATES)).assess(plan)
+    silent = CostModel(plan, PlanMetrics({"readings": 0.0}, {"a": measured(0.5)}))
     assert silent.assess(plan).work == 0.0
 
 
@@ -165,7 +165,7 @@ def test_memory_falls_with_what_is_held() -> None:
         "window": SECOND,
         "compute": {"n": "count(*)"},
     }
-    found = alternates(plan_of(nodes, "p"), STREAMS, Figures(RATES))
+    found = alternates(plan_of(nodes, "p"), STREAMS, PlanMetrics(RATES))
     original = next(a for a in found if not a.steps)
     assert found[0].steps[0].rule == "drop columns"
     assert found[0].memory < original.memory

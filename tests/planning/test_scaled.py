@@ -23,9 +23,9 @@ from mavstream import stream as flow_of
 from mavstream_protocol.inference import infer
 from mavstream_protocol.plan import Plan
 from mavstream_protocol.qos import QosSpec
-from mavstream_protocol.utility import infer_worth
+from mavstream_protocol.utility import infer_utility
 from mavstream_server.columns.column import Array
-from mavstream_server.planning.rewriting import Figures, alternates
+from mavstream_server.planning.rewriting import PlanMetrics, alternates
 from mavstream_server.planning.weighting import weighted
 from mavstream_server.queries.validation import validate
 from mavstream_server.testing import ManualClock, PlanRun, ScriptedStream, run_plan
@@ -230,7 +230,7 @@ def test_other_plans_keep_the_scaling_and_give_the_same_answer(stream: MakeStrea
     }
     streams = [fill(stream, "numbers", 3, 5000), fill(stream, "others", 4, 5000)]
     plan = Plan.parse({"root": "q", "nodes": nodes})
-    found = alternates(plan, {each.name: each.shape for each in streams}, Figures())
+    found = alternates(plan, {each.name: each.shape for each in streams}, PlanMetrics())
     run = run_plan(nodes, "q", streams)
     shed(run, 0.3)
     expected = run.rows()
@@ -337,7 +337,10 @@ def test_the_query_of_the_page_on_shedding_is_valid() -> None:
     assert [field.name for field in checked.schemas["sums"]][1:5] == ["n", "n_error", "mean", "mean_error"]
     (worth,) = re.findall(r'^    "qos": (.*)$', page, re.MULTILINE)
     both = stream_plan("readings", "doors")
-    assert set(infer_worth(QosSpec.model_validate_json(worth), infer(both, STREAMS))) == {"readings", "doors"}
+    assert set(infer_utility(QosSpec.model_validate_json(worth), infer(both, STREAMS))) == {
+        "readings",
+        "doors",
+    }
 
 
 def stream_plan(*names: str) -> Plan:

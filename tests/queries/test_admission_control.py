@@ -14,26 +14,26 @@ from mavstream_protocol import QueryClass
 from mavstream_protocol.admission import AdmissionPolicy, Outlook
 from mavstream_server.core.errors import NotAdmitted
 from mavstream_server.core.metrics import (
-    ClassStats,
-    EngineStats,
-    EngineTotals,
+    ClassMetrics,
+    EngineMetrics,
+    EngineReport,
     Latency,
-    OperatorStats,
-    QueryStats,
+    OperatorMetrics,
+    QueryMetrics,
 )
 from mavstream_server.optimizer.admission.load import Arrivals, LoadSample
 from mavstream_server.queries.load_watch import LoadWatch
-from mavstream_server.queries.metrics import Measurements
+from mavstream_server.queries.metrics import MetricsCache
 
 QOS = {"latency": {"mean": "10ms", "tolerance": "0%"}}
 FAST = Arrivals(1_000_000.0, 100.0)
 QUIET = Arrivals(0.0, 0.0)
 
 
-def totals(at: float, busy: dict[str, float], turns: float = 1000.0) -> EngineTotals:
+def totals(at: float, busy: dict[str, float], turns: float = 1000.0) -> EngineMetrics:
     """Return what an engine counts that has been up for so long and so busy all the time."""
     spent = {name: int(share * at * 1e9) for name, share in busy.items()}
-    return EngineTotals(7, "cqc", int(at * 1e9), sum(spent.values()), spent, int(turns * at), (), 0, 0)
+    return EngineMetrics(7, "cqc", int(at * 1e9), sum(spent.values()), spent, int(turns * at), (), 0, 0)
 
 
 def answers(mean_ms: float, count: int) -> Latency:
@@ -46,7 +46,7 @@ def seen(made: Service, busy: dict[str, float], arrivals: Arrivals = FAST, mean_
     watch = made.queries.load
     watch.load.forget()
     for at in (10.0, 20.0):
-        classes = {name: ClassStats(5, 0, 0, 0, 0, 0, answers(mean_ms, int(at))) for name in busy}
+        classes = {name: ClassMetrics(5, 0, 0, 0, 0, 0, answers(mean_ms, int(at))) for name in busy}
         came = {"readings": Arrivals(arrivals.rows * at, arrivals.frames * at)}
         watch.load.add(LoadSample(at, totals(at, busy), classes, came))
         watch.looks += 1
@@ -215,22 +215,22 @@ class ScriptedEngine:
         self.there = True
         self.asked: list[tuple[str, ...]] = []
 
-    async def totals(self) -> EngineTotals:
+    async def totals(self) -> EngineMetrics:
         return totals(self.at, {"default": 0.5})
 
-    async def classes(self) -> dict[str, ClassStats]:
-        return {"default": ClassStats(1, 0, 0, 0, 0, 0, Latency())}
+    async def classes(self) -> dict[str, ClassMetrics]:
+        return {"default": ClassMetrics(1, 0, 0, 0, 0, 0, Latency())}
 
-    async def stats(self, ids: Iterable[str] | None = None) -> EngineStats:
+    async def stats(self, ids: Iterable[str] | None = None) -> EngineReport:
         wanted = tuple(ids or ())
         self.asked.append(wanted)
-        select = OperatorStats("hot", "select", "operational", "ready", 0, 0, 0, 1000.0, 0.5, 1000, 0, {})
+        select = OperatorMetrics("hot", "select", "operational", "ready", 0, 0, 0, 1000.0, 0.5, 1000, 0, {})
         found = {id_: _query(id_, (select,)) for id_ in wanted}
-        return EngineStats(await self.totals(), found)
+        return EngineReport(await self.totals(), found)
 
 
-def _query(id_: str, operators: tuple[OperatorStats, ...]) -> QueryStats:
-    return QueryStats(id_, "running", None, "default", 1, 0, 0, 0, 0, 0, 0, Latency(), {}, {}, operators)
+def _query(id_: str, operators: tuple[OperatorMetrics, ...]) -> QueryMetrics:
+    return QueryMetrics(id_, "running", None, "default", 1, 0, 0, 0, 0, 0, 0, Latency(), {}, {}, operators)
 
 
 def test_looks_take_the_load_and_learn_from_queries_in_turn(tmp_path: Path) -> None:
@@ -241,7 +241,7 @@ def test_looks_take_the_load_and_learn_from_queries_in_turn(tmp_path: Path) -> N
         for query in queries:
             query.placed = True
         watch = LoadWatch(
-            Measurements(engine, lambda: now),
+            MetricsCache(engine, lambda: now),
             made.streams,
             lambda after, most: made.queries.book.select(after, most, placed=True),
         )

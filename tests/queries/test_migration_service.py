@@ -12,9 +12,9 @@ from tests.support.query_services import Service, served
 from tests.support.rewriting_steps import STREAMS
 
 from mavstream_protocol.plan import Plan
-from mavstream_server.core.metrics import Latency, OperatorStats, QueryStats
-from mavstream_server.optimizer.plan_searcher import FRESH_S, PlanScout
-from mavstream_server.optimizer.running_plans import ScoutedQuery
+from mavstream_server.core.metrics import Latency, OperatorMetrics, QueryMetrics
+from mavstream_server.optimizer.plan_searcher import FRESH_S, PlanSearcher
+from mavstream_server.optimizer.running_plans import SearchedQuery
 from mavstream_server.planning.rewriting.choice import PlanSubject
 from mavstream_server.supervisor.engine_link import EngineRefused
 
@@ -104,8 +104,8 @@ def selects_less() -> Plan:
 # The scout
 
 
-def figures(name: str, selectivity: float, tuples: int) -> OperatorStats:
-    return OperatorStats(
+def figures(name: str, selectivity: float, tuples: int) -> OperatorMetrics:
+    return OperatorMetrics(
         name=name, operator="select", kind="operational", state="ready", queued=0, queued_bytes=0,
         state_bytes=0, cost_per_tuple_ns=50.0, selectivity=selectivity, tuples=tuples, rows_out=0,
         counters={},
@@ -127,23 +127,23 @@ class Running:
         self.version = 0
         self.swap: str | None = None
 
-    async def scouted(self, ids: Iterable[str]) -> list[ScoutedQuery]:
+    async def scouted(self, ids: Iterable[str]) -> list[SearchedQuery]:
         source = figures("in", 1.0, self.rows)._replace(kind="source", rows_out=self.rows)
         operators = (source, *(figures(name, p, 1000) for name, p in zip("ab", self.passing, strict=True)))
-        stats = QueryStats(
+        stats = QueryMetrics(
             id="q", state="running", reason=None, class_name="default", epoch=1, offset=0, rows_in=0,
             rows_out=0, queued_bytes=0, state_bytes=0, backlog_bytes=0, latency=Latency(), counters={},
             positions={}, operators=operators, plan_version=self.version, swap=self.swap,
         )  # fmt: skip
         subject = PlanSubject(self.plan, {"readings": STREAMS["readings"]})
-        return [ScoutedQuery("q", subject, {"in": "readings"}, stats)] if "q" in ids else []
+        return [SearchedQuery("q", subject, {"in": "readings"}, stats)] if "q" in ids else []
 
 
 def test_a_scout_finds_a_cheaper_plan_when_selectivities_flip() -> None:
     async def test() -> None:
         now = 0.0
         query = Running()
-        scout = PlanScout(query.scouted, lambda: now)
+        scout = PlanSearcher(query.scouted, lambda: now)
 
         async def later(seconds: float, rows: int) -> dict[str, float]:
             nonlocal now

@@ -19,9 +19,9 @@ from mavstream_protocol.wire.qos import QosReport
 from mavstream_protocol.wire.resources import ActualState, DesiredState, QueryChange
 from mavstream_server.core.clock import SystemClock
 from mavstream_server.core.errors import Conflict, NotFound, TooMany, WrongVersion
-from mavstream_server.optimizer.change import ShedRows
-from mavstream_server.optimizer.service import Optimizing
-from mavstream_server.queries.metrics import Measurements
+from mavstream_server.optimizer.change import SheddingChange
+from mavstream_server.optimizer.service import OptimizerService
+from mavstream_server.queries.metrics import MetricsCache
 from mavstream_server.queries.qos import QosReports
 from mavstream_server.supervisor.scheduler_choice import SchedulerChoice
 from mavstream_server.testing import ManualClock
@@ -258,7 +258,7 @@ class Optimized:
     def __init__(self, made: Service) -> None:
         self._made = made
         choice = SchedulerChoice(made.catalog, made.settings, made.link)
-        self.optimizing = Optimizing(made.link, choice, made.queries, SystemClock())
+        self.optimizing = OptimizerService(made.link, choice, made.queries, SystemClock())
         self._reports = QosReports(self.optimizing)
 
     async def report(self, id_: str) -> QosReport:
@@ -307,7 +307,7 @@ def test_what_is_shed_is_counted_and_told_to_an_engine_that_comes_after(run: Run
         enactor = optimized.optimizing.enactor
         id_ = (await made.queries.register({**HOT, "qos": {"max_loss": "50%"}})).id
         await optimized.optimizing.round()
-        await enactor.enact(ShedRows(id_, 0.5))
+        await enactor.enact(SheddingChange(id_, 0.5))
         await made.feed(*[30] * 1000)
         await until(lambda: made.queries.needed_position("readings") == 1000, "all rows to be read")
         report = await optimized.report(id_)
@@ -360,7 +360,7 @@ def test_plans_show_who_shares_what(run: Run) -> None:
 def test_figures_are_given_out_for_half_a_second_and_then_taken_anew(run: Run, clock: ManualClock) -> None:
     async def test(made: Service) -> None:
         id_ = (await made.queries.register(HOT)).id
-        figures = Measurements(made.link, lambda: clock.monotonic() / 1e9)
+        figures = MetricsCache(made.link, lambda: clock.monotonic() / 1e9)
 
         async def answered() -> int:
             return (await figures.of((id_,)))[id_].offset

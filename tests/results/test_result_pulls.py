@@ -11,7 +11,7 @@ from tests.support.result_logs import SCHEMA, Answers, Query, fall_behind
 
 from mavstream_protocol.tuples import decode_stream, rows_of
 from mavstream_protocol.wire.resources import PulledResults
-from mavstream_server.results.service import MOST_PULLED, ResultFeed
+from mavstream_server.results.service import MOST_PULLED, ResultService
 
 
 @pytest.fixture
@@ -105,7 +105,7 @@ def test_a_pull_as_arrow_means_the_same(answers: Answers) -> None:
 
 
 def test_logs_that_nobody_asks_for_are_let_go(tmp_path: Path) -> None:
-    feeds = ResultFeed(tmp_path)
+    feeds = ResultService(tmp_path)
     first = feeds.feed(Query(id="q-0"))
     for number in range(1, 200):
         feeds.feed(Query(id=f"q-{number}"))

@@ -8,7 +8,7 @@ from tests.support.rewriting_steps import IN, Nodes, select
 from mavstream_protocol.inference import infer
 from mavstream_protocol.plan import Plan
 from mavstream_protocol.typed_plan import TypedPlan
-from mavstream_server.engine.query import RunningQuery, SwapStage
+from mavstream_server.engine.query import MigrationStage, RunningQuery
 from mavstream_server.testing import ScriptedStream
 
 SECOND = 1_000_000
@@ -50,5 +50,5 @@ def rows(start: int, count: int, step: int = SECOND) -> list[tuple[int, int, int
     return [(n * step, n % 3, n) for n in range(start, start + count)]
 
 
-def stage(query: RunningQuery) -> SwapStage | None:
+def stage(query: RunningQuery) -> MigrationStage | None:
     return query.swaps.stage

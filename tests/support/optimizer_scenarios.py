@@ -15,12 +15,12 @@ from mavstream_protocol.plan import Plan
 from mavstream_protocol.qos import QosSpec
 from mavstream_protocol.scheduling import DEFAULT_SCHEDULER, SchedulerSettings
 from mavstream_server.engine.process.messages import StartQuery
-from mavstream_server.engine.reporting import query_stats
+from mavstream_server.engine.reporting import query_metrics
 from mavstream_server.optimizer.monitor import is_watched
-from mavstream_server.optimizer.plan_searcher import operator_figures
-from mavstream_server.optimizer.service import Optimizing, Registered
+from mavstream_server.optimizer.plan_searcher import operator_metrics
+from mavstream_server.optimizer.service import OptimizerService, Registered
 from mavstream_server.planning.rewriting.choice import PlanChoice, PlanSubject, choose
-from mavstream_server.planning.rewriting.costing.metrics import Figures
+from mavstream_server.planning.rewriting.costing.metrics import PlanMetrics
 from mavstream_server.testing import ManualClock, ScriptedStream, SteppedEngine, script_costs
 
 TICK = 100_000_000  # ns between two frames
@@ -40,7 +40,7 @@ class Scout:
         for id_ in ids:
             query = world.engine.engine.query(id_)
             subject = PlanSubject(world.plans[id_], {"readings": world.stream.shape})
-            figures = Figures({"readings": world.rate}, operator_figures(query_stats(query, 1)))
+            figures = PlanMetrics({"readings": world.rate}, operator_metrics(query_metrics(query, 1)))
             self.alternates[id_] = choose(subject, figures)
         return self.alternates
 
@@ -67,7 +67,7 @@ class World:
         self.registered: dict[str, Registered] = {}
         self.plans: dict[str, Plan] = {}
         self._costs: dict[str, int] = {}
-        self.optimizing = Optimizing(self.engine, self.engine, self, self.clock, settings, Scout(self))
+        self.optimizing = OptimizerService(self.engine, self.engine, self, self.clock, settings, Scout(self))
         self.rate = 0.0
         self.second = 0
         self._begin = self.clock.now()

@@ -16,7 +16,7 @@ from mavstream_server.columns.column import Column
 from mavstream_server.log import LogDescription, LogOptions, LogWriter, Retention
 from mavstream_server.log.format.segment import END
 from mavstream_server.results.encoding import ResultFormat
-from mavstream_server.results.service import ResultFeed
+from mavstream_server.results.service import ResultService
 from mavstream_server.results.subscription import Subscription
 from mavstream_server.testing.streams import parse_fields
 
@@ -39,7 +39,7 @@ class Answers:
 
     def __init__(self, path: Path, **options: Any) -> None:
         self.query = Query()
-        self.feeds = ResultFeed(path)
+        self.feeds = ResultService(path)
         self.options = LogOptions(**options)
         self.path = path / self.query.id
         self.writer: LogWriter | None = None

@@ -9,9 +9,9 @@ from tests.support.sample_plans import STREAMS as SAMPLE_STREAMS
 from mavstream_protocol.plan import Plan
 from mavstream_protocol.queries import OnError
 from mavstream_protocol.typed_plan import StreamShape
-from mavstream_server.planning.rewriting.costing.metrics import Figures
+from mavstream_server.planning.rewriting.costing.metrics import PlanMetrics
 from mavstream_server.planning.rewriting.costing.model import CostModel
-from mavstream_server.planning.rewriting.rule import Rule
+from mavstream_server.planning.rewriting.rule import RewriteRule
 from mavstream_server.planning.rewriting.subject import Subject, Surroundings
 from mavstream_server.testing.streams import parse_fields
 
@@ -48,26 +48,26 @@ def as_nodes(plan: Plan) -> Nodes:
 
 
 def steps_of(
-    rule: Rule,
+    rule: RewriteRule,
     nodes: Nodes,
     root: str,
     *,
     on_error: OnError = OnError.NULL,
     one_time: bool = False,
-    figures: Figures | None = None,
+    figures: PlanMetrics | None = None,
 ) -> list[Plan]:
     """Return every plan that one application of a rule gives; each must give the same columns."""
     surroundings = Surroundings(STREAMS, TABLES, on_error, one_time)
     plan = plan_of(nodes, root)
     typed = surroundings.types(plan)
-    model = CostModel(typed, figures or Figures())
+    model = CostModel(typed, figures or PlanMetrics())
     made = [step.plan for step in rule.rewrites(Subject(plan, typed, surroundings, model.ranks(typed)))]
     for step in made:
         assert surroundings.types(step).schema == typed.schema
     return made
 
 
-def step_of(rule: Rule, nodes: Nodes, root: str, **given: Any) -> tuple[str, Nodes]:
+def step_of(rule: RewriteRule, nodes: Nodes, root: str, **given: Any) -> tuple[str, Nodes]:
     """Return the root and the nodes of the only plan that a rule gives."""
     (made,) = steps_of(rule, nodes, root, **given)
     return made.root, as_nodes(made)

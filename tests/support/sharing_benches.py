@@ -7,7 +7,7 @@ from typing import Any
 from tests.conftest import MakeStream
 
 from mavstream_server.engine.engine import Engine
-from mavstream_server.engine.sharing.shared_pipeline import Trunk
+from mavstream_server.engine.sharing.shared_pipeline import SharedPipeline
 from mavstream_server.testing import ManualClock, PlanRun, ScriptedStream, run_plan
 
 SOURCE = {"op": "source", "stream": "readings"}
@@ -54,10 +54,10 @@ class Bench:
         self.engine.run()
 
     @property
-    def trunks(self) -> list[Trunk]:
+    def trunks(self) -> list[SharedPipeline]:
         return list(self.engine.sharing.trunks)
 
-    def trunk(self) -> Trunk:
+    def trunk(self) -> SharedPipeline:
         (trunk,) = self.trunks
         return trunk
 

@@ -9,7 +9,7 @@ from tests.conftest import MakeStream
 
 from mavstream_protocol.expressions.parser import parse_scalar
 from mavstream_server.columns.column import Array, Ints
-from mavstream_server.log.read_batch import Portion
+from mavstream_server.log.read_batch import ReadBatch
 from mavstream_server.operators.shedding.shedder import Shedder
 from mavstream_server.testing import ScriptedStream
 from mavstream_server.testing.streams import parse_fields
@@ -41,7 +41,7 @@ def kept(
     cursor = rows.reader.cursor(start)
     found = []
     for begin, end in zip([start, *cuts], stops, strict=True):
-        portion = Portion(cursor.take(end - begin))
+        portion = ReadBatch(cursor.take(end - begin))
         if portion.rows:
             found.append(portion.positions[sheds.kept(portion)])
     return np.concatenate(found)

@@ -18,7 +18,7 @@ from mavstream_protocol.wire.envelope import seal
 from mavstream_protocol.wire.feed import Hello, to_producer
 from mavstream_server.catalog.catalog import Catalog
 from mavstream_server.core.settings import Settings
-from mavstream_server.ingest.connected_producers import Feeds
+from mavstream_server.ingest.connected_producers import ConnectedProducers
 from mavstream_server.ingest.producer_session import ProducerSession
 from mavstream_server.ingest.stream_store import StreamStore
 from mavstream_server.ingest.traffic import Traffic
@@ -126,7 +126,7 @@ class Producer:
         self._server = server
         self.traffic = Traffic()
         self.session = ProducerSession(
-            server.store, self.traffic, "process", 1 << 20, lambda: None, Feeds().greeted
+            server.store, self.traffic, "process", 1 << 20, lambda: None, ConnectedProducers().greeted
         )
         self.session.received(Hello(producer=name, streams=streams, bundles=bundles).model_dump_json())
         assert self.heard()[0]["type"] == "welcome"

@@ -24,7 +24,7 @@ from mavstream_server.ingest.stream_store import StreamStore
 from mavstream_server.queries.service import QueryService
 from mavstream_server.supervisor.engine_link import EngineLink
 from mavstream_server.tables.index_file import LARGE
-from mavstream_server.tables.retention import TableKeeper
+from mavstream_server.tables.retention import TableRetention
 from mavstream_server.tables.store import TableRows, TableStore
 from mavstream_server.tables.stored import StoredTable
 from mavstream_server.testing import ManualClock
@@ -61,7 +61,7 @@ class Parts:
         self.queries = QueryService(self.settings, self.catalog, self.streams, self.link, tables=self.tables)
         self.streams.on_need(self.queries.needed_position)
         directory = self.settings.streams_directory
-        self.keeper = TableKeeper(directory, self.tables, self.streams, self.link, clock)
+        self.keeper = TableRetention(directory, self.tables, self.streams, self.link, clock)
         self.fed = 0
 
     async def feed(self, count: int = 1) -> None:

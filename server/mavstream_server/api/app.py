@@ -39,13 +39,13 @@ from mavstream_server.core.settings import Settings
 from mavstream_server.engine.process.messages import Hello
 from mavstream_server.ingest.background import InThreads
 from mavstream_server.ingest.stream_store import StreamStore
-from mavstream_server.optimizer.plan_searcher import PlanScout
-from mavstream_server.optimizer.service import Optimizing
+from mavstream_server.optimizer.plan_searcher import PlanSearcher
+from mavstream_server.optimizer.service import OptimizerService
 from mavstream_server.queries.qos import QosReports
 from mavstream_server.queries.service import QueryService
 from mavstream_server.supervisor.engine_link import EngineLink, EngineUnavailable
 from mavstream_server.supervisor.scheduler_choice import SchedulerChoice, current_scheduler
-from mavstream_server.tables.retention import TableKeeper
+from mavstream_server.tables.retention import TableRetention
 from mavstream_server.tables.store import TableStore
 
 _LOG = logging.getLogger("mavstream.server")
@@ -134,8 +134,8 @@ async def _start(settings: Settings, connections: Connections, stack: AsyncExitS
     link = _link(settings, catalog)
     service = QueryService(settings, catalog, store, link, tables=stored)
     choice = SchedulerChoice(catalog, settings, link)
-    optimizing = Optimizing(
-        link, choice, service, SystemClock(), catalog.optimizer(), PlanScout(service.views.scouted)
+    optimizing = OptimizerService(
+        link, choice, service, SystemClock(), catalog.optimizer(), PlanSearcher(service.views.searched)
     )
     service.admission.policy = lambda: optimizing.settings.admission or settings.admission
     services = Services(
@@ -165,7 +165,7 @@ async def _start(settings: Settings, connections: Connections, stack: AsyncExitS
     stack.push_async_callback(service.stop)
     await service.start()
     stack.push_async_callback(optimizing.stop)
-    keeper = TableKeeper(settings.streams_directory, stored, store, link, SystemClock())
+    keeper = TableRetention(settings.streams_directory, stored, store, link, SystemClock())
     for task in (_keep_house(services, keeper), service.load.run(), optimizing.run()):
         stack.push_async_callback(_end, asyncio.create_task(task))
     return services
@@ -184,7 +184,7 @@ def _link(settings: Settings, catalog: Catalog) -> EngineLink:
     )
 
 
-async def _keep_house(services: Services, tables: TableKeeper) -> None:
+async def _keep_house(services: Services, tables: TableRetention) -> None:
     """Do what is due every 100 ms, whatever goes wrong in a round."""
     while True:
         await asyncio.sleep(HOUSEKEEPING_S)

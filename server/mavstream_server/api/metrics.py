@@ -16,10 +16,10 @@ from prometheus_client.metrics_core import (
 from prometheus_client.registry import Collector
 
 from mavstream_protocol.wire.resources import TableInfo
-from mavstream_server.core.metrics import EngineStats, Latency, QueryStats
+from mavstream_server.core.metrics import EngineReport, Latency, QueryMetrics
 from mavstream_server.ingest.traffic import Traffic
 from mavstream_server.optimizer.fairness import ClassFairness
-from mavstream_server.optimizer.service import Optimizing
+from mavstream_server.optimizer.service import OptimizerService
 
 LATENCY_BOUNDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 """Seconds."""
@@ -30,7 +30,7 @@ _TARGET = ("query", "class", "objective")
 
 
 @dataclass(frozen=True, slots=True)
-class Figures:
+class ServerMetrics:
     """All that is shown, taken at one time."""
 
     traffic: Traffic
@@ -44,14 +44,14 @@ class Figures:
     subscribers: int
     engine_up: bool
     engine_restarts: int
-    engine: EngineStats | None
+    engine: EngineReport | None
     """None while there is no engine."""
     fairness: dict[str, ClassFairness]
     """Of all classes."""
-    optimizing: Optimizing
+    optimizing: OptimizerService
 
 
-def render(figures: Figures) -> bytes:
+def render(figures: ServerMetrics) -> bytes:
     """Return the text that Prometheus reads."""
     registry = CollectorRegistry()
     registry.register(_Shown(figures))
@@ -59,7 +59,7 @@ def render(figures: Figures) -> bytes:
 
 
 class _Shown(Collector):
-    def __init__(self, figures: Figures) -> None:
+    def __init__(self, figures: ServerMetrics) -> None:
         self._figures = figures
 
     def collect(self) -> Iterator[Metric]:
@@ -74,7 +74,7 @@ class _Shown(Collector):
             yield from _latencies(queries)
 
 
-def _server(figures: Figures) -> Iterator[Metric]:
+def _server(figures: ServerMetrics) -> Iterator[Metric]:
     traffic = figures.traffic
     for name, counts, text in (
         ("tuples_in", traffic.received, "Rows that producers sent"),
@@ -104,7 +104,7 @@ def _tables(tables: Sequence[TableInfo]) -> Iterator[Metric]:
         yield _gauge(f"table_{name}", text, ("table",), each)
 
 
-def _optimizer(optimizing: Optimizing) -> Iterator[Metric]:
+def _optimizer(optimizing: OptimizerService) -> Iterator[Metric]:
     queries = optimizing.monitor.queries
     standings = [
         ((id_, watched.query.class_name, objective.value), standing)
@@ -138,7 +138,7 @@ def _optimizer(optimizing: Optimizing) -> Iterator[Metric]:
     )
 
 
-def _engine(stats: EngineStats) -> Iterator[Metric]:
+def _engine(stats: EngineReport) -> Iterator[Metric]:
     engine = stats.engine
     yield _counter("engine_busy_seconds", "Spent in slices", (), [((), engine.busy_ns / 1e9)])
     busy = (((name,), spent / 1e9) for name, spent in engine.class_busy_ns.items())
@@ -164,7 +164,7 @@ def _fairness(classes: dict[str, ClassFairness]) -> Iterator[Metric]:
     yield _gauge("class_starved", "1 while rows wait and the class gets no turn", ("class",), starved)
 
 
-def _queries(queries: list[QueryStats]) -> Iterator[Metric]:
+def _queries(queries: list[QueryMetrics]) -> Iterator[Metric]:
     def each(name: str) -> Iterator[tuple[tuple[str, ...], float]]:
         return (((query.id, query.class_name), getattr(query, name)) for query in queries)
 
@@ -175,7 +175,7 @@ def _queries(queries: list[QueryStats]) -> Iterator[Metric]:
     yield _gauge("backlog_bytes", "Unread in the logs", _QUERY, each("backlog_bytes"))
 
 
-def _operators(queries: list[QueryStats]) -> Iterator[Metric]:
+def _operators(queries: list[QueryMetrics]) -> Iterator[Metric]:
     each = [
         ((query.id, query.class_name, operator.name), operator)
         for query in queries
@@ -208,7 +208,7 @@ def _operators(queries: list[QueryStats]) -> Iterator[Metric]:
     )
 
 
-def _latencies(queries: list[QueryStats]) -> Iterator[Metric]:
+def _latencies(queries: list[QueryMetrics]) -> Iterator[Metric]:
     classes: dict[str, list[Latency]] = defaultdict(list)
     by_query = HistogramMetricFamily("mavstream_latency_seconds", "Arrival to answer", labels=_QUERY)
     for query in queries:

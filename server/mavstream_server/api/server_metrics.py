@@ -1,16 +1,16 @@
-"""Figures of the whole server at one time, for metrics and statistics."""
+"""ServerMetrics of the whole server at one time, for metrics and statistics."""
 
 from __future__ import annotations
 
 from collections import Counter
 
-from mavstream_server.api.metrics import Figures
+from mavstream_server.api.metrics import ServerMetrics
 from mavstream_server.api.services import Services
-from mavstream_server.core.metrics import EngineStats
+from mavstream_server.core.metrics import EngineReport
 from mavstream_server.supervisor.engine_link import EngineRefused, EngineUnavailable
 
 
-async def engine_stats(services: Services) -> EngineStats | None:
+async def engine_report(services: Services) -> EngineReport | None:
     """Return what the engine measured, or None while there is no engine."""
     if not services.link.ready:
         return None
@@ -20,10 +20,10 @@ async def engine_stats(services: Services) -> EngineStats | None:
         return None
 
 
-async def take_figures(services: Services) -> Figures:
+async def server_metrics(services: Services) -> ServerMetrics:
     """Return what is shown as metrics."""
     streams = [services.streams.info(name) for name in services.streams.names]
-    return Figures(
+    return ServerMetrics(
         traffic=services.traffic,
         stream_bytes={stream.name: stream.bytes for stream in streams},
         stream_positions={stream.name: stream.position for stream in streams},
@@ -34,7 +34,7 @@ async def take_figures(services: Services) -> Figures:
         subscribers=services.results.subscribers,
         engine_up=services.link.ready,
         engine_restarts=services.link.restarts,
-        engine=await engine_stats(services),
+        engine=await engine_report(services),
         fairness=services.queries.fairness(),
         optimizing=services.optimizing,
     )

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Protocol
 from fastapi import Depends
 from starlette.requests import HTTPConnection
 
-from mavstream_server.ingest.connected_producers import Feeds
+from mavstream_server.ingest.connected_producers import ConnectedProducers
 from mavstream_server.ingest.traffic import Traffic
 
 if TYPE_CHECKING:
@@ -17,10 +17,10 @@ if TYPE_CHECKING:
     from mavstream_server.catalog.catalog import Catalog
     from mavstream_server.core.settings import Settings
     from mavstream_server.ingest.stream_store import StreamStore
-    from mavstream_server.optimizer.service import Optimizing
+    from mavstream_server.optimizer.service import OptimizerService
     from mavstream_server.queries.qos import QosReports
     from mavstream_server.queries.service import QueryService
-    from mavstream_server.results.service import ResultFeed
+    from mavstream_server.results.service import ResultService
     from mavstream_server.supervisor.engine_link import EngineLink
     from mavstream_server.supervisor.scheduler_choice import SchedulerChoice
     from mavstream_server.tables.store import TableStore
@@ -43,13 +43,13 @@ class Services:
     tables: TableStore
     link: EngineLink
     queries: QueryService
-    results: ResultFeed
+    results: ResultService
     scheduler: SchedulerChoice
-    optimizing: Optimizing
+    optimizing: OptimizerService
     reports: QosReports
     auth: Auth
     connections: Connections
-    feeds: Feeds = field(default_factory=Feeds)
+    feeds: ConnectedProducers = field(default_factory=ConnectedProducers)
     traffic: Traffic = field(default_factory=Traffic)
     untold: set[str] = field(default_factory=set)
     """Classes whose priority the engine has yet to be told."""

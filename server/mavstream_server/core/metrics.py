@@ -92,7 +92,7 @@ def _end(bucket: int) -> float:
     return float(2.0 ** ((bucket + 1) / PER_OCTAVE))
 
 
-class Spell(NamedTuple):
+class SheddingInterval(NamedTuple):
     """An interval during which one share of rows was shed. Times are arrival times, in nanoseconds."""
 
     stream: str
@@ -108,7 +108,7 @@ class Spell(NamedTuple):
     """How many of these rows were shed."""
 
 
-class OperatorStats(NamedTuple):
+class OperatorMetrics(NamedTuple):
     """An operator of a running query."""
 
     name: str
@@ -134,7 +134,7 @@ class OperatorStats(NamedTuple):
     """and the ids of some of the others."""
 
 
-class QueryStats(NamedTuple):
+class QueryMetrics(NamedTuple):
     """A query as its engine sees it; what has ended keeps its sums and holds nothing."""
 
     id: str
@@ -155,9 +155,9 @@ class QueryStats(NamedTuple):
     counters: dict[str, dict[str, int]]
     positions: dict[str, int]
     """The lowest position that it still needs, by stream; none while it is paused or when it has ended."""
-    operators: tuple[OperatorStats, ...]
+    operators: tuple[OperatorMetrics, ...]
     """Those of the plan that runs."""
-    spells: tuple[Spell, ...] = ()
+    spells: tuple[SheddingInterval, ...] = ()
     """When rows were left out to shed load: the last 32 times of each source, oldest first."""
     plan_version: int = 0
     """Which plan that is: 0 for the one it started with, else the number that came with the swap."""
@@ -169,7 +169,7 @@ class QueryStats(NamedTuple):
     """Why the last swap was given up, if it was."""
 
 
-class Vitals(NamedTuple):
+class TargetMetrics(NamedTuple):
     """What is watched of a query with targets: part of its figures, quicker to take and smaller to send."""
 
     epoch: int
@@ -186,13 +186,13 @@ class Vitals(NamedTuple):
     """and what it weighs in its class."""
 
 
-class QueryVitals(NamedTuple):
+class TargetMetricsReply(NamedTuple):
     """The vitals of running queries, by id."""
 
-    queries: dict[str, Vitals]
+    queries: dict[str, TargetMetrics]
 
 
-class ClassStats(NamedTuple):
+class ClassMetrics(NamedTuple):
     """The queries of a class together."""
 
     queries: int
@@ -204,13 +204,13 @@ class ClassStats(NamedTuple):
     latency: Latency
 
 
-class ClassFigures(NamedTuple):
+class ClassMetricsReply(NamedTuple):
     """All classes that have queries, by name."""
 
-    classes: dict[str, ClassStats]
+    classes: dict[str, ClassMetrics]
 
 
-class EngineTotals(NamedTuple):
+class EngineMetrics(NamedTuple):
     """The engine as a whole."""
 
     pid: int
@@ -228,8 +228,8 @@ class EngineTotals(NamedTuple):
     resident_bytes: int
 
 
-class EngineStats(NamedTuple):
+class EngineReport(NamedTuple):
     """The engine and its queries at about one time."""
 
-    engine: EngineTotals
-    queries: dict[str, QueryStats]
+    engine: EngineMetrics
+    queries: dict[str, QueryMetrics]

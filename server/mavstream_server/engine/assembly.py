@@ -8,7 +8,7 @@ from typing import TypeVar
 from mavstream_server.core.clock import Clock
 from mavstream_server.engine.errors import UnknownObject
 from mavstream_server.engine.intake import Intake
-from mavstream_server.engine.policy_host import PolicySeat
+from mavstream_server.engine.policy_host import PolicyHost
 from mavstream_server.engine.query import QueryRequest, RunningQuery
 from mavstream_server.engine.task import Task
 from mavstream_server.log.cursor import Cursor
@@ -25,7 +25,7 @@ QueryT = TypeVar("QueryT", bound=RunningQuery)
 class Assembly:
     """Makes queries of an engine, and the tasks that they consist of, numbered in order."""
 
-    def __init__(self, clock: Clock, intake: Intake, seat: PolicySeat, train: int, room: int) -> None:
+    def __init__(self, clock: Clock, intake: Intake, seat: PolicyHost, train: int, room: int) -> None:
         """`room` is the rows in a query's queues beyond which its sources do not read on, unless it says."""
         self._now = clock.now
         self._intake = intake

@@ -21,11 +21,11 @@ from mavstream_server.engine.assembly import Assembly
 from mavstream_server.engine.errors import ObjectInUse, UnknownObject
 from mavstream_server.engine.intake import DEFAULT_TRAIN, Intake
 from mavstream_server.engine.loop import Loop
-from mavstream_server.engine.migration.migration import SWAP_LIMIT, Swaps
-from mavstream_server.engine.migration.quiescence import StillPoints
-from mavstream_server.engine.policy_host import PolicySeat
+from mavstream_server.engine.migration.migration import MIGRATION_LIMIT, Migrations
+from mavstream_server.engine.migration.quiescence import QuiescentPoints
+from mavstream_server.engine.policy_host import PolicyHost
 from mavstream_server.engine.query import QueryRequest, RunningQuery
-from mavstream_server.engine.sharing.shared_pipeline import Trunk
+from mavstream_server.engine.sharing.shared_pipeline import SharedPipeline
 from mavstream_server.engine.sharing.sharing import QuerySharing
 from mavstream_server.engine.slice_runner import AnyTask, SliceRunner
 from mavstream_server.engine.source_task import SourceTask
@@ -69,13 +69,13 @@ class Engine:
         self.queries: dict[str, RunningQuery] = {}
         """Those that users know, ended ones included."""
         runner = SliceRunner(self.clock, self._ran, self.fail)
-        self.seat = PolicySeat(self.clock, runner, Random(seed), policy, options, sources)
+        self.seat = PolicyHost(self.clock, runner, Random(seed), policy, options, sources)
         self.intake = Intake(self.clock.monotonic, self.fail, self.seat.woken)
         self.intake.service = self.seat.service
         self.assembly = Assembly(self.clock, self.intake, self.seat, train, queue_limit or 4 * train)
         self.sharing = QuerySharing(self, sharing, train)
-        self.still_points = StillPoints(self.intake)
-        self.swaps = Swaps(
+        self.still_points = QuiescentPoints(self.intake)
+        self.swaps = Migrations(
             self.clock,
             self.still_points,
             partial(operator_maker, table=self.assembly.table),
@@ -163,11 +163,11 @@ class Engine:
 
     # What several queries share
 
-    def plant(self, trunk: Trunk) -> None:
+    def plant(self, trunk: SharedPipeline) -> None:
         """Begin to run a trunk."""
         self._admit(trunk)
 
-    def uproot(self, trunk: Trunk) -> None:
+    def uproot(self, trunk: SharedPipeline) -> None:
         """Run a trunk no more."""
         self._retire(trunk, QueryState.STOPPED)
 
@@ -237,7 +237,7 @@ class Engine:
             raise IllegalMove(f"query {id_!r} is {query.state.value} and cannot change {what} any more")
         return query
 
-    def swap(self, id_: str, plan: TypedPlan, version: int = 1, limit: int = SWAP_LIMIT) -> None:
+    def swap(self, id_: str, plan: TypedPlan, version: int = 1, limit: int = MIGRATION_LIMIT) -> None:
         """Let a query go on with a plan that gives the same answer, as soon as it can (see `swapping`).
 
         `version` is the plan's number in the query's figures. It is given up if new operators would take
@@ -289,7 +289,7 @@ class Engine:
                 self.seat.policy.refreshed(query)
             if query.request.memory_limit is not None:
                 self.check_memory(query)
-            if isinstance(query, Trunk):
+            if isinstance(query, SharedPipeline):
                 self.sharing.check_memory(query)
         if query.blocked and query.has_room:
             self._unblock(query)
@@ -321,7 +321,7 @@ class Engine:
         """End a query, or what several share, because of an error in one of its operators."""
         if not query.active or self.swaps.failed(query, operator, error):
             return
-        if isinstance(query, Trunk):
+        if isinstance(query, SharedPipeline):
             query.error = operator, error
             self._retire(query, QueryState.FAILED)
             return
@@ -338,7 +338,7 @@ class Engine:
         self.still_points.drop(query)
         self.seat.retire(query)
         self.intake.remove(query)
-        if isinstance(query, Trunk):
+        if isinstance(query, SharedPipeline):
             query.release()
             self.sharing.ended(query)
             return

@@ -6,8 +6,8 @@ from collections import defaultdict
 
 from mavstream_server.core.clock import Clock
 from mavstream_server.engine.intake import Intake
-from mavstream_server.engine.migration.quiescence import StillPoints
-from mavstream_server.engine.policy_host import PolicySeat
+from mavstream_server.engine.migration.quiescence import QuiescentPoints
+from mavstream_server.engine.policy_host import PolicyHost
 from mavstream_server.engine.sharing.sharing import QuerySharing
 from mavstream_server.engine.slice_runner import SliceRunner
 from mavstream_server.engine.stop_times import StopTimes
@@ -25,9 +25,9 @@ class Loop:
         self,
         clock: Clock,
         runner: SliceRunner,
-        seat: PolicySeat,
+        seat: PolicyHost,
         intake: Intake,
-        still_points: StillPoints,
+        still_points: QuiescentPoints,
         sharing: QuerySharing,
         stop_times: StopTimes,
     ) -> None:

@@ -20,7 +20,7 @@ from mavstream_server.scheduling.policy import Policy, SourceService
 from mavstream_server.scheduling.registry import check_options, make_policy
 
 
-class PolicySeat:
+class PolicyHost:
     """The policy of an engine, and what it is told. Queries are changed between two slices only."""
 
     def __init__(

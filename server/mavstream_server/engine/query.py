@@ -8,7 +8,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 from mavstream_protocol.typed_plan import TypedPlan
-from mavstream_server.core.metrics import Spell
+from mavstream_server.core.metrics import SheddingInterval
 from mavstream_server.engine.source_task import SourceTask
 from mavstream_server.engine.states import QUERY_MOVES, OperatorState, QueryState, move
 from mavstream_server.engine.task import Task
@@ -17,7 +17,7 @@ from mavstream_server.scheduling.units import QueryUnits
 from mavstream_server.scheduling.view import OperatorView
 
 if TYPE_CHECKING:
-    from mavstream_server.engine.sharing.membership import SharedPart
+    from mavstream_server.engine.sharing.membership import Membership
 
 
 class Memory(NamedTuple):
@@ -40,7 +40,7 @@ NEW = "+"
 """Begins the names of operators of another plan that run beside those of the query's own; no node has it."""
 
 
-class SwapStage(StrEnum):
+class MigrationStage(StrEnum):
     """How far a swap of a query's plan has come."""
 
     DRAINING = "draining"
@@ -51,7 +51,7 @@ class SwapStage(StrEnum):
     """It was given up; the new operators go at the next still point."""
 
 
-class PlanSwaps:
+class PlanMigrations:
     """What became of a query's plan since it started."""
 
     __slots__ = ("count", "note", "stage", "version")
@@ -60,7 +60,7 @@ class PlanSwaps:
         self.version = 0
         """Of the plan that runs: 0 for the one it started with, else as it was given with the swap."""
         self.count = 0
-        self.stage: SwapStage | None = None
+        self.stage: MigrationStage | None = None
         self.note: str | None = None
         """Why the last one was given up."""
 
@@ -118,11 +118,11 @@ class RunningQuery:
         self.units: QueryUnits
         self._counters: dict[str, dict[str, int]] = {}
         self._rows_read = 0
-        self._spells: tuple[Spell, ...] = ()
-        self.swaps = PlanSwaps()
+        self._spells: tuple[SheddingInterval, ...] = ()
+        self.swaps = PlanMigrations()
         self.blocked = False
         """Its sources wait until its queues have drained."""
-        self.shared: list[SharedPart] = []
+        self.shared: list[Membership] = []
         """What others run with it."""
 
     @property
@@ -203,7 +203,7 @@ class RunningQuery:
         return self._counters
 
     @property
-    def spells(self) -> tuple[Spell, ...]:
+    def spells(self) -> tuple[SheddingInterval, ...]:
         """When rows of its streams were left out to shed load; they stay when the query has ended."""
         return self._spells + tuple(s for source in self.network.sources for s in source.spells)
 

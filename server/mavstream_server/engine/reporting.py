@@ -12,17 +12,17 @@ from itertools import islice
 
 from mavstream_server.core.latency import LatencyHistogram
 from mavstream_server.core.metrics import (
-    ClassFigures,
-    ClassStats,
-    EngineTotals,
+    ClassMetrics,
+    ClassMetricsReply,
+    EngineMetrics,
     Latency,
-    OperatorStats,
-    QueryStats,
-    Vitals,
+    OperatorMetrics,
+    QueryMetrics,
+    TargetMetrics,
 )
 from mavstream_server.engine.engine import Engine
 from mavstream_server.engine.query import NEW, RunningQuery
-from mavstream_server.engine.sharing.membership import SharedPart
+from mavstream_server.engine.sharing.membership import Membership
 from mavstream_server.engine.source_task import SourceTask
 from mavstream_server.engine.states import OperatorState, QueryState
 from mavstream_server.engine.task import Task
@@ -32,9 +32,9 @@ from mavstream_server.scheduling.view import OperatorKind
 _MOST_NAMED = 10  # of the queries that share an operator: hundreds may
 
 
-def engine_totals(engine: Engine, started: int) -> EngineTotals:
+def engine_metrics(engine: Engine, started: int) -> EngineMetrics:
     """Return the figures of the engine, which started at that time of its monotonic clock."""
-    return EngineTotals(
+    return EngineMetrics(
         pid=os.getpid(),
         policy=engine.policy.name,
         uptime_ns=engine.clock.monotonic() - started,
@@ -47,7 +47,7 @@ def engine_totals(engine: Engine, started: int) -> EngineTotals:
     )
 
 
-def query_stats(query: RunningQuery, epoch: int) -> QueryStats:
+def query_metrics(query: RunningQuery, epoch: int) -> QueryMetrics:
     """Return the figures of a query as it stands."""
     query.settle()
     running = query.state is QueryState.RUNNING
@@ -76,7 +76,7 @@ def query_stats(query: RunningQuery, epoch: int) -> QueryStats:
             )
         if not name.startswith(NEW):
             operators.append(figures)
-    return QueryStats(
+    return QueryMetrics(
         id=query.id,
         state=query.state.value,
         reason=query.reason,
@@ -100,11 +100,11 @@ def query_stats(query: RunningQuery, epoch: int) -> QueryStats:
     )
 
 
-def query_vitals(query: RunningQuery, epoch: int) -> Vitals:
+def target_metrics(query: RunningQuery, epoch: int) -> TargetMetrics:
     """Return what is watched of a running query; costs a third of all its figures."""
     sources = [task.work for task in query.sources.values()]
     running = query.state is QueryState.RUNNING
-    return Vitals(
+    return TargetMetrics(
         epoch=epoch,
         rows_in=query.rows_in,
         queued_bytes=query.network.account.nbytes,
@@ -117,15 +117,15 @@ def query_vitals(query: RunningQuery, epoch: int) -> Vitals:
     )
 
 
-def class_figures(queries: Iterable[RunningQuery]) -> ClassFigures:
+def class_metrics(queries: Iterable[RunningQuery]) -> ClassMetricsReply:
     """Return the figures of classes: cheaper than those of all their queries, and small to send."""
     members: dict[str, list[RunningQuery]] = defaultdict(list)
     for query in queries:
         members[query.class_name].append(query)
-    return ClassFigures({name: _class_stats(members[name]) for name in members})
+    return ClassMetricsReply({name: _class_stats(members[name]) for name in members})
 
 
-def _class_stats(queries: list[RunningQuery]) -> ClassStats:
+def _class_stats(queries: list[RunningQuery]) -> ClassMetrics:
     latency, queued, state, backlog = LatencyHistogram(), 0, 0, 0
     for query in queries:
         latency.merge(query.output.latency)
@@ -133,7 +133,7 @@ def _class_stats(queries: list[RunningQuery]) -> ClassStats:
         queued += memory.queued
         state += memory.state
         backlog += memory.backlog
-    return ClassStats(
+    return ClassMetrics(
         queries=len(queries),
         rows_in=sum(query.rows_in for query in queries),
         rows_out=sum(query.output.rows for query in queries),
@@ -155,11 +155,11 @@ def latency_of(histogram: LatencyHistogram) -> Latency:
     )
 
 
-def _source_stats(task: SourceTask, running: bool) -> OperatorStats:
+def _source_stats(task: SourceTask, running: bool) -> OperatorMetrics:
     source, statistics = task.work, task.statistics
     rows, nbytes = source.cursor.backlog if running and not source.ended else (0, 0)
     measured = statistics.tuples > 0
-    return OperatorStats(
+    return OperatorMetrics(
         name=source.name,
         operator=source.kind,
         kind=OperatorKind.SOURCE.value,
@@ -175,9 +175,9 @@ def _source_stats(task: SourceTask, running: bool) -> OperatorStats:
     )
 
 
-def _task_stats(task: Task) -> OperatorStats:
+def _task_stats(task: Task) -> OperatorMetrics:
     statistics, work = task.statistics, task.work
-    return OperatorStats(
+    return OperatorMetrics(
         name=work.name,
         operator=work.kind,
         kind=task.kind.value,
@@ -193,7 +193,7 @@ def _task_stats(task: Task) -> OperatorStats:
     )
 
 
-def _shared_stats(part: SharedPart, name: str) -> OperatorStats:
+def _shared_stats(part: Membership, name: str) -> OperatorMetrics:
     """Return an operator that a trunk runs: what was counted for the query, and how the trunk's is doing."""
     own = _task_stats(part.tasks[name])
     task = part.task(name)

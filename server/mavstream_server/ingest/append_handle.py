@@ -33,7 +33,7 @@ class Repeated(NamedTuple):
 Outcome = Accepted | Repeated
 
 
-class Ticket:
+class AppendHandle:
     """Something offered to a stream. Exactly one of `outcome` and `error` is set once it is `settled`.
 
     Frames of a producer that follow each other may have one ticket, from the `first` up to `sequence`.
@@ -42,7 +42,7 @@ class Ticket:
     __slots__ = ("_done", "error", "first", "outcome", "producer", "sequence", "stream")
 
     def __init__(
-        self, producer: str | None, stream: str, sequence: int, done: Callable[[Ticket], object] | None
+        self, producer: str | None, stream: str, sequence: int, done: Callable[[AppendHandle], object] | None
     ) -> None:
         self.producer = producer
         self.stream = stream
@@ -51,7 +51,7 @@ class Ticket:
         self.error: MavstreamError | None = None
         self._done = done
 
-    def tells(self, done: Callable[[Ticket], object] | None) -> bool:
+    def tells(self, done: Callable[[AppendHandle], object] | None) -> bool:
         """Whether this is who hears of it."""
         return self._done == done
 
@@ -84,10 +84,10 @@ class Ticket:
 
 
 @dataclass(slots=True)
-class Waiting:
+class PendingAppend:
     """A ticket in the queue of a stream: a frame, a mark, or (neither) the repetition of a frame in it."""
 
-    ticket: Ticket
+    ticket: AppendHandle
     producer: int
     frame: NewFrame | None = None
     mark: FrameKind | None = None

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from mavstream_server.ingest.producer_session import ProducerSession
 
 
-class Feeds:
+class ConnectedProducers:
     """The producers that are connected. A name is on one connection at a time: the last one has it."""
 
     def __init__(self) -> None:

@@ -1,4 +1,4 @@
-"""Ingest: frames and marks as producers offer them, checked before they are queued."""
+"""Enqueuer: frames and marks as producers offer them, checked before they are queued."""
 
 from __future__ import annotations
 
@@ -23,22 +23,22 @@ from mavstream_server.core.errors import (
     TooLarge,
     TooMany,
 )
-from mavstream_server.ingest.append_handle import Repeated, Ticket, Waiting
-from mavstream_server.ingest.flusher import Appender
-from mavstream_server.ingest.stream_writer import NOBODY, StreamLog
+from mavstream_server.ingest.append_handle import AppendHandle, PendingAppend, Repeated
+from mavstream_server.ingest.flusher import Flusher
+from mavstream_server.ingest.stream_writer import NOBODY, StreamWriter
 from mavstream_server.log import FrameKind, NewFrame
-from mavstream_server.log.format.shared_columns import Cut
+from mavstream_server.log.format.shared_columns import RowSlice
 
-Listener = Callable[[Ticket], object]
+Listener = Callable[[AppendHandle], object]
 
 
-class Ingest:
+class Enqueuer:
     """The door of all streams. What a producer has waiting inside is at most twice its credit."""
 
     def __init__(
         self,
-        logs: Mapping[str, StreamLog],
-        appender: Appender,
+        logs: Mapping[str, StreamWriter],
+        appender: Flusher,
         catalog: Catalog,
         clock: Clock,
         credit_bytes: int,
@@ -65,7 +65,7 @@ class Ingest:
         *,
         parks: bool = True,
         done: Listener | None = None,
-    ) -> Ticket:
+    ) -> AppendHandle:
         """Queue a checked record batch for the next flush; else as `offer_columns`."""
         columns = columns_from_arrow(batch, self._open_log(stream).schema)
         return self.offer_columns(
@@ -77,7 +77,7 @@ class Ingest:
         producer: str | None,
         stream: str,
         sequence: int,
-        columns: Mapping[str, Column] | list[Cut],
+        columns: Mapping[str, Column] | list[RowSlice],
         rows: int,
         nbytes: int,
         *,
@@ -85,7 +85,7 @@ class Ingest:
         parks: bool = True,
         gathers: bool = False,
         done: Listener | None = None,
-    ) -> Ticket:
+    ) -> AppendHandle:
         """Queue rows of the stream's schema for the next flush.
 
         `nbytes` is the size of the message they came in; `arrival` is when that was, in ns, and 0 makes it
@@ -96,7 +96,7 @@ class Ingest:
         """
         log = self._open_log(stream)
         number = self._number(log, producer, sequence)
-        ticket = Ticket(producer, stream, sequence, done)
+        ticket = AppendHandle(producer, stream, sequence, done)
         if number:
             expected = log.expected(number)
             if sequence < expected:
@@ -108,11 +108,11 @@ class Ingest:
         cost = log.cost(rows, nbytes)
         self._check_room(log, number, nbytes, cost, parks)
         frame = NewFrame(columns, rows, number, sequence, arrival)
-        self._append(log, Waiting(ticket, number, frame, None, nbytes, cost, parks), gathers=gathers)
+        self._append(log, PendingAppend(ticket, number, frame, None, nbytes, cost, parks), gathers=gathers)
         return ticket
 
     def join_cut(
-        self, producer: str, stream: str, sequence: int, cut: Cut, nbytes: int, done: Listener
+        self, producer: str, stream: str, sequence: int, cut: RowSlice, nbytes: int, done: Listener
     ) -> bool:
         """Join rows to those that their producer offered before and that still wait: they become one frame.
 
@@ -126,17 +126,17 @@ class Ingest:
 
     def mark(
         self, kind: FrameKind, producer: str | None, stream: str, done: Listener | None = None
-    ) -> Ticket:
+    ) -> AppendHandle:
         """Queue a mark behind what was offered before it; Conflict if the stream is complete."""
         log = self._open_log(stream)
         number = NOBODY if producer is None else self._known(log, producer)
-        ticket = Ticket(producer, stream, 0, done)
-        self._append(log, Waiting(ticket, number, mark=kind, parks=True))
+        ticket = AppendHandle(producer, stream, 0, done)
+        self._append(log, PendingAppend(ticket, number, mark=kind, parks=True))
         if kind is FrameKind.COMPLETE:
             log.completed = True
         return ticket
 
-    def _open_log(self, stream: str) -> StreamLog:
+    def _open_log(self, stream: str) -> StreamWriter:
         log = self._logs.get(stream)
         if log is None:
             raise NotFound.stream(stream, self._logs)
@@ -151,7 +151,7 @@ class Ingest:
             raise NotReady("the server is stopping: connect again later", code="stopping")
         return log
 
-    def _number(self, log: StreamLog, producer: str | None, sequence: int) -> int:
+    def _number(self, log: StreamWriter, producer: str | None, sequence: int) -> int:
         if producer is None:
             if sequence:
                 raise Refused(f"frame {sequence} came without a producer: name one, or send no sequence")
@@ -164,7 +164,7 @@ class Ingest:
             )
         return self._known(log, producer)
 
-    def _known(self, log: StreamLog, producer: str) -> int:
+    def _known(self, log: StreamWriter, producer: str) -> int:
         """Return a producer's number; its first appearance on a stream is kept, so that it is found again."""
         number = self._catalog.producer_id(producer)
         if number not in log.last:
@@ -172,16 +172,16 @@ class Ingest:
             log.last[number] = 0
         return number
 
-    def _repeat(self, log: StreamLog, number: int, ticket: Ticket) -> Ticket:
+    def _repeat(self, log: StreamWriter, number: int, ticket: AppendHandle) -> AppendHandle:
         log.repeated += 1
         # Acked at once if the first one was; else behind it, for it may yet fail.
         if ticket.sequence <= log.acknowledged(number):
             ticket.settle(Repeated(ticket.sequence, log.acknowledged(number)))
         else:
-            self._append(log, Waiting(ticket, number, parks=True))
+            self._append(log, PendingAppend(ticket, number, parks=True))
         return ticket
 
-    def _check_room(self, log: StreamLog, number: int, nbytes: int, cost: int, parks: bool) -> None:
+    def _check_room(self, log: StreamWriter, number: int, nbytes: int, cost: int, parks: bool) -> None:
         quota = log.spec.quota
         if quota is not None and cost > quota:
             raise TooLarge(
@@ -202,7 +202,7 @@ class Ingest:
             )
 
 
-def _check_ahead(log: StreamLog, columns: Mapping[str, Column] | list[Cut], now: int) -> None:
+def _check_ahead(log: StreamWriter, columns: Mapping[str, Column] | list[RowSlice], now: int) -> None:
     """Raise InvalidTuples if rows are from further in the future than their stream allows."""
     ahead, name = log.spec.max_ahead, log.spec.event_time
     assert ahead is not None

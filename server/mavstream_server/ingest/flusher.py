@@ -9,10 +9,10 @@ from functools import partial
 
 from mavstream_server.core.clock import Clock
 from mavstream_server.core.errors import SequenceGap, ServiceError, StorageFailed
-from mavstream_server.ingest.append_handle import Waiting
+from mavstream_server.ingest.append_handle import PendingAppend
 from mavstream_server.ingest.background import Background
-from mavstream_server.ingest.retention import Keeper
-from mavstream_server.ingest.stream_writer import StreamLog, Told
+from mavstream_server.ingest.retention import StreamRetention
+from mavstream_server.ingest.stream_writer import StreamWriter, Told
 from mavstream_server.log import Sync
 
 _LOG = logging.getLogger("mavstream.streams")
@@ -30,12 +30,12 @@ _ROUND = 1_000_000
 more than they do."""
 
 
-class Appender:
+class Flusher:
     """Appends what waits. Each stream has one queue, first come first served, that a flush empties as far
     as there is room; the rest is held there until there is, and whoever does not wait is refused.
     """
 
-    def __init__(self, keeper: Keeper, clock: Clock, background: Background) -> None:
+    def __init__(self, keeper: StreamRetention, clock: Clock, background: Background) -> None:
         self._keeper = keeper
         self._clock = clock
         self._background = background
@@ -45,8 +45,8 @@ class Appender:
         self.credit_returned: Callable[[str], None] = lambda stream: None
         self.last_rows = clock.monotonic()
         """When any stream last got something."""
-        self._busy: dict[str, StreamLog] = {}
-        self._gathering: dict[str, StreamLog] = {}  # what may wait until rest is over
+        self._busy: dict[str, StreamWriter] = {}
+        self._gathering: dict[str, StreamWriter] = {}  # what may wait until rest is over
         self._rest_until = clock.monotonic()
         self._resting = False  # whether the end of the rest will be told
         self._told: list[Told] = []
@@ -54,7 +54,7 @@ class Appender:
         self._scheduled = False
         self._flushing = False
 
-    def put(self, log: StreamLog, item: Waiting, *, gathers: bool = False) -> None:
+    def put(self, log: StreamWriter, item: PendingAppend, *, gathers: bool = False) -> None:
         """Queue an item for the next flush, which for one that gathers need not be at once."""
         log.put(item)
         if log.held is not None:
@@ -96,7 +96,7 @@ class Appender:
             self.news()
         self._tell()
 
-    def release(self, log: StreamLog) -> None:
+    def release(self, log: StreamWriter) -> None:
         """Let a held stream go on if there is room again."""
         first = next((item for item in log.queue if item.frame is not None), None)
         problem = self._keeper.shortage(log, 0 if first is None else first.cost)
@@ -108,14 +108,14 @@ class Appender:
             self._request(log)
         self.credit_returned(log.spec.name)
 
-    def drop(self, log: StreamLog, problem: ServiceError) -> None:
+    def drop(self, log: StreamWriter, problem: ServiceError) -> None:
         """Tell all that waits on a stream that it will not be taken."""
         self._told += log.drop_queue(problem)
         self._busy.pop(log.spec.name, None)
         self._gathering.pop(log.spec.name, None)
         self._tell()
 
-    def _request(self, log: StreamLog) -> None:
+    def _request(self, log: StreamWriter) -> None:
         self._busy[log.spec.name] = log
         self._schedule()
 
@@ -124,7 +124,7 @@ class Appender:
             self._scheduled = True
             self.soon(self._turn)
 
-    def _gather(self, log: StreamLog, later: Callable[[float, Callable[[], None]], object]) -> None:
+    def _gather(self, log: StreamWriter, later: Callable[[float, Callable[[], None]], object]) -> None:
         """Let a stream wait until the rest is over, which may be now."""
         self._gathering[log.spec.name] = log
         if self._resting:
@@ -147,7 +147,7 @@ class Appender:
         self._busy |= self._gathering
         self._gathering.clear()
 
-    def _drain(self, log: StreamLog, arrival: int) -> bool:
+    def _drain(self, log: StreamWriter, arrival: int) -> bool:
         """Append what a stream's queue has; return whether there was something. Tickets are told later."""
         wrote = False
         while not log.syncing and log.writer is not None and (items := self._take(log)):
@@ -169,9 +169,9 @@ class Appender:
             log.held = self._keeper.shortage(log, 0)
         return wrote
 
-    def _take(self, log: StreamLog) -> list[Waiting]:
+    def _take(self, log: StreamWriter) -> list[PendingAppend]:
         """Take from the queue what there is room for; refuse what no longer fits its producer's sequence."""
-        items: list[Waiting] = []
+        items: list[PendingAppend] = []
         lasts: dict[int, int] = {}
         cost = 0
         limited = self._keeper.limited(log)
@@ -203,7 +203,7 @@ class Appender:
             self._refuse_impatient(log)
         return items
 
-    def _refuse_impatient(self, log: StreamLog) -> None:
+    def _refuse_impatient(self, log: StreamWriter) -> None:
         """Refuse what is in a queue that stands still and does not want to wait."""
         assert log.held is not None
         for item in [item for item in log.queue if not item.parks]:
@@ -211,7 +211,7 @@ class Appender:
             log.taken(item)
             self._told.append((item, log.held))
 
-    def _commit(self, log: StreamLog, told: list[Told], reopened: bool) -> None:
+    def _commit(self, log: StreamWriter, told: list[Told], reopened: bool) -> None:
         if not told or log.options.sync is not Sync.GROUP:
             self._told += told
             return
@@ -221,7 +221,7 @@ class Appender:
         log.syncing = True
         self._background.run(work, partial(self._synced, log, told))
 
-    def _synced(self, log: StreamLog, told: list[Told], error: BaseException | None) -> None:
+    def _synced(self, log: StreamWriter, told: list[Told], error: BaseException | None) -> None:
         log.syncing = False
         if error is None:
             log.unsynced.clear()

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from mavstream_server.core.clock import Clock
-from mavstream_server.ingest.flusher import Appender
-from mavstream_server.ingest.retention import Keeper
-from mavstream_server.ingest.stream_writer import StreamLog
+from mavstream_server.ingest.flusher import Flusher
+from mavstream_server.ingest.retention import StreamRetention
+from mavstream_server.ingest.stream_writer import StreamWriter
 from mavstream_server.log import FrameKind
 
 PERIOD = 100_000_000
@@ -17,7 +17,7 @@ _RAREST_MARK = 10 * PERIOD
 _SLOW_PERIOD = 10 * PERIOD
 
 
-class Housekeeper:
+class StreamMaintenance:
     """Does the periodic work of all streams.
 
     Windows on arrival time close by clock marks, so streams that such windows read are marked even if they
@@ -28,7 +28,7 @@ class Housekeeper:
     """
 
     def __init__(
-        self, logs: Mapping[str, StreamLog], appender: Appender, keeper: Keeper, clock: Clock
+        self, logs: Mapping[str, StreamWriter], appender: Flusher, keeper: StreamRetention, clock: Clock
     ) -> None:
         self._logs = logs
         self._appender = appender
@@ -67,7 +67,7 @@ class Housekeeper:
             self._keeper.keep_promise(log)
         self._keeper.count()
 
-    def _mark_idle(self, log: StreamLog, arrival: int, monotonic: int) -> bool:
+    def _mark_idle(self, log: StreamWriter, arrival: int, monotonic: int) -> bool:
         """Let producers go that were silent for too long; those whose frames wait here are not silent."""
         timeout = log.spec.idle_timeout
         if timeout is None or log.spec.event_time is None:

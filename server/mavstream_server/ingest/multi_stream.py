@@ -13,7 +13,7 @@ from mavstream_server.columns.arrow import columns_from_arrow
 from mavstream_server.columns.column import Column
 from mavstream_server.columns.plain import plain_columns
 from mavstream_server.ingest.messages import MOST_SEQUENCE, NotUnderstood, address
-from mavstream_server.log.format.shared_columns import Cut, Pack
+from mavstream_server.log.format.shared_columns import RowSlice, SharedColumns
 
 _KEYS = {"frames"}
 
@@ -22,7 +22,7 @@ Bundled = tuple[str, int, int]
 """A frame of a bundle, as its header says: stream, sequence, rows."""
 
 
-def bundled_frames(header: dict[str, Any]) -> list[Bundled]:
+def frames_of_message(header: dict[str, Any]) -> list[Bundled]:
     """Return the frames of a bundle; raises NotUnderstood."""
     said = header["frames"]
     if header.keys() != _KEYS or not isinstance(said, list) or not said:
@@ -40,7 +40,7 @@ def bundled_frames(header: dict[str, Any]) -> list[Bundled]:
     return frames
 
 
-class BundledRows:
+class MessageRows:
     """The rows of a bundle. As a whole they are decoded once; if some are bad, each frame is judged alone."""
 
     def __init__(self, stream: str, schema: Schema, payload: memoryview, total: int) -> None:
@@ -54,19 +54,19 @@ class BundledRows:
         if self._batch.num_rows != total:
             detail = f"the frames of the bundle say {total} rows and {self._batch.num_rows} came: count again"
             raise InvalidTuples([ProblemItem(pointer="body", code="wrong_rows", detail=detail)])
-        self.pack: Pack | None = None
+        self.pack: SharedColumns | None = None
         """The rows, if they are all right and none has a null."""
         self._columns: dict[str, Column] | None = None
         plain = plain_columns(self._batch, schema)
         if plain is not None:
-            self.pack = Pack(schema, plain, total)
+            self.pack = SharedColumns(schema, plain, total)
             return
         with suppress(InvalidTuples):  # told to the frames whose rows they are
             self._columns = columns_from_arrow(decode_batch(schema, self._batch), schema)
 
     def part(
         self, stream: str, schema: Schema, start: int, size: int, arrival: int
-    ) -> Mapping[str, Column] | Cut:
+    ) -> Mapping[str, Column] | RowSlice:
         """Return the rows of a frame that came now; raises InvalidTuples, with the frame's row numbers."""
         if schema is not self._schema and schema != self._schema:
             detail = (
@@ -75,7 +75,7 @@ class BundledRows:
             )
             raise InvalidTuples([ProblemItem(pointer="body", code="another_schema", detail=detail)])
         if self.pack is not None:
-            return Cut(self.pack, start, size, arrival)
+            return RowSlice(self.pack, start, size, arrival)
         if self._columns is not None:
             return {name: column.slice(start, start + size) for name, column in self._columns.items()}
         frame = decode_batch(schema, self._batch.slice(start, size))

@@ -22,10 +22,10 @@ from mavstream_server.columns.arrow import columns_from_arrow
 from mavstream_server.columns.column import Column
 from mavstream_server.core.errors import NotFound, SequenceGap, problem_of
 from mavstream_server.ingest.messages import NotUnderstood, address, kind, parse
-from mavstream_server.ingest.multi_stream import BundledRows, bundled_frames
-from mavstream_server.ingest.stream_store import Accepted, Repeated, StreamStore, Ticket
+from mavstream_server.ingest.multi_stream import MessageRows, frames_of_message
+from mavstream_server.ingest.stream_store import Accepted, AppendHandle, Repeated, StreamStore
 from mavstream_server.ingest.traffic import Traffic
-from mavstream_server.log.format.shared_columns import Cut
+from mavstream_server.log.format.shared_columns import RowSlice
 
 _LARGEST_HELLO = 256 << 10
 _DATA_KEYS = frozenset({"type", "stream", "sequence", "rows", "columns"})
@@ -179,16 +179,16 @@ class ProducerSession:
     def _bundle(self, header: dict[str, Any], payload: memoryview, nbytes: int) -> None:
         if not self.bundles:
             raise NotUnderstood("a bundle came unannounced: say hello with 'bundles': true")
-        frames = bundled_frames(header)
+        frames = frames_of_message(header)
         total = sum([rows for _, _, rows in frames])
         first = next((stream for stream, _, _ in frames if stream in self._streams), None)
-        rows: BundledRows | MavstreamError | None = None
+        rows: MessageRows | MavstreamError | None = None
         if first is not None:
             try:
-                rows = BundledRows(first, self._schema(first), payload, total)
+                rows = MessageRows(first, self._schema(first), payload, total)
             except MavstreamError as error:
                 rows = error
-        pack = rows.pack if isinstance(rows, BundledRows) else None
+        pack = rows.pack if isinstance(rows, MessageRows) else None
         join, done, counts, offered = (
             self._streams.join_cut,
             self._settled,
@@ -199,7 +199,7 @@ class ProducerSession:
         for stream, sequence, count in frames:
             size = share(nbytes, count, total)
             if pack is not None and join(
-                self.producer, stream, sequence, Cut(pack, start, count, self._received), size, done
+                self.producer, stream, sequence, RowSlice(pack, start, count, self._received), size, done
             ):
                 counts[stream] += count
                 offered[stream] = sequence
@@ -211,7 +211,7 @@ class ProducerSession:
         self,
         stream: str,
         sequence: int,
-        rows: BundledRows | MavstreamError | None,
+        rows: MessageRows | MavstreamError | None,
         start: int,
         count: int,
         nbytes: int,
@@ -223,8 +223,8 @@ class ProducerSession:
             self._reject(stream, sequence, error)
 
     def _bundled(
-        self, stream: str, rows: BundledRows | MavstreamError | None, start: int, count: int
-    ) -> Mapping[str, Column] | Cut:
+        self, stream: str, rows: MessageRows | MavstreamError | None, start: int, count: int
+    ) -> Mapping[str, Column] | RowSlice:
         schema = self._schema(stream)
         if isinstance(rows, MavstreamError):
             raise rows
@@ -232,7 +232,7 @@ class ProducerSession:
         return rows.part(stream, schema, start, count, self._received)
 
     def _offer(
-        self, stream: str, sequence: int, rows: Mapping[str, Column] | Cut, count: int, nbytes: int
+        self, stream: str, sequence: int, rows: Mapping[str, Column] | RowSlice, count: int, nbytes: int
     ) -> None:
         self._traffic.received[stream] += count
         try:
@@ -240,11 +240,11 @@ class ProducerSession:
                 self.producer,
                 stream,
                 sequence,
-                [rows] if isinstance(rows, Cut) else rows,
+                [rows] if isinstance(rows, RowSlice) else rows,
                 count,
                 nbytes,
                 arrival=self._received,
-                gathers=isinstance(rows, Cut),
+                gathers=isinstance(rows, RowSlice),
                 done=self._settled,
             )
         except MavstreamError:
@@ -271,7 +271,7 @@ class ProducerSession:
 
     # What the store tells
 
-    def _settled(self, ticket: Ticket) -> None:
+    def _settled(self, ticket: AppendHandle) -> None:
         """A frame is in the log, was there before, or could not be written."""
         outcome, stream = ticket.outcome, ticket.stream
         if isinstance(outcome, Accepted):
@@ -285,7 +285,7 @@ class ProducerSession:
             for sequence in range(ticket.first, ticket.sequence + 1):
                 self._reject(stream, sequence, ticket.error)
 
-    def _ended(self, ticket: Ticket) -> None:
+    def _ended(self, ticket: AppendHandle) -> None:
         if ticket.error is not None:
             self._reject(ticket.stream, 0, ticket.error)
             return

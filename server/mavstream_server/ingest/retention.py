@@ -10,7 +10,7 @@ from mavstream_protocol.streams import StreamSpec
 from mavstream_server.catalog.catalog import Catalog
 from mavstream_server.core.clock import Clock
 from mavstream_server.core.errors import OverQuota, ServiceError, StorageFull
-from mavstream_server.ingest.stream_writer import StreamLog
+from mavstream_server.ingest.stream_writer import StreamWriter
 from mavstream_server.log import LogWriter, Retention
 
 _LOG = logging.getLogger("mavstream.streams")
@@ -21,11 +21,11 @@ Holder = Callable[[str], str | None]
 """The query that needs that position."""
 
 
-class Keeper:
+class StreamRetention:
     """Removes what need not be kept, and tells where there is no room."""
 
     def __init__(
-        self, logs: Mapping[str, StreamLog], catalog: Catalog, clock: Clock, max_disk_bytes: int | None
+        self, logs: Mapping[str, StreamWriter], catalog: Catalog, clock: Clock, max_disk_bytes: int | None
     ) -> None:
         self._logs = logs
         self._catalog = catalog
@@ -40,11 +40,11 @@ class Keeper:
         """Work out `disk` anew."""
         self.disk = sum(log.nbytes for log in self._logs.values())
 
-    def limited(self, log: StreamLog) -> bool:
+    def limited(self, log: StreamWriter) -> bool:
         """Return whether a stream can run out of room at all."""
         return log.spec.quota is not None or self._limit is not None
 
-    def shortage(self, log: StreamLog, cost: int) -> ServiceError | None:
+    def shortage(self, log: StreamWriter, cost: int) -> ServiceError | None:
         """Return why there is no room for so many bytes more, after removing what may go; None if there is.
 
         A stream that has one segment only gets its rows: that one never goes, so waiting would not help.
@@ -67,18 +67,18 @@ class Keeper:
                 )
         return None
 
-    def keep_promise(self, log: StreamLog) -> None:
+    def keep_promise(self, log: StreamWriter) -> None:
         """Remove what is beyond a stream's retention and what no query needs."""
-        retention = promised(log.spec)
+        retention = declared_retention(log.spec)
         if retention is not None and log.writer is not None:
             self.retain(log, retention)
         if log.owing:
             self.keep_sequences(log)
 
-    def retain(self, log: StreamLog, retention: Retention) -> None:
+    def retain(self, log: StreamWriter, retention: Retention) -> None:
         """Remove what a retention lets go and no query needs."""
         assert log.writer is not None
-        if not is_due(log.writer, retention, self._clock.now()):
+        if not is_expired(log.writer, retention, self._clock.now()):
             return
         removed = retention.apply(log.writer, self.needed(log.spec.name), self._clock.now())
         if removed.segments:
@@ -86,7 +86,7 @@ class Keeper:
             # The log forgets producers of whom it has no frames, when it starts its next segment.
             self.keep_sequences(log)
 
-    def keep_sequences(self, log: StreamLog) -> None:
+    def keep_sequences(self, log: StreamWriter) -> None:
         """Write into the catalog how far a stream's producers are; what fails is tried again later."""
         log.owing = True
         try:
@@ -97,7 +97,7 @@ class Keeper:
         log.unkept.clear()
         log.owing = False
 
-    def held_by(self, log: StreamLog, cost: int = 0) -> str | None:
+    def held_by(self, log: StreamWriter, cost: int = 0) -> str | None:
         """Return the query that keeps the oldest segment from being removed, if one does.
 
         `cost` is what the stream has to find room for.
@@ -105,8 +105,8 @@ class Keeper:
         writer, spec = log.writer, log.spec
         if writer is None or len(writer.segments) < 2:
             return None
-        limit = promised(spec) if spec.quota is None else at_most(log, spec.quota - cost)
-        if limit is None or not is_due(writer, limit, self._clock.now()):
+        limit = declared_retention(spec) if spec.quota is None else at_most(log, spec.quota - cost)
+        if limit is None or not is_expired(writer, limit, self._clock.now()):
             return None
         needed = self.needed(spec.name)
         if needed is None or needed > writer.segments[1].position:
@@ -125,7 +125,7 @@ class Keeper:
                 excess -= before - log.nbytes
 
 
-def promised(spec: StreamSpec) -> Retention | None:
+def declared_retention(spec: StreamSpec) -> Retention | None:
     """Return the retention of a stream; None if it keeps everything while there is space."""
     if spec.retention is None:
         return None
@@ -133,14 +133,14 @@ def promised(spec: StreamSpec) -> Retention | None:
     return Retention(None if time is None else time * 1000, spec.retention.bytes)
 
 
-def at_most(log: StreamLog, nbytes: int) -> Retention:
+def at_most(log: StreamWriter, nbytes: int) -> Retention:
     """Return the retention under which a stream shrinks to a size, as far as its promise lets it.
 
     A promise in bytes is kept to the nearest segment, because it may be as large as the quota; one in time
     is kept as it stands. Without a promise the oldest rows go.
     """
     enough = max(nbytes - log.options.segment_bytes, 0)
-    promise = promised(log.spec)
+    promise = declared_retention(log.spec)
     if promise is None:
         return Retention(max_bytes=enough)
     if promise.max_bytes is None:
@@ -148,7 +148,7 @@ def at_most(log: StreamLog, nbytes: int) -> Retention:
     return Retention(promise.max_age_ns, min(promise.max_bytes, enough))
 
 
-def is_due(writer: LogWriter, retention: Retention, now: int) -> bool:
+def is_expired(writer: LogWriter, retention: Retention, now: int) -> bool:
     """Return whether the oldest segment would go if no query needed it."""
     if len(writer.segments) < 2:
         return False
@@ -159,7 +159,7 @@ def is_due(writer: LogWriter, retention: Retention, now: int) -> bool:
     return retention.max_bytes is not None and rest >= retention.max_bytes
 
 
-def over_quota(log: StreamLog, holder: str | None) -> OverQuota:
+def over_quota(log: StreamWriter, holder: str | None) -> OverQuota:
     """Return the problem of a stream that is as large as it may be."""
     spec = log.spec
     assert spec.quota is not None

@@ -26,16 +26,16 @@ from mavstream_server.core.errors import (
     storage_problem,
 )
 from mavstream_server.core.settings import Settings
-from mavstream_server.ingest.append_handle import Accepted, Outcome, Repeated, Ticket
+from mavstream_server.ingest.append_handle import Accepted, AppendHandle, Outcome, Repeated
 from mavstream_server.ingest.background import Background, Inline
-from mavstream_server.ingest.enqueuer import Ingest, Listener
-from mavstream_server.ingest.flusher import Appender
-from mavstream_server.ingest.maintenance import Housekeeper
-from mavstream_server.ingest.retention import Holder, Keeper, Needed
-from mavstream_server.ingest.stream_writer import StreamLog, has_rows
+from mavstream_server.ingest.enqueuer import Enqueuer, Listener
+from mavstream_server.ingest.flusher import Flusher
+from mavstream_server.ingest.maintenance import StreamMaintenance
+from mavstream_server.ingest.retention import Holder, Needed, StreamRetention
+from mavstream_server.ingest.stream_writer import StreamWriter, has_rows
 from mavstream_server.log import FrameKind, Sync
 
-__all__ = ["Accepted", "IngestCounts", "Repeated", "StreamStore", "Ticket"]
+__all__ = ["Accepted", "AppendHandle", "IngestCounts", "Repeated", "StreamStore"]
 
 _LOG = logging.getLogger("mavstream.streams")
 _REMOVED = ".removed-"
@@ -76,14 +76,14 @@ class StreamStore:
         self._catalog = catalog
         self._clock = clock
         self._background = background or Inline()
-        self._logs: dict[str, StreamLog] = {}
+        self._logs: dict[str, StreamWriter] = {}
         self._shapes: dict[str, StreamShape] = {}
-        self._keeper = Keeper(self._logs, catalog, clock, settings.max_disk_bytes)
-        self._appender = Appender(self._keeper, clock, self._background)
+        self._keeper = StreamRetention(self._logs, catalog, clock, settings.max_disk_bytes)
+        self._appender = Flusher(self._keeper, clock, self._background)
         self._appender.soon, self._appender.later = soon, later
         if news is not None:
             self._appender.news = news
-        self._ingest = Ingest(
+        self._ingest = Enqueuer(
             self._logs,
             self._appender,
             catalog,
@@ -91,7 +91,7 @@ class StreamStore:
             self._credit,
             limited=settings.max_disk_bytes is not None,
         )
-        self._housekeeper = Housekeeper(self._logs, self._appender, self._keeper, clock)
+        self._housekeeper = StreamMaintenance(self._logs, self._appender, self._keeper, clock)
         self.offer = self._ingest.offer
         self.offer_columns = self._ingest.offer_columns
         self.join_cut = self._ingest.join_cut
@@ -111,9 +111,9 @@ class StreamStore:
             raise
         self._keeper.count()
 
-    def _add(self, spec: StreamSpec) -> StreamLog:
+    def _add(self, spec: StreamSpec) -> StreamWriter:
         known = self._catalog.sequences(spec.name)
-        log = StreamLog(self._directory / spec.name, spec, self._sync, known)
+        log = StreamWriter(self._directory / spec.name, spec, self._sync, known)
         log.open(self._clock.monotonic())
         self._logs[spec.name] = log
         self._shapes[spec.name] = log.shape
@@ -240,7 +240,7 @@ class StreamStore:
             raise
         self._forget(log)
 
-    def _forget(self, log: StreamLog) -> None:
+    def _forget(self, log: StreamWriter) -> None:
         log.close()
         del self._logs[log.spec.name], self._shapes[log.spec.name]
         self._appender.drop(log, NotFound.stream(log.spec.name))
@@ -280,7 +280,7 @@ class StreamStore:
         """Offer a batch and wait for what becomes of it; needs `soon`. Raises what `offer` and tickets do."""
         future = asyncio.get_running_loop().create_future()
 
-        def done(ticket: Ticket) -> None:
+        def done(ticket: AppendHandle) -> None:
             if not future.done():
                 future.set_result(None)
 
@@ -288,7 +288,7 @@ class StreamStore:
         await future
         return ticket.result()
 
-    def join(self, producer: str, stream: str, done: Listener | None = None) -> Ticket | None:
+    def join(self, producer: str, stream: str, done: Listener | None = None) -> AppendHandle | None:
         """Have a stream's event time wait for a producer that is going to send; None if it does already."""
         log = self._log(stream)
         number = self._catalog.known_producer(producer)
@@ -296,11 +296,11 @@ class StreamStore:
             return None
         return self._ingest.mark(FrameKind.JOIN, producer, stream, done)
 
-    def end(self, producer: str, stream: str, done: Listener | None = None) -> Ticket:
+    def end(self, producer: str, stream: str, done: Listener | None = None) -> AppendHandle:
         """Say, behind all it offered, that a producer sends no more; should it send again, it is back."""
         return self._ingest.mark(FrameKind.END, producer, stream, done)
 
-    def complete(self, stream: str, done: Listener | None = None) -> Ticket:
+    def complete(self, stream: str, done: Listener | None = None) -> AppendHandle:
         """Say, behind all that was offered, that a stream gets no more rows; it takes none from here on."""
         return self._ingest.mark(FrameKind.COMPLETE, None, stream, done)
 
@@ -347,7 +347,7 @@ class StreamStore:
         self._logs.clear()
         self._shapes.clear()
 
-    def _log(self, name: str) -> StreamLog:
+    def _log(self, name: str) -> StreamWriter:
         log = self._logs.get(name)
         if log is None:
             raise NotFound.stream(name, self._logs)

@@ -22,7 +22,7 @@ from mavstream_server.core.errors import (
     is_full,
     storage_problem,
 )
-from mavstream_server.ingest.append_handle import Accepted, Outcome, Repeated, Ticket, Waiting
+from mavstream_server.ingest.append_handle import Accepted, AppendHandle, Outcome, PendingAppend, Repeated
 from mavstream_server.log import (
     FrameKind,
     LogBusyError,
@@ -36,7 +36,7 @@ from mavstream_server.log import (
 )
 from mavstream_server.log.format.layout import FRAME_BYTES
 from mavstream_server.log.format.segment import list_segments
-from mavstream_server.log.format.shared_columns import Cut
+from mavstream_server.log.format.shared_columns import RowSlice
 
 _LOG = logging.getLogger("mavstream.streams")
 
@@ -46,7 +46,7 @@ _LARGEST_RUN = 4096  # rows
 NOBODY = 0
 """The producer of rows that came without a name; it has no sequences."""
 
-Told = tuple[Waiting, Outcome | MavstreamError]
+Told = tuple[PendingAppend, Outcome | MavstreamError]
 
 
 def segment_bytes(spec: StreamSpec) -> int:
@@ -56,7 +56,7 @@ def segment_bytes(spec: StreamSpec) -> int:
     return min(max(wanted, SMALLEST_SEGMENT), LARGEST_SEGMENT)
 
 
-class StreamLog:
+class StreamWriter:
     """The state of one stream. Decides nothing: the store asks and tells."""
 
     def __init__(self, path: Path, spec: StreamSpec, sync: Sync, known: Mapping[int, int]) -> None:
@@ -78,7 +78,7 @@ class StreamLog:
         """Whether it should be there, and could not be written."""
         self.unsynced: dict[int, int] = {}
         """The first sequence of a producer that is in the log and not yet known to be on disk."""
-        self.queue: deque[Waiting] = deque()
+        self.queue: deque[PendingAppend] = deque()
         self.waiting: dict[int, int] = {}
         """Bytes of each producer that are in the queue."""
         self.offered: dict[int, int] = {}
@@ -158,7 +158,7 @@ class StreamLog:
         """Return what a frame takes in the log at most; its texts are as long as its message at most."""
         return FRAME_BYTES + 8 * len(self.schema) + rows * self._row_bytes + (nbytes if self._texts else 0)
 
-    def put(self, item: Waiting) -> None:
+    def put(self, item: PendingAppend) -> None:
         """Add to the queue."""
         self.queue.append(item)
         self.waiting[item.producer] = self.waiting.get(item.producer, 0) + item.nbytes
@@ -166,7 +166,12 @@ class StreamLog:
             self.offered[item.producer] = item.ticket.sequence
 
     def join_last(
-        self, producer: int, sequence: int, cut: Cut, nbytes: int, done: Callable[[Ticket], object] | None
+        self,
+        producer: int,
+        sequence: int,
+        cut: RowSlice,
+        nbytes: int,
+        done: Callable[[AppendHandle], object] | None,
     ) -> bool:
         """Let a producer's next rows travel with its last ones, if these are the last in the queue.
 
@@ -194,7 +199,7 @@ class StreamLog:
         self.waiting[producer] += nbytes
         return True
 
-    def taken(self, item: Waiting) -> None:
+    def taken(self, item: PendingAppend) -> None:
         """Count an item that left the queue."""
         left = self.waiting.get(item.producer, 0) - item.nbytes
         if left > 0:
@@ -214,7 +219,7 @@ class StreamLog:
         return told
 
     def write(
-        self, items: Sequence[Waiting], arrival: int, monotonic: int
+        self, items: Sequence[PendingAppend], arrival: int, monotonic: int
     ) -> tuple[list[Told], ServiceError | None]:
         """Append items in order, frames that follow each other together.
 
@@ -250,7 +255,7 @@ class StreamLog:
         return True
 
     def _write_next(
-        self, items: Sequence[Waiting], start: int, arrival: int, monotonic: int, told: list[Told]
+        self, items: Sequence[PendingAppend], start: int, arrival: int, monotonic: int, told: list[Told]
     ) -> int:
         item, writer = items[start], self.writer
         assert writer is not None
@@ -273,7 +278,7 @@ class StreamLog:
             writer.mark(FrameKind.IDLE, arrival, producer=NOBODY)
         return stop
 
-    def _run_of(self, items: Sequence[Waiting], start: int) -> tuple[list[NewFrame], int]:
+    def _run_of(self, items: Sequence[PendingAppend], start: int) -> tuple[list[NewFrame], int]:
         """Return frames that are appended together, and where they end; a part of a segment at most."""
         frames: list[NewFrame] = []
         room = self.options.segment_bytes // 4
@@ -286,7 +291,7 @@ class StreamLog:
             stop += 1
         return frames, stop
 
-    def _count(self, items: Sequence[Waiting], position: int, monotonic: int, told: list[Told]) -> bool:
+    def _count(self, items: Sequence[PendingAppend], position: int, monotonic: int, told: list[Told]) -> bool:
         nobody, events, synced = False, self.spec.event_time is not None, self.options.sync is Sync.GROUP
         for item in items:
             frame, producer = item.frame, item.producer

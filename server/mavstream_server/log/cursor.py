@@ -46,7 +46,7 @@ class Backlog(NamedTuple):
     nbytes: int
 
 
-class Place(NamedTuple):
+class CursorState(NamedTuple):
     """Where a cursor stands; good for any cursor of the same reader."""
 
     segment: MappedSegment
@@ -144,12 +144,12 @@ class Cursor:
         return segment.key | self._place, self._start, self._reader.end_offset, rows
 
     @property
-    def place(self) -> Place:
+    def place(self) -> CursorState:
         """Where it stands, once something was read."""
         assert self._segment is not None
-        return Place(self._segment, self._place, self._start, self.position)
+        return CursorState(self._segment, self._place, self._start, self.position)
 
-    def stand(self, place: Place) -> None:
+    def stand(self, place: CursorState) -> None:
         """Go where another cursor of the same reader stood."""
         self._segment, self._place, self._start, self.position = place
 

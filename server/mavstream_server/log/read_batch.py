@@ -9,7 +9,7 @@ from mavstream_server.log.cursor import Span
 from mavstream_server.log.gather import gather, gather_arrivals, gather_positions, gather_watermarks
 
 
-class Portion:
+class ReadBatch:
     """Spans of a log with the arrays that were gathered from them so far. Nobody may change those."""
 
     __slots__ = ("_arrivals", "_columns", "_positions", "_watermarks", "rows", "spans")

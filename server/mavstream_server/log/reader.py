@@ -13,7 +13,7 @@ from mavstream_server.log.format.frame import Frame
 from mavstream_server.log.format.layout import Layout
 from mavstream_server.log.format.segment import COMMITTED, SEALED, SegmentName, list_segments, read_info
 from mavstream_server.log.mapped import MappedSegment
-from mavstream_server.log.shared_reads import SharedPortions
+from mavstream_server.log.shared_reads import SharedReads
 
 # What a decoded frame costs in Python objects, besides its bytes: itself, and views per column.
 _FRAME_COST = 600
@@ -31,7 +31,7 @@ class LogReader:
         self.description = load_description(path)
         self.layout = Layout(self.description)
         self.decodes = 0
-        self.shared = SharedPortions()
+        self.shared = SharedReads()
         # First in, first out: cursors that keep up share what is at the end of the log, and one that lags
         # far behind gains nothing from frames being moved up.
         self.cache: OrderedDict[int, Frame] = OrderedDict()

@@ -8,20 +8,20 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from mavstream_server.log.read_batch import Portion
+from mavstream_server.log.read_batch import ReadBatch
 
 if TYPE_CHECKING:
-    from mavstream_server.log.cursor import Cursor, Place
+    from mavstream_server.log.cursor import Cursor, CursorState
 
 _KEPT = 2  # queries on a stream fall into few groups, and each portion holds memory
 
 
 class _Taken(NamedTuple):
-    portion: Portion
-    behind: Place
+    portion: ReadBatch
+    behind: CursorState
 
 
-class SharedPortions:
+class SharedReads:
     """The portions of one log that were taken last, by where a cursor stood and where the log ended."""
 
     def __init__(self) -> None:
@@ -29,7 +29,7 @@ class SharedPortions:
         self.found = 0
         """How often a portion did not have to be taken again."""
 
-    def take(self, cursor: Cursor, rows: int) -> Portion:
+    def take(self, cursor: Cursor, rows: int) -> ReadBatch:
         """Take up to so many rows; the cursor stands behind them. Raises GapError as `Cursor.take` does."""
         key = cursor.standing(rows)
         known = None if key is None else self._taken.get(key)
@@ -37,7 +37,7 @@ class SharedPortions:
             self.found += 1
             cursor.stand(known.behind)
             return known.portion
-        portion = Portion(cursor.take(rows))
+        portion = ReadBatch(cursor.take(rows))
         if key is not None and portion.rows:
             if len(self._taken) >= _KEPT:
                 del self._taken[next(iter(self._taken))]

@@ -9,12 +9,12 @@ import numpy as np
 
 from mavstream_server.columns.batch import BEGIN_OF_TIME, Batch, Mark, mark_only
 from mavstream_server.columns.column import Column
-from mavstream_server.core.metrics import Spell
+from mavstream_server.core.metrics import SheddingInterval
 from mavstream_server.log.cursor import Cursor, Span, cut_at_arrival
 from mavstream_server.log.errors import GapError
 from mavstream_server.log.format.layout import FrameKind
-from mavstream_server.log.read_batch import Portion
-from mavstream_server.log.shared_reads import SharedPortions
+from mavstream_server.log.read_batch import ReadBatch
+from mavstream_server.log.shared_reads import SharedReads
 from mavstream_server.operators.operator import Operator, State
 from mavstream_server.operators.shedding.shedder import WEIGHT, Shedder
 
@@ -48,7 +48,7 @@ class Source(Operator):
         """Times are arrival times in microseconds."""
         super().__init__(name)
         self.cursor = cursor
-        self.shared: SharedPortions | None = None
+        self.shared: SharedReads | None = None
         """Where to look for rows that another source on the stream has just taken."""
         self._shedder = shedder or Shedder(name)
         self._columns: tuple[str, ...] = ()
@@ -79,7 +79,7 @@ class Source(Operator):
         return self._shedder if self._shedder.share else None
 
     @property
-    def spells(self) -> tuple[Spell, ...]:
+    def spells(self) -> tuple[SheddingInterval, ...]:
         """When rows were left out, the last so many times."""
         return self._shedder.record.spells
 
@@ -143,16 +143,16 @@ class Source(Operator):
             self.end(stopped)
         return portion.rows
 
-    def _take(self, most: int) -> Portion:
+    def _take(self, most: int) -> ReadBatch:
         if self.until is not None:
             most = min(most, self.until - self.cursor.position)
             if most <= 0:
-                return Portion(())
+                return ReadBatch(())
         if self.shared is None:
-            return Portion(self.cursor.take(most))
+            return ReadBatch(self.cursor.take(most))
         return self.shared.take(self.cursor, most)
 
-    def _between(self, portion: Portion) -> tuple[Portion, int | None]:
+    def _between(self, portion: ReadBatch) -> tuple[ReadBatch, int | None]:
         """Return what arrived between start and stop, and the arrival of the first behind."""
         spans, stopped = portion.spans, None
         if self._start is not None:
@@ -162,7 +162,7 @@ class Source(Operator):
             if behind:
                 frame, start, _ = behind[0]
                 stopped = frame.arrival_of(start)
-        return Portion(spans), stopped
+        return ReadBatch(spans), stopped
 
     def _announce_gap(self, first: Span) -> None:
         frame, start, _ = first
@@ -173,7 +173,7 @@ class Source(Operator):
         if latest != BEGIN_OF_TIME and self._needs.time:
             self.emit_mark(Mark(arrival=frame.arrival_of(start), gap=latest))
 
-    def _batch(self, portion: Portion) -> Batch:
+    def _batch(self, portion: ReadBatch) -> Batch:
         needs, spans = self._needs, portion.spans
         mark = self._mark(spans)
         if mark is not None:
@@ -194,7 +194,7 @@ class Source(Operator):
             batch.position = portion.positions
         return batch
 
-    def _left(self, batch: Batch, portion: Portion) -> Batch:
+    def _left(self, batch: Batch, portion: ReadBatch) -> Batch:
         """Return what shedding leaves of a batch."""
         kept = self._shedder.kept(portion)
         self.counters["shed"] += batch.size - len(kept)

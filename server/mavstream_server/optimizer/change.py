@@ -10,45 +10,45 @@ from mavstream_protocol.plan import Plan
 from mavstream_protocol.scheduling import SchedulerSettings
 
 
-class SwitchPolicy(NamedTuple):
+class PolicyChange(NamedTuple):
     """Let another policy decide."""
 
     settings: SchedulerSettings
 
 
-class ShedRows(NamedTuple):
+class SheddingChange(NamedTuple):
     """Drop this share of the rows that a query reads; 0 for none."""
 
     query: str
     share: float
 
 
-class SwapPlan(NamedTuple):
+class PlanChange(NamedTuple):
     """Let a query go on with an equivalent plan."""
 
     query: str
     plan: Plan
 
 
-class WeighQuery(NamedTuple):
+class WeightChange(NamedTuple):
     """Let a query have more of its class, as much as so many others; 1 for no more than they."""
 
     query: str
     weight: int
 
 
-class Together(NamedTuple):
+class CombinedChange(NamedTuple):
     """Several changes, all of them or none."""
 
     changes: tuple[Change, ...]
 
 
-Change: TypeAlias = SwitchPolicy | ShedRows | WeighQuery | SwapPlan | Together
+Change: TypeAlias = PolicyChange | SheddingChange | WeightChange | PlanChange | CombinedChange
 
 
-def together(changes: Sequence[Change]) -> Change:
+def combined(changes: Sequence[Change]) -> Change:
     """Return one change that makes all of them."""
-    return changes[0] if len(changes) == 1 else Together(tuple(changes))
+    return changes[0] if len(changes) == 1 else CombinedChange(tuple(changes))
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 _LONGEST = 16  # times the time in which needing it again counts as soon
 
 
-class Hold:
+class Cooldown:
     """How long a rule keeps what it has done. It doubles each time that giving it back proved wrong."""
 
     def __init__(self) -> None:

@@ -7,8 +7,15 @@ from typing import Protocol
 
 from mavstream_protocol.plan import Plan
 from mavstream_protocol.scheduling import SchedulerSettings
-from mavstream_server.core.metrics import Vitals
-from mavstream_server.optimizer.change import Change, ShedRows, SwapPlan, SwitchPolicy, Together, WeighQuery
+from mavstream_server.core.metrics import TargetMetrics
+from mavstream_server.optimizer.change import (
+    Change,
+    CombinedChange,
+    PlanChange,
+    PolicyChange,
+    SheddingChange,
+    WeightChange,
+)
 from mavstream_server.supervisor.commands import EngineCommands
 
 
@@ -56,24 +63,24 @@ class Enactor:
 
     async def _make(self, change: Change) -> None:
         match change:
-            case Together(changes):
+            case CombinedChange(changes):
                 for each in changes:
                     await self._make(each)
-            case SwitchPolicy(settings):
+            case PolicyChange(settings):
                 await self._scheduler.choose(settings)
-            case ShedRows(query, share):
+            case SheddingChange(query, share):
                 await self._engine.shed_rows(query, share)
                 self._want_share(query, share)
-            case SwapPlan(query, plan):
+            case PlanChange(query, plan):
                 await self._swap(query, plan)
-            case WeighQuery(query, weight):
+            case WeightChange(query, weight):
                 await self._engine.weigh_query(query, weight)
                 if weight == 1:
                     self.weights.pop(query, None)
                 else:
                     self.weights[query] = weight
 
-    async def tell_again(self, figures: Mapping[str, Vitals]) -> None:
+    async def tell_again(self, figures: Mapping[str, TargetMetrics]) -> None:
         """Tell queries what is wanted of them and is not so: they began anew, or it was taken back."""
         for id_, vitals in figures.items():
             share, weight = self.shares.get(id_, 0.0), self.weights.get(id_, 1)

@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 from mavstream_protocol.optimizer import Objective as Objective
 from mavstream_protocol.qos import QosSpec
-from mavstream_server.optimizer.sliding_metrics import Measured, SlidingFigures, sample
-from mavstream_server.optimizer.target_status import PATIENCE, Standing, TargetState
+from mavstream_server.optimizer.sliding_metrics import Measured, SlidingMetrics, sample
+from mavstream_server.optimizer.target_status import PATIENCE, TargetState, TargetStatus
 
 WINDOW_S = 10.0
 """What percentiles are taken over: long enough for some hundred answers of a slow query."""
@@ -57,8 +57,8 @@ class Watched:
 
     def __init__(self, query: Observed, seconds: float, patience: int) -> None:
         self.query = query
-        self.figures = SlidingFigures(seconds)
-        self.standings: dict[Objective, Standing] = {}
+        self.figures = SlidingMetrics(seconds)
+        self.standings: dict[Objective, TargetStatus] = {}
         self.targets: dict[Objective, Target] = {}
         self._patience = patience
 
@@ -75,9 +75,9 @@ class Watched:
         for objective, target in self.targets.items():
             self.standings[objective].judge(target.ratio, target.tolerance, target.measured, now)
 
-    def _standing(self, objective: Objective) -> Standing:
+    def _standing(self, objective: Objective) -> TargetStatus:
         # Memory grows while windows fill, and stops by itself.
-        return Standing(self._patience, foresees=objective is Objective.LATENCY)
+        return TargetStatus(self._patience, foresees=objective is Objective.LATENCY)
 
     @property
     def at_ease(self) -> bool:
@@ -157,7 +157,7 @@ class Monitor:
         return sorted(found, key=lambda one: (-one[0].query.priority, -(one[1].ratio or 0), one[0].query.id))
 
 
-def _targets(query: Observed, figures: SlidingFigures) -> Iterator[Target]:
+def _targets(query: Observed, figures: SlidingMetrics) -> Iterator[Target]:
     qos, there = query.qos, query.stats is not None
     if qos.latency is not None:
         limit = qos.latency.at_most / 1000
@@ -176,7 +176,7 @@ def _targets(query: Observed, figures: SlidingFigures) -> Iterator[Target]:
         )
 
 
-def _latency(figures: SlidingFigures, percentile: float | None) -> float | None:
+def _latency(figures: SlidingMetrics, percentile: float | None) -> float | None:
     """Return the statistic in ms. Where rows wait and nothing comes out, it is at least as long as that."""
     latency = figures.latency
     known = latency.mean_ms if percentile is None else latency.percentile_ms(percentile)
@@ -184,7 +184,7 @@ def _latency(figures: SlidingFigures, percentile: float | None) -> float | None:
     return silent if known is None else known if silent is None else max(known, silent)
 
 
-def _shortfall(figures: SlidingFigures, rate: float | None, least: float) -> float | None:
+def _shortfall(figures: SlidingMetrics, rate: float | None, least: float) -> float | None:
     """Return by how much too little is read. With nothing left to read, what was read is enough."""
     if rate is None:
         return None

@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from mavstream_server.optimizer.change import Change, Proposal, SwapPlan
-from mavstream_server.optimizer.cooldown import Hold
+from mavstream_server.optimizer.change import Change, PlanChange, Proposal
+from mavstream_server.optimizer.cooldown import Cooldown
 from mavstream_server.optimizer.journal import Decision, Journal, Outcome
-from mavstream_server.optimizer.rule import Rule
+from mavstream_server.optimizer.rule import OptimizerRule
 from mavstream_server.optimizer.situation import Situation
 
 
@@ -33,7 +33,7 @@ class Optimizer:
     """Goes through its rules in order, and takes the first action that was not found useless lately."""
 
     def __init__(
-        self, rules: Sequence[Rule], pace: Pace | None = None, journal: Journal | None = None
+        self, rules: Sequence[OptimizerRule], pace: Pace | None = None, journal: Journal | None = None
     ) -> None:
         self.rules = list(rules)
         self.disabled: set[str] = set()
@@ -45,7 +45,7 @@ class Optimizer:
         self._asked: Decision | None = None  # what the last change belongs to
         self._barred: dict[str, float] = {}  # until when, by rule and change
         self._calm_since: float | None = None
-        self._holds: dict[str, Hold] = {}  # by rule
+        self._holds: dict[str, Cooldown] = {}  # by rule
 
     @property
     def on_probation(self) -> Decision | None:
@@ -57,7 +57,7 @@ class Optimizer:
         now, distress = situation.now, situation.monitor.distress
         if self._trial is not None:
             change = self._trial.proposal.change
-            if isinstance(change, SwapPlan) and change.query in situation.swapping:
+            if isinstance(change, PlanChange) and change.query in situation.swapping:
                 self._due = now + self.pace.probation  # it has only begun
             if now < self._due:
                 return None
@@ -131,10 +131,10 @@ class Optimizer:
                 return proposal.change
         return None
 
-    def _hold(self, rule: Rule) -> Hold:
-        return self._holds.setdefault(rule.name, Hold())
+    def _hold(self, rule: OptimizerRule) -> Cooldown:
+        return self._holds.setdefault(rule.name, Cooldown())
 
-    def _enabled(self) -> list[Rule]:
+    def _enabled(self) -> list[OptimizerRule]:
         return [rule for rule in self.rules if rule.name not in self.disabled]
 
     def _bar(self, proposal: Proposal, now: float) -> None:

@@ -19,10 +19,10 @@ from concurrent.futures.process import BrokenProcessPool
 from typing import NamedTuple
 
 from mavstream_protocol.errors import MavstreamError
-from mavstream_server.core.metrics import QueryStats
-from mavstream_server.optimizer.running_plans import ScoutedQuery
+from mavstream_server.core.metrics import QueryMetrics
+from mavstream_server.optimizer.running_plans import SearchedQuery
 from mavstream_server.planning.rewriting.choice import PlanChoice, choose
-from mavstream_server.planning.rewriting.costing.metrics import Figures
+from mavstream_server.planning.rewriting.costing.metrics import PlanMetrics
 from mavstream_server.scheduling.statistics import Statistics
 
 _log = logging.getLogger("mavstream.optimizer")
@@ -32,7 +32,7 @@ FRESH_S = 10.0
 PAUSE_S = 5.0
 """Between two searches: at 50 ms each, they take a hundredth of a core."""
 
-Scouted = Callable[[Iterable[str]], Awaitable[list[ScoutedQuery]]]
+Scouted = Callable[[Iterable[str]], Awaitable[list[SearchedQuery]]]
 
 
 class _Seen(NamedTuple):
@@ -43,7 +43,7 @@ class _Seen(NamedTuple):
     """Read so far, by source."""
 
 
-class PlanScout:
+class PlanSearcher:
     """Knows, for queries that it was asked about, the cheapest plan there is."""
 
     def __init__(self, scouted: Scouted, clock: Callable[[], float] = time.monotonic) -> None:
@@ -90,7 +90,7 @@ class PlanScout:
     def _due(self, id_: str) -> bool:
         return id_ not in self._looked or self._clock() - self._looked[id_] >= FRESH_S
 
-    def _measured(self, query: ScoutedQuery) -> Figures | None:
+    def _measured(self, query: SearchedQuery) -> PlanMetrics | None:
         """Return what was measured since the last look; None if nothing can be said yet."""
         stats, now, before = query.stats, self._clock(), self._seen.get(query.id)
         rows = {one.name: one.rows_out for one in stats.operators if one.name in query.sources}
@@ -109,9 +109,9 @@ class PlanScout:
         for name, stream in query.sources.items():
             rate = (rows.get(name, 0) - before.rows.get(name, 0)) / (now - before.at)
             rates[stream] = max(rate, rates.get(stream, 0.0))
-        return Figures(rates, operator_figures(stats)) if any(rates.values()) else None
+        return PlanMetrics(rates, operator_metrics(stats)) if any(rates.values()) else None
 
-    async def _choose(self, query: ScoutedQuery, figures: Figures) -> None:
+    async def _choose(self, query: SearchedQuery, figures: PlanMetrics) -> None:
         self._looked[query.id] = self._clock()
         self._rested = self._clock() + PAUSE_S
         if self._pool is None:
@@ -129,7 +129,7 @@ class PlanScout:
             self.alternates[query.id] = found
 
 
-def operator_figures(stats: QueryStats) -> dict[str, Statistics]:
+def operator_metrics(stats: QueryMetrics) -> dict[str, Statistics]:
     """Return what was measured of a query's operators, by node."""
     return {
         one.name: Statistics(

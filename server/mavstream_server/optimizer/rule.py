@@ -9,7 +9,7 @@ from mavstream_server.optimizer.change import Proposal
 from mavstream_server.optimizer.situation import Situation
 
 
-class Rule(ABC):
+class OptimizerRule(ABC):
     """One kind of action."""
 
     name: str

@@ -13,7 +13,7 @@ from mavstream_protocol.plan import Plan
 from mavstream_protocol.queries import Mode, QuerySpec
 from mavstream_protocol.schema import Schema
 from mavstream_protocol.typed_plan import StreamShape, TypedPlan
-from mavstream_server.core.metrics import QueryStats
+from mavstream_server.core.metrics import QueryMetrics
 from mavstream_server.planning.rewriting.choice import PlanSubject
 
 _KEPT = 8
@@ -33,19 +33,19 @@ class RunningPlan(NamedTuple):
     typed: TypedPlan
 
 
-class ScoutedQuery(NamedTuple):
+class SearchedQuery(NamedTuple):
     """A running query with its figures, as whoever looks for a better plan must know it."""
 
     id: str
     subject: PlanSubject
     sources: dict[str, str]
     """The streams that its sources read, by node."""
-    stats: QueryStats
+    stats: QueryMetrics
 
 
-def scouted(
-    id_: str, spec: QuerySpec, plan: RunningPlan, stats: QueryStats, shapes: Shapes, tables: Tables
-) -> ScoutedQuery:
+def searched(
+    id_: str, spec: QuerySpec, plan: RunningPlan, stats: QueryMetrics, shapes: Shapes, tables: Tables
+) -> SearchedQuery:
     """Return a query that runs a plan; of streams and tables, it takes those that it reads."""
     sources = {node.name: node.stream for node in plan.typed.sources}
     subject = PlanSubject(
@@ -55,7 +55,7 @@ def scouted(
         spec.on_error,
         spec.mode is Mode.ONE_TIME,
     )
-    return ScoutedQuery(id_, subject, sources, stats)
+    return SearchedQuery(id_, subject, sources, stats)
 
 
 class RunningPlans:
@@ -77,6 +77,6 @@ class RunningPlans:
         """Drop a plan that was refused."""
         self._plans.pop(version, None)
 
-    def running(self, stats: QueryStats | None) -> RunningPlan | None:
+    def running(self, stats: QueryMetrics | None) -> RunningPlan | None:
         """Return what runs according to figures of the query's present epoch; None: as registered."""
         return None if stats is None else self._plans.get(stats.plan_version)

@@ -17,7 +17,7 @@ from mavstream_protocol.plan import Plan
 from mavstream_protocol.qos import QosSpec
 from mavstream_protocol.scheduling import SchedulerSettings
 from mavstream_server.core.clock import Clock
-from mavstream_server.core.metrics import Vitals
+from mavstream_server.core.metrics import TargetMetrics
 from mavstream_server.optimizer.enacting import Enactor, Scheduler
 from mavstream_server.optimizer.monitor import Monitor, Observed
 from mavstream_server.optimizer.optimizer import Optimizer, Pace
@@ -61,7 +61,7 @@ class Queries(Protocol):
         """Let a running query go on with an equivalent plan."""
 
 
-class Scout(Protocol):
+class PlanSearch(Protocol):
     """Whoever looks for other plans of queries; it takes its time."""
 
     alternates: dict[str, PlanChoice]
@@ -88,7 +88,7 @@ class _Plans(TypedDict, total=False):
     swapping: frozenset[str]
 
 
-class Optimizing:
+class OptimizerService:
     """Watches the queries that have targets, decides, and has it done: one round per period.
 
     While nothing has a target, nothing is asked of the engine. While the engine is away, or starts queries
@@ -102,7 +102,7 @@ class Optimizing:
         queries: Queries,
         clock: Clock,
         settings: OptimizerSettings | None = None,
-        scout: Scout | None = None,
+        scout: PlanSearch | None = None,
     ) -> None:
         """Without a scout plans are left as they are."""
         self._engine = engine
@@ -192,7 +192,7 @@ class Optimizing:
         at_ease = known is not None and known.at_ease and not self.enactor.concerns(id_)
         return not at_ease or (place + self._rounds) % every == 0
 
-    async def _figures(self, ids: list[str]) -> dict[str, Vitals]:
+    async def _figures(self, ids: list[str]) -> dict[str, TargetMetrics]:
         try:
             return await self._engine.vitals(ids)
         except (EngineUnavailable, EngineRefused):
@@ -228,7 +228,7 @@ class Optimizing:
             self._scouting = asyncio.create_task(self._scouted(self._scout, self._candidates()))
         return {"alternates": self._scout.alternates, "swapping": self._scout.swapping}
 
-    async def _scouted(self, scout: Scout, ids: list[str]) -> None:
+    async def _scouted(self, scout: PlanSearch, ids: list[str]) -> None:
         try:
             await scout.look(ids)
         except Exception:

@@ -57,7 +57,7 @@ def sample(at: float, stats: Measured) -> Sample:
     return Sample(at, stats.epoch, stats.latency, stats.rows_in, held, waiting)
 
 
-class SlidingFigures:
+class SlidingMetrics:
     """Samples of one query over a length of time; a new epoch begins anew."""
 
     def __init__(self, seconds: float) -> None:

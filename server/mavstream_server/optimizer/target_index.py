@@ -1,4 +1,4 @@
-"""Promises: the targets of running queries, in an order in which those in danger are found at once."""
+"""TargetIndex: the targets of running queries, in an order in which those in danger are found at once."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from mavstream_protocol.qos import LatencyTarget, QosSpec
 from mavstream_server.core.metrics import Latency
 
 
-class Promise(NamedTuple):
+class IndexedTarget(NamedTuple):
     """A query that runs, and what was promised to it."""
 
     query: str
@@ -20,10 +20,10 @@ class Promise(NamedTuple):
     qos: QosSpec
 
 
-class Promises:
+class TargetIndex:
     """Latency targets by class and statistic, the tightest first; the other objectives by class."""
 
-    def __init__(self, promises: Iterable[Promise] = ()) -> None:
+    def __init__(self, promises: Iterable[IndexedTarget] = ()) -> None:
         self._latency: dict[str, dict[str, _Group]] = {}
         self._lasting: dict[str, list[tuple[str, str, str]]] = {}
         for query, class_name, qos in promises:

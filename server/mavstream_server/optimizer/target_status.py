@@ -13,7 +13,7 @@ _CHANGES = 50  # remembered
 _PRESSING = 0.4  # of a target: below, growth is not worth a thought yet
 
 
-class StandingChange(NamedTuple):
+class TargetStatusChange(NamedTuple):
     """A target that stands otherwise than before."""
 
     at: float
@@ -22,7 +22,7 @@ class StandingChange(NamedTuple):
     measured: float | None
 
 
-class Standing:
+class TargetStatus:
     """One target over time.
 
     What is judged is a ratio: the measured value divided by the target, or the other way round where more is
@@ -41,7 +41,7 @@ class Standing:
         self.ratio: float | None = None
         self._tolerance = 0.0
         self._last: deque[tuple[float, float]] = deque(maxlen=patience)  # times and ratios
-        self.changes: deque[StandingChange] = deque(maxlen=_CHANGES)
+        self.changes: deque[TargetStatusChange] = deque(maxlen=_CHANGES)
 
     def judge(self, ratio: float | None, tolerance: float, measured: float | None, now: float) -> TargetState:
         """Take in a measurement; None if there is none."""
@@ -88,6 +88,6 @@ class Standing:
     def _become(self, state: TargetState, now: float) -> None:
         if state is self.state:
             return
-        self.changes.append(StandingChange(now, self.state, state, self.measured))
+        self.changes.append(TargetStatusChange(now, self.state, state, self.measured))
         self.state = state
         self.since = None if state is TargetState.UNKNOWN else now

@@ -10,10 +10,10 @@ from mavstream_protocol.wire.resources import Page
 from mavstream_server.core.errors import Refused
 from mavstream_server.optimizer.journal import Decision
 from mavstream_server.optimizer.monitor import by_class
-from mavstream_server.optimizer.service import Optimizing
+from mavstream_server.optimizer.service import OptimizerService
 
 
-def optimizer_info(optimizing: Optimizing) -> OptimizerInfo:
+def optimizer_info(optimizing: OptimizerService) -> OptimizerInfo:
     """Return how the optimizer stands."""
     optimizer, enactor = optimizing.optimizer, optimizing.enactor
     trial = optimizer.on_probation
@@ -32,7 +32,7 @@ def optimizer_info(optimizing: Optimizing) -> OptimizerInfo:
     )
 
 
-def _targets(optimizing: Optimizing) -> dict[str, dict[str, int]]:
+def _targets(optimizing: OptimizerService) -> dict[str, dict[str, int]]:
     found = {}
     for name, queries in by_class(optimizing.monitor.queries).items():
         states = Counter(one.state for watched in queries for one in watched.standings.values())
@@ -42,7 +42,7 @@ def _targets(optimizing: Optimizing) -> dict[str, dict[str, int]]:
 
 
 def decisions_page(
-    optimizing: Optimizing, after: str | None, limit: int, query: str | None
+    optimizing: OptimizerService, after: str | None, limit: int, query: str | None
 ) -> Page[DecisionInfo]:
     """Return decisions, the newest first; `after` is the number of the last one of the part before."""
     if after is not None and not (after.isascii() and after.isdecimal()):
@@ -61,7 +61,7 @@ def decisions_page(
     )
 
 
-def decision_info(optimizing: Optimizing, decision: Decision) -> DecisionInfo:
+def decision_info(optimizing: OptimizerService, decision: Decision) -> DecisionInfo:
     """Return a decision as clients see it."""
     proposal, ended = decision.proposal, decision.ended
     return DecisionInfo(

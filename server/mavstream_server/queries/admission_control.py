@@ -15,7 +15,7 @@ from mavstream_server.optimizer.admission.estimate import Candidate, estimate
 from mavstream_server.optimizer.admission.load import WINDOW_S
 from mavstream_server.optimizer.admission.occupancy import BY_PRIORITY, ClassLoad, Occupancy
 from mavstream_server.optimizer.admission.recent import RecentAdmissions
-from mavstream_server.optimizer.target_index import Promise, Promises
+from mavstream_server.optimizer.target_index import IndexedTarget, TargetIndex
 from mavstream_server.queries.load_watch import LoadWatch
 
 _MEASURED_S = 1.0
@@ -29,7 +29,7 @@ class AdmissionControl:
         self,
         watch: LoadWatch,
         priorities: Callable[[], Mapping[str, int]],
-        promises: Callable[[], Iterable[Promise]],
+        promises: Callable[[], Iterable[IndexedTarget]],
         policy: Callable[[], AdmissionPolicy],
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -44,7 +44,7 @@ class AdmissionControl:
         # What follows from a look, worked out when it is first asked for.
         self._look = -1
         self._priorities: Mapping[str, int] = {}
-        self._promises = Promises()
+        self._promises = TargetIndex()
         self._classes: dict[str, ClassLoad] | None = None
 
     def estimate(self, spec: QuerySpec, plan: TypedPlan) -> AdmissionEstimate | None:
@@ -76,7 +76,7 @@ class AdmissionControl:
             return
         self._look = self._watch.looks
         self._priorities = self._all_priorities()
-        self._promises = Promises(self._all_promises())
+        self._promises = TargetIndex(self._all_promises())
         self._classes = self._measured()
 
     def _measured(self) -> dict[str, ClassLoad] | None:

@@ -8,9 +8,9 @@ import time
 from collections.abc import Callable, Sequence
 
 from mavstream_server.ingest.stream_store import StreamStore
-from mavstream_server.optimizer.admission.cost_history import Experience
+from mavstream_server.optimizer.admission.cost_history import CostHistory
 from mavstream_server.optimizer.admission.load import Arrivals, LoadSample, SlidingLoad
-from mavstream_server.queries.metrics import Measurements
+from mavstream_server.queries.metrics import MetricsCache
 from mavstream_server.queries.query import Query
 
 _log = logging.getLogger("mavstream.load")
@@ -29,7 +29,7 @@ class LoadWatch:
 
     def __init__(
         self,
-        measurements: Measurements,
+        measurements: MetricsCache,
         streams: StreamStore,
         running: Running,
         clock: Callable[[], float] = time.monotonic,
@@ -42,7 +42,7 @@ class LoadWatch:
         self._looked_at: str | None = None
         self._took = 0.0  # seconds, for the last figures
         self.load = SlidingLoad()
-        self.experience = Experience()
+        self.experience = CostHistory()
         self.looks = 0
         """How often was looked."""
 

@@ -1,4 +1,4 @@
-"""Measurements: the engine's figures of queries, asked for twice a second at most, as clients see them."""
+"""MetricsCache: the engine's figures of queries, asked for twice a second at most, as clients see them."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from mavstream_protocol.instants import format_instant
 from mavstream_protocol.streams import field_specs
 from mavstream_protocol.wire.resources import LatencySummary, OperatorInfo, QueryInfo
 from mavstream_server.core.metrics import (
-    ClassStats,
-    EngineStats,
-    EngineTotals,
-    OperatorStats,
-    QueryStats,
+    ClassMetrics,
+    EngineMetrics,
+    EngineReport,
+    OperatorMetrics,
+    QueryMetrics,
 )
 from mavstream_server.queries.query import Query
 from mavstream_server.supervisor.engine_link import EngineRefused, EngineUnavailable
@@ -24,33 +24,33 @@ FRESH_S = 0.5
 _MOST_KEPT = 10_000
 
 
-class Figures(Protocol):
+class MetricsSource(Protocol):
     """Where figures come from: the link to the engine."""
 
-    async def stats(self, ids: Iterable[str] | None = None) -> EngineStats:
+    async def stats(self, ids: Iterable[str] | None = None) -> EngineReport:
         """Return the figures of these queries."""
 
-    async def totals(self) -> EngineTotals:
+    async def totals(self) -> EngineMetrics:
         """Return the engine's own figures."""
 
-    async def classes(self) -> dict[str, ClassStats]:
+    async def classes(self) -> dict[str, ClassMetrics]:
         """Return the figures of the classes that have queries."""
 
 
 class Overview(NamedTuple):
     """The engine as a whole, and its classes; without an engine, nothing."""
 
-    engine: EngineTotals | None = None
-    classes: Mapping[str, ClassStats] = {}
+    engine: EngineMetrics | None = None
+    classes: Mapping[str, ClassMetrics] = {}
 
 
-class Measurements:
-    """Figures by query, none older than half a second when they are given out."""
+class MetricsCache:
+    """MetricsSource by query, none older than half a second when they are given out."""
 
-    def __init__(self, source: Figures, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, source: MetricsSource, clock: Callable[[], float] = time.monotonic) -> None:
         self._source = source
         self._clock = clock
-        self._known: dict[str, tuple[float, QueryStats | None]] = {}
+        self._known: dict[str, tuple[float, QueryMetrics | None]] = {}
         self._lock = asyncio.Lock()
         self._overview: tuple[float, Overview] | None = None
         self._overview_lock = asyncio.Lock()
@@ -67,7 +67,7 @@ class Measurements:
                 self._overview = self._clock(), found
             return self._overview[1]
 
-    async def of(self, ids: Iterable[str]) -> dict[str, QueryStats]:
+    async def of(self, ids: Iterable[str]) -> dict[str, QueryMetrics]:
         """Return the figures of queries; those that the engine does not have now are left out."""
         wanted = tuple(ids)
         async with self._lock:
@@ -93,7 +93,7 @@ class Measurements:
         self._known.pop(id_, None)
 
 
-def describe(query: Query, stats: QueryStats | None, results: int) -> QueryInfo:
+def describe(query: Query, stats: QueryMetrics | None, results: int) -> QueryInfo:
     """Return a query as clients see it; `results` counts where there are no figures."""
     record = query.record
     current = stats if stats is not None and stats.epoch == query.epoch else None
@@ -113,7 +113,7 @@ def describe(query: Query, stats: QueryStats | None, results: int) -> QueryInfo:
     )
 
 
-def latency_summary(stats: QueryStats) -> LatencySummary:
+def latency_summary(stats: QueryMetrics) -> LatencySummary:
     """Return the latency of a query's answers since it was last instantiated."""
     summary = stats.latency.summary()
     return LatencySummary(
@@ -121,12 +121,12 @@ def latency_summary(stats: QueryStats) -> LatencySummary:
     )
 
 
-def memory(stats: QueryStats) -> dict[str, int]:
+def memory(stats: QueryMetrics) -> dict[str, int]:
     """Return the bytes that a query holds, by where they are."""
     return {"queued": stats.queued_bytes, "state": stats.state_bytes, "backlog": stats.backlog_bytes}
 
 
-def operator_info(stats: OperatorStats) -> OperatorInfo:
+def operator_info(stats: OperatorMetrics) -> OperatorInfo:
     """Return an operator as clients see it."""
     return OperatorInfo(
         name=stats.name,

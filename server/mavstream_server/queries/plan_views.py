@@ -10,7 +10,7 @@ from mavstream_protocol.plan import Plan
 from mavstream_protocol.streams import FieldSpec, field_specs
 from mavstream_protocol.typed_plan import TypedPlan, TypedTableJoin
 from mavstream_protocol.wire.resources import ActualState, OperatorInfo
-from mavstream_server.core.metrics import QueryStats
+from mavstream_server.core.metrics import QueryMetrics
 from mavstream_server.planning.instantiator import OUTPUT
 from mavstream_server.queries.metrics import operator_info
 from mavstream_server.queries.query import Query
@@ -18,7 +18,7 @@ from mavstream_server.queries.query import Query
 _CONFIG = ConfigDict(frozen=True, use_attribute_docstrings=True, serialize_by_alias=True)
 
 
-class Edge(BaseModel):
+class PlanEdge(BaseModel):
     """Rows flow from one operator, or from a stream, to another; or are looked up in a table."""
 
     model_config = _CONFIG
@@ -89,7 +89,7 @@ class QueryPlan(BaseModel):
     """By node of the plan that runs; empty if the streams of an ended query are gone."""
     paths: tuple[tuple[str, ...], ...]
     """Operator paths, leaf to root."""
-    edges: tuple[Edge, ...]
+    edges: tuple[PlanEdge, ...]
     operators: tuple[OperatorInfo, ...]
     """As they run; empty when the query has ended or is starting."""
 
@@ -102,7 +102,7 @@ class PlacedQuery(BaseModel):
     class_: str = Field(serialization_alias="class")
     state: ActualState
     operators: tuple[OperatorInfo, ...]
-    edges: tuple[Edge, ...]
+    edges: tuple[PlanEdge, ...]
 
 
 class GlobalPlan(BaseModel):
@@ -121,7 +121,7 @@ class GlobalPlan(BaseModel):
     """Give it to `?after=` for the following part; null at the end."""
 
 
-def query_plan(query: Query, plan: TypedPlan | None, stats: QueryStats | None) -> QueryPlan:
+def query_plan(query: Query, plan: TypedPlan | None, stats: QueryMetrics | None) -> QueryPlan:
     """Return a query's plan; `plan` is the registered one, None where it cannot be typed any more."""
     current = current_stats(query, stats)
     running = query.swapped.running(current)
@@ -141,12 +141,14 @@ def query_plan(query: Query, plan: TypedPlan | None, stats: QueryStats | None) -
     )
 
 
-def current_stats(query: Query, stats: QueryStats | None) -> QueryStats | None:
+def current_stats(query: Query, stats: QueryMetrics | None) -> QueryMetrics | None:
     """Return figures if they are of the query's present epoch."""
     return stats if stats is not None and stats.epoch == query.epoch else None
 
 
-def global_plan(queries: Iterable[Query], stats: dict[str, QueryStats], following: str | None) -> GlobalPlan:
+def global_plan(
+    queries: Iterable[Query], stats: dict[str, QueryMetrics], following: str | None
+) -> GlobalPlan:
     """Return the operators of queries that the engine has, and what they read."""
     placed = []
     readers: dict[str, list[str]] = {}
@@ -170,15 +172,15 @@ def global_plan(queries: Iterable[Query], stats: dict[str, QueryStats], followin
     return GlobalPlan(streams=streams, queries=tuple(placed), next=following)
 
 
-def edges_of(plan: TypedPlan) -> tuple[Edge, ...]:
+def edges_of(plan: TypedPlan) -> tuple[PlanEdge, ...]:
     """Return what flows where, bottom-up, the output operator included."""
-    found = [Edge(from_=f"stream:{source.stream}", to=source.name) for source in plan.sources]
+    found = [PlanEdge(from_=f"stream:{source.stream}", to=source.name) for source in plan.sources]
     for node in plan.nodes.values():
-        found += [Edge(from_=ref.node, to=node.name, output=ref.output) for ref in node.inputs]
+        found += [PlanEdge(from_=ref.node, to=node.name, output=ref.output) for ref in node.inputs]
         if isinstance(node, TypedTableJoin):
-            found.append(Edge(from_=f"table:{node.table}", to=node.name))
-    return (*found, Edge(from_=plan.root.node, to=OUTPUT, output=plan.root.output))
+            found.append(PlanEdge(from_=f"table:{node.table}", to=node.name))
+    return (*found, PlanEdge(from_=plan.root.node, to=OUTPUT, output=plan.root.output))
 
 
-def _operators(stats: QueryStats | None) -> tuple[OperatorInfo, ...]:
+def _operators(stats: QueryMetrics | None) -> tuple[OperatorInfo, ...]:
     return () if stats is None else tuple(map(operator_info, stats.operators))

@@ -8,11 +8,11 @@ from mavstream_protocol.instants import format_instant
 from mavstream_protocol.wire.optimizer import DecisionInfo
 from mavstream_protocol.wire.qos import QosReport, ShedReport, ShedSpell, StateChange, TargetReport
 from mavstream_protocol.wire.resources import LatencySummary
-from mavstream_server.core.metrics import QueryStats
+from mavstream_server.core.metrics import QueryMetrics
 from mavstream_server.optimizer.monitor import WINDOW_S, Observed, Watched, is_watched
-from mavstream_server.optimizer.service import Optimizing
-from mavstream_server.optimizer.sliding_metrics import SlidingFigures, sample
-from mavstream_server.optimizer.target_status import PATIENCE, Standing
+from mavstream_server.optimizer.service import OptimizerService
+from mavstream_server.optimizer.sliding_metrics import SlidingMetrics, sample
+from mavstream_server.optimizer.target_status import PATIENCE, TargetStatus
 from mavstream_server.optimizer.views import decision_info
 from mavstream_server.queries.metrics import memory
 from mavstream_server.queries.query import Query
@@ -26,11 +26,11 @@ _ACTIONS = 20
 class QosReports:
     """Makes reports: of queries with targets from the monitor, of others from the report before."""
 
-    def __init__(self, optimizing: Optimizing) -> None:
+    def __init__(self, optimizing: OptimizerService) -> None:
         self._optimizing = optimizing
-        self._known: OrderedDict[str, tuple[float, SlidingFigures]] = OrderedDict()
+        self._known: OrderedDict[str, tuple[float, SlidingMetrics]] = OrderedDict()
 
-    def report(self, query: Query, stats: QueryStats | None) -> QosReport:
+    def report(self, query: Query, stats: QueryMetrics | None) -> QosReport:
         """Report on a query, with its figures of now; None if the engine does not have it."""
         current = stats if stats is not None and stats.epoch == query.epoch else None
         watched = self._watched(query)
@@ -62,9 +62,9 @@ class QosReports:
         new.observe(new.query, self._optimizing.now)
         return new
 
-    def _since_last_report(self, id_: str, stats: QueryStats | None) -> SlidingFigures:
+    def _since_last_report(self, id_: str, stats: QueryMetrics | None) -> SlidingMetrics:
         now = self._optimizing.now
-        last, figures = self._known.pop(id_, (now - _SHORTEST_S, SlidingFigures(_SHORTEST_S)))
+        last, figures = self._known.pop(id_, (now - _SHORTEST_S, SlidingMetrics(_SHORTEST_S)))
         if stats is not None and now - last >= _SHORTEST_S:
             last = now
             figures.add(sample(now, stats))
@@ -88,14 +88,14 @@ class QosReports:
             for objective, target in watched.targets.items()
         )
 
-    def _history(self, standing: Standing) -> tuple[StateChange, ...]:
+    def _history(self, standing: TargetStatus) -> tuple[StateChange, ...]:
         instant = self._optimizing.instant
         return tuple(
             StateChange(at=instant(one.at), before=one.before, after=one.after, measured=one.measured)
             for one in standing.changes
         )
 
-    def _shed(self, id_: str, stats: QueryStats | None) -> ShedReport:
+    def _shed(self, id_: str, stats: QueryMetrics | None) -> ShedReport:
         counters, spells = ({}, ()) if stats is None else (stats.counters, stats.spells)
         return ShedReport(
             rows=sum(reasons.get("shed", 0) for reasons in counters.values()),

@@ -12,7 +12,7 @@ from mavstream_protocol.typed_plan import TypedPlan
 from mavstream_protocol.wire.resources import ActualState, DesiredState
 from mavstream_server.catalog.catalog import QueryRecord
 from mavstream_server.core.errors import Conflict
-from mavstream_server.core.metrics import QueryStats
+from mavstream_server.core.metrics import QueryMetrics
 from mavstream_server.optimizer.running_plans import RunningPlans
 
 _SUFFIX = "abcdefghijklmnopqrstuvwxyz234567"
@@ -95,7 +95,7 @@ class Query:
         """The streams that it reads while it can run."""
         return frozenset() if self.plan is None else frozenset(source.stream for source in self.plan.sources)
 
-    def plan_of(self, stats: QueryStats) -> TypedPlan | None:
+    def plan_of(self, stats: QueryMetrics) -> TypedPlan | None:
         """Return the plan that figures are of: it may have been swapped."""
         swapped = self.swapped.running(stats)
         return self.plan if swapped is None else swapped.typed

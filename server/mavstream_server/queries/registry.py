@@ -10,11 +10,11 @@ from mavstream_protocol.wire.resources import ActualState
 from mavstream_server.core.errors import NotFound
 from mavstream_server.optimizer.monitor import is_watched
 from mavstream_server.optimizer.service import Registered
-from mavstream_server.optimizer.target_index import Promise
+from mavstream_server.optimizer.target_index import IndexedTarget
 from mavstream_server.queries.query import Query
 
 
-class QueryBook:
+class QueryRegistry:
     """Registered queries, ended ones included."""
 
     def __init__(self) -> None:
@@ -105,11 +105,11 @@ class QueryBook:
         waiting.sort(key=lambda query: (-priorities.get(query.class_name, 0), query.record.created_us))
         return waiting
 
-    def promises(self) -> Iterator[Promise]:
+    def promises(self) -> Iterator[IndexedTarget]:
         """Yield what was promised to queries that run."""
         for query in self:
             if query.placed and not query.paused:
-                yield Promise(query.id, query.class_name, query.record.spec.qos)
+                yield IndexedTarget(query.id, query.class_name, query.record.spec.qos)
 
     def joining(self, table: str) -> list[Query]:
         """Return the queries that join a stored table and have not ended."""

@@ -31,12 +31,12 @@ from mavstream_server.optimizer.service import Registered
 from mavstream_server.queries import validation as specs
 from mavstream_server.queries.admission_control import AdmissionControl
 from mavstream_server.queries.load_watch import LoadWatch
-from mavstream_server.queries.metrics import Measurements, describe
+from mavstream_server.queries.metrics import MetricsCache, describe
 from mavstream_server.queries.placement import Placement
 from mavstream_server.queries.query import Query, new_id
-from mavstream_server.queries.registry import QueryBook
+from mavstream_server.queries.registry import QueryRegistry
 from mavstream_server.queries.views import QueryViews
-from mavstream_server.results.service import ResultFeed
+from mavstream_server.results.service import ResultService
 from mavstream_server.supervisor.engine_link import EngineLink, EngineRefused
 from mavstream_server.tables.store import TableStore
 
@@ -57,11 +57,11 @@ class QueryService:
         catalog: Catalog,
         streams: StreamStore,
         link: EngineLink,
-        results: ResultFeed | None = None,
+        results: ResultService | None = None,
         now_us: Callable[[], int] = lambda: time.time_ns() // 1000,
         tables: TableStore | None = None,
     ) -> None:
-        self.book = QueryBook()
+        self.book = QueryRegistry()
         self._settings = settings
         self._catalog = catalog
         self._streams = streams
@@ -72,8 +72,8 @@ class QueryService:
             tables.joined_by = self.book.joined_by
         self._link = link
         self._now_us = now_us
-        self.results = results or ResultFeed(settings.results_directory, settings.max_subscribers)
-        self.measurements = Measurements(link)
+        self.results = results or ResultService(settings.results_directory, settings.max_subscribers)
+        self.measurements = MetricsCache(link)
         self.views = QueryViews(
             self.book, self.measurements, self.results, streams, self._tables, self._typed
         )

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from mavstream_protocol.queries import Mode, ReadFrom
 from mavstream_protocol.typed_plan import TypedAggregate, TypedExcept, TypedJoin, TypedPlan, TypedUnion
-from mavstream_protocol.utility import infer_worth
+from mavstream_protocol.utility import infer_utility
 from mavstream_protocol.windows import TimeWindow
 from mavstream_protocol.wire.resources import DesiredState
 from mavstream_server.engine.process.messages import StartQuery
@@ -37,7 +37,7 @@ def start_command(query: Query, begins: Mapping[str, int] | None) -> StartQuery:
             spec.mode is Mode.ONE_TIME,
             spec.start_at,
             spec.stop_at,
-            infer_worth(spec.qos, query.plan),
+            infer_utility(spec.qos, query.plan),
         ),
         # What is instantiated again goes on with the rows to come.
         earliest=spec.from_ is ReadFrom.EARLIEST and not query.begun,

@@ -17,7 +17,7 @@ from mavstream_protocol.queries import Mode, QuerySpec
 from mavstream_protocol.schema import Schema
 from mavstream_protocol.streams import field_specs
 from mavstream_protocol.typed_plan import StreamShape, TypedPlan
-from mavstream_protocol.utility import infer_worth
+from mavstream_protocol.utility import infer_utility
 from mavstream_protocol.wire.resources import Validation
 
 _MOST_ITEMS = 100
@@ -89,7 +89,7 @@ def check(
         items += unknown_class(spec.class_).items
     try:
         typed = type_plan(spec, streams, tables)
-        infer_worth(spec.qos, typed)
+        infer_utility(spec.qos, typed)
     except InvalidObject as error:
         items += error.items
     if typed is None or items:

@@ -9,12 +9,12 @@ from mavstream_protocol.typed_plan import TypedPlan
 from mavstream_protocol.wire.resources import ActualState, Page, QueryInfo
 from mavstream_server.catalog.catalog import QueryRecord
 from mavstream_server.ingest.stream_store import StreamStore
-from mavstream_server.optimizer.running_plans import RunningPlan, ScoutedQuery, scouted
-from mavstream_server.queries.metrics import Measurements, describe
+from mavstream_server.optimizer.running_plans import RunningPlan, SearchedQuery, searched
+from mavstream_server.queries.metrics import MetricsCache, describe
 from mavstream_server.queries.plan_views import GlobalPlan, QueryPlan, current_stats, global_plan, query_plan
 from mavstream_server.queries.query import Query
-from mavstream_server.queries.registry import QueryBook
-from mavstream_server.results.service import ResultFeed
+from mavstream_server.queries.registry import QueryRegistry
+from mavstream_server.results.service import ResultService
 
 
 class QueryViews:
@@ -22,9 +22,9 @@ class QueryViews:
 
     def __init__(
         self,
-        book: QueryBook,
-        measurements: Measurements,
-        results: ResultFeed,
+        book: QueryRegistry,
+        measurements: MetricsCache,
+        results: ResultService,
         streams: StreamStore,
         tables: Mapping[str, Schema],
         typed: Callable[[QueryRecord], TypedPlan | None],
@@ -72,7 +72,7 @@ class QueryViews:
         stats = await self._measurements.of(query.id for query in part)
         return global_plan(part, stats, part[-1].id if len(found) > limit else None)
 
-    async def scouted(self, ids: Iterable[str]) -> list[ScoutedQuery]:
+    async def searched(self, ids: Iterable[str]) -> list[SearchedQuery]:
         """Return those of the queries that run, with the plans that they run and their figures."""
         known = [query for id_ in ids if (query := self._book.find(id_)) is not None]
         stats = await self._measurements.of(query.id for query in known)
@@ -82,5 +82,5 @@ class QueryViews:
             if current is None or query.plan is None or query.state is not ActualState.RUNNING:
                 continue
             plan = query.swapped.running(current) or RunningPlan(spec.plan, query.plan)
-            found.append(scouted(query.id, spec, plan, current, shapes, self._tables))
+            found.append(searched(query.id, spec, plan, current, shapes, self._tables))
         return found

@@ -33,7 +33,7 @@ class ResultFormat(StrEnum):
     ARROW = "arrow"
 
 
-class Portion(NamedTuple):
+class ResultChunk(NamedTuple):
     """Rows of one epoch from offset `start` up to, not including, `stop`; never none."""
 
     start: int
@@ -42,9 +42,9 @@ class Portion(NamedTuple):
     batch: pa.RecordBatch
 
 
-def read_portion(
+def read_chunk(
     cursor: Cursor, schema: Schema, most_rows: int = MOST_ROWS, most_bytes: int = MOST_BYTES
-) -> Portion | None:
+) -> ResultChunk | None:
     """Take the next rows at a cursor, or None when all is read; raises GapError.
 
     The portion ends where the epoch changes, and where it would have more than `most_bytes` as JSON,
@@ -66,10 +66,10 @@ def read_portion(
         columns = {name: column.slice(0, fitting) for name, column in columns.items()}
     if start + fitting < cursor.position:
         cursor.seek(start + fitting)
-    return Portion(start, start + fitting, epoch, _batch(columns, schema))
+    return ResultChunk(start, start + fitting, epoch, _batch(columns, schema))
 
 
-def encode_portion(portion: Portion, format_: ResultFormat) -> str | bytes:
+def encode_chunk(portion: ResultChunk, format_: ResultFormat) -> str | bytes:
     """Return the message that carries a portion: text for JSON, binary for Arrow."""
     start, stop, epoch, batch = portion
     if format_ is ResultFormat.ARROW:

@@ -14,11 +14,11 @@ from mavstream_server.core.errors import ServiceError
 from mavstream_server.log import Cursor, LogMissingError, LogReader
 from mavstream_server.results.encoding import (
     MOST_ROWS,
-    Portion,
+    ResultChunk,
     ResultFormat,
-    encode_portion,
+    encode_chunk,
     epoch_of_row,
-    read_portion,
+    read_chunk,
 )
 
 # Frames are decoded once per encoding, so the readers' own caches may be small.
@@ -27,7 +27,7 @@ _READER_BYTES = 256 << 10
 _CURSORS = 8
 
 
-class Answering(Protocol):
+class AnsweringQuery(Protocol):
     """What the feed must know of a query; the query service keeps it up to date."""
 
     @property
@@ -76,31 +76,31 @@ class ResultCounters:
     """Subscribers closed because they fell behind and had asked for that."""
 
 
-class Encoded:
+class EncodedChunk:
     """A portion as a message, ready to be sent to any number of subscribers."""
 
     __slots__ = ("epoch", "message", "start", "stop")
 
-    def __init__(self, portion: Portion, format_: ResultFormat) -> None:
+    def __init__(self, portion: ResultChunk, format_: ResultFormat) -> None:
         self.start, self.stop, self.epoch, _ = portion
-        self.message = encode_portion(portion, format_)
+        self.message = encode_chunk(portion, format_)
 
 
-class PortionCache:
-    """Encoded portions of all queries, the latest used kept within a number of bytes."""
+class ChunkCache:
+    """EncodedChunk portions of all queries, the latest used kept within a number of bytes."""
 
     def __init__(self, room: int = 32 << 20) -> None:
         self._room = room
-        self._kept: OrderedDict[tuple[str, int, ResultFormat], Encoded] = OrderedDict()
+        self._kept: OrderedDict[tuple[str, int, ResultFormat], EncodedChunk] = OrderedDict()
 
-    def get(self, key: tuple[str, int, ResultFormat]) -> Encoded | None:
+    def get(self, key: tuple[str, int, ResultFormat]) -> EncodedChunk | None:
         """Return what is kept under a key."""
         known = self._kept.get(key)
         if known is not None:
             self._kept.move_to_end(key)
         return known
 
-    def add(self, key: tuple[str, int, ResultFormat], encoded: Encoded) -> None:
+    def add(self, key: tuple[str, int, ResultFormat], encoded: EncodedChunk) -> None:
         """Keep a portion under a key that has none, and drop others for it where there is no room."""
         self._kept[key] = encoded
         self._room -= len(encoded.message)
@@ -108,10 +108,12 @@ class PortionCache:
             self._room += len(self._kept.popitem(last=False)[1].message)
 
 
-class QueryFeed:
+class QueryResults:
     """The answers of one query: its log, where readers stand in it, and who waits for more."""
 
-    def __init__(self, query: Answering, path: Path, cache: PortionCache, counters: ResultCounters) -> None:
+    def __init__(
+        self, query: AnsweringQuery, path: Path, cache: ChunkCache, counters: ResultCounters
+    ) -> None:
         self.query = query
         self.path = path
         self.subscribers = 0
@@ -173,7 +175,7 @@ class QueryFeed:
                     return epoch
         return self.query.epoch
 
-    def encoded(self, position: int, format_: ResultFormat) -> Encoded | None:
+    def encoded(self, position: int, format_: ResultFormat) -> EncodedChunk | None:
         """Return the next portion at a position, or None when all is read; raises GapError."""
         if position >= self.end:
             return None
@@ -187,22 +189,22 @@ class QueryFeed:
                 self._cache.add(key, known)
         return known
 
-    def _encode(self, position: int, format_: ResultFormat) -> Encoded | None:
+    def _encode(self, position: int, format_: ResultFormat) -> EncodedChunk | None:
         # Portions end at multiples of their size, so that subscribers who began anywhere come to share.
         portion = self.read(position, MOST_ROWS - position % MOST_ROWS)
         if portion is None:
             return None
         self._counters.encodings += 1
-        return Encoded(portion, format_)
+        return EncodedChunk(portion, format_)
 
-    def read(self, position: int, most_rows: int) -> Portion | None:
+    def read(self, position: int, most_rows: int) -> ResultChunk | None:
         """Take rows at a position, or None when all is read; raises GapError."""
         reader = self.reader
         if reader is None:
             return None
         cursor = self._cursors.pop(position, None) or reader.cursor(position)
         try:
-            portion = read_portion(cursor, self.query.schema, most_rows)
+            portion = read_chunk(cursor, self.query.schema, most_rows)
             if portion is not None:
                 self._read = max(self._read, portion.stop)
             return portion

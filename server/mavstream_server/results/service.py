@@ -15,14 +15,14 @@ from mavstream_protocol.tuples import encode_rows, encode_stream
 from mavstream_server.core.errors import TooMany
 from mavstream_server.log import GapError
 from mavstream_server.results.query_results import (
-    Answering,
+    AnsweringQuery,
+    ChunkCache,
     OffsetAhead,
-    PortionCache,
-    QueryFeed,
+    QueryResults,
     ResultCounters,
 )
 
-__all__ = ["Answering", "OffsetAhead", "Pulled", "QueryFeed", "ResultFeed", "TooManySubscribers"]
+__all__ = ["AnsweringQuery", "OffsetAhead", "Pulled", "QueryResults", "ResultService", "TooManySubscribers"]
 
 DEFAULT_PULL = 1_000
 MOST_PULLED = 10_000
@@ -60,23 +60,23 @@ class Pulled:
 
 
 @dataclass(slots=True)
-class ResultFeed:
+class ResultService:
     """The answers of all queries, for subscribers and pulls. Lives in one event loop."""
 
     directory: Path
     """Where the result logs are, a directory per query."""
     max_subscribers: int = 1000
     counters: ResultCounters = field(default_factory=ResultCounters)
-    cache: PortionCache = field(default_factory=PortionCache)
+    cache: ChunkCache = field(default_factory=ChunkCache)
     subscribers: int = 0
-    _feeds: OrderedDict[str, QueryFeed] = field(default_factory=OrderedDict)
-    _watched: dict[str, QueryFeed] = field(default_factory=dict)
+    _feeds: OrderedDict[str, QueryResults] = field(default_factory=OrderedDict)
+    _watched: dict[str, QueryResults] = field(default_factory=dict)
 
-    def feed(self, query: Answering) -> QueryFeed:
+    def feed(self, query: AnsweringQuery) -> QueryResults:
         """Return the feed of a query, made on first use."""
         feed = self._feeds.get(query.id)
         if feed is None:
-            feed = self._feeds[query.id] = QueryFeed(
+            feed = self._feeds[query.id] = QueryResults(
                 query, self.directory / query.id, self.cache, self.counters
             )
             self._trim()
@@ -84,7 +84,7 @@ class ResultFeed:
             self._feeds.move_to_end(query.id)
         return feed
 
-    def enter(self, feed: QueryFeed) -> None:
+    def enter(self, feed: QueryResults) -> None:
         """Count a subscriber in; raises TooManySubscribers."""
         if self.subscribers >= self.max_subscribers:
             raise TooManySubscribers(
@@ -94,7 +94,7 @@ class ResultFeed:
         feed.subscribers += 1
         self._watched[feed.query.id] = feed
 
-    def leave(self, feed: QueryFeed) -> None:
+    def leave(self, feed: QueryResults) -> None:
         """Count a subscriber out."""
         self.subscribers -= 1
         feed.subscribers -= 1
@@ -118,7 +118,7 @@ class ResultFeed:
         if feed is not None:
             feed.wake()
 
-    def pull(self, query: Answering, after: int | None = None, limit: int = DEFAULT_PULL) -> Pulled:
+    def pull(self, query: AnsweringQuery, after: int | None = None, limit: int = DEFAULT_PULL) -> Pulled:
         """Return answers behind an offset, of one epoch, at most `limit` of them and some 16 MiB.
 
         Without `after` the oldest that are kept come first. Raises OffsetAhead.

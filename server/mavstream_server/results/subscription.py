@@ -12,7 +12,7 @@ from mavstream_protocol.wire.resources import ActualState
 from mavstream_protocol.wire.results import Closed, Gap, GapReason, OnLag, Opened
 from mavstream_server.log import GapError
 from mavstream_server.results.encoding import ResultFormat
-from mavstream_server.results.service import QueryFeed, ResultFeed
+from mavstream_server.results.service import QueryResults, ResultService
 
 LATEST = "latest"
 """Start with the rows to come."""
@@ -38,8 +38,8 @@ class Subscription:
 
     def __init__(
         self,
-        feeds: ResultFeed,
-        feed: QueryFeed,
+        feeds: ResultService,
+        feed: QueryResults,
         after: int | str | None = None,
         format_: ResultFormat = ResultFormat.ROWS,
         on_lag: OnLag = OnLag.GAP,

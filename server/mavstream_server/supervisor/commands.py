@@ -7,29 +7,29 @@ from collections.abc import Iterable
 
 from mavstream_protocol.typed_plan import TypedPlan
 from mavstream_server.core.metrics import (
-    ClassFigures,
-    ClassStats,
-    EngineStats,
-    EngineTotals,
-    QueryStats,
-    QueryVitals,
-    Vitals,
+    ClassMetrics,
+    ClassMetricsReply,
+    EngineMetrics,
+    EngineReport,
+    QueryMetrics,
+    TargetMetrics,
+    TargetMetricsReply,
 )
 from mavstream_server.engine.process.messages import (
+    ChangeClass,
     Command,
     ForgetQuery,
-    GetClasses,
-    GetStats,
+    GetClassMetrics,
+    GetEngineMetrics,
+    GetQueryMetrics,
     GetTableNeed,
-    GetTotals,
-    GetVitals,
+    GetTargetMetrics,
+    MigratePlan,
     PauseQuery,
-    Reclass,
     ResumeQuery,
     ShedRows,
     StartTrace,
     StopQuery,
-    SwapPlan,
     TableNeed,
     TakeTrace,
     Value,
@@ -66,7 +66,7 @@ class EngineCommands(ABC):
 
     async def reclass(self, id_: str, class_name: str) -> None:
         """Move a query to another class."""
-        await self.call(Reclass(id_, class_name))
+        await self.call(ChangeClass(id_, class_name))
 
     async def weigh_query(self, id_: str, weight: int) -> None:
         """Give a query more of its class."""
@@ -76,18 +76,18 @@ class EngineCommands(ABC):
         """Leave out a share of the rows that a query reads."""
         await self.call(ShedRows(id_, share))
 
-    async def vitals(self, ids: Iterable[str]) -> dict[str, Vitals]:
+    async def vitals(self, ids: Iterable[str]) -> dict[str, TargetMetrics]:
         """Return what is watched of queries; those that do not run are left out."""
-        wanted, found = tuple(ids), dict[str, Vitals]()
+        wanted, found = tuple(ids), dict[str, TargetMetrics]()
         for start in range(0, len(wanted), _VITALS_PAGE):
-            page = await self.call(GetVitals(wanted[start : start + _VITALS_PAGE]))
-            assert isinstance(page, QueryVitals)
+            page = await self.call(GetTargetMetrics(wanted[start : start + _VITALS_PAGE]))
+            assert isinstance(page, TargetMetricsReply)
             found |= page.queries
         return found
 
     async def swap_plan(self, id_: str, plan: TypedPlan, version: int) -> None:
         """Begin to let a running query go on with another plan; figures tell when it does, by the version."""
-        await self.call(SwapPlan(id_, plan, version))
+        await self.call(MigratePlan(id_, plan, version))
 
     async def start_trace(self, most: int) -> None:
         """Record slices from now on, up to a number; `take_trace` must follow, whatever happens."""
@@ -99,10 +99,10 @@ class EngineCommands(ABC):
         assert isinstance(recorded, RecordedSlices)
         return recorded
 
-    async def classes(self) -> dict[str, ClassStats]:
+    async def classes(self) -> dict[str, ClassMetrics]:
         """Return the figures of the classes that have queries."""
-        figures = await self.call(GetClasses())
-        assert isinstance(figures, ClassFigures)
+        figures = await self.call(GetClassMetrics())
+        assert isinstance(figures, ClassMetricsReply)
         return figures.classes
 
     async def table_need(self, table: str) -> int | None:
@@ -111,19 +111,19 @@ class EngineCommands(ABC):
         assert isinstance(need, TableNeed)
         return need.arrival
 
-    async def totals(self) -> EngineTotals:
+    async def totals(self) -> EngineMetrics:
         """Return the engine's own figures."""
-        totals = await self.call(GetTotals())
-        assert isinstance(totals, EngineTotals)
+        totals = await self.call(GetEngineMetrics())
+        assert isinstance(totals, EngineMetrics)
         return totals
 
-    async def stats(self, ids: Iterable[str] | None = None) -> EngineStats:
+    async def stats(self, ids: Iterable[str] | None = None) -> EngineReport:
         """Return the figures of the engine and of these queries, or of all."""
         totals = await self.totals()
         wanted = totals.ids if ids is None else tuple(ids)
-        queries: dict[str, QueryStats] = {}
+        queries: dict[str, QueryMetrics] = {}
         for start in range(0, len(wanted), _PAGE):
-            page = await self.call(GetStats(wanted[start : start + _PAGE]))
+            page = await self.call(GetQueryMetrics(wanted[start : start + _PAGE]))
             assert isinstance(page, dict)
             queries |= page
-        return EngineStats(totals, queries)
+        return EngineReport(totals, queries)

@@ -10,7 +10,7 @@ from contextlib import suppress
 from typing import Any, Self
 
 from mavstream_server.engine.process.doorbell import Doorbell
-from mavstream_server.engine.process.messages import Command, Event, GetTotals, Ready, Shutdown, Value
+from mavstream_server.engine.process.messages import Command, Event, GetEngineMetrics, Ready, Shutdown, Value
 from mavstream_server.supervisor.caller import Caller, EngineRefused, EngineUnavailable
 
 _EXIT = 0.05  # seconds: a death shows on the channel just ahead of the exit
@@ -110,7 +110,7 @@ class EngineProcess:
                     await asyncio.wait((gone,), timeout=part)
                 if caller.heard == heard and not gone.done():
                     with suppress(EngineUnavailable, EngineRefused):
-                        await self.call(GetTotals(), part)
+                        await self.call(GetEngineMetrics(), part)
                 if caller.over or gone.done():
                     return False
                 unanswered = unanswered + 1 if caller.heard == heard else 0

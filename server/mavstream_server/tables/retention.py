@@ -39,7 +39,7 @@ class Engines(Protocol):
         """
 
 
-class TableKeeper:
+class TableRetention:
     """Removes versions that no row can need: none in the logs of the streams, none on its way in a query.
 
     Rows that are in a log count whether a query reads them or not: one may begin with the earliest.

@@ -22,12 +22,12 @@ from tests.support.rewriting_steps import DOORS, IN, Nodes, select
 
 from mavstream_protocol.inference import infer
 from mavstream_protocol.plan import Plan
-from mavstream_server.engine.query import SwapStage
-from mavstream_server.engine.reporting import query_stats
+from mavstream_server.engine.query import MigrationStage
+from mavstream_server.engine.reporting import query_metrics
 from mavstream_server.engine.states import QueryState
-from mavstream_server.optimizer.plan_searcher import operator_figures
+from mavstream_server.optimizer.plan_searcher import operator_metrics
 from mavstream_server.optimizer.rules.plan import LEAST_SAVING
-from mavstream_server.planning.rewriting import Figures, PlanChoice, choose
+from mavstream_server.planning.rewriting import PlanChoice, PlanMetrics, choose
 from mavstream_server.planning.rewriting.choice import PlanSubject
 from mavstream_server.testing import ManualClock, ScriptedStream, ScriptedTable, run_plan
 
@@ -45,12 +45,12 @@ def test_a_plan_without_memory_is_exchanged_at_once_and_all_goes_on(readings: Sc
     before, output = run.sink.offset, run.query.output
     assert before < 100
     run.engine.swap("q", typed(SMALL_THEN_EVEN, "even", readings), version=7)
-    assert stage(run.query) is SwapStage.DRAINING
+    assert stage(run.query) is MigrationStage.DRAINING
     answers = run.rows()
     assert [x for _, _, x in answers] == list(range(0, 200, 2))
     assert (run.sink.offset, run.query.rows_in, run.query.output.latency.count) == (100, 200, 100)
     assert run.query.output is output
-    stats = query_stats(run.query, 1)
+    stats = query_metrics(run.query, 1)
     assert (stats.plan_version, stats.plan_swaps, stats.swap, stats.swap_note) == (7, 1, None, None)
     assert [operator.name for operator in stats.operators] == ["in", "small", "even", "#output"]
     assert stats.operators[1].rows_out > 0
@@ -97,9 +97,9 @@ def test_windows_begin_anew_beside_the_old_ones_until_those_that_lack_rows_are_c
     held = run.query.network.operators["a"]
     readings.rows(*rows(5, 5))
     run.engine.run()
-    assert stage(run.query) is SwapStage.WARMING  # the window of the first ten seconds lacks five rows
-    assert query_stats(run.query, 1).swap == "warming"
-    assert {operator.name for operator in query_stats(run.query, 1).operators} == {
+    assert stage(run.query) is MigrationStage.WARMING  # the window of the first ten seconds lacks five rows
+    assert query_metrics(run.query, 1).swap == "warming"
+    assert {operator.name for operator in query_metrics(run.query, 1).operators} == {
         *COUNTED,
         "#output",
     }
@@ -237,7 +237,7 @@ def test_after_selectivities_flip_a_swap_makes_operators_work_less(readings: Scr
         return 1 + (selects[0].work.rows_out - before[0]) / len(made)
 
     def chosen() -> PlanChoice:
-        figures = Figures({"readings": 1000.0}, operator_figures(query_stats(run.query, 1)))
+        figures = PlanMetrics({"readings": 1000.0}, operator_metrics(query_metrics(run.query, 1)))
         return choose(PlanSubject(plan, {"readings": readings.shape}), figures)
 
     assert fed(few_even=True) == 1.1

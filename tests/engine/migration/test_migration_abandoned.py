@@ -24,8 +24,8 @@ from tests.support.rewriting_steps import IN, Nodes, select
 
 from mavstream_protocol.queries import OnError
 from mavstream_server.engine.engine import Engine
-from mavstream_server.engine.migration.migration import SwapRefused
-from mavstream_server.engine.query import SwapStage
+from mavstream_server.engine.migration.migration import MigrationRefused
+from mavstream_server.engine.query import MigrationStage
 from mavstream_server.engine.states import IllegalMove, QueryState
 from mavstream_server.planning.instantiator import RunOptions
 from mavstream_server.testing import ManualClock, PlanRun, ScriptedStream, run_plan
@@ -47,7 +47,7 @@ def test_a_plan_that_cannot_give_the_same_answer_is_refused(
     nodes: Nodes, root: str, reason: str, readings: ScriptedStream
 ) -> None:
     run = run_plan(EVEN_THEN_SMALL, "small", [readings])
-    with pytest.raises(SwapRefused, match=reason):
+    with pytest.raises(MigrationRefused, match=reason):
         run.engine.swap("q", typed(nodes, root, readings))
     assert stage(run.query) is None
 
@@ -56,7 +56,7 @@ def test_windows_by_rows_go_on_or_the_swap_is_refused(readings: ScriptedStream) 
     three: Nodes = {"kind": "tumbling", "size": 3}
     run = run_plan({**EVEN_THEN_SMALL, "a": counting("small", three)}, "a", [readings])
     anew = {**PROJECT_BELOW, "t": select("s", "x < 500"), "a": counting("t", three)}
-    with pytest.raises(SwapRefused, match=r"'a' remember: the plan has windows by rows"):
+    with pytest.raises(MigrationRefused, match=r"'a' remember: the plan has windows by rows"):
         run.engine.swap("q", typed(anew, "a", readings))
     readings.rows(*rows(0, 4))
     run.engine.run()
@@ -68,7 +68,7 @@ def test_windows_by_rows_go_on_or_the_swap_is_refused(readings: ScriptedStream) 
 
 def test_a_one_time_query_does_not_begin_anew(readings: ScriptedStream) -> None:
     run = run_plan(COUNTED, "a", [readings], options=RunOptions(one_time=True))
-    with pytest.raises(SwapRefused, match="one-time query"):
+    with pytest.raises(MigrationRefused, match="one-time query"):
         run.engine.swap("q", typed(COUNTED_TOO, "a", readings))
 
 
@@ -79,7 +79,7 @@ def warming(readings: ScriptedStream, nodes: Nodes = COUNTED_TOO, **options: Any
     run.engine.run()
     run.engine.swap("q", typed(nodes, "a", readings))
     run.engine.run()
-    assert stage(run.query) is SwapStage.WARMING
+    assert stage(run.query) is MigrationStage.WARMING
     return run
 
 
@@ -105,9 +105,9 @@ def test_a_paused_query_gives_up_and_is_not_swapped(readings: ScriptedStream) ->
 
 def test_another_plan_takes_the_place_of_one_that_is_not_ready(readings: ScriptedStream) -> None:
     run = warming(readings)
-    with pytest.raises(SwapRefused):
+    with pytest.raises(MigrationRefused):
         run.engine.swap("q", typed(EVEN_THEN_SMALL, "small", readings))
-    assert stage(run.query) is SwapStage.WARMING
+    assert stage(run.query) is MigrationStage.WARMING
     run.engine.swap("q", typed(COUNTED, "a", readings), version=0)
     given_up(run, "another plan was asked for")
     readings.rows(*rows(5, 6))

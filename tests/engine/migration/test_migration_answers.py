@@ -18,8 +18,8 @@ from tests.support.scale import FULL, scaled
 from mavstream_protocol.inference import infer
 from mavstream_protocol.plan import Plan
 from mavstream_protocol.typed_plan import TypedPlan
-from mavstream_server.engine.migration.migration import SwapRefused
-from mavstream_server.engine.query import RunningQuery, SwapStage
+from mavstream_server.engine.migration.migration import MigrationRefused
+from mavstream_server.engine.query import MigrationStage, RunningQuery
 from mavstream_server.engine.states import QueryState
 from mavstream_server.scheduling.registry import POLICIES
 from mavstream_server.testing import PlanRun, ScriptedStream, run_plan
@@ -70,7 +70,7 @@ def swapped(
             if query.swaps.stage is None or random.random() < 0.2:
                 try:
                     made.engine.swap(query.id, random.choice(plans))
-                except SwapRefused:
+                except MigrationRefused:
                     exercised["refused"] += 1
             if random.random() < 0.1:
                 made.engine.switch(random.choice(sorted(POLICIES)))
@@ -80,9 +80,9 @@ def swapped(
             break
         check(query)
         assert "another time" not in (query.swaps.note or "")
-        if query.swaps.stage is not SwapStage.WARMING and warming:
+        if query.swaps.stage is not MigrationStage.WARMING and warming:
             exercised["beside the old operators"] += query.swaps.note is None
-        warming = query.swaps.stage is SwapStage.WARMING
+        warming = query.swaps.stage is MigrationStage.WARMING
     exercised["steps"] += step
     exercised["swapped"] += query.swaps.count
     return made

@@ -11,7 +11,7 @@ from tests.conftest import MakeStream
 from tests.support.sharing_benches import SECOND, SOURCE, US, Bench, counts, hot, readings_of, shares
 
 from mavstream_protocol.queries import OnError
-from mavstream_server.engine.reporting import query_stats
+from mavstream_server.engine.reporting import query_metrics
 from mavstream_server.engine.table_needs import oldest_arrival
 from mavstream_server.planning.instantiator import RunOptions
 from mavstream_server.tables.stored import OpenTables
@@ -185,7 +185,7 @@ def test_figures_tell_who_shares_what(bench: Bench) -> None:
     bench.feed(1, 10)
     bench.feed(*range(20))
     for id_ in "abc":
-        stats = query_stats(bench.engine.query(id_), epoch=1)
+        stats = query_metrics(bench.engine.query(id_), epoch=1)
         shared = {operator.name: (operator.sharers, operator.shared_with) for operator in stats.operators}
         others = tuple(other for other in "abc" if other != id_)
         assert shared == {

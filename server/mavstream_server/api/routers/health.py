@@ -12,7 +12,7 @@ from mavstream_protocol.wire.resources import ServerInfo
 from mavstream_server.api.auth import require
 from mavstream_server.api.metrics import render
 from mavstream_server.api.problems import documented
-from mavstream_server.api.server_metrics import take_figures
+from mavstream_server.api.server_metrics import server_metrics
 from mavstream_server.api.services import Parts
 from mavstream_server.core.errors import NotReady
 
@@ -63,4 +63,6 @@ async def info(parts: Parts) -> ServerInfo:
 @router.get("/metrics", dependencies=[Depends(require())], responses={**documented(), **_TEXT})
 async def metrics(parts: Parts) -> Response:
     """Show the metrics as Prometheus reads them."""
-    return Response(render(await take_figures(parts)), media_type="text/plain; version=0.0.4; charset=utf-8")
+    return Response(
+        render(await server_metrics(parts)), media_type="text/plain; version=0.0.4; charset=utf-8"
+    )

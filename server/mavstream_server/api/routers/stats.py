@@ -11,14 +11,14 @@ from mavstream_protocol.wire.resources import LatencySummary
 from mavstream_server.api.auth import require
 from mavstream_server.api.problems import documented
 from mavstream_server.api.services import Parts, Services
-from mavstream_server.core.metrics import ClassStats, EngineTotals, Latency
+from mavstream_server.core.metrics import ClassMetrics, EngineMetrics, Latency
 from mavstream_server.ingest.traffic import Traffic
 from mavstream_server.optimizer.fairness import ClassFairness
 from mavstream_server.queries.metrics import Overview
 
 router = APIRouter(prefix="/v1/stats", tags=["server"])
 _CONFIG = ConfigDict(frozen=True, use_attribute_docstrings=True)
-_NOTHING = ClassStats(0, 0, 0, 0, 0, 0, Latency())
+_NOTHING = ClassMetrics(0, 0, 0, 0, 0, 0, Latency())
 
 
 class EngineShown(BaseModel):
@@ -97,7 +97,7 @@ async def stats(parts: Parts) -> Stats:
     )
 
 
-def _engine(totals: EngineTotals) -> EngineShown:
+def _engine(totals: EngineMetrics) -> EngineShown:
     return EngineShown(
         pid=totals.pid,
         policy=totals.policy,
@@ -110,7 +110,7 @@ def _engine(totals: EngineTotals) -> EngineShown:
 
 
 def _classes(
-    parts: Services, figures: Mapping[str, ClassStats], busy_ns: Mapping[str, int]
+    parts: Services, figures: Mapping[str, ClassMetrics], busy_ns: Mapping[str, int]
 ) -> dict[str, ClassShown]:
     known = {record.spec.name: record.spec.priority for record in parts.catalog.classes()}
     fairness = parts.queries.fairness()
@@ -120,7 +120,7 @@ def _classes(
     }
 
 
-def _class(priority: int, stats: ClassStats, busy_ns: int, fairness: ClassFairness) -> ClassShown:
+def _class(priority: int, stats: ClassMetrics, busy_ns: int, fairness: ClassFairness) -> ClassShown:
     return ClassShown(
         priority=priority,
         queries=stats.queries,

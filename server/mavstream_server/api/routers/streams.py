@@ -19,7 +19,7 @@ from mavstream_server.api.problems import documented
 from mavstream_server.api.services import Parts, Services
 from mavstream_server.core.errors import Conflict, Refused
 from mavstream_server.core.settings import Role
-from mavstream_server.ingest.stream_store import Accepted, Ticket
+from mavstream_server.ingest.stream_store import Accepted, AppendHandle
 from mavstream_server.supervisor.engine_link import EngineRefused
 
 router = APIRouter(prefix="/v1/streams", tags=["streams"])
@@ -147,9 +147,9 @@ async def append_tuples(
 @router.post("/{name}/complete", dependencies=_FEED, responses=documented(404, 409))
 async def complete_stream(name: StreamName, parts: Parts) -> StreamInfo:
     """Say that no more rows will come: windows close, and queries over complete streams finish."""
-    settled: asyncio.Future[Ticket] = asyncio.get_running_loop().create_future()
+    settled: asyncio.Future[AppendHandle] = asyncio.get_running_loop().create_future()
 
-    def told(ticket: Ticket) -> None:
+    def told(ticket: AppendHandle) -> None:
         if not settled.done():
             settled.set_result(ticket)
 

@@ -35,31 +35,31 @@ from mavstream_protocol.errors import MavstreamError
 from mavstream_protocol.quantities import format_duration
 from mavstream_protocol.typed_plan import TypedPlan
 from mavstream_server.core.clock import Clock
-from mavstream_server.engine.migration.operator_exchange import Exchange
-from mavstream_server.engine.migration.quiescence import Ask, StillPoints
+from mavstream_server.engine.migration.operator_exchange import OperatorExchange
+from mavstream_server.engine.migration.quiescence import Ask, QuiescentPoints
 from mavstream_server.engine.migration.reuse import counts_rows
-from mavstream_server.engine.query import NEW, RunningQuery, SwapStage
+from mavstream_server.engine.query import NEW, MigrationStage, RunningQuery
 from mavstream_server.engine.states import IllegalMove, QueryState
 from mavstream_server.engine.task import Task
 from mavstream_server.operators.operator import Operator
 from mavstream_server.planning.instantiator import OperatorMaker, RunOptions, needs_of
 
-SWAP_LIMIT = 600_000_000
+MIGRATION_LIMIT = 600_000_000
 """Microseconds that new operators may take to get to know what they must."""
 
 
-class SwapRefused(MavstreamError):
+class MigrationRefused(MavstreamError):
     """A plan that cannot take a running query's place; the query goes on as it is."""
 
     code = "swap_refused"
 
 
-class Swap:
+class Migration:
     """A swap under way."""
 
     __slots__ = ("ask", "exchange", "limit", "since", "version")
 
-    def __init__(self, exchange: Exchange, version: int, limit: int) -> None:
+    def __init__(self, exchange: OperatorExchange, version: int, limit: int) -> None:
         self.exchange = exchange
         self.version = version
         self.limit = limit
@@ -68,13 +68,13 @@ class Swap:
         """When new operators began to run beside the old ones, on the monotonic clock."""
 
 
-class Swaps:
+class Migrations:
     """The swaps of an engine."""
 
     def __init__(
         self,
         clock: Clock,
-        still_points: StillPoints,
+        still_points: QuiescentPoints,
         make: Callable[[TypedPlan, RunOptions], OperatorMaker],
         task: Callable[[RunningQuery, Operator], Task],
         rearrange: Callable[[RunningQuery, Callable[[], None]], None],
@@ -92,7 +92,7 @@ class Swaps:
         self._task = task
         self._rearrange = rearrange
         self._over = over
-        self._under_way: dict[RunningQuery, Swap] = {}
+        self._under_way: dict[RunningQuery, Migration] = {}
 
     def __len__(self) -> int:
         return len(self._under_way)
@@ -102,9 +102,9 @@ class Swaps:
         return query in self._under_way
 
     def check(self, query: RunningQuery, plan: TypedPlan) -> None:
-        """Raise SwapRefused or IllegalMove if a plan cannot take the place of a query's."""
+        """Raise MigrationRefused or IllegalMove if a plan cannot take the place of a query's."""
         check(query, plan)
-        _check_memory(Exchange(query, plan))
+        _check_memory(OperatorExchange(query, plan))
 
     def ask(self, query: RunningQuery, plan: TypedPlan, version: int, limit: int) -> None:
         """Begin to swap a query's plan for one that was checked; no other swap of it may be under way."""
@@ -112,8 +112,8 @@ class Swaps:
             query.swaps.version = version
             self._over(query)
             return
-        swap = self._under_way[query] = Swap(Exchange(query, plan), version, limit)
-        query.swaps.stage, query.swaps.note = SwapStage.DRAINING, None
+        swap = self._under_way[query] = Migration(OperatorExchange(query, plan), version, limit)
+        query.swaps.stage, query.swaps.note = MigrationStage.DRAINING, None
         swap.ask = self._still_points.ask([query], partial(self._begin, swap))
 
     def drop(self, query: RunningQuery, why: str) -> None:
@@ -142,16 +142,16 @@ class Swaps:
     def relieve(self, query: RunningQuery, why: str) -> bool:
         """Give up new operators that run, be it within a slice; returns whether there were any."""
         swap = self._under_way.get(query)
-        if swap is None or query.swaps.stage is not SwapStage.WARMING:
+        if swap is None or query.swaps.stage is not MigrationStage.WARMING:
             return False
         swap.exchange.abandon()
-        query.swaps.stage, query.swaps.note = SwapStage.LEAVING, why
+        query.swaps.stage, query.swaps.note = MigrationStage.LEAVING, why
         if swap.ask is not None:
             self._still_points.cancel(swap.ask)
         swap.ask = self._still_points.ask([query], partial(self.drop, query, why))
         return True
 
-    def _begin(self, swap: Swap) -> None:
+    def _begin(self, swap: Migration) -> None:
         """Make the new operators; where they know all that they must, exchange them at once."""
         exchange, query = swap.exchange, swap.exchange.query
         make = self._make(exchange.plan, query.request.options)
@@ -160,14 +160,14 @@ class Swaps:
         except Exception as error:
             self.drop(query, f"the new operators could not be made: {error}")
             return
-        swap.since, query.swaps.stage = self._monotonic(), SwapStage.WARMING
+        swap.since, query.swaps.stage = self._monotonic(), MigrationStage.WARMING
         if exchange.reach > swap.limit:
             reach, limit = format_duration(exchange.reach), format_duration(swap.limit)
             self.drop(query, f"its windows and joins reach {reach} ahead, further than the limit of {limit}")
             return
         self._try_to_finish(swap)
 
-    def _try_to_finish(self, swap: Swap) -> None:
+    def _try_to_finish(self, swap: Migration) -> None:
         exchange, query = swap.exchange, swap.exchange.query
         if exchange.ahead <= 0:
             if not exchange.agreed:
@@ -184,10 +184,10 @@ class Swaps:
             work, when = partial(self._try_to_finish, swap), partial(self._worth_a_try, swap)
             swap.ask = self._still_points.ask([query], work, when)
 
-    def _worth_a_try(self, swap: Swap) -> bool:
+    def _worth_a_try(self, swap: Migration) -> bool:
         return self._overdue(swap) or (swap.exchange.hopeful and swap.exchange.ahead <= 0)
 
-    def _overdue(self, swap: Swap) -> bool:
+    def _overdue(self, swap: Migration) -> bool:
         return self._monotonic() - swap.since > swap.limit * 1000
 
 
@@ -197,18 +197,18 @@ def check(query: RunningQuery, plan: TypedPlan) -> None:
     if query.state is not QueryState.RUNNING:
         raise IllegalMove(f"{name} is {query.state.value}; its plan can be swapped while it is running")
     if plan.schema != running.schema:
-        raise SwapRefused(
+        raise MigrationRefused(
             f"{name} answers {', '.join(running.schema.names)}, the new plan {', '.join(plan.schema.names)}; "
             "give a plan with the same columns and types"
         )
     before, after = ({node.name: node.stream for node in p.sources} for p in (running, plan))
     if before != after or running.tables != plan.tables:
-        raise SwapRefused(
+        raise MigrationRefused(
             f"{name} reads {_listed(before, running)}, the new plan {_listed(after, plan)}; "
             "give a plan with the same sources, by name, and the same tables"
         )
     if needs_of(running) != needs_of(plan):
-        raise SwapRefused(
+        raise MigrationRefused(
             f"{name} and its new plan do not depend on time and order alike, so they cannot give the same "
             "answer; give a plan with the same kinds of windows and joins"
         )
@@ -218,7 +218,7 @@ def _listed(sources: dict[str, str], plan: TypedPlan) -> str:
     return ", ".join([*(f"{stream} as {name}" for name, stream in sources.items()), *sorted(plan.tables)])
 
 
-def _check_memory(exchange: Exchange) -> None:
+def _check_memory(exchange: OperatorExchange) -> None:
     anew = ", ".join(repr(node.name) for node in exchange.anew)
     if not anew:
         return
@@ -229,7 +229,7 @@ def _check_memory(exchange: Exchange) -> None:
     elif request.options.one_time:
         reason = "it is a one-time query, which ends with the first window that has an answer"
     if reason is not None:
-        raise SwapRefused(
+        raise MigrationRefused(
             f"query {request.id!r} cannot begin anew with what {anew} remember: {reason}; "
             "give a plan in which these nodes, and what they read, are as they are"
         )

@@ -1,4 +1,4 @@
-"""Exchange: a query's operators give way to those of another plan, while its sources and its output go on.
+"""Replaces the operators of a running query by those of another plan; its sources and output stay.
 
 Operators that are the same in both plans go on, too. The others are made anew beside the old ones and read
 what these read, but nobody reads what they give. When they know all that they must, everything is
@@ -31,7 +31,7 @@ from mavstream_server.planning.instantiator import (
 TaskMaker = Callable[[Operator], Task]
 
 
-class Exchange:
+class OperatorExchange:
     """The way of one query from its plan to another. All but `abandon` is done at still points."""
 
     def __init__(self, query: RunningQuery, plan: TypedPlan) -> None:

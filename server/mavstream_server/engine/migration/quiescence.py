@@ -35,7 +35,7 @@ class Ask:
         """Whether the sources of the queries are held for it."""
 
 
-class StillPoints:
+class QuiescentPoints:
     """Holds the sources of queries until these stand still together, does what was asked for, lets go.
 
     Queries that nobody asked for are not disturbed.

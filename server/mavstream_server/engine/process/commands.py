@@ -7,26 +7,27 @@ from collections.abc import Callable
 
 from mavstream_protocol.errors import MavstreamError
 from mavstream_server.core.clock import Clock
-from mavstream_server.core.metrics import QueryVitals
+from mavstream_server.core.metrics import TargetMetricsReply
 from mavstream_server.engine.engine import Engine
 from mavstream_server.engine.errors import ObjectInUse
 from mavstream_server.engine.intake import DEFAULT_TRAIN
-from mavstream_server.engine.migration.migration import SWAP_LIMIT
+from mavstream_server.engine.migration.migration import MIGRATION_LIMIT
 from mavstream_server.engine.process.messages import (
     AttachStream,
+    ChangeClass,
     DetachStream,
     Done,
     Failed,
     ForgetQuery,
-    GetClasses,
-    GetStats,
+    GetClassMetrics,
+    GetEngineMetrics,
+    GetQueryMetrics,
     GetTableNeed,
-    GetTotals,
-    GetVitals,
+    GetTargetMetrics,
     Hello,
+    MigratePlan,
     Need,
     PauseQuery,
-    Reclass,
     Reply,
     ResumeQuery,
     SetPriority,
@@ -35,7 +36,6 @@ from mavstream_server.engine.process.messages import (
     StartQuery,
     StartTrace,
     StopQuery,
-    SwapPlan,
     SwitchPolicy,
     TableNeed,
     TakeTrace,
@@ -44,7 +44,7 @@ from mavstream_server.engine.process.messages import (
 )
 from mavstream_server.engine.process.result_logs import ResultLogs
 from mavstream_server.engine.query import QueryRequest, RunningQuery
-from mavstream_server.engine.reporting import class_figures, engine_totals, query_stats, query_vitals
+from mavstream_server.engine.reporting import class_metrics, engine_metrics, query_metrics, target_metrics
 from mavstream_server.engine.table_needs import oldest_arrival
 from mavstream_server.engine.trace import RecordedSlices, Trace
 from mavstream_server.log.reader import LogReader
@@ -103,17 +103,19 @@ class HostedEngine:
         match command:
             case StartQuery():
                 return self._start(command)
-            case GetTotals():
-                return engine_totals(engine, self._started)
-            case GetStats(ids):
+            case GetEngineMetrics():
+                return engine_metrics(engine, self._started)
+            case GetQueryMetrics(ids):
                 known = [engine.queries[id_] for id_ in ids if id_ in engine.queries]
-                return {query.id: query_stats(query, self._epochs[query.id]) for query in known}
-            case GetVitals(ids):
+                return {query.id: query_metrics(query, self._epochs[query.id]) for query in known}
+            case GetTargetMetrics(ids):
                 known = [engine.queries[id_] for id_ in ids if id_ in engine.queries]
                 epochs = self._epochs
-                return QueryVitals({one.id: query_vitals(one, epochs[one.id]) for one in known if one.active})
-            case GetClasses():
-                return class_figures(engine.queries.values())
+                return TargetMetricsReply(
+                    {one.id: target_metrics(one, epochs[one.id]) for one in known if one.active}
+                )
+            case GetClassMetrics():
+                return class_metrics(engine.queries.values())
             case GetTableNeed(table):
                 return TableNeed(oldest_arrival(engine.queries.values(), table))
             case AttachStream(name, path):
@@ -129,14 +131,14 @@ class HostedEngine:
                 engine.pause(id_)
             case ResumeQuery(id_):
                 engine.resume(id_)
-            case Reclass(id_, class_name):
+            case ChangeClass(id_, class_name):
                 engine.reclass(id_, class_name)
             case WeighQuery(id_, weight):
                 engine.weigh(id_, weight)
             case ShedRows(id_, share):
                 engine.shed(id_, share)
-            case SwapPlan(id_, plan, version, limit_us):
-                engine.swap(id_, plan, version, SWAP_LIMIT if limit_us is None else limit_us)
+            case MigratePlan(id_, plan, version, limit_us):
+                engine.swap(id_, plan, version, MIGRATION_LIMIT if limit_us is None else limit_us)
             case SetPriority(class_name, priority):
                 engine.set_priority(class_name, priority)
             case StartTrace(most):
@@ -171,7 +173,7 @@ class HostedEngine:
             self.logs.close(id_)
             raise
         self._epochs[id_] = command.epoch
-        positions = query_stats(query, command.epoch).positions
+        positions = query_metrics(query, command.epoch).positions
         if command.paused:
             engine.pause(id_)
             positions = {}

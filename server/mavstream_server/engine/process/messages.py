@@ -11,7 +11,7 @@ from pathlib import Path
 
 from mavstream_protocol.scheduling import DEFAULT_SCHEDULER, SchedulerSettings, Sharing
 from mavstream_protocol.typed_plan import TypedPlan
-from mavstream_server.core.metrics import ClassFigures, EngineTotals, QueryStats, QueryVitals
+from mavstream_server.core.metrics import ClassMetricsReply, EngineMetrics, QueryMetrics, TargetMetricsReply
 from mavstream_server.engine.trace import RecordedSlices
 from mavstream_server.planning.instantiator import RunOptions
 
@@ -100,7 +100,7 @@ class ResumeQuery:
 
 
 @dataclass(frozen=True, slots=True)
-class Reclass:
+class ChangeClass:
     """Move a query to another class. Done()."""
 
     id: str
@@ -124,7 +124,7 @@ class ShedRows:
 
 
 @dataclass(frozen=True, slots=True)
-class SwapPlan:
+class MigratePlan:
     """Let a running query go on with a plan that gives the same answer, as soon as it can.
 
     Done() says that it was begun: the query's figures tell the version of the plan that runs, and why a swap
@@ -167,27 +167,27 @@ class TakeTrace:
 
 
 @dataclass(frozen=True, slots=True)
-class GetTotals:
-    """Ask for the engine's own figures. Done(EngineTotals)."""
+class GetEngineMetrics:
+    """Ask for the engine's own figures. Done(EngineMetrics)."""
 
 
 @dataclass(frozen=True, slots=True)
-class GetStats:
-    """Ask for the figures of some queries; unknown ones are left out. Done(dict of QueryStats by id)."""
+class GetQueryMetrics:
+    """Ask for the figures of some queries; unknown ones are left out. Done(dict of QueryMetrics by id)."""
 
     ids: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class GetVitals:
-    """Ask for what is watched of some queries; those that do not run are left out. Done(QueryVitals)."""
+class GetTargetMetrics:
+    """Ask for the metrics that targets are compared with; only running queries. Done(TargetMetricsReply)."""
 
     ids: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class GetClasses:
-    """Ask for the figures of all classes that have queries. Done(ClassFigures)."""
+class GetClassMetrics:
+    """Ask for the figures of all classes that have queries. Done(ClassMetricsReply)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,18 +211,18 @@ Command = (
     | ForgetQuery
     | PauseQuery
     | ResumeQuery
-    | Reclass
+    | ChangeClass
     | WeighQuery
     | ShedRows
-    | SwapPlan
+    | MigratePlan
     | SetPriority
     | SwitchPolicy
     | StartTrace
     | TakeTrace
-    | GetTotals
-    | GetStats
-    | GetVitals
-    | GetClasses
+    | GetEngineMetrics
+    | GetQueryMetrics
+    | GetTargetMetrics
+    | GetClassMetrics
     | GetTableNeed
     | Shutdown
 )
@@ -250,10 +250,10 @@ class TableNeed:
 
 Value = (
     Started
-    | EngineTotals
-    | dict[str, QueryStats]
-    | QueryVitals
-    | ClassFigures
+    | EngineMetrics
+    | dict[str, QueryMetrics]
+    | TargetMetricsReply
+    | ClassMetricsReply
     | RecordedSlices
     | TableNeed
     | None

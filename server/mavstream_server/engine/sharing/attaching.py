@@ -1,4 +1,4 @@
-"""Grafting: prefixes of queries are put in charge of a trunk, and given back with the trunk's state.
+"""Attaching: prefixes of queries are put in charge of a trunk, and given back with the trunk's state.
 
 All of it happens between two slices. Whoever decides has made sure that nothing can differ from then on.
 """
@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING
 
 from mavstream_server.engine import snapshot
 from mavstream_server.engine.query import QueryRequest, RunningQuery
-from mavstream_server.engine.sharing.membership import SharedPart
+from mavstream_server.engine.sharing.membership import Membership
 from mavstream_server.engine.sharing.prefix import lower_part
-from mavstream_server.engine.sharing.running_prefix import Strand
-from mavstream_server.engine.sharing.shared_pipeline import Trunk
+from mavstream_server.engine.sharing.running_prefix import RunningPrefix
+from mavstream_server.engine.sharing.shared_pipeline import SharedPipeline
 from mavstream_server.engine.states import OperatorState
 from mavstream_server.log.cursor import Cursor
 from mavstream_server.operators.fan_out import FanOut
@@ -30,21 +30,26 @@ if TYPE_CHECKING:
     from mavstream_server.engine.engine import Engine
 
 
-class Grafting:
+class Attaching:
     """Changes queries of an engine.
 
     `gathers` is told of trunks that keep rows back, `crowded` of those with a query that has no room left.
     """
 
     def __init__(
-        self, engine: Engine, gathers: Callable[[Trunk], None], crowded: Callable[[Trunk], None]
+        self,
+        engine: Engine,
+        gathers: Callable[[SharedPipeline], None],
+        crowded: Callable[[SharedPipeline], None],
     ) -> None:
         self._engine = engine
         self._gathers = gathers
         self._crowded = crowded
         self._numbers = count(1)
 
-    def plant(self, strand: Strand, depth: int, columns: tuple[str, ...], class_name: str) -> Trunk:
+    def plant(
+        self, strand: RunningPrefix, depth: int, columns: tuple[str, ...], class_name: str
+    ) -> SharedPipeline:
         """Return a trunk that goes on where a strand stands, with what that has; nobody is on it yet."""
         query = strand.query
         trunk = self._planted(query, strand.chain.nodes[: depth + 1], strand, columns, class_name)
@@ -55,7 +60,7 @@ class Grafting:
         self._engine.plant(trunk)
         return trunk
 
-    def replant(self, trunk: Trunk, columns: tuple[str, ...]) -> Trunk:
+    def replant(self, trunk: SharedPipeline, columns: tuple[str, ...]) -> SharedPipeline:
         """Return a trunk with more columns in the place of one that stands still."""
         part = trunk.parts[0]
         wider = self._planted(part.query, part.names, part.strand, columns, trunk.class_name)
@@ -71,10 +76,10 @@ class Grafting:
         _do_as_asked(wider)
         return wider
 
-    def graft(self, strand: Strand, depth: int, trunk: Trunk) -> None:
+    def graft(self, strand: RunningPrefix, depth: int, trunk: SharedPipeline) -> None:
         """Let a trunk run the prefix of a strand that agrees with it."""
         query = strand.query
-        part = SharedPart(strand, depth, trunk)
+        part = Membership(strand, depth, trunk)
 
         def change() -> None:
             self._engine.intake.withdraw(part.source)
@@ -93,7 +98,7 @@ class Grafting:
         trunk.fan_out.add(part.branch())
         _do_as_asked(trunk)
 
-    def cut(self, part: SharedPart) -> None:
+    def cut(self, part: Membership) -> None:
         """Give a query its prefix back, with the trunk's state and with what is on its way there."""
         query, trunk = part.query, part.trunk
         trunk.fan_out.flush()
@@ -113,7 +118,7 @@ class Grafting:
         self._engine.seat.rearrange(query, change)
         self._engine.intake.add(part.strand.chain.stream, part.source)
 
-    def drop(self, part: SharedPart) -> None:
+    def drop(self, part: Membership) -> None:
         """Let a query go without its prefix: it has ended."""
         part.settle()
         part.strand.part = None
@@ -126,10 +131,10 @@ class Grafting:
         self,
         query: RunningQuery,
         names: tuple[str, ...],
-        strand: Strand,
+        strand: RunningPrefix,
         columns: tuple[str, ...],
         class_name: str,
-    ) -> Trunk:
+    ) -> SharedPipeline:
         engine, plan = self._engine, lower_part(query.request.plan, names)
         request = QueryRequest(
             f"shared:{next(self._numbers)}", plan, class_name, RunOptions(query.request.options.on_error)
@@ -149,11 +154,11 @@ class Grafting:
         network = instantiate_below(
             plan, request.options, cursor, engine.assembly.table, columns, strand.chain.needs, output
         )
-        trunk = engine.assembly.of(request, network, Trunk)
+        trunk = engine.assembly.of(request, network, SharedPipeline)
         return trunk
 
 
-def _take_over(trunk: Trunk, operators: Sequence[Operator]) -> None:
+def _take_over(trunk: SharedPipeline, operators: Sequence[Operator]) -> None:
     """Let a trunk go on where other operators of the same nodes stand."""
     _copy_state(operators, list(trunk.network.operators.values())[: len(operators)])
 
@@ -186,7 +191,7 @@ def _copy_queue(source: Queue, target: Queue) -> None:
     target.filled = filled
 
 
-def _put_back(query: RunningQuery, part: SharedPart) -> None:
+def _put_back(query: RunningQuery, part: Membership) -> None:
     """Give operators that stood by their tasks back, bottom-up."""
     names = query.network.operators
     tasks, sources = query.tasks | part.tasks, query.sources | {part.names[0]: part.source}
@@ -194,7 +199,7 @@ def _put_back(query: RunningQuery, part: SharedPart) -> None:
     query.sources = {name: sources[name] for name in names if name in sources}
 
 
-def _do_as_asked(trunk: Trunk) -> None:
+def _do_as_asked(trunk: SharedPipeline) -> None:
     """Let a trunk wait for more rows no longer, and hold no more, than any of its queries may."""
     for task in trunk.sources.values():
         task.cap = min((part.source.cap for part in trunk.parts), default=task.cap)

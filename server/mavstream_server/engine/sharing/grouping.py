@@ -8,26 +8,26 @@ from itertools import count
 
 from mavstream_protocol.scheduling import Sharing
 from mavstream_server.engine.query import RunningQuery
-from mavstream_server.engine.sharing.prefix import chains
-from mavstream_server.engine.sharing.running_prefix import Group, Strand
-from mavstream_server.engine.sharing.shared_pipeline import Trunk
+from mavstream_server.engine.sharing.prefix import prefixes
+from mavstream_server.engine.sharing.running_prefix import PrefixGroup, RunningPrefix
+from mavstream_server.engine.sharing.shared_pipeline import SharedPipeline
 
 _MUCH = 1.5  # times as many operators must be saved for queries to go from one trunk to another
 
 
-class Groups:
+class PrefixGroups:
     """All strands by what their prefixes do, and an agenda of the groups that are to be brought together."""
 
     def __init__(self, mode: Sharing, call: Callable[[int], None]) -> None:
         """`call` is told a time at which something will be due."""
         self._mode = mode
         self._call = call
-        self._strands: dict[RunningQuery, list[Strand]] = {}
-        self._groups: dict[tuple[str | None, str], Group] = {}
-        self._agenda: list[tuple[int, int, Group]] = []  # a heap by when to try
+        self._strands: dict[RunningQuery, list[RunningPrefix]] = {}
+        self._groups: dict[tuple[str | None, str], PrefixGroup] = {}
+        self._agenda: list[tuple[int, int, PrefixGroup]] = []  # a heap by when to try
         self._ties = count()
-        self.trunks: dict[Trunk, Group] = {}
-        self.moving: dict[Strand, None] = {}
+        self.trunks: dict[SharedPipeline, PrefixGroup] = {}
+        self.moving: dict[RunningPrefix, None] = {}
         """Those that should leave their trunk for a group that saves more."""
 
     def add(self, query: RunningQuery) -> None:
@@ -36,12 +36,12 @@ class Groups:
             return
         request = query.request
         class_name = query.class_name if self._mode is Sharing.CLASS else None
-        strands = [Strand(query, chain) for chain in chains(request.plan, request.options)]
+        strands = [RunningPrefix(query, chain) for chain in prefixes(request.plan, request.options)]
         self._strands[query] = strands
         for strand in strands:
             for depth, done in enumerate(strand.chain.keys, 1):
                 key = class_name, done
-                group = self._groups.setdefault(key, Group(key, depth))
+                group = self._groups.setdefault(key, PrefixGroup(key, depth))
                 group.everyone[strand] = group.strands[strand] = None
                 strand.groups.append(group)
                 self._plan(group, group.hurry)
@@ -56,18 +56,18 @@ class Groups:
                 if not group.everyone:
                     del self._groups[group.key]
 
-    def grafted(self, strand: Strand) -> None:
+    def grafted(self, strand: RunningPrefix) -> None:
         """A strand is on a trunk: it is not looked for any more."""
         for group in strand.groups:
             del group.strands[strand]
 
-    def cut(self, strand: Strand, now: int) -> None:
+    def cut(self, strand: RunningPrefix, now: int) -> None:
         """A strand has left its trunk: it may be brought together with others again, in a while."""
         for group in strand.groups:
             group.strands[strand] = None
             self.put_off(group, now)
 
-    def _review(self, came: Strand) -> None:
+    def _review(self, came: RunningPrefix) -> None:
         """See whether others should share less, but with more, since this one has come.
 
         Looked at when a group has doubled, so that many who come cost each a little.
@@ -83,11 +83,11 @@ class Groups:
 
     # When
 
-    def put_off(self, group: Group, now: int) -> None:
+    def put_off(self, group: PrefixGroup, now: int) -> None:
         """Try again later, if there is anybody to bring together."""
         self._plan(group, lambda: group.put_off(now))
 
-    def due(self, now: int) -> list[Group]:
+    def due(self, now: int) -> list[PrefixGroup]:
         """Return the groups to be brought together now: those that save most first."""
         agenda, due = self._agenda, []
         while agenda and agenda[0][0] <= now:
@@ -102,7 +102,7 @@ class Groups:
         """When something is due next, if anything is."""
         return [self._agenda[0][0]] if self._agenda else []
 
-    def _plan(self, group: Group, when: Callable[[], int]) -> None:
+    def _plan(self, group: PrefixGroup, when: Callable[[], int]) -> None:
         group.due = None
         if group.worth_it:
             due = when()

@@ -12,19 +12,19 @@ from mavstream_server.operators.source import Source
 
 if TYPE_CHECKING:
     from mavstream_server.columns.batch import Batch
-    from mavstream_server.engine.sharing.running_prefix import Strand
-    from mavstream_server.engine.sharing.shared_pipeline import Trunk
+    from mavstream_server.engine.sharing.running_prefix import RunningPrefix
+    from mavstream_server.engine.sharing.shared_pipeline import SharedPipeline
     from mavstream_server.engine.source_task import SourceTask
 
 
-class SharedPart:
+class Membership:
     """A prefix of a query while a trunk runs it.
 
     The query's own operators of the prefix stay as they were built, without tasks. Their figures are those
     of the trunk's, counted from when the query joined; with the trunk's state they can go on by themselves.
     """
 
-    def __init__(self, strand: Strand, depth: int, trunk: Trunk) -> None:
+    def __init__(self, strand: RunningPrefix, depth: int, trunk: SharedPipeline) -> None:
         """The trunk runs the strand's source and so many nodes above it."""
         self.strand = strand
         self.query = query = strand.query
@@ -36,7 +36,7 @@ class SharedPart:
         self.own = [query.network.operators[name] for name in names]
         self.join(trunk)
 
-    def join(self, trunk: Trunk) -> None:
+    def join(self, trunk: SharedPipeline) -> None:
         """Let a trunk work for the query from now on; figures of another one must be settled."""
         self.trunk = trunk
         self.theirs = list(trunk.network.operators.values())[: len(self.names)]

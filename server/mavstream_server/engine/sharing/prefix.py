@@ -23,7 +23,7 @@ from mavstream_server.planning.instantiator import RunOptions, needed_columns, n
 
 
 @dataclass(frozen=True, slots=True)
-class Chain:
+class Prefix:
     """A source and what is done to its rows alone, one node after the other."""
 
     stream: str
@@ -38,8 +38,8 @@ class Chain:
     """Whether one of the nodes keeps rows."""
 
 
-def chains(plan: TypedPlan, options: RunOptions) -> list[Chain]:
-    """Return a plan's chains, by its sources; those that nobody could share are left out.
+def prefixes(plan: TypedPlan, options: RunOptions) -> list[Prefix]:
+    """Return a plan's prefixes, by its sources; those that nobody could share are left out.
 
     A query that ends by the clock has no part in this: its source must stop at a row of its own.
     """
@@ -59,7 +59,7 @@ def chains(plan: TypedPlan, options: RunOptions) -> list[Chain]:
                 keys.append(key)
                 columns.append(_handed_on(node, needed))
             found.append(
-                Chain(
+                Prefix(
                     source.stream,
                     (source.name, *(node.name for node in nodes)),
                     tuple(keys),

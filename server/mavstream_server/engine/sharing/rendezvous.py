@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from mavstream_server.engine.sharing.running_prefix import Group, Strand
-from mavstream_server.engine.sharing.shared_pipeline import Trunk
+from mavstream_server.engine.sharing.running_prefix import PrefixGroup, RunningPrefix
+from mavstream_server.engine.sharing.shared_pipeline import SharedPipeline
 from mavstream_server.engine.source_task import SourceTask
 
 
@@ -12,10 +12,10 @@ class _Guest:
 
     __slots__ = ("_depth", "_one", "task")
 
-    def __init__(self, one: Strand | Trunk, depth: int) -> None:
+    def __init__(self, one: RunningPrefix | SharedPipeline, depth: int) -> None:
         self._one = one
         self._depth = depth
-        if isinstance(one, Strand):
+        if isinstance(one, RunningPrefix):
             self.task = one.task
         else:
             (self.task,) = one.sources.values()
@@ -30,16 +30,16 @@ class _Guest:
             return True
         if self.position < position:
             return False
-        return self._one.is_still(self._depth) if isinstance(self._one, Strand) else self._one.is_still
+        return self._one.is_still(self._depth) if isinstance(self._one, RunningPrefix) else self._one.is_still
 
 
-class Meeting:
+class Rendezvous:
     """Each of the sources reads on to a row and no further, so that all have read the same marks, too.
 
     Nobody waits behind the deadline, nor while there is nothing else to do.
     """
 
-    def __init__(self, group: Group, guests: list[_Guest], now: int, patience: int) -> None:
+    def __init__(self, group: PrefixGroup, guests: list[_Guest], now: int, patience: int) -> None:
         self.group = group
         self.begun, self.deadline = now, now + patience
         # One row further than anybody has come: marks ahead of it are then read by all, those behind by none.
@@ -63,7 +63,7 @@ class Meeting:
             task.work.until = None
 
 
-def meeting(group: Group, now: int, near: int) -> Meeting | None:
+def meeting(group: PrefixGroup, now: int, near: int) -> Rendezvous | None:
     """Let strands of a group, and its trunk, wait for each other if two of them stand near, in rows."""
     guests = [_Guest(strand, group.depth) for strand in group.free(now)]
     if group.trunk is None:
@@ -76,7 +76,7 @@ def meeting(group: Group, now: int, near: int) -> Meeting | None:
     if len(guests) < 2:
         return None
     # As long as each of them waits for more rows under load, at most.
-    return Meeting(group, guests, now, min(guest.task.cap for guest in guests))
+    return Rendezvous(group, guests, now, min(guest.task.cap for guest in guests))
 
 
 def _largest_crowd(guests: list[_Guest], near: int) -> list[_Guest]:

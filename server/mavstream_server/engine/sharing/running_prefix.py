@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from mavstream_server.engine.query import RunningQuery
-from mavstream_server.engine.sharing.membership import SharedPart
-from mavstream_server.engine.sharing.prefix import Chain
-from mavstream_server.engine.sharing.shared_pipeline import Trunk
+from mavstream_server.engine.sharing.membership import Membership
+from mavstream_server.engine.sharing.prefix import Prefix
+from mavstream_server.engine.sharing.shared_pipeline import SharedPipeline
 from mavstream_server.engine.source_task import SourceTask
 from mavstream_server.engine.states import QueryState
 from mavstream_server.operators.operator import Operator
@@ -19,18 +19,18 @@ _MOST = 200  # strands that are brought together at a time: each takes some 0.1 
 
 
 @dataclass(eq=False, slots=True)
-class Strand:
+class RunningPrefix:
     """A chain of a running query."""
 
     query: RunningQuery
-    chain: Chain
-    part: SharedPart | None = None
+    chain: Prefix
+    part: Membership | None = None
     """What a trunk runs of it."""
     rests_until: int = 0
     """It is left alone until then,"""
     rest: int = _FIRST_REST
     """and so long if it is too slow for others again."""
-    groups: list[Group] = field(default_factory=list)
+    groups: list[PrefixGroup] = field(default_factory=list)
     """Those that it has a prefix in common with, the largest one last."""
 
     @property
@@ -52,11 +52,11 @@ class Strand:
         return not shed and not source.ended and source.until is None
 
     @property
-    def best(self) -> Group:
+    def best(self) -> PrefixGroup:
         """The group that saves most."""
         return max(self.groups, key=lambda group: (group.value, group.depth))
 
-    def would_join(self, group: Group) -> bool:
+    def would_join(self, group: PrefixGroup) -> bool:
         """Whether a group is the one for it: that which saves most, unless that does not come together."""
         best = self.best
         return group is best or best.wait > _HOPELESS
@@ -72,16 +72,16 @@ class Strand:
 
 
 @dataclass(eq=False, slots=True)
-class Group:
+class PrefixGroup:
     """The strands that have a prefix of so many nodes in common, and the trunk that runs it for some."""
 
     key: tuple[str | None, str]
     """The class, where only queries of one share, and what the prefix does."""
     depth: int
-    everyone: dict[Strand, None] = field(default_factory=dict)
-    strands: dict[Strand, None] = field(default_factory=dict)
+    everyone: dict[RunningPrefix, None] = field(default_factory=dict)
+    strands: dict[RunningPrefix, None] = field(default_factory=dict)
     """Those that are on no trunk."""
-    trunk: Trunk | None = None
+    trunk: SharedPipeline | None = None
     due: int | None = None
     """When to bring them together, if ever;"""
     wait: int = _FIRST_WAIT
@@ -108,7 +108,7 @@ class Group:
         self.due, self.wait = 0, _FIRST_WAIT
         return 0
 
-    def free(self, now: int) -> list[Strand]:
+    def free(self, now: int) -> list[RunningPrefix]:
         """Return those that may be brought together, as many as are worth it at a time."""
         found = []
         for strand in self.strands:
@@ -118,14 +118,14 @@ class Group:
                     break
         return found
 
-    def standing_together(self, now: int) -> list[Strand]:
+    def standing_together(self, now: int) -> list[RunningPrefix]:
         """Return free strands that would go on as the trunk does, or as each other if there is none."""
         still = [strand for strand in self.free(now) if strand.is_still(self.depth)]
         if self.trunk is not None:
             if not self.trunk.is_still:
                 return []
             return self._agreeing(list(self.trunk.network.operators.values())[:-1], still)
-        places: dict[object, list[Strand]] = {}
+        places: dict[object, list[RunningPrefix]] = {}
         for strand in still:
             place = strand.task.work.cursor.standing(0)
             if place is not None:
@@ -136,7 +136,7 @@ class Group:
         together = self._agreeing(most[0].operators(self.depth), most)
         return together if len(together) > 1 else []
 
-    def _agreeing(self, operators: list[Operator], strands: list[Strand]) -> list[Strand]:
+    def _agreeing(self, operators: list[Operator], strands: list[RunningPrefix]) -> list[RunningPrefix]:
         return [
             strand
             for strand in strands

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from mavstream_server.engine.query import QueryRequest, RunningQuery
-from mavstream_server.engine.sharing.membership import SharedPart
+from mavstream_server.engine.sharing.membership import Membership
 from mavstream_server.engine.source_task import SourceTask
 from mavstream_server.operators.fan_out import FanOut
 from mavstream_server.planning.instantiator import Network
 
 
-class TrunkSource(SourceTask):
+class SharedSource(SourceTask):
     """The source of a trunk: it does not read on either while a query that shares it has no room."""
 
     __slots__ = ()
@@ -31,21 +31,21 @@ class TrunkSource(SourceTask):
 
     @property
     def _crowded(self) -> bool:
-        assert isinstance(self.query, Trunk)
+        assert isinstance(self.query, SharedPipeline)
         return self.query.crowded
 
 
-class Trunk(RunningQuery):
+class SharedPipeline(RunningQuery):
     """A source and operators that several queries have in common, and a fan-out to those queries.
 
     Policies see it as a query, so it is scheduled and charged like one, by its class. Users do not.
     """
 
-    source_task = TrunkSource
+    source_task = SharedSource
 
     def __init__(self, request: QueryRequest, network: Network) -> None:
         super().__init__(request, network)
-        self.parts: list[SharedPart] = []
+        self.parts: list[Membership] = []
         """What queries have in it."""
         self.fan_out = _fan_out(self)
         self.columns = self.fan_out.columns

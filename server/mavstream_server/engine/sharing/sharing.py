@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING
 
 from mavstream_protocol.scheduling import Sharing
 from mavstream_server.engine.query import RunningQuery
-from mavstream_server.engine.sharing.attaching import Grafting
-from mavstream_server.engine.sharing.grouping import Groups
-from mavstream_server.engine.sharing.membership import SharedPart
-from mavstream_server.engine.sharing.rendezvous import Meeting, meeting
-from mavstream_server.engine.sharing.running_prefix import Group, Strand
-from mavstream_server.engine.sharing.shared_pipeline import Trunk
-from mavstream_server.engine.sharing.upkeep import TrunkCare
+from mavstream_server.engine.sharing.attaching import Attaching
+from mavstream_server.engine.sharing.grouping import PrefixGroups
+from mavstream_server.engine.sharing.membership import Membership
+from mavstream_server.engine.sharing.rendezvous import Rendezvous, meeting
+from mavstream_server.engine.sharing.running_prefix import PrefixGroup, RunningPrefix
+from mavstream_server.engine.sharing.shared_pipeline import SharedPipeline
+from mavstream_server.engine.sharing.upkeep import PipelineUpkeep
 
 if TYPE_CHECKING:
     from mavstream_server.engine.engine import Engine
@@ -33,17 +33,17 @@ class QuerySharing:
     def __init__(self, engine: Engine, mode: Sharing, train: int) -> None:
         self._engine = engine
         self._near = _NEAR * train
-        self._groups = Groups(mode, self._call)
-        self._care = TrunkCare(engine, self._cut, self._charge, self._call)
-        self._grafting = Grafting(engine, self._care.gathers, self._care.is_crowded)
-        self._meetings: list[Meeting] = []
+        self._groups = PrefixGroups(mode, self._call)
+        self._care = PipelineUpkeep(engine, self._cut, self._charge, self._call)
+        self._grafting = Attaching(engine, self._care.gathers, self._care.is_crowded)
+        self._meetings: list[Rendezvous] = []
         self.due = _NEVER
 
     def _call(self, time: int) -> None:
         self.due = min(self.due, time)
 
     @property
-    def trunks(self) -> Iterable[Trunk]:
+    def trunks(self) -> Iterable[SharedPipeline]:
         """What is shared at present."""
         return self._groups.trunks.keys()
 
@@ -70,7 +70,7 @@ class QuerySharing:
         self.leave(query)
         self._groups.remove(query)
 
-    def ended(self, trunk: Trunk) -> None:
+    def ended(self, trunk: SharedPipeline) -> None:
         """A trunk runs no more: its stream is complete, it was given up, or it has failed."""
         group = self._groups.trunks.pop(trunk, None)
         if group is not None and group.trunk is trunk:
@@ -82,7 +82,7 @@ class QuerySharing:
         for trunk in self.trunks:
             self._charge(trunk)
 
-    def check_memory(self, trunk: Trunk) -> None:
+    def check_memory(self, trunk: SharedPipeline) -> None:
         """See whether the queries of a trunk that has grown keep their limits."""
         self._care.check_memory(trunk)
 
@@ -136,7 +136,7 @@ class QuerySharing:
 
     # Bringing together, and parting
 
-    def _end(self, ended: Meeting, now: int) -> None:
+    def _end(self, ended: Rendezvous, now: int) -> None:
         self._meetings.remove(ended)
         ended.end()
         if not self._unite(ended.group, now):
@@ -145,7 +145,7 @@ class QuerySharing:
             if task.attached:
                 self._engine.intake.unblock(task.query, now)
 
-    def _unite(self, group: Group, now: int) -> bool:
+    def _unite(self, group: PrefixGroup, now: int) -> bool:
         """Bring together who stands together; returns whether anybody did."""
         strands = group.standing_together(now)
         if not strands:
@@ -158,7 +158,7 @@ class QuerySharing:
         self._groups.put_off(group, now)
         return True
 
-    def _trunk(self, group: Group, strands: list[Strand]) -> Trunk:
+    def _trunk(self, group: PrefixGroup, strands: list[RunningPrefix]) -> SharedPipeline:
         """Return a trunk that hands on all that the group's old and new queries read."""
         columns = _union(strands, group.depth, group.trunk)
         if group.trunk is None:
@@ -169,7 +169,7 @@ class QuerySharing:
         self._groups.trunks[group.trunk] = group
         return group.trunk
 
-    def _charge(self, trunk: Trunk) -> None:
+    def _charge(self, trunk: SharedPipeline) -> None:
         """Let a trunk run in the highest class that uses it, with the largest weight of its queries."""
         if not trunk.parts:
             return
@@ -184,7 +184,7 @@ class QuerySharing:
         if (trunk.class_name, trunk.weight) != (highest, weight):
             self._engine.seat.rearrange(trunk, change)
 
-    def _cut(self, part: SharedPart, now: int) -> None:
+    def _cut(self, part: Membership, now: int) -> None:
         trunk = part.trunk
         self._grafting.cut(part)
         if trunk.active:
@@ -194,7 +194,7 @@ class QuerySharing:
         self._groups.cut(part.strand, now)
 
 
-def _union(strands: Iterable[Strand], depth: int, trunk: Trunk | None) -> tuple[str, ...]:
+def _union(strands: Iterable[RunningPrefix], depth: int, trunk: SharedPipeline | None) -> tuple[str, ...]:
     """Return all columns that go on from a prefix, those of its trunk first."""
     columns = dict.fromkeys(() if trunk is None else trunk.columns)
     for strand in strands:

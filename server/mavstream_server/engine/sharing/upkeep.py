@@ -6,8 +6,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from mavstream_protocol.errors import MavstreamError
-from mavstream_server.engine.sharing.membership import SharedPart
-from mavstream_server.engine.sharing.shared_pipeline import Trunk
+from mavstream_server.engine.sharing.membership import Membership
+from mavstream_server.engine.sharing.shared_pipeline import SharedPipeline
 from mavstream_server.operators.operator import QueryFailed
 
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 _PATIENCE = 5_000_000  # ns that others may wait for a query without room
 
 
-class TrunkCare:
+class PipelineUpkeep:
     """Looks after trunks that keep rows back, are broken, or have too few queries or one without room.
 
     It hears of them while slices are run, and acts between two of them.
@@ -25,8 +25,8 @@ class TrunkCare:
     def __init__(
         self,
         engine: Engine,
-        cut: Callable[[SharedPart, int], None],
-        charge: Callable[[Trunk], None],
+        cut: Callable[[Membership, int], None],
+        charge: Callable[[SharedPipeline], None],
         call: Callable[[int], None],
     ) -> None:
         """`cut` lets a query leave its trunk, `charge` finds a trunk the right class.
@@ -37,8 +37,10 @@ class TrunkCare:
         self._cut = cut
         self._charge = charge
         self._call = call
-        self._gathering: dict[Trunk, tuple[int, int]] = {}  # those that keep rows back, since and until when
-        self._troubled: dict[Trunk, None] = {}
+        self._gathering: dict[
+            SharedPipeline, tuple[int, int]
+        ] = {}  # those that keep rows back, since and until when
+        self._troubled: dict[SharedPipeline, None] = {}
 
     def times(self, now: int) -> list[int]:
         """Return when something is due."""
@@ -50,7 +52,7 @@ class TrunkCare:
 
     # Rows that are kept back
 
-    def gathers(self, trunk: Trunk) -> None:
+    def gathers(self, trunk: SharedPipeline) -> None:
         """A trunk keeps rows back for more to come: as long as its source may."""
         (source,) = trunk.sources.values()
         now = self._engine.clock.now()
@@ -69,25 +71,25 @@ class TrunkCare:
 
     # Trouble
 
-    def trouble(self, trunk: Trunk) -> None:
+    def trouble(self, trunk: SharedPipeline) -> None:
         """Look at a trunk at the next step."""
         self._troubled[trunk] = None
         self._call(0)
 
-    def is_crowded(self, trunk: Trunk) -> None:
+    def is_crowded(self, trunk: SharedPipeline) -> None:
         """A query on the trunk has no room."""
         if trunk.crowded_since is None:
             trunk.crowded_since = self._engine.clock.now()
             self._troubled[trunk] = None
             self._call(trunk.crowded_since + _PATIENCE)
 
-    def ended(self, trunk: Trunk) -> None:
+    def ended(self, trunk: SharedPipeline) -> None:
         """A trunk runs no more."""
         self._gathering.pop(trunk, None)
         if trunk.error is not None:
             self.trouble(trunk)
 
-    def check_memory(self, trunk: Trunk) -> None:
+    def check_memory(self, trunk: SharedPipeline) -> None:
         """Look at a trunk's queries at the next step if what is held for all is more than one may hold."""
         if trunk.lowest_limit is not None and trunk.memory.resident > trunk.lowest_limit:
             self.trouble(trunk)
@@ -101,7 +103,7 @@ class TrunkCare:
                 done = True
         return done
 
-    def _helped(self, trunk: Trunk, now: int) -> bool:
+    def _helped(self, trunk: SharedPipeline, now: int) -> bool:
         if trunk.error is not None:
             self._fail_with(trunk, *trunk.error)
             return True
@@ -117,7 +119,7 @@ class TrunkCare:
         self._charge(trunk)
         return self._relieved(trunk, now)
 
-    def _relieved(self, trunk: Trunk, now: int) -> bool:
+    def _relieved(self, trunk: SharedPipeline, now: int) -> bool:
         """Let queries without room leave if others have waited long enough; returns whether all is well."""
         if not trunk.crowded:
             trunk.crowded_since = None
@@ -136,7 +138,7 @@ class TrunkCare:
         self._engine.intake.unblock(trunk, now)
         return len(trunk.parts) >= 2
 
-    def _fail_with(self, trunk: Trunk, operator: str, error: Exception) -> None:
+    def _fail_with(self, trunk: SharedPipeline, operator: str, error: Exception) -> None:
         """Let the queries fail as they would have alone."""
         for part in tuple(trunk.parts):
             own = part.own_name(operator)

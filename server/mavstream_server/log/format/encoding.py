@@ -24,7 +24,7 @@ from mavstream_server.log.format.layout import (
     FrameKind,
     Layout,
 )
-from mavstream_server.log.format.shared_columns import Cut, body_of_cuts, came_apart
+from mavstream_server.log.format.shared_columns import RowSlice, body_of_cuts, came_apart
 from mavstream_server.log.format.texts import encode_texts
 from mavstream_server.log.watermarks import Stamp
 
@@ -34,7 +34,7 @@ _SMALL = 1024  # bytes
 class NewFrame(NamedTuple):
     """Rows to append as one frame, and who sent them."""
 
-    columns: Mapping[str, Column] | list[Cut]
+    columns: Mapping[str, Column] | list[RowSlice]
     """The columns, or what they are cut from, of one or more messages in order."""
     size: int
     producer: int = 0
@@ -73,7 +73,7 @@ def check_rows(path: Path, layout: Layout, frame: NewFrame) -> None:
     _check_each(path, layout, columns, size)
 
 
-def _check_cuts(path: Path, layout: Layout, cuts: list[Cut], size: int) -> None:
+def _check_cuts(path: Path, layout: Layout, cuts: list[RowSlice], size: int) -> None:
     for pack, start, rows, _ in cuts:
         if pack.expected is not layout.expected and pack.expected != layout.expected:
             names = ", ".join(pack.schema.names)

@@ -16,7 +16,7 @@ from mavstream_server.log.format.texts import encode_texts
 _CODE = 4  # bytes of a text's code
 
 
-class Pack:
+class SharedColumns:
     """Rows without nulls of streams with one schema. Two rows are cut from it as two slices of bytes a
     column, which takes a third of the time that two slices of arrays do.
     """
@@ -48,17 +48,17 @@ class Pack:
         return max(times[start : start + size])
 
 
-class Cut(NamedTuple):
+class RowSlice(NamedTuple):
     """Some rows of a pack, and when they came."""
 
-    pack: Pack
+    pack: SharedColumns
     start: int
     size: int
     arrival: int
     """In ns."""
 
 
-def body_of_cuts(cuts: Sequence[Cut], coder: SegmentCoder) -> Body:
+def body_of_cuts(cuts: Sequence[RowSlice], coder: SegmentCoder) -> Body:
     """Lay out the rows of all cuts as one frame; texts new to the segment become part of it."""
     parts: list[bytes] = []
     rows = sum([cut.size for cut in cuts])
@@ -81,17 +81,17 @@ def body_of_cuts(cuts: Sequence[Cut], coder: SegmentCoder) -> Body:
     return Body(b"".join(parts), 0, delta)
 
 
-def largest_of_cuts(cuts: Sequence[Cut], name: str) -> int:
+def largest_of_cuts(cuts: Sequence[RowSlice], name: str) -> int:
     """Return the largest value of a column of integers in all of them."""
     return max([pack.largest(name, start, size) for pack, start, size, _ in cuts])
 
 
-def came_apart(cuts: Sequence[Cut]) -> bool:
+def came_apart(cuts: Sequence[RowSlice]) -> bool:
     """Whether not all of them came at the same time: then the frame tells of each row when it did."""
     return cuts[0].arrival != cuts[-1].arrival
 
 
-def stamps_of_cuts(cuts: Sequence[Cut], floor: int) -> list[int]:
+def stamps_of_cuts(cuts: Sequence[RowSlice], floor: int) -> list[int]:
     """Return when each row came; times that go back are raised to the one before, or to the floor."""
     stamps: list[int] = []
     for _, _, size, arrival in cuts:

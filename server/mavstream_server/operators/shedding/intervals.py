@@ -6,17 +6,17 @@ from collections import deque
 from typing import Any
 
 from mavstream_server.columns.column import Ints
-from mavstream_server.core.metrics import Spell
+from mavstream_server.core.metrics import SheddingInterval
 
 _MOST = 32
 
 
-class SpellRecord:
+class SheddingIntervals:
     """The last so many spells of a source; older ones are forgotten, its counters go on."""
 
     def __init__(self, stream: str) -> None:
         self._stream = stream
-        self._spells: deque[Spell] = deque(maxlen=_MOST)
+        self._spells: deque[SheddingInterval] = deque(maxlen=_MOST)
         self._share: float | None = None  # of a spell that has seen no row yet
 
     def begin(self, share: float) -> None:
@@ -27,14 +27,14 @@ class SpellRecord:
         """Count rows that came, by when they did, and how many of them were left out."""
         first, last, seen = int(arrivals[0]), int(arrivals[-1]), len(arrivals)
         if self._share is not None:
-            self._spells.append(Spell(self._stream, self._share, first, last, seen, shed))
+            self._spells.append(SheddingInterval(self._stream, self._share, first, last, seen, shed))
             self._share = None
             return
         spell = self._spells[-1]
         self._spells[-1] = spell._replace(until=last, seen=spell.seen + seen, shed=spell.shed + shed)
 
     @property
-    def spells(self) -> tuple[Spell, ...]:
+    def spells(self) -> tuple[SheddingInterval, ...]:
         """The spells, oldest first."""
         return tuple(self._spells)
 
@@ -45,4 +45,4 @@ class SpellRecord:
     def load(self, state: dict[str, Any]) -> None:
         """Take over a record."""
         self._share = state["share"]
-        self._spells = deque((Spell(*spell) for spell in state["spells"]), maxlen=_MOST)
+        self._spells = deque((SheddingInterval(*spell) for spell in state["spells"]), maxlen=_MOST)

@@ -18,9 +18,9 @@ import numpy.typing as npt
 
 from mavstream_protocol.expressions.typed import Expression
 from mavstream_server.columns.column import Ints
-from mavstream_server.log.read_batch import Portion
-from mavstream_server.operators.shedding.intervals import SpellRecord
-from mavstream_server.operators.shedding.utility import LeastWorth
+from mavstream_server.log.read_batch import ReadBatch
+from mavstream_server.operators.shedding.intervals import SheddingIntervals
+from mavstream_server.operators.shedding.utility import LeastUtility
 
 BLOCK = 4096
 """Positions of which at most a share is left out."""
@@ -44,8 +44,8 @@ class Shedder:
         """`worth` is a number or a condition over the stream's fields: rows of least worth go first."""
         # Streams do not lose rows at the same positions: errors of scaled sums then add up as squares do.
         self._salt = np.uint64(crc32(stream.encode()))
-        self._worth = None if worth is None else LeastWorth(worth, BLOCK)
-        self.record = SpellRecord(stream)
+        self._worth = None if worth is None else LeastUtility(worth, BLOCK)
+        self.record = SheddingIntervals(stream)
         self._known, self._least = (-1, -1), np.uint64(0)
         self.share = 0.0
         self.quota = 0
@@ -65,14 +65,14 @@ class Shedder:
         """How many rows of the stream a kept row stands for, if rows go at random."""
         return BLOCK / (BLOCK - self.quota) if self.quota < BLOCK else 1.0
 
-    def kept(self, portion: Portion) -> Ints:
+    def kept(self, portion: ReadBatch) -> Ints:
         """Return which rows of a portion stay, by their place in it; there must be some rows."""
         parts = [start + self._kept(portion, start, stop) for start, stop in _blocks(portion.positions)]
         kept: Ints = parts[0] if len(parts) == 1 else np.concatenate(parts)
         self.record.add(portion.arrivals, portion.rows - len(kept))
         return kept
 
-    def _kept(self, portion: Portion, start: int, stop: int) -> Ints:
+    def _kept(self, portion: ReadBatch, start: int, stop: int) -> Ints:
         """Return which rows of a portion's part inside one block stay, by their place in the part."""
         positions = portion.positions[start:stop]
         block, numbers = int(positions[0]) // BLOCK, self._mixed(positions)

@@ -23,7 +23,7 @@ _Words: TypeAlias = npt.NDArray[np.uint64]
 _NO_VALUES: _Floats = np.empty(0, dtype=np.float64)
 
 
-class LeastWorth:
+class LeastUtility:
     """Leaves out rows by what an expression says of them; null, and what cannot be computed, is worth least.
 
     What it decides is a function of the rows at the positions that it was shown, in order, and of the quota

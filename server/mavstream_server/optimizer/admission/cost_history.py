@@ -1,4 +1,4 @@
-"""Experience: what the queries that run taught about costs, for queries that are new."""
+"""CostHistory: what the queries that run taught about costs, for queries that are new."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from statistics import median
 from typing import NamedTuple
 
 from mavstream_protocol.typed_plan import TypedPlan
-from mavstream_server.core.metrics import OperatorStats
+from mavstream_server.core.metrics import OperatorMetrics
 from mavstream_server.optimizer.admission.load import Arrivals
 from mavstream_server.planning.rewriting.costing.knowledge import PooledKnowledge
-from mavstream_server.planning.rewriting.costing.metrics import Figures
+from mavstream_server.planning.rewriting.costing.metrics import PlanMetrics
 from mavstream_server.planning.rewriting.costing.model import CostModel
 from mavstream_server.scheduling.statistics import Statistics
 
@@ -37,14 +37,16 @@ class Demand(NamedTuple):
     """Of a row that waits in front of it."""
 
 
-class Experience:
+class CostHistory:
     """Medians of what operators of a kind cost, and how many rows conditions let pass."""
 
     def __init__(self) -> None:
         self._knowledge = PooledKnowledge()
         self._ends: defaultdict[str, deque[float]] = defaultdict(lambda: deque(maxlen=_REMEMBERED))
 
-    def learn(self, plan: TypedPlan, operators: Sequence[OperatorStats], rates: Mapping[str, float]) -> None:
+    def learn(
+        self, plan: TypedPlan, operators: Sequence[OperatorMetrics], rates: Mapping[str, float]
+    ) -> None:
         """Take in the figures of a query that runs on streams with these rows per second."""
         measured = [one for one in operators if one.tuples > 0 and one.cost_per_tuple_ns > 0]
         for one in measured:
@@ -56,14 +58,14 @@ class Experience:
             )
             for one in measured
         }
-        self._knowledge.pool(CostModel(plan, Figures(rates, known)).knowledge)
+        self._knowledge.pool(CostModel(plan, PlanMetrics(rates, known)).knowledge)
 
     def assess(self, plan: TypedPlan, arrivals: Mapping[str, Arrivals]) -> Demand:
         """Return what a new query is expected to need if its streams bring so much per second."""
         read = [arrivals.get(source.stream, Arrivals(0.0, 0.0)) for source in plan.sources]
         rows, turns = sum(one.rows for one in read), sum(min(one.frames, one.rows) for one in read)
         rates = {source.stream: one.rows for source, one in zip(plan.sources, read, strict=True)}
-        assessed = CostModel(None, Figures(rates), self._knowledge).assess(plan)
+        assessed = CostModel(None, PlanMetrics(rates), self._knowledge).assess(plan)
         least = turns * CALL_NS
         works = [
             *assessed.works.values(),

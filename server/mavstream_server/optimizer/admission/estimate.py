@@ -21,7 +21,7 @@ from mavstream_protocol.qos import LatencyTarget, MemoryTarget, QosSpec, Through
 from mavstream_server.optimizer.admission.cost_history import Demand
 from mavstream_server.optimizer.admission.occupancy import Occupancy
 from mavstream_server.optimizer.admission.queueing import percentile
-from mavstream_server.optimizer.target_index import Promises, allowed_ms, statistic_ms
+from mavstream_server.optimizer.target_index import TargetIndex, allowed_ms, statistic_ms
 
 _NAMED = 10  # endangered queries that are told by name
 _LONGEST_LINGER_S = 0.05
@@ -41,14 +41,14 @@ class Candidate:
 
 
 def estimate(
-    candidate: Candidate, occupancy: Occupancy | None, promises: Promises, policy: AdmissionPolicy
+    candidate: Candidate, occupancy: Occupancy | None, promises: TargetIndex, policy: AdmissionPolicy
 ) -> AdmissionEstimate:
     """Return what is expected; without an occupancy, as long as nothing was measured, that is little."""
     return _Estimator(candidate, occupancy, promises).estimate(policy)
 
 
 class _Estimator:
-    def __init__(self, candidate: Candidate, measured: Occupancy | None, promises: Promises) -> None:
+    def __init__(self, candidate: Candidate, measured: Occupancy | None, promises: TargetIndex) -> None:
         self._new = candidate
         self._measured = measured is not None
         self._before = measured or _NOTHING_KNOWN

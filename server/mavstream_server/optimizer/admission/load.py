@@ -7,11 +7,11 @@ from collections.abc import Mapping
 from itertools import pairwise
 from typing import NamedTuple
 
-from mavstream_server.core.metrics import ClassStats, EngineTotals, Latency
+from mavstream_server.core.metrics import ClassMetrics, EngineMetrics, Latency
 
 WINDOW_S = 10.0
 """What is looked back on: long enough for means of quiet classes, short enough to follow a change."""
-_NOTHING = ClassStats(0, 0, 0, 0, 0, 0, Latency())
+_NOTHING = ClassMetrics(0, 0, 0, 0, 0, 0, Latency())
 
 
 class Arrivals(NamedTuple):
@@ -26,8 +26,8 @@ class LoadSample(NamedTuple):
 
     at: float
     """Seconds."""
-    engine: EngineTotals
-    classes: Mapping[str, ClassStats]
+    engine: EngineMetrics
+    classes: Mapping[str, ClassMetrics]
     streams: Mapping[str, Arrivals]
 
 
@@ -62,11 +62,11 @@ class SlidingLoad:
         return self._samples[-1].engine.policy if self._samples else None
 
     @property
-    def classes(self) -> Mapping[str, ClassStats]:
+    def classes(self) -> Mapping[str, ClassMetrics]:
         """The classes that have queries, as they are now."""
         return self._samples[-1].classes if self._samples else {}
 
-    def stats(self, class_name: str) -> ClassStats:
+    def stats(self, class_name: str) -> ClassMetrics:
         """Return a class as it is now."""
         return self.classes.get(class_name, _NOTHING)
 
@@ -126,7 +126,7 @@ class SlidingLoad:
         return self._samples[0], self._samples[-1]
 
 
-def _between(first: ClassStats, last: ClassStats) -> Latency:
+def _between(first: ClassMetrics, last: ClassMetrics) -> Latency:
     before, after = first.latency, last.latency
     if last.queries < first.queries or after.count <= before.count or after.total < before.total:
         return Latency()

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from mavstream_server.optimizer.change import Proposal, SwapPlan
+from mavstream_server.optimizer.change import PlanChange, Proposal
 from mavstream_server.optimizer.monitor import Objective, Watched
-from mavstream_server.optimizer.rule import Rule
+from mavstream_server.optimizer.rule import OptimizerRule
 from mavstream_server.optimizer.situation import Situation
 from mavstream_server.planning.rewriting.choice import PlanChoice
 
@@ -14,7 +14,7 @@ LEAST_SAVING = 0.2
 """The share that another plan must save: estimates are not better than that, and a swap is work, too."""
 
 
-class AlternatePlanRule(Rule):
+class AlternatePlanRule(OptimizerRule):
     """Proposes equivalent plans that were found to cost less, by what was measured of those that run."""
 
     name = "plan"
@@ -37,8 +37,8 @@ class AlternatePlanRule(Rule):
                 continue
             yield Proposal(
                 rule=self.name,
-                change=SwapPlan(id_, choice.cheapest.plan),
-                undo=SwapPlan(id_, choice.running.plan),
+                change=PlanChange(id_, choice.cheapest.plan),
+                undo=PlanChange(id_, choice.running.plan),
                 what=f"swap the plan of query {id_}: {'; '.join(map(str, choice.cheapest.steps))}",
                 why=(
                     f"{target.objective} of query {worst.query.id} in class {worst.query.class_name}: "

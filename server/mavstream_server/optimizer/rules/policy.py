@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from mavstream_protocol.scheduling import DEFAULT_SCHEDULER, SchedulerSettings
-from mavstream_server.optimizer.change import Proposal, SwitchPolicy
+from mavstream_server.optimizer.change import PolicyChange, Proposal
 from mavstream_server.optimizer.monitor import Objective
-from mavstream_server.optimizer.rule import Rule
+from mavstream_server.optimizer.rule import OptimizerRule
 from mavstream_server.optimizer.situation import Situation
 
 CANDIDATES: Mapping[Objective, Sequence[SchedulerSettings]] = {
@@ -28,7 +28,7 @@ CANDIDATES: Mapping[Objective, Sequence[SchedulerSettings]] = {
 """By what is missed, the policies to try, in order."""
 
 
-class SwitchPolicyRule(Rule):
+class SwitchPolicyRule(OptimizerRule):
     """Lets a policy decide that is made for what is missed.
 
     Only those are tried that stand ahead of the one that decides: a policy that is made for what is missed,
@@ -57,8 +57,8 @@ class SwitchPolicyRule(Rule):
                 return
             yield Proposal(
                 rule=self.name,
-                change=SwitchPolicy(settings),
-                undo=SwitchPolicy(situation.scheduler),
+                change=PolicyChange(settings),
+                undo=PolicyChange(situation.scheduler),
                 what=f"switch from {situation.scheduler.policy} to {settings.policy}",
                 why=target.told(worst.query),
                 priority=worst.query.priority,

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
-from mavstream_server.optimizer.change import Proposal, WeighQuery
+from mavstream_server.optimizer.change import Proposal, WeightChange
 from mavstream_server.optimizer.monitor import Objective
-from mavstream_server.optimizer.rule import Rule
+from mavstream_server.optimizer.rule import OptimizerRule
 from mavstream_server.optimizer.situation import Situation
 from mavstream_server.scheduling.policy import Level
 from mavstream_server.scheduling.registry import POLICIES, weighs
@@ -16,7 +16,7 @@ HEAVIEST = 8
 """What a query can weigh; another one of its class still has a ninth of the turns."""
 
 
-class RankRule(Rule):
+class RankRule(OptimizerRule):
     """Doubles what a query weighs in its class. Others of the class wait longer; other classes do not.
 
     It can help where the policy keeps classes apart (or all queries are of one) and goes by weights inside
@@ -42,8 +42,8 @@ class RankRule(Rule):
                 continue
             yield Proposal(
                 rule=self.name,
-                change=WeighQuery(query.id, 2 * now),
-                undo=WeighQuery(query.id, now),
+                change=WeightChange(query.id, 2 * now),
+                undo=WeightChange(query.id, now),
                 what=f"let query {query.id} weigh {2 * now} instead of {now} in class {query.class_name}",
                 why=target.told(query),
                 priority=query.priority,
@@ -56,8 +56,8 @@ class RankRule(Rule):
             if now > 1:
                 yield Proposal(
                     rule=self.name,
-                    change=WeighQuery(id_, now // 2),
-                    undo=WeighQuery(id_, now),
+                    change=WeightChange(id_, now // 2),
+                    undo=WeightChange(id_, now),
                     what=f"let query {id_} weigh {now // 2} instead of {now}",
                     why="all targets are kept",
                     queries=(id_,),

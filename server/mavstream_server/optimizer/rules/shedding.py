@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import groupby
 
-from mavstream_server.optimizer.change import Proposal, ShedRows, together
+from mavstream_server.optimizer.change import Proposal, SheddingChange, combined
 from mavstream_server.optimizer.monitor import Watched
-from mavstream_server.optimizer.rule import Rule
+from mavstream_server.optimizer.rule import OptimizerRule
 from mavstream_server.optimizer.situation import Situation
 
 _STEPS = 4  # from all that a query allows to nothing
 
 
-class ShedRule(Rule):
+class ShedRule(OptimizerRule):
     """Drops rows of the queries of a class that allow loss: all that they allow, given back in quarters.
 
     Small steps up would be judged while the backlog still grows, and undone. What is too much shows on the
@@ -34,8 +34,8 @@ class ShedRule(Rule):
                 most = max(one.query.qos.max_loss for one in giving)
                 yield Proposal(
                     rule=self.name,
-                    change=together([ShedRows(one.query.id, one.query.qos.max_loss) for one in giving]),
-                    undo=together([ShedRows(one.query.id, _shed(situation, one)) for one in giving]),
+                    change=combined([SheddingChange(one.query.id, one.query.qos.max_loss) for one in giving]),
+                    undo=combined([SheddingChange(one.query.id, _shed(situation, one)) for one in giving]),
                     what=f"drop up to {most:.2%} of the rows of {_named(giving)} of class {class_name}",
                     why=target.told(worst.query),
                     queries=tuple(dict.fromkeys([worst.query.id, *(one.query.id for one in giving)])),
@@ -50,10 +50,10 @@ class ShedRule(Rule):
             less = [_less(situation, one) for one in given]
             yield Proposal(
                 rule=self.name,
-                change=together(
-                    [ShedRows(one.query.id, share) for one, share in zip(given, less, strict=True)]
+                change=combined(
+                    [SheddingChange(one.query.id, share) for one, share in zip(given, less, strict=True)]
                 ),
-                undo=together([ShedRows(one.query.id, _shed(situation, one)) for one in given]),
+                undo=combined([SheddingChange(one.query.id, _shed(situation, one)) for one in given]),
                 what=f"drop only up to {max(less):.2%} of the rows of {_named(given)} of class {class_name}",
                 why="all targets are kept",
                 queries=tuple(one.query.id for one in given),

@@ -2,7 +2,7 @@
 
 from mavstream_server.planning.rewriting.alternates import Alternate, alternates
 from mavstream_server.planning.rewriting.choice import PlanChoice, choose
-from mavstream_server.planning.rewriting.costing.metrics import Figures
-from mavstream_server.planning.rewriting.rule import Step
+from mavstream_server.planning.rewriting.costing.metrics import PlanMetrics
+from mavstream_server.planning.rewriting.rule import RewriteStep
 
-__all__ = ["Alternate", "Figures", "PlanChoice", "Step", "alternates", "choose"]
+__all__ = ["Alternate", "PlanChoice", "PlanMetrics", "RewriteStep", "alternates", "choose"]

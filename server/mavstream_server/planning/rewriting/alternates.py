@@ -9,9 +9,9 @@ from mavstream_protocol.plan import Plan
 from mavstream_protocol.queries import OnError
 from mavstream_protocol.schema import Schema
 from mavstream_protocol.typed_plan import StreamShape
-from mavstream_server.planning.rewriting.costing.metrics import Figures
+from mavstream_server.planning.rewriting.costing.metrics import PlanMetrics
 from mavstream_server.planning.rewriting.costing.model import CostModel
-from mavstream_server.planning.rewriting.rule import Rule, Step
+from mavstream_server.planning.rewriting.rule import RewriteRule, RewriteStep
 from mavstream_server.planning.rewriting.rules.catalogue import RULES
 from mavstream_server.planning.rewriting.search import Search
 from mavstream_server.planning.rewriting.subject import Surroundings
@@ -28,20 +28,20 @@ class Alternate:
     """Nanoseconds of work per second."""
     memory: float
     """Bytes of state and queues."""
-    steps: tuple[Step, ...]
+    steps: tuple[RewriteStep, ...]
     """How it came about; none for the original."""
 
 
 def alternates(
     plan: Plan,
     streams: Mapping[str, StreamShape],
-    figures: Figures | None = None,
+    figures: PlanMetrics | None = None,
     limit: int = LIMIT,
     *,
     tables: Mapping[str, Schema] | None = None,
     on_error: OnError = OnError.NULL,
     one_time: bool = False,
-    rules: Sequence[Rule] = RULES,
+    rules: Sequence[RewriteRule] = RULES,
 ) -> list[Alternate]:
     """Return up to `limit` plans with the answer of this one, itself among them, the cheapest first.
 
@@ -52,7 +52,7 @@ def alternates(
     if limit < 1:
         raise ValueError(f"the original is always among the alternates, so limit is at least 1; came {limit}")
     surroundings = Surroundings(streams, tables or {}, on_error, one_time)
-    model = CostModel(surroundings.types(plan), figures or Figures())
+    model = CostModel(surroundings.types(plan), figures or PlanMetrics())
     found = Search(surroundings, model, rules).run(plan, limit)
     made = [Alternate(f.plan, f.assessment.work, f.assessment.memory, f.steps) for f in found]
     # Fewer steps first where all else is equal: nobody swaps a plan for one that is no better.

@@ -11,7 +11,7 @@ from mavstream_protocol.queries import OnError
 from mavstream_protocol.schema import Schema
 from mavstream_protocol.typed_plan import StreamShape
 from mavstream_server.planning.rewriting.alternates import LIMIT, Alternate, alternates
-from mavstream_server.planning.rewriting.costing.metrics import Figures
+from mavstream_server.planning.rewriting.costing.metrics import PlanMetrics
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +42,7 @@ class PlanChoice(NamedTuple):
         return 1 - self.cheapest.memory / self.running.memory if self.running.memory > 0 else 0.0
 
 
-def choose(subject: PlanSubject, figures: Figures, limit: int = LIMIT) -> PlanChoice:
+def choose(subject: PlanSubject, figures: PlanMetrics, limit: int = LIMIT) -> PlanChoice:
     """Return the running plan and the cheapest one, which may be the same; takes tens of milliseconds."""
     found = alternates(
         subject.plan,

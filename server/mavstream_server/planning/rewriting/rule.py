@@ -25,7 +25,7 @@ class Rewrite:
 
 
 @dataclass(frozen=True, slots=True)
-class Rule:
+class RewriteRule:
     """A named rule.
 
     `rewrites` yields every single application of the rule to a plan, bottom-up. It yields only where its
@@ -39,7 +39,7 @@ class Rule:
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class RewriteStep:
     """A rule that was applied on the way to an alternate."""
 
     rule: str

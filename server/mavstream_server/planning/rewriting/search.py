@@ -12,7 +12,7 @@ from mavstream_protocol.plan import Plan
 from mavstream_protocol.typed_plan import TypedPlan
 from mavstream_server.planning.rewriting.canonical import canonical, wording
 from mavstream_server.planning.rewriting.costing.model import Assessment, CostModel
-from mavstream_server.planning.rewriting.rule import Rewrite, Rule, Step
+from mavstream_server.planning.rewriting.rule import Rewrite, RewriteRule, RewriteStep
 from mavstream_server.planning.rewriting.subject import Subject, Surroundings
 
 MOST_STEPS = 16
@@ -26,7 +26,7 @@ class Found:
     plan: Plan
     typed: TypedPlan
     assessment: Assessment
-    steps: tuple[Step, ...]
+    steps: tuple[RewriteStep, ...]
 
 
 class Search:
@@ -36,7 +36,7 @@ class Search:
         self,
         surroundings: Surroundings,
         model: CostModel,
-        rules: Sequence[Rule],
+        rules: Sequence[RewriteRule],
         most_steps: int = MOST_STEPS,
     ) -> None:
         self._surroundings = surroundings
@@ -77,7 +77,9 @@ class Search:
         self._seen |= {wording(plan), canonical(typed)}
         return Found(plan, typed, self._model.assess(typed), ())
 
-    def _looked_at(self, rewrite: Rewrite, steps: tuple[Step, ...], original: TypedPlan) -> Found | None:
+    def _looked_at(
+        self, rewrite: Rewrite, steps: tuple[RewriteStep, ...], original: TypedPlan
+    ) -> Found | None:
         """Return what there is to know of a plan; None if it is known, or does not give the same columns."""
         try:
             plan = rewrite.plan
@@ -95,5 +97,5 @@ class Search:
         return Found(plan, typed, self._model.assess(typed), steps)
 
 
-def _step(rule: Rule, rewrite: Rewrite) -> Step:
-    return Step(rule.name, rewrite.node, rewrite.told)
+def _step(rule: RewriteRule, rewrite: Rewrite) -> RewriteStep:
+    return RewriteStep(rule.name, rewrite.node, rewrite.told)

@@ -1,4 +1,4 @@
-"""Figures: what was measured of a running plan."""
+"""PlanMetrics: what was measured of a running plan."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ DEFAULT_RATE = 1000.0
 
 
 @dataclass(frozen=True, slots=True)
-class Figures:
+class PlanMetrics:
     """Rates of streams and statistics of operators; whatever is missing is estimated."""
 
     rates: Mapping[str, float] = field(default_factory=dict)

@@ -23,7 +23,7 @@ from mavstream_server.planning.rewriting.costing.estimates import BASE_COSTS, ev
 from mavstream_server.planning.rewriting.costing.flows import Flow, Flows
 from mavstream_server.planning.rewriting.costing.knowledge import Knowledge
 from mavstream_server.planning.rewriting.costing.lineage import Lineage
-from mavstream_server.planning.rewriting.costing.metrics import Figures
+from mavstream_server.planning.rewriting.costing.metrics import PlanMetrics
 from mavstream_server.planning.rewriting.expressions import conjuncts
 from mavstream_server.planning.rewriting.reading import columns_read, reads
 from mavstream_server.scheduling.statistics import Statistics
@@ -53,7 +53,7 @@ class CostModel:
     """
 
     def __init__(
-        self, running: TypedPlan | None, figures: Figures, knowledge: Knowledge | None = None
+        self, running: TypedPlan | None, figures: PlanMetrics, knowledge: Knowledge | None = None
     ) -> None:
         """Learn from a plan that runs, or go by what others taught."""
         self._figures = figures

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mavstream_server.planning.rewriting.rule import Rule
+from mavstream_server.planning.rewriting.rule import RewriteRule
 from mavstream_server.planning.rewriting.rules import (
     condition_below_join,
     drop_columns,
@@ -17,7 +17,7 @@ from mavstream_server.planning.rewriting.rules import (
     split_select,
 )
 
-RULES: tuple[Rule, ...] = (
+RULES: tuple[RewriteRule, ...] = (
     select_below_project.RULE,
     select_below_join.RULE,
     condition_below_join.RULE,

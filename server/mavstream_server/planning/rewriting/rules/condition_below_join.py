@@ -16,7 +16,7 @@ from mavstream_server.planning.rewriting.joins import (
     wheres,
     with_where,
 )
-from mavstream_server.planning.rewriting.rule import Rewrite, Rule
+from mavstream_server.planning.rewriting.rule import Rewrite, RewriteRule
 from mavstream_server.planning.rewriting.subject import Subject
 
 
@@ -49,7 +49,7 @@ def rewrites(subject: Subject) -> Iterator[Rewrite]:
             yield Rewrite(draft, name, f"{moved} of its conditions asked below it")
 
 
-RULE = Rule(
+RULE = RewriteRule(
     "condition below join",
     "What an inner join by time asks of one side alone becomes a select below that side.",
     rewrites,

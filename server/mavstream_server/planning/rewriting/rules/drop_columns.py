@@ -9,7 +9,7 @@ from mavstream_protocol.scaling import ERROR
 from mavstream_protocol.typed_plan import TypedAggregate, TypedJoin, TypedNode, TypedProject, TypedTableJoin
 from mavstream_server.planning.rewriting.editing import Draft
 from mavstream_server.planning.rewriting.reading import columns_read
-from mavstream_server.planning.rewriting.rule import Rewrite, Rule
+from mavstream_server.planning.rewriting.rule import Rewrite, RewriteRule
 from mavstream_server.planning.rewriting.subject import Subject
 from mavstream_server.planning.rewriting.texts import text_of
 
@@ -77,7 +77,7 @@ def _droppable(subject: Subject, typed: TypedNode, column: str) -> bool:
     return subject.may_forget
 
 
-RULE = Rule(
+RULE = RewriteRule(
     "drop columns",
     "Columns that nobody reads are not computed, unless their failure is part of the answer.",
     rewrites,

@@ -9,7 +9,7 @@ from mavstream_protocol.plan import JoinNode
 from mavstream_protocol.schema import Field, FieldType
 from mavstream_server.planning.rewriting.editing import Draft
 from mavstream_server.planning.rewriting.expressions import conjunction, renamed
-from mavstream_server.planning.rewriting.rule import Rewrite, Rule
+from mavstream_server.planning.rewriting.rule import Rewrite, RewriteRule
 from mavstream_server.planning.rewriting.subject import Subject
 from mavstream_server.planning.rewriting.texts import text_of
 from mavstream_server.planning.rewriting.three_way import BOUNDS, ThreeWay, inputs_read, three_ways
@@ -165,7 +165,7 @@ def _window_join(
     )
 
 
-RULE = Rule(
+RULE = RewriteRule(
     "join order",
     "Two joins over the same window by time, without overlap and order, take their inputs in another order.",
     rewrites,

@@ -10,7 +10,7 @@ from mavstream_protocol.plan import JoinNode, ProjectNode
 from mavstream_protocol.typed_plan import TypedJoin, TypedProject, TypedTableJoin
 from mavstream_server.planning.rewriting.editing import Draft
 from mavstream_server.planning.rewriting.expressions import can_fail, put_in, size
-from mavstream_server.planning.rewriting.rule import Rewrite, Rule
+from mavstream_server.planning.rewriting.rule import Rewrite, RewriteRule
 from mavstream_server.planning.rewriting.subject import Subject
 from mavstream_server.planning.rewriting.texts import text_of
 
@@ -69,7 +69,7 @@ def _merged(subject: Subject, upper: _Compute, lower: _Compute, below: str) -> d
     return texts
 
 
-RULE = Rule(
+RULE = RewriteRule(
     "merge projects",
     "A project becomes a part of the project, or of the join without a window, that it reads.",
     rewrites,

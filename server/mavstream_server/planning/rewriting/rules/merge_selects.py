@@ -8,7 +8,7 @@ from mavstream_protocol.plan import SelectNode
 from mavstream_protocol.typed_plan import TypedSelect
 from mavstream_server.planning.rewriting.editing import Draft, select
 from mavstream_server.planning.rewriting.expressions import conjunction, conjuncts
-from mavstream_server.planning.rewriting.rule import Rewrite, Rule
+from mavstream_server.planning.rewriting.rule import Rewrite, RewriteRule
 from mavstream_server.planning.rewriting.subject import Subject
 from mavstream_server.planning.rewriting.texts import text_of
 
@@ -38,7 +38,7 @@ def rewrites(subject: Subject) -> Iterator[Rewrite]:
             yield Rewrite(draft, name, f"asks what {below} asked, too")
 
 
-RULE = Rule(
+RULE = RewriteRule(
     "merge selects",
     "Two selects directly below each other become one; with `on_error: fail` only if neither can fail.",
     rewrites,

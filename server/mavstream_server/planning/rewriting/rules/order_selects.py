@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from mavstream_protocol.plan import SelectNode
 from mavstream_protocol.typed_plan import TypedSelect
 from mavstream_server.planning.rewriting.editing import Draft, select
-from mavstream_server.planning.rewriting.rule import Rewrite, Rule
+from mavstream_server.planning.rewriting.rule import Rewrite, RewriteRule
 from mavstream_server.planning.rewriting.subject import Subject
 
 
@@ -55,7 +55,7 @@ def _select(subject: Subject, name: str) -> SelectNode:
     return node
 
 
-RULE = Rule(
+RULE = RewriteRule(
     "order selects",
     "Selects directly below each other are asked by rank; with `on_error: fail` only if none can fail.",
     rewrites,

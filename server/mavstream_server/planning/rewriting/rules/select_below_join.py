@@ -10,7 +10,7 @@ from mavstream_protocol.typed_plan import TypedJoin, TypedSelect, TypedTableJoin
 from mavstream_server.planning.rewriting.editing import Draft, select
 from mavstream_server.planning.rewriting.expressions import can_fail, conjunction, conjuncts, put_in
 from mavstream_server.planning.rewriting.joins import LEFT, RIGHT, put_below, sides_of, wheres, with_where
-from mavstream_server.planning.rewriting.rule import Rewrite, Rule
+from mavstream_server.planning.rewriting.rule import Rewrite, RewriteRule
 from mavstream_server.planning.rewriting.subject import Subject
 from mavstream_server.planning.rewriting.texts import text_of
 
@@ -99,7 +99,7 @@ def _place(
     return _ABOVE, part
 
 
-RULE = Rule(
+RULE = RewriteRule(
     "select below join",
     "Parts of a select go below the side of a join that they read, or into its condition; never past a "
     "window by rows, nor onto the side of a left join that gives nulls.",

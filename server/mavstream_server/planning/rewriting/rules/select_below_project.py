@@ -9,7 +9,7 @@ from mavstream_protocol.plan import ProjectNode, SelectNode
 from mavstream_protocol.typed_plan import TypedProject, TypedSelect
 from mavstream_server.planning.rewriting.editing import Draft, select, with_inputs
 from mavstream_server.planning.rewriting.expressions import can_fail, put_in
-from mavstream_server.planning.rewriting.rule import Rewrite, Rule
+from mavstream_server.planning.rewriting.rule import Rewrite, RewriteRule
 from mavstream_server.planning.rewriting.subject import Subject
 from mavstream_server.planning.rewriting.texts import text_of
 
@@ -47,7 +47,7 @@ def rewrites(subject: Subject) -> Iterator[Rewrite]:
             yield Rewrite(draft, name, f"moved below the project {below}")
 
 
-RULE = Rule(
+RULE = RewriteRule(
     "select below project",
     "A select goes below the project it reads if no column in its predicate can fail.",
     rewrites,

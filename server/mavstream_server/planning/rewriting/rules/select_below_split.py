@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from mavstream_protocol.plan import InputRef, SelectNode, SplitNode
 from mavstream_protocol.typed_plan import TypedSelect, TypedSplit
 from mavstream_server.planning.rewriting.editing import Draft, select, with_inputs
-from mavstream_server.planning.rewriting.rule import Rewrite, Rule
+from mavstream_server.planning.rewriting.rule import Rewrite, RewriteRule
 from mavstream_server.planning.rewriting.subject import Subject
 
 
@@ -42,7 +42,7 @@ def rewrites(subject: Subject) -> Iterator[Rewrite]:
         yield Rewrite(draft, kept, f"moved below the split {name}")
 
 
-RULE = Rule(
+RULE = RewriteRule(
     "select below split",
     "What is asked of every output of a split that is read is asked below the split.",
     rewrites,

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from mavstream_protocol.plan import SelectNode, UnionNode
 from mavstream_protocol.typed_plan import TypedSelect
 from mavstream_server.planning.rewriting.editing import Draft, select, with_inputs
-from mavstream_server.planning.rewriting.rule import Rewrite, Rule
+from mavstream_server.planning.rewriting.rule import Rewrite, RewriteRule
 from mavstream_server.planning.rewriting.subject import Subject
 
 
@@ -39,7 +39,7 @@ def rewrites(subject: Subject) -> Iterator[Rewrite]:
         yield Rewrite(draft, name, f"moved below the union {below}, into {len(changes)} inputs")
 
 
-RULE = Rule(
+RULE = RewriteRule(
     "select below union",
     "A select goes below the union it reads, into every input; with `on_error: fail` only if it cannot fail.",
     rewrites,

@@ -8,7 +8,7 @@ from mavstream_protocol.plan import SelectNode
 from mavstream_protocol.typed_plan import TypedSelect
 from mavstream_server.planning.rewriting.editing import Draft, select
 from mavstream_server.planning.rewriting.expressions import conjuncts
-from mavstream_server.planning.rewriting.rule import Rewrite, Rule
+from mavstream_server.planning.rewriting.rule import Rewrite, RewriteRule
 from mavstream_server.planning.rewriting.subject import Subject
 from mavstream_server.planning.rewriting.texts import text_of
 
@@ -40,7 +40,7 @@ def rewrites(subject: Subject) -> Iterator[Rewrite]:
             yield Rewrite(draft, name, f"its {len(parts)} conditions are asked one after the other")
 
 
-RULE = Rule(
+RULE = RewriteRule(
     "split select",
     "A select with a conjunction becomes a row of selects; with `on_error: fail` only if no part can fail.",
     rewrites,
