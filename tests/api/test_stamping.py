@@ -1,4 +1,4 @@
-"""When messages came, as the websocket tells it."""
+"""Arrival times of websocket messages."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from starlette.routing import WebSocketRoute
 from starlette.websockets import WebSocket
 from websockets.asyncio.client import connect
 
-from mavstream_server.api.websockets.stamping import StampedWebSocket, came
+from mavstream_server.api.websockets.stamping import StampedWebSocket, arrival_of
 
 
 async def _serve(ws: object, sent: list[int], stamps: list[tuple[int, int]]) -> None:
@@ -21,7 +21,7 @@ async def _serve(ws: object, sent: list[int], stamps: list[tuple[int, int]]) -> 
     async def noting(websocket: WebSocket) -> None:
         await websocket.accept()
         async for _ in websocket.iter_text():
-            stamps.append((came(websocket), time.time_ns()))
+            stamps.append((arrival_of(websocket), time.time_ns()))
             await websocket.send_text("noted")
 
     listener = socket.create_server(("127.0.0.1", 0))

@@ -132,8 +132,8 @@ def test_producers_keep_their_numbers_and_sequences_never_fall(path: Path) -> No
     assert [catalog.producer_id(name) for name in ("a", "b", "a")] == [1, 2, 1]
     with pytest.raises(TooMany, match="producer 'c' is new and 2 are known"):
         catalog.producer_id("c")
-    catalog.keep_sequences("s", {1: 5, 2: 0})
-    catalog.keep_sequences("s", {1: 3, 2: 1})
+    catalog.save_sequences("s", {1: 5, 2: 0})
+    catalog.save_sequences("s", {1: 3, 2: 1})
     catalog.close()
     catalog = Catalog(path)
     assert catalog.sequences("s") == {1: 5, 2: 1}

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections.abc import Coroutine, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.support.engine_links import HOT, ROOTS, Readings, Told, drive, results
+from tests.support.engine_links import HOT, ROOTS, Events, Readings, drive, results
 from tests.support.servers import PATIENCE
 
 from mavstream_protocol.queries import OnError
@@ -29,14 +28,13 @@ def readings(tmp_path: Path) -> Iterator[Readings]:
 def test_a_query_can_start_at_the_beginning_or_at_positions(tmp_path: Path, readings: Readings) -> None:
     readings.append(31, 32, 33)
 
-    async def script(link: EngineLink) -> None:
-        told = Told(link)
+    async def script(link: EngineLink, events: Events) -> None:
         await link.attach_stream("readings", readings.path)
         plan = readings.plan(HOT)
         await link.start_query(StartQuery("all", plan, earliest=True))
         await link.start_query(StartQuery("some", plan, positions={"readings": 2}))
-        await told.until(lambda: len(results(tmp_path, "all")) == 3, "all rows")
-        await told.until(lambda: results(tmp_path, "some") == [(0, 33)], "the last row")
+        await events.until(lambda: len(results(tmp_path, "all")) == 3, "all rows")
+        await events.until(lambda: results(tmp_path, "some") == [(0, 33)], "the last row")
         with pytest.raises(EngineRefused, match="position 9 is not in the log") as refused:
             await link.start_query(StartQuery("far", plan, positions={"readings": 9}))
         assert refused.value.code == "position_ahead"
@@ -45,19 +43,18 @@ def test_a_query_can_start_at_the_beginning_or_at_positions(tmp_path: Path, read
 
 
 def test_a_query_that_fails_is_told_once_and_the_others_go_on(tmp_path: Path, readings: Readings) -> None:
-    async def script(link: EngineLink) -> None:
-        told = Told(link)
+    async def script(link: EngineLink, events: Events) -> None:
         await link.attach_stream("readings")
         strict = RunOptions(on_error=OnError.FAIL)
         await link.start_query(StartQuery("roots", readings.plan(ROOTS), options=strict))
         await link.start_query(StartQuery("hot", readings.plan(HOT)))
         readings.append(25, -1)
         link.ring()
-        await told.until(lambda: told.ended, "the failure")
+        await events.until(lambda: events.ended, "the failure")
         readings.append(30)
         link.ring()
-        await told.until(lambda: len(results(tmp_path, "hot")) == 2, "the other query's results")
-        [(id_, state, reason)] = told.ended
+        await events.until(lambda: len(results(tmp_path, "hot")) == 2, "the other query's results")
+        [(id_, state, reason)] = events.ended
         assert (id_, state) == ("roots", "failed")
         assert "operator 'r' met a row that cannot be computed" in (reason or "")
         figures = (await link.stats()).queries["roots"]
@@ -67,28 +64,33 @@ def test_a_query_that_fails_is_told_once_and_the_others_go_on(tmp_path: Path, re
         await link.forget_query("roots")
         await link.forget_query("roots")
         assert set((await link.stats()).queries) == {"hot"}
-        assert len(told.ended) == 1
+        assert len(events.ended) == 1
 
     drive(tmp_path, script)
 
 
 def test_a_query_that_finishes_is_told_behind_its_last_result(tmp_path: Path, readings: Readings) -> None:
-    async def script(link: EngineLink) -> None:
-        ended = asyncio.get_running_loop().create_future()
-        link.on_query_ended = lambda *news: ended.set_result((*news, len(results(tmp_path, "q"))))
+    counted: list[int] = []
+
+    class Counting(Events):
+        def query_ended(self, id_: str, state: str, reason: str | None) -> None:
+            counted.append(len(results(tmp_path, "q")))
+            super().query_ended(id_, state, reason)
+
+    async def script(link: EngineLink, events: Events) -> None:
         await link.attach_stream("readings")
         await link.start_query(StartQuery("q", readings.plan(HOT)))
         readings.append(*range(1000))
         readings.writer.mark(FrameKind.COMPLETE, time.time_ns())
         link.ring()
-        assert await asyncio.wait_for(ended, PATIENCE) == ("q", "finished", None, 979)
+        await events.until(lambda: events.ended, "the end of the query")
+        assert (events.ended, counted) == ([("q", "finished", None)], [979])
 
-    drive(tmp_path, script)
+    drive(tmp_path, script, Counting())
 
 
 def test_a_damaged_stream_log_fails_its_queries_only(tmp_path: Path, readings: Readings) -> None:
-    async def script(link: EngineLink) -> None:
-        told = Told(link)
+    async def script(link: EngineLink, events: Events) -> None:
         for stream in (readings, doors):
             await link.attach_stream(stream.name)
             await link.start_query(StartQuery(f"hot-{stream.name}", stream.plan(HOT)))
@@ -99,11 +101,11 @@ def test_a_damaged_stream_log_fails_its_queries_only(tmp_path: Path, readings: R
             file.seek(6 * 8)
             file.write((1 << 40).to_bytes(8, "little"))
         link.ring()
-        await told.until(lambda: told.ended, "the failure")
+        await events.until(lambda: events.ended, "the failure")
         doors.append(40)
         link.ring()
-        await told.until(lambda: results(tmp_path, "hot-doors") == [(0, 40)], "the other stream's query")
-        assert [(id_, state) for id_, state, _ in told.ended] == [("hot-readings", "failed")]
+        await events.until(lambda: results(tmp_path, "hot-doors") == [(0, 40)], "the other stream's query")
+        assert [(id_, state) for id_, state, _ in events.ended] == [("hot-readings", "failed")]
         assert link.restarts == 0
 
     with Readings(tmp_path, "doors") as doors:
@@ -111,13 +113,12 @@ def test_a_damaged_stream_log_fails_its_queries_only(tmp_path: Path, readings: R
 
 
 def test_figures_tell_what_a_query_does(tmp_path: Path, readings: Readings) -> None:
-    async def script(link: EngineLink) -> None:
-        told = Told(link)
+    async def script(link: EngineLink, events: Events) -> None:
         await link.attach_stream("readings")
         await link.start_query(StartQuery("q", readings.plan(HOT), "alarms", epoch=4))
         readings.append(*range(1000))
         link.ring()
-        await told.until(lambda: len(results(tmp_path, "q")) == 979, "results")
+        await events.until(lambda: len(results(tmp_path, "q")) == 979, "results")
         stats = await link.stats()
         assert stats.engine.pid == link.pid
         assert stats.engine.slices >= 1
@@ -141,34 +142,32 @@ def test_figures_tell_what_a_query_does(tmp_path: Path, readings: Readings) -> N
 
 
 def test_needed_positions_are_told_without_asking(tmp_path: Path, readings: Readings) -> None:
-    async def script(link: EngineLink) -> None:
-        told = Told(link)
+    async def script(link: EngineLink, events: Events) -> None:
         await link.attach_stream("readings")
         await link.start_query(StartQuery("q", readings.plan(HOT)))
         assert link.needs["readings"].position == 0
         readings.append(*range(100))
         link.ring()
-        await told.until(lambda: link.needs["readings"].position == 100, "positions")
+        await events.until(lambda: link.needs["readings"].position == 100, "positions")
         assert link.needs["readings"].query == "q"
         await link.pause_query("q")
-        await told.until(lambda: "readings" not in link.needs, "a paused query holds nothing")
+        await events.until(lambda: "readings" not in link.needs, "a paused query holds nothing")
 
     drive(tmp_path, script)
 
 
 def test_a_paused_query_misses_the_pause(tmp_path: Path, readings: Readings) -> None:
-    async def script(link: EngineLink) -> None:
-        told = Told(link)
+    async def script(link: EngineLink, events: Events) -> None:
         await link.attach_stream("readings")
         await link.start_query(StartQuery("q", readings.plan(HOT), paused=True))
         await link.start_query(StartQuery("witness", readings.plan(HOT)))
         readings.append(30)
         link.ring()
-        await told.until(lambda: len(results(tmp_path, "witness")) == 1, "the witness")
+        await events.until(lambda: len(results(tmp_path, "witness")) == 1, "the witness")
         await link.resume_query("q")
         readings.append(40)
         link.ring()
-        await told.until(lambda: results(tmp_path, "q") == [(0, 40)], "the row behind the pause")
+        await events.until(lambda: results(tmp_path, "q") == [(0, 40)], "the row behind the pause")
         with pytest.raises(EngineRefused, match="is running and cannot become running") as refused:
             await link.resume_query("q")
         assert refused.value.code == "wrong_state"
@@ -177,8 +176,7 @@ def test_a_paused_query_misses_the_pause(tmp_path: Path, readings: Readings) -> 
 
 
 def test_classes_and_policies_change_while_queries_run(tmp_path: Path, readings: Readings) -> None:
-    async def script(link: EngineLink) -> None:
-        told = Told(link)
+    async def script(link: EngineLink, events: Events) -> None:
         await link.attach_stream("readings")
         await link.start_query(StartQuery("q", readings.plan(HOT)))
         await link.set_priority("alarms", 9)
@@ -186,7 +184,7 @@ def test_classes_and_policies_change_while_queries_run(tmp_path: Path, readings:
         await link.switch_policy(SchedulerSettings(policy="wrr"))
         readings.append(30)
         link.ring()
-        await told.until(lambda: len(results(tmp_path, "q")) == 1, "a result under another policy")
+        await events.until(lambda: len(results(tmp_path, "q")) == 1, "a result under another policy")
         stats = await link.stats()
         assert (stats.engine.policy, stats.queries["q"].class_name) == ("wrr", "alarms")
         with pytest.raises(EngineRefused, match="unknown policy 'best'; known are: ") as refused:
@@ -198,7 +196,7 @@ def test_classes_and_policies_change_while_queries_run(tmp_path: Path, readings:
 
 
 def test_what_cannot_be_done_is_refused_with_its_reason(tmp_path: Path, readings: Readings) -> None:
-    async def script(link: EngineLink) -> None:
+    async def script(link: EngineLink, events: Events) -> None:
         plan = readings.plan(HOT)
 
         async def refused(attempt: Coroutine[Any, Any, object]) -> tuple[str, str]:
@@ -232,8 +230,7 @@ def test_what_cannot_be_done_is_refused_with_its_reason(tmp_path: Path, readings
 
 
 def test_result_logs_are_bounded(tmp_path: Path, readings: Readings) -> None:
-    async def script(link: EngineLink) -> None:
-        told = Told(link)
+    async def script(link: EngineLink, events: Events) -> None:
         await link.attach_stream("readings")
         await link.start_query(StartQuery("q", readings.plan(HOT)))
         log = tmp_path / "results" / "q"
@@ -244,6 +241,6 @@ def test_result_logs_are_bounded(tmp_path: Path, readings: Readings) -> None:
             reader = LogReader(log)
             return reader.end > 200_000 and reader.begin > 0
 
-        await told.until(trimmed, "the oldest results to go")
+        await events.until(trimmed, "the oldest results to go")
 
     drive(tmp_path, script, result_bytes=2 << 20)

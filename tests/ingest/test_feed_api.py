@@ -34,14 +34,15 @@ class Bench:
     def __init__(self, data: Path) -> None:
         self.settings = Settings(data=data)
         self.catalog = Catalog(self.settings.catalog_file)
-        self.store = StreamStore(self.settings, self.catalog, ManualClock())
+        self.producers = ConnectedProducers()
+        self.store = StreamStore(self.settings, self.catalog, ManualClock(), producers=self.producers)
         self.store.create(SPEC)
         self.traffic = Traffic()
-        self.feeds = ConnectedProducers()
-        self.store.on_credit(self.feeds.credit_returned)
 
     def session(self, hello: str | None = "p") -> ProducerSession:
-        made = ProducerSession(self.store, self.traffic, "process", 1 << 20, lambda: None, self.feeds.greeted)
+        made = ProducerSession(
+            self.store, self.traffic, "process", 1 << 20, lambda: None, self.producers.connected
+        )
         if hello is not None:
             made.received(json.dumps({"type": "hello", "producer": hello, "streams": ["s"]}))
             assert heard(made)[0]["type"] == "welcome"
@@ -169,9 +170,9 @@ def test_the_last_connection_of_a_name_has_it(bench: Bench) -> None:
     second = bench.session()
     assert first.closing is not None
     assert first.closing.code == 4409
-    assert bench.feeds.producers == 1
-    bench.feeds.left(first)
-    assert bench.feeds.producers == 1
+    assert bench.producers.count == 1
+    bench.producers.disconnected(first)
+    assert bench.producers.count == 1
     # What the first had offered is in the log; the second, who cannot know, sends it again.
     second.received(data(1, 1))
     second.received(data(2, 2))

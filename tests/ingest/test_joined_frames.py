@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from tests.support.stream_stores import NUMBERS, Producer, Server, limited_files, numbers, spec
+from tests.support.stream_stores import NUMBERS, HandTimers, Producer, Server, limited_files, numbers, spec
 
 from mavstream_server.ingest.background import Inline
 from mavstream_server.testing import ManualClock
@@ -103,14 +103,9 @@ class SlowDisk(Inline):
 
 
 def test_rows_wait_nine_times_as_long_as_the_last_ones_took(server: Server) -> None:
-    now: list[Callable[[], None]] = []
-    later: list[tuple[float, Callable[[], None]]] = []
-    store = server.start(
-        delivery="sync",
-        background=SlowDisk(server.clock),
-        soon=now.append,
-        later=lambda delay, call: later.append((delay, call)),
-    )
+    timers = HandTimers()
+    now, later = timers.soon, timers.later
+    store = server.start(delivery="sync", background=SlowDisk(server.clock), timers=timers)
     for name in "abc":
         store.create(spec(NUMBERS, name=name))
     producer = Producer(server, *"abc")
@@ -140,9 +135,9 @@ def test_rows_wait_nine_times_as_long_as_the_last_ones_took(server: Server) -> N
 
 
 def test_appending_lets_go_of_the_loop_after_a_while_and_goes_on_in_the_next_turn(server: Server) -> None:
-    turns: list[Callable[[], None]] = []
-    disk = SlowDisk(server.clock)
-    store = server.start(delivery="sync", soon=turns.append, background=disk)
+    timers, disk = HandTimers(), SlowDisk(server.clock)
+    turns = timers.soon
+    store = server.start(delivery="sync", timers=timers, background=disk)
     for name in "abcde":
         store.create(spec(NUMBERS, name=name))
     for name in "abcde":

@@ -1,4 +1,4 @@
-"""Bundles: frames of several streams in one message, each of which goes its own way."""
+"""Multi-stream messages: frames of several streams in one message, handled one by one."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def feeding(server: Server) -> Callable[..., Producer]:
     return start
 
 
-def test_each_frame_of_a_bundle_goes_to_its_own_stream(
+def test_each_frame_of_a_multi_stream_message_goes_to_its_own_stream(
     server: Server, feeding: Callable[..., Producer]
 ) -> None:
     producer = feeding()
@@ -123,7 +123,7 @@ def test_a_frame_with_bad_rows_is_rejected_alone_by_its_own_row_numbers(
     [("unknown", "unknown_stream"), ("other", "invalid_tuples")],
     ids=["unknown", "schema"],
 )
-def test_a_stream_that_does_not_belong_into_the_bundle_is_rejected_alone(
+def test_a_stream_that_does_not_belong_into_the_message_is_rejected_alone(
     server: Server, feeding: Callable[..., Producer], stream: str, code: str
 ) -> None:
     producer = feeding()
@@ -141,7 +141,7 @@ def test_a_stream_that_does_not_belong_into_the_bundle_is_rejected_alone(
 
 
 @pytest.mark.parametrize("broken", [False, True], ids=["rows", "bytes"])
-def test_a_bundle_that_is_not_what_it_says_is_rejected_frame_by_frame(
+def test_a_message_that_is_not_what_it_says_is_rejected_frame_by_frame(
     server: Server, feeding: Callable[..., Producer], broken: bool
 ) -> None:
     producer = feeding()
@@ -149,7 +149,7 @@ def test_a_bundle_that_is_not_what_it_says_is_rejected_frame_by_frame(
     producer.session.received(seal(b'{"frames":[["a",1,1],["b",1,1]]}', batch))
     told = producer.heard()
     assert [(message["type"], message["stream"]) for message in told] == [("reject", "a"), ("reject", "b")]
-    expected = "cannot be read" if broken else "the frames of the bundle say 2 rows and 3 came"
+    expected = "cannot be read" if broken else "the frames in the header have 2 rows, the message has 3"
     assert all(expected in message["problem"]["errors"][0]["detail"] for message in told)
     producer.send(numbers(1, 2), ("a", 1, 1), ("b", 1, 1))
     assert producer.acked() == {"a": 1, "b": 1}
@@ -158,14 +158,17 @@ def test_a_bundle_that_is_not_what_it_says_is_rejected_frame_by_frame(
 @pytest.mark.parametrize(
     ("header", "reason"),
     [
-        ('{"frames":[]}', "the header of a bundle has 'frames' only"),
-        ('{"frames":[["a",1,1]],"stream":"a"}', "the header of a bundle has 'frames' only"),
-        ('{"frames":{"a":1}}', "the header of a bundle has 'frames' only"),
-        ('{"frames":[["a",1]]}', "a frame of a bundle is [stream, sequence, rows], ['a', 1] came"),
+        ('{"frames":[]}', "the header of a multi-stream message has 'frames' only"),
+        ('{"frames":[["a",1,1]],"stream":"a"}', "the header of a multi-stream message has 'frames' only"),
+        ('{"frames":{"a":1}}', "the header of a multi-stream message has 'frames' only"),
+        (
+            '{"frames":[["a",1]]}',
+            "a frame of a multi-stream message is [stream, sequence, rows], got ['a', 1]",
+        ),
         ('{"frames":[[1,1,1]]}', "a data message needs 'stream'"),
         ('{"frames":[["a",0,1]]}', "a data message needs 'sequence'"),
-        ('{"frames":[["a",1,0]]}', "a frame of a bundle has 1 row or more, 0 came"),
-        ('{"frames":[["a",1,true]]}', "a frame of a bundle has 1 row or more, True came"),
+        ('{"frames":[["a",1,0]]}', "a frame of a multi-stream message has 1 row or more, got 0"),
+        ('{"frames":[["a",1,true]]}', "a frame of a multi-stream message has 1 row or more, got True"),
     ],
 )
 def test_a_header_that_cannot_be_understood_ends_the_connection(
@@ -179,7 +182,7 @@ def test_a_header_that_cannot_be_understood_ends_the_connection(
     assert server.values("a") == []
 
 
-def test_bundles_are_announced_and_others_hear_their_acks_one_by_one(
+def test_multi_stream_messages_are_announced_and_others_hear_their_acks_one_by_one(
     server: Server, feeding: Callable[..., Producer]
 ) -> None:
     feeding()
@@ -188,8 +191,8 @@ def test_bundles_are_announced_and_others_hear_their_acks_one_by_one(
     assert [message["type"] for message in producer.heard()] == ["ack"]
     producer.send(numbers(1), ("a", 2, 1))
     assert producer.session.closing is not None
-    assert "say hello with 'bundles': true" in producer.session.closing.reason
-    # Servers from before there were bundles refuse a hello that speaks of them.
+    assert "need a hello with 'bundles': true" in producer.session.closing.reason
+    # Older servers refuse a hello that speaks of them.
     assert "bundles" not in Hello(producer="p").model_dump_json()
 
 
@@ -221,7 +224,7 @@ def test_a_frame_counts_with_its_share_of_the_message(
     ids=["joined", "sync", "disk_limit", "quota"],
 )
 @pytest.mark.parametrize("nulls", [False, True])
-def test_the_log_has_the_same_with_and_without_bundles(
+def test_the_log_has_the_same_with_and_without_multi_stream_messages(
     server: Server,
     feeding: Callable[..., Producer],
     settings: dict[str, Any],
@@ -266,7 +269,7 @@ def _columns(frame: Frame) -> list[list[Any]]:
     return [frame.column(field.name).to_list(field.type) for field in fields]
 
 
-def test_a_bundle_passes_nothing_that_waits(server: Server, feeding: Callable[..., Producer]) -> None:
+def test_a_message_passes_nothing_that_waits(server: Server, feeding: Callable[..., Producer]) -> None:
     producer = feeding()
     producer.send(numbers(0, 0), ("a", 1, 1), ("b", 1, 1))
     producer.heard()
@@ -279,7 +282,7 @@ def test_a_bundle_passes_nothing_that_waits(server: Server, feeding: Callable[..
     assert server.values("a") == [0, 1, 2]
 
 
-def test_a_full_disk_refuses_frames_of_a_bundle_and_loses_none(
+def test_a_full_disk_refuses_frames_of_a_multi_stream_message_and_loses_none(
     server: Server, feeding: Callable[..., Producer]
 ) -> None:
     producer = feeding(retention={"bytes": "1MB"})
@@ -298,7 +301,9 @@ def test_a_full_disk_refuses_frames_of_a_bundle_and_loses_none(
     assert (server.values("a"), server.values("b")) == ([1, 3], [2, 40_000, 4])
 
 
-def test_a_completed_stream_takes_no_bundle(server: Server, feeding: Callable[..., Producer]) -> None:
+def test_a_completed_stream_takes_no_multi_stream_message(
+    server: Server, feeding: Callable[..., Producer]
+) -> None:
     producer = feeding()
     server.store.complete("a")
     producer.send(numbers(1, 2), ("a", 1, 1), ("b", 1, 1))

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.support.stream_stores import NUMBERS, Server, numbers, spec
+from tests.support.stream_stores import NUMBERS, ReturnedCredit, ScriptedReaders, Server, numbers, spec
 
 from mavstream_server.core.errors import OverQuota, StorageFull, TooLarge, TooMany
 from mavstream_server.ingest.stream_store import Accepted, Repeated, StreamStore
@@ -39,7 +39,7 @@ def test_a_sequence_is_remembered_when_its_frames_are_gone(server: Server) -> No
     for _ in range(4):
         fill(server, store, 200_000)
         server.clock.advance(seconds=2)
-        store.housekeeping()
+        store.maintain()
     assert store.info("numbers").begin > 1
     assert store.info("numbers").bytes < 300_000
     # As after SIGKILL: nothing was closed, the catalog has what retention left there.
@@ -50,31 +50,27 @@ def test_a_sequence_is_remembered_when_its_frames_are_gone(server: Server) -> No
 
 
 def test_retention_leaves_what_a_query_needs(server: Server) -> None:
-    store = server.start()
+    readers = ScriptedReaders({"numbers": 0}, {"numbers": "slow"})
+    store = server.start(readers=readers)
     store.create(spec(NUMBERS, retention={"time": "1s", "bytes": "512KiB"}))
-    needed: dict[str, int] = {"numbers": 0}
-    store.on_need(needed.get, {"numbers": "slow"}.get)
     fill(server, store, 600_000)
     server.clock.advance(seconds=5)
-    store.housekeeping()
+    store.maintain()
     info = store.info("numbers")
     assert (info.begin, info.held_by) == (0, "slow")
-    needed["numbers"] = info.position
+    readers.positions["numbers"] = info.position
     server.clock.advance(seconds=5)
-    store.housekeeping()
+    store.maintain()
     info = store.info("numbers")
     assert info.begin > 50_000
     assert info.held_by is None
 
 
 def test_at_its_quota_a_stream_waits_for_the_query_that_holds_it(server: Server) -> None:
-    store = server.start()
+    readers, returned = ScriptedReaders({"numbers": 0}, {"numbers": "slow"}), ReturnedCredit()
+    store = server.start(readers=readers, producers=returned)
     store.create(spec(NUMBERS, quota="512KiB"))
     store.create(spec(NUMBERS, name="other"))
-    needed: dict[str, int] = {"numbers": 0}
-    returned: list[str] = []
-    store.on_need(needed.get, {"numbers": "slow"}.get)
-    store.on_credit(returned.append)
     last = fill(server, store, 500_000)
     assert store.credit("p", "numbers") == 8 << 20
     while store.credit("p", "numbers"):
@@ -89,19 +85,19 @@ def test_at_its_quota_a_stream_waits_for_the_query_that_holds_it(server: Server)
         store.offer(None, "numbers", 0, numbers(1), 50, parks=False)
     assert caught.value.held_by == "slow"
     end = store.end("p", "numbers")
-    store.housekeeping()
+    store.maintain()
     assert not parked.settled
     # Only the producers of this stream are slowed.
     assert store.credit("p", "other") == 8 << 20
     store.offer("p", "other", 1, numbers(1), 50)
     store.flush()
     assert store.info("other").position == 1
-    needed["numbers"] = 40_000
-    store.housekeeping()
+    readers.positions["numbers"] = 40_000
+    store.maintain()
     store.flush()
     assert parked.result() == Accepted(last, (last - 1) * 1000, 1000)
     assert end.settled
-    assert returned == ["numbers"]
+    assert returned.streams == ["numbers"]
     assert store.credit("p", "numbers") == 8 << 20
     assert store.info("numbers").held_by is None
     assert server.kinds("numbers")[-1] == "END"
@@ -125,7 +121,7 @@ def test_time_that_retention_promises_is_kept_at_the_quota(server: Server) -> No
     with pytest.raises(OverQuota, match="its retention keeps rows for 10s"):
         store.offer(None, "numbers", 0, numbers(1), 50, parks=False)
     server.clock.advance(seconds=20)
-    store.housekeeping()
+    store.maintain()
     assert store.credit("p", "numbers")
     store.flush()
     assert store.last_sequence("p", "numbers") == last
@@ -133,10 +129,9 @@ def test_time_that_retention_promises_is_kept_at_the_quota(server: Server) -> No
 
 
 def test_what_waits_is_bounded(server: Server) -> None:
-    store = server.start(credit_bytes=20_000)
+    store = server.start(credit_bytes=20_000, readers=ScriptedReaders({"numbers": 0}))
     store.create(spec(NUMBERS, quota="256KiB"))
     store.create(spec(NUMBERS, name="other"))
-    store.on_need({"numbers": 0}.get)
     with pytest.raises(TooLarge, match="may have 256KiB in all"):
         store.offer("p", "numbers", 1, numbers(*range(40_000)), 8)
     last = 0
@@ -153,10 +148,10 @@ def test_what_waits_is_bounded(server: Server) -> None:
 
 
 def test_all_streams_together_have_a_limit(server: Server) -> None:
-    store = server.start(max_disk_bytes=1_000_000)
+    readers = ScriptedReaders({"numbers": 0})
+    store = server.start(max_disk_bytes=1_000_000, readers=readers)
     store.create(spec(NUMBERS, retention={"bytes": "512KiB"}))
     store.create(spec(NUMBERS, name="free", quota="100MB"))
-    store.on_need({"numbers": 0}.get)
     fill(server, store, 900_000)
     assert store.credit("p", "numbers")
     while store.credit("p", "numbers"):
@@ -164,7 +159,7 @@ def test_all_streams_together_have_a_limit(server: Server) -> None:
     with pytest.raises(StorageFull, match="all streams together have") as caught:
         store.offer(None, "numbers", 0, numbers(*range(9000)), 50, parks=False)
     assert caught.value.code == "disk_limit"
-    store.on_need(lambda stream: None)
+    readers.positions.clear()
     server.clock.advance(seconds=2)
-    store.housekeeping()
+    store.maintain()
     assert store.credit("p", "numbers")

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.support.stream_stores import NUMBERS, Server, limited_files, numbers, spec
+from tests.support.stream_stores import NUMBERS, ReturnedCredit, Server, limited_files, numbers, spec
 
 from mavstream_server.catalog.catalog import Catalog
 from mavstream_server.core.clock import SystemClock
@@ -45,7 +45,7 @@ def test_a_stream_whose_files_are_damaged_does_not_stop_the_others(server: Serve
     assert store.info("other").position == 1
     segment.unlink()
     server.clock.advance(seconds=2)
-    store.housekeeping()
+    store.maintain()
     assert store.failures == {}
 
 
@@ -94,7 +94,8 @@ def test_a_stream_that_cannot_be_made_leaves_nothing(server: Server) -> None:
 
 
 def test_a_log_that_cannot_be_opened_again_is_tried_later(server: Server) -> None:
-    store = server.start()
+    returned = ReturnedCredit()
+    store = server.start(producers=returned)
     store.create(spec(NUMBERS))
     store.offer("p", "numbers", 1, numbers(1), 50)
     store.flush()
@@ -108,15 +109,13 @@ def test_a_log_that_cannot_be_opened_again_is_tried_later(server: Server) -> Non
             store.offer("p", "numbers", 2, numbers(2), 50)
         assert store.credit("p", "numbers") == 0
         server.clock.advance(seconds=2)
-        store.housekeeping()
+        store.maintain()
         assert store.failures
     finally:
         undo()
-    returned: list[str] = []
-    store.on_credit(returned.append)
     server.clock.advance(seconds=2)
-    store.housekeeping()
-    assert returned == ["numbers"]
+    store.maintain()
+    assert returned.streams == ["numbers"]
     assert store.credit("p", "numbers")
     store.offer("p", "numbers", 2, numbers(2), 50)
     store.flush()
@@ -129,7 +128,7 @@ def test_with_sync_acks_wait_for_the_disk_and_gather_what_comes_meanwhile(tmp_pa
         background = InThreads(loop)
         settings = Settings(data=tmp_path, delivery="sync")
         catalog = Catalog(settings.catalog_file)
-        store = StreamStore(settings, catalog, SystemClock(), soon=loop.call_soon, background=background)
+        store = StreamStore(settings, catalog, SystemClock(), timers=loop, background=background)
         store.create(spec(NUMBERS))
         first = store.offer("p", "numbers", 1, numbers(1), 50)
         store.flush()
@@ -182,7 +181,7 @@ while True:
             sent[p] += 1
             store.offer(p, spec.name, sent[p], decode_columns(schema, {"n": [sent[p]] * 3}), 50, done=done)
     store.flush()
-    store.housekeeping()
+    store.maintain()
     sys.stdout.write(json.dumps(acked) + "\\n")
     sys.stdout.flush()
 """

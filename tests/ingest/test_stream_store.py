@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.support.stream_stores import EVENTS, NUMBERS, Server, events, numbers, spec
+from tests.support.stream_stores import EVENTS, NUMBERS, HandTimers, Server, events, numbers, spec
 
 from mavstream_protocol.errors import InvalidTuples
 from mavstream_server.catalog.catalog import Catalog
@@ -101,7 +100,7 @@ def test_rows_may_come_without_a_producer(server: Server) -> None:
     # Who has no name holds nothing back: p alone tells how far time is.
     assert server.frames("events")[-1].after == 700
     assert store.info("events").producers == {"p": 3}
-    with pytest.raises(Refused, match="frame 4 came without a producer"):
+    with pytest.raises(Refused, match="got frame 4 without a producer"):
         store.offer(None, "events", 4, events(1), 50)
     with pytest.raises(Refused, match="count its frames from 1"):
         store.offer("p", "events", 0, events(1), 50)
@@ -182,7 +181,7 @@ def test_a_restart_goes_on_where_it_was(server: Server) -> None:
     before = store.info("events")
     store = server.again()
     assert store.info("events") == before
-    assert store.standing("p", "events").last_sequence == 3
+    assert store.producer_credit("p", "events").last_sequence == 3
     assert store.offer("p", "events", 3, events(300), 50).result() == Repeated(3, 3)
     assert store.last_sequence("q", "events") == 0
     store.offer("p", "events", 4, events(400), 50)
@@ -207,7 +206,7 @@ def test_a_listener_that_fails_does_not_keep_others_from_their_acks(
     second = store.offer("p", "numbers", 2, numbers(2), 50)
     store.flush()
     assert second.settled
-    assert "telling the outcome of an offer failed" in caplog.text
+    assert "callback of an append failed" in caplog.text
 
 
 def test_what_is_offered_at_the_end_is_in_the_log_or_refused(server: Server) -> None:
@@ -229,8 +228,8 @@ def test_on_a_loop_flushes_happen_by_themselves(tmp_path: Path) -> None:
             settings,
             catalog,
             SystemClock(),
-            soon=asyncio.get_running_loop().call_soon,
-            news=lambda: rings.append(1),
+            timers=asyncio.get_running_loop(),
+            ring=lambda: rings.append(1),
         )
         store.create(spec(NUMBERS))
         outcomes = await asyncio.gather(
@@ -262,10 +261,10 @@ class SlowClock(ManualClock):
 def test_the_bell_rings_once_a_round_and_once_a_millisecond_in_long_ones(
     tmp_path: Path, streams: int, fewest: int, most: int
 ) -> None:
-    turns: deque[Callable[[], None]] = deque()
+    timers = HandTimers()
     clock = SlowClock()
     with Server(tmp_path, clock) as server:
-        store = server.start(soon=turns.append)
+        store = server.start(timers=timers)
         for number in range(streams):
             store.create(spec(NUMBERS, name=f"s{number}"))
         rung_before = server.rung
@@ -273,8 +272,8 @@ def test_the_bell_rings_once_a_round_and_once_a_millisecond_in_long_ones(
             store.offer("p", f"s{number}", 1, numbers(number), 50)
         clock.step = 100_000
         count = 0
-        while turns:
-            turns.popleft()()
+        while timers.soon:
+            timers.soon.pop(0)()
             count += 1
         assert count == streams  # each turn is long enough for one append
         assert fewest <= server.rung - rung_before <= most

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.support.stream_stores import EVENTS, NUMBERS, Server, events, numbers, spec
+from tests.support.stream_stores import EVENTS, NUMBERS, ScriptedReaders, Server, events, numbers, spec
 
 from mavstream_server.core.errors import Conflict
 from mavstream_server.ingest.stream_store import Accepted
@@ -21,18 +21,17 @@ def server(tmp_path: Path, clock: ManualClock) -> Iterator[Server]:
 
 
 def test_time_passes_on_streams_that_windows_read(server: Server) -> None:
-    store = server.start()
+    readers = ScriptedReaders(waiting=("a", "events"))
+    store = server.start(readers=readers)
     for name in ("a", "b"):
         store.create(spec(NUMBERS, name=name))
     store.create(spec(EVENTS))
-    store.set_readers("a", True)
-    store.set_readers("events", True)
     for step in range(10):
         server.clock.advance(seconds=0.1)
         if step < 5:
             store.offer("p", "a", step + 1, numbers(step), 50)
             store.flush()
-        store.housekeeping()
+        store.maintain()
     # Rows tell the time themselves.
     assert server.kinds("a") == ["DATA"] * 5 + ["CLOCK"] * 5
     assert server.kinds("b") == server.kinds("events") == []
@@ -40,16 +39,16 @@ def test_time_passes_on_streams_that_windows_read(server: Server) -> None:
     # When all is silent for long, marks grow rare.
     for _ in range(2000):
         server.clock.advance(seconds=0.1)
-        store.housekeeping()
+        store.maintain()
     assert 300 < len(server.kinds("a")) < 600
     for _ in range(20):
         server.clock.advance(seconds=0.1)
-        store.housekeeping()
+        store.maintain()
     assert server.clock.now() - server.frames("a")[-1].arrival <= 1_100_000_000
-    store.set_readers("a", False)
+    readers.waiting.clear()
     count = len(server.kinds("a"))
     server.clock.advance(seconds=10)
-    store.housekeeping()
+    store.maintain()
     assert len(server.kinds("a")) == count
 
 
@@ -63,10 +62,10 @@ def test_a_silent_producer_no_longer_holds_time_back(server: Server) -> None:
     server.clock.advance(seconds=1.5)
     store.offer("q", "events", 2, events(950), 50)
     store.flush()
-    store.housekeeping()
+    store.maintain()
     assert "IDLE" not in server.kinds("events")
     server.clock.advance(seconds=0.6)
-    store.housekeeping()
+    store.maintain()
     assert server.kinds("events")[-1] == "IDLE"
     assert server.frames("events")[-1].after == 950
     # After a restart nobody knows who is still there: the wait starts anew.
@@ -77,10 +76,10 @@ def test_a_silent_producer_no_longer_holds_time_back(server: Server) -> None:
     server.clock.advance(seconds=1.9)
     store.offer("r", "events", 2, events(2100), 50)
     store.flush()
-    store.housekeeping()
+    store.maintain()
     assert server.frames("events")[-1].after == 950
     server.clock.advance(seconds=0.2)
-    store.housekeeping()
+    store.maintain()
     assert server.frames("events")[-1].after == 2100
 
 

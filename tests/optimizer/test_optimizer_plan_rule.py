@@ -15,7 +15,7 @@ from mavstream_server.optimizer.monitor import Monitor
 from mavstream_server.optimizer.optimizer import Optimizer
 from mavstream_server.optimizer.rules.plan import AlternatePlanRule
 from mavstream_server.optimizer.situation import Situation
-from mavstream_server.planning.rewriting import Alternate, PlanChoice, Step
+from mavstream_server.planning.rewriting import Alternate, PlanChoice, RewriteStep
 
 
 def plan(where: str) -> Plan:
@@ -27,7 +27,7 @@ def plan(where: str) -> Plan:
 
 
 OLD, NEW = plan("a > 1 AND b > 1"), plan("b > 1 AND a > 1")
-STEP = Step("reorder selects", "s", "b first")
+STEP = RewriteStep("reorder selects", "s", "b first")
 
 
 def choice(cost: float, cheapest: float, memory: float = 1000.0, less: float = 1000.0) -> PlanChoice:

@@ -124,11 +124,10 @@ def test_warned_of_a_query_is_registered_all_the_same(tmp_path: Path) -> None:
 def test_the_policy_can_be_changed_while_the_server_runs(tmp_path: Path) -> None:
     async def test(made: Service) -> None:
         seen(made, {"default": 0.98})
-        chosen = AdmissionPolicy.OFF
-        made.queries.admission.policy = lambda: chosen
+        made.admission = AdmissionPolicy.OFF
         assert (await made.queries.register({**HOT, "qos": QOS})).admission is None
         assert made.queries.validate(HOT).admission is None
-        chosen = AdmissionPolicy.REFUSE
+        made.admission = AdmissionPolicy.REFUSE
         with pytest.raises(NotAdmitted):
             await made.queries.register({**HOT, "qos": QOS})
 
@@ -189,14 +188,14 @@ def test_what_follows_from_a_look_is_worked_out_once(tmp_path: Path) -> None:
     async def test(made: Service) -> None:
         seen(made, {"default": 0.2})
         control, asked = made.queries.admission, 0
-        promises = control._all_promises
+        targets = control._all_targets
 
         def counted() -> Iterable[Any]:
             nonlocal asked
             asked += 1
-            return promises()
+            return targets()
 
-        control._all_promises = counted
+        control._all_targets = counted
         for _ in range(10):
             await made.queries.register(HOT)
         assert asked == 1
@@ -243,7 +242,7 @@ def test_looks_take_the_load_and_learn_from_queries_in_turn(tmp_path: Path) -> N
         watch = LoadWatch(
             MetricsCache(engine, lambda: now),
             made.streams,
-            lambda after, most: made.queries.book.select(after, most, placed=True),
+            lambda after, most: made.queries.registry.select(after, most, placed=True),
         )
         plan = queries[0].plan
         assert plan is not None

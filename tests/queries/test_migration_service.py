@@ -54,9 +54,9 @@ def test_a_query_shows_the_plan_that_runs_beside_the_registered_one(tmp_path: Pa
         assert [edge.to for edge in placed.edges] == ["in", "hall", "warm", "#output"]
         await service.feed(23, 18)
         assert [row["temp"] for row in await service.answers(id_, 3)] == [21, 22, 23]
-        (scouted,) = await queries.views.scouted([id_, "unknown"])
-        assert (scouted.subject.plan, scouted.sources) == (OTHER, {"in": "readings"})
-        measured = queries.get(id_).plan_of(scouted.stats)
+        (found,) = await queries.views.searched([id_, "unknown"])
+        assert (found.subject.plan, found.sources) == (OTHER, {"in": "readings"})
+        measured = queries.get(id_).plan_of(found.stats)
         assert measured is not None
         assert measured.paths() == (("in", "hall", "warm"),)
 
@@ -72,7 +72,7 @@ def test_a_query_shows_the_plan_that_runs_beside_the_registered_one(tmp_path: Pa
         await queries.swap_plan(id_, OTHER)
         await swapped(service, id_, 3)
         await service.kill_engine()
-        queries.measurements.forget(id_)
+        queries.metrics.forget(id_)
         shown = await queries.views.plan(id_)
         assert (shown.running, shown.swaps) == (None, 0)
         assert [operator.name for operator in shown.operators] == ["in", "warm", "hall", "#output"]
@@ -86,7 +86,7 @@ async def swapped(service: Service, id_: str, times: int) -> None:
     """Return when a query's plan was swapped so often."""
 
     async def count() -> int:
-        service.queries.measurements.forget(id_)
+        service.queries.metrics.forget(id_)
         return (await service.queries.views.plan(id_)).swaps
 
     while await count() < times:
@@ -101,7 +101,7 @@ def selects_less() -> Plan:
     return Plan.parse({"root": "p", "nodes": nodes})
 
 
-# The scout
+# The plan searcher
 
 
 def figures(name: str, selectivity: float, tuples: int) -> OperatorMetrics:
@@ -127,7 +127,7 @@ class Running:
         self.version = 0
         self.swap: str | None = None
 
-    async def scouted(self, ids: Iterable[str]) -> list[SearchedQuery]:
+    async def searched(self, ids: Iterable[str]) -> list[SearchedQuery]:
         source = figures("in", 1.0, self.rows)._replace(kind="source", rows_out=self.rows)
         operators = (source, *(figures(name, p, 1000) for name, p in zip("ab", self.passing, strict=True)))
         stats = QueryMetrics(
@@ -139,17 +139,17 @@ class Running:
         return [SearchedQuery("q", subject, {"in": "readings"}, stats)] if "q" in ids else []
 
 
-def test_a_scout_finds_a_cheaper_plan_when_selectivities_flip() -> None:
+def test_the_searcher_finds_a_cheaper_plan_when_selectivities_flip() -> None:
     async def test() -> None:
         now = 0.0
         query = Running()
-        scout = PlanSearcher(query.scouted, lambda: now)
+        searcher = PlanSearcher(query.searched, lambda: now)
 
         async def later(seconds: float, rows: int) -> dict[str, float]:
             nonlocal now
             now += seconds
             query.rows += rows
-            return {id_: found.saving for id_, found in (await scout.look(["q"])).items()}
+            return {id_: found.saving for id_, found in (await searcher.look(["q"])).items()}
 
         try:
             assert await later(0, 0) == {}  # nothing was measured yet
@@ -159,15 +159,15 @@ def test_a_scout_finds_a_cheaper_plan_when_selectivities_flip() -> None:
             query.passing = (0.9, 0.1)
             assert await later(1, 1000) == found  # looked at a second ago
             assert (await later(FRESH_S, 10_000))["q"] > 0.2
-            best = scout.alternates["q"]
+            best = searcher.alternates["q"]
             assert best.cheapest.cost < 0.8 * best.running.cost
             query.swap = "warming"
             await later(1, 1000)
-            assert scout.swapping == {"q"}
+            assert searcher.swapping == {"q"}
             query.swap, query.version = None, 1
             assert await later(1, 1000) == {}  # another plan runs
-            assert await scout.look([]) == {}
+            assert await searcher.look([]) == {}
         finally:
-            await scout.stop()
+            await searcher.stop()
 
     asyncio.run(test())

@@ -45,11 +45,11 @@ def test_a_query_registered_without_an_engine_starts_with_it_and_misses_no_row(t
         async with service(tmp_path, engine=False) as made:
             info = await made.queries.register(HOT)
             assert info.state is ActualState.STARTING
-            assert made.queries.needed_position("readings") == 0
-            assert made.queries.held_by("readings") == info.id
+            assert made.parts.readers.needed_position("readings") == 0
+            assert made.parts.readers.held_by("readings") == info.id
             await made.feed(33)
-            await made.link.start()
-            made.link.on_restart()
+            await made.link.start(made.queries)
+            made.queries.engine_restarted()
             assert [row["temp"] for row in await made.answers(info.id, 1)] == [33]
             assert made.queries.get(info.id).epoch == 1
 
@@ -96,7 +96,7 @@ def test_queries_of_higher_classes_come_back_first(tmp_path: Path) -> None:
         await made.kill_engine()
         # An engine names its queries in the order in which it got them.
         assert (await made.link.totals()).ids == (*ids[1::2], *ids[::2])
-        assert made.queries.book.states() == {"running": 60}
+        assert made.queries.registry.states() == {"running": 60}
         await made.feed(30)
         for id_ in ids:
             assert [row["temp"] for row in await made.answers(id_, 1)] == [30]
@@ -114,13 +114,13 @@ def test_a_query_whose_log_cannot_be_made_waits_and_holds_up_no_other(tmp_path: 
         in_the_way = made.settings.results_directory / first
         in_the_way.touch()
         try:
-            await made.link.start()
+            await made.link.start(made.queries)
             await made.queries.start()
-            await until(lambda: made.queries.book.states().get("running") == 2, "the other queries")
+            await until(lambda: made.queries.registry.states().get("running") == 2, "the other queries")
             assert made.queries.get(first).state is ActualState.STARTING
             in_the_way.unlink()
             await asyncio.wait_for(made.queries.placement.settled(), PATIENCE)
-            assert made.queries.book.states() == {"running": 3}
+            assert made.queries.registry.states() == {"running": 3}
         finally:
             await made.close()
 
@@ -131,11 +131,11 @@ def test_a_query_removed_while_it_waits_for_an_engine_holds_up_no_other(tmp_path
     async def test() -> None:
         async with service(tmp_path, engine=False) as made:
             first, second = [(await made.queries.register(HOT)).id for _ in range(2)]
-            await made.link.start()
-            made.link.on_restart()
+            await made.link.start(made.queries)
+            made.queries.engine_restarted()
             await made.queries.remove(first)
             await asyncio.wait_for(made.queries.placement.settled(), PATIENCE)
             assert (await made.link.totals()).ids == (second,)
-            assert made.queries.book.states() == {"running": 1}
+            assert made.queries.registry.states() == {"running": 1}
 
     asyncio.run(test())

@@ -232,22 +232,22 @@ def test_lists_are_paged_by_id_and_filtered(run: Run) -> None:
         assert found == ids
         paused = await made.queries.views.page(state=ActualState.PAUSED)
         assert [info.id for info in paused.items] == [ids[3]]
-        assert made.queries.book.states() == {"running": 6, "paused": 1}
+        assert made.queries.registry.states() == {"running": 6, "paused": 1}
 
     run(test)
 
 
 def test_streams_must_keep_what_the_slowest_query_needs(run: Run) -> None:
     async def test(made: Service) -> None:
-        assert made.queries.needed_position("readings") is None
+        assert made.parts.readers.needed_position("readings") is None
         id_ = (await made.queries.register(HOT)).id
-        assert made.queries.needed_position("readings") == 0
+        assert made.parts.readers.needed_position("readings") == 0
         assert made.queries.users("readings") == [id_]
         await made.feed(*range(100))
-        await until(lambda: made.queries.needed_position("readings") == 100, "all rows to be read")
+        await until(lambda: made.parts.readers.needed_position("readings") == 100, "all rows to be read")
         assert made.streams.info("readings").held_by in (None, id_)
         await made.queries.change(id_, QueryChange(state=DesiredState.STOPPED))
-        assert made.queries.needed_position("readings") is None
+        assert made.parts.readers.needed_position("readings") is None
 
     run(test)
 
@@ -262,8 +262,8 @@ class Optimized:
         self._reports = QosReports(self.optimizing)
 
     async def report(self, id_: str) -> QosReport:
-        self._made.queries.measurements.forget(id_)
-        stats = await self._made.queries.measurements.of((id_,))
+        self._made.queries.metrics.forget(id_)
+        stats = await self._made.queries.metrics.of((id_,))
         return self._reports.report(self._made.queries.get(id_), stats.get(id_))
 
 
@@ -309,7 +309,7 @@ def test_what_is_shed_is_counted_and_told_to_an_engine_that_comes_after(run: Run
         await optimized.optimizing.round()
         await enactor.enact(SheddingChange(id_, 0.5))
         await made.feed(*[30] * 1000)
-        await until(lambda: made.queries.needed_position("readings") == 1000, "all rows to be read")
+        await until(lambda: made.parts.readers.needed_position("readings") == 1000, "all rows to be read")
         report = await optimized.report(id_)
         assert 400 < report.shed.rows < 600
         (spell,) = report.shed.spells
@@ -345,11 +345,11 @@ def test_plans_show_who_shares_what(run: Run) -> None:
             await made.answers(id_, 1)
         shared: list[tuple[int, tuple[str, ...]]] = []
         while not shared or shared[1][0] == 1:
-            made.queries.measurements.forget(ids[0])
+            made.queries.metrics.forget(ids[0])
             plan = await made.queries.views.plan(ids[0])
             shared = [(operator.sharers, operator.shared_with) for operator in plan.operators]
         assert shared == [(2, (ids[1],)), (2, (ids[1],)), (1, ())]
-        made.queries.measurements.forget(ids[1])
+        made.queries.metrics.forget(ids[1])
         whole = await made.queries.views.global_plan()
         told = {query.query: query.operators[1].shared_with for query in whole.queries}
         assert told == {ids[0]: (ids[1],), ids[1]: (ids[0],)}

@@ -1,10 +1,10 @@
-"""Real engine processes for tests: a stream for them to read, their answers, and what their link tells."""
+"""Real engine processes for tests: a stream for them to read, their answers, and the events of their link."""
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -16,9 +16,9 @@ from mavstream_protocol.plan import Plan
 from mavstream_protocol.schema import Schema
 from mavstream_protocol.typed_plan import StreamShape, TypedPlan
 from mavstream_server.columns.column import Column
-from mavstream_server.engine.process.messages import Hello
+from mavstream_server.engine.process.messages import Hello, Need
 from mavstream_server.log import LogDescription, LogMissingError, LogReader, LogWriter
-from mavstream_server.supervisor.engine_link import EngineLink
+from mavstream_server.supervisor.engine_link import EngineLink, NoListener
 from mavstream_server.testing.streams import parse_fields
 
 IN = {"in": {"op": "source", "stream": "readings"}}
@@ -56,18 +56,16 @@ class Readings:
         self.writer.close()
 
 
-class Told:
-    """What a link tells of its engine. Waits end with news from there, not with the clock."""
+class Events(NoListener):
+    """The events of a link. Waits end with the next event, not by the clock."""
 
-    def __init__(self, link: EngineLink) -> None:
+    def __init__(self) -> None:
         self.ended: list[tuple[str, str, str | None]] = []
+        self.died = self.restarted = 0
         self._news = asyncio.Event()
-        link.on_results = self._wake
-        link.on_positions = lambda needs: self._wake()
-        link.on_query_ended = self._end
 
     async def until(self, holds: Callable[[], object], what: str) -> None:
-        """Look now and after each piece of news, until something holds."""
+        """Check now and after each event, until something holds."""
         try:
             async with asyncio.timeout(PATIENCE):
                 while not holds():
@@ -76,11 +74,22 @@ class Told:
         except TimeoutError:
             raise AssertionError(f"waited in vain for {what}") from None
 
-    def _end(self, id_: str, state: str, reason: str | None) -> None:
+    def query_ended(self, id_: str, state: str, reason: str | None) -> None:
         self.ended.append((id_, state, reason))
-        self._wake()
+        self._news.set()
 
-    def _wake(self) -> None:
+    def engine_died(self) -> None:
+        self.died += 1
+        self._news.set()
+
+    def engine_restarted(self) -> None:
+        self.restarted += 1
+        self._news.set()
+
+    def results_appended(self) -> None:
+        self._news.set()
+
+    def positions_changed(self, needs: Mapping[str, Need]) -> None:
         self._news.set()
 
 
@@ -98,14 +107,19 @@ def results(data: Path, id_: str) -> list[tuple[int, object]]:
     return found
 
 
-def drive(data: Path, script: Callable[[EngineLink], Awaitable[None]], **hello: Any) -> None:
-    """Run a script with a link to an engine process of its own."""
+def drive(
+    data: Path,
+    script: Callable[[EngineLink, Events], Awaitable[None]],
+    events: Events | None = None,
+    **hello: Any,
+) -> None:
+    """Run a script with a link to an engine process of its own, and the events of the link."""
 
     async def main() -> None:
-        link = EngineLink(Hello(data, **hello))
-        await link.start()
+        link, listener = EngineLink(Hello(data, **hello)), events or Events()
+        await link.start(listener)
         try:
-            await script(link)
+            await script(link, listener)
         finally:
             await link.stop()
 

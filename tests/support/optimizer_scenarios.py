@@ -16,6 +16,7 @@ from mavstream_protocol.qos import QosSpec
 from mavstream_protocol.scheduling import DEFAULT_SCHEDULER, SchedulerSettings
 from mavstream_server.engine.process.messages import StartQuery
 from mavstream_server.engine.reporting import query_metrics
+from mavstream_server.optimizer.config import OptimizerConfig
 from mavstream_server.optimizer.monitor import is_watched
 from mavstream_server.optimizer.plan_searcher import operator_metrics
 from mavstream_server.optimizer.service import OptimizerService, Registered
@@ -67,7 +68,8 @@ class World:
         self.registered: dict[str, Registered] = {}
         self.plans: dict[str, Plan] = {}
         self._costs: dict[str, int] = {}
-        self.optimizing = OptimizerService(self.engine, self.engine, self, self.clock, settings, Scout(self))
+        config = OptimizerConfig(settings or OptimizerSettings())
+        self.optimizing = OptimizerService(self.engine, self.engine, self, self.clock, config, Scout(self))
         self.rate = 0.0
         self.second = 0
         self._begin = self.clock.now()
@@ -114,7 +116,7 @@ class World:
         spec = QosSpec.model_validate(qos)
         target = None if spec.latency is None else spec.latency.at_most
         await self.engine.start(
-            StartQuery(id_, plan, class_name, latency_target_us=target, epoch=1),
+            StartQuery(id_, plan, class_name, latency_target=target, epoch=1),
             {"select": us_per_row * 1000},
         )
         self.registered[id_] = Registered(id_, class_name, spec)

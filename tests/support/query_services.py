@@ -14,14 +14,14 @@ from typing import Any
 from tests.support.servers import PATIENCE, until
 
 from mavstream_protocol import StreamSpec
+from mavstream_protocol.admission import AdmissionPolicy
 from mavstream_protocol.tuples import decode_rows
 from mavstream_protocol.wire.resources import QueryInfo
 from mavstream_server.catalog.catalog import Catalog
 from mavstream_server.core.clock import SystemClock
 from mavstream_server.core.settings import Settings
 from mavstream_server.engine.process.messages import Hello
-from mavstream_server.ingest.stream_store import StreamStore
-from mavstream_server.queries.service import QueryService
+from mavstream_server.queries.assembly import assemble
 from mavstream_server.results.subscription import Subscription
 from mavstream_server.supervisor.engine_link import EngineLink
 
@@ -65,17 +65,24 @@ class Service:
         self.settings.results_directory.mkdir(parents=True, exist_ok=True)
         self.catalog = Catalog(self.settings.catalog_file)
         self.link = EngineLink(Hello(data))
+        self.admission: AdmissionPolicy | None = None
+        """The policy in force, if it is not that of the settings."""
         loop = asyncio.get_running_loop()
-        self.streams = StreamStore(
-            self.settings, self.catalog, SystemClock(), soon=loop.call_soon, news=self.link.ring
+        self.parts = assemble(
+            self.settings,
+            self.catalog,
+            self.link,
+            SystemClock(),
+            timers=loop,
+            admission=lambda: self.admission or self.settings.admission,
         )
-        self.queries = QueryService(self.settings, self.catalog, self.streams, self.link)
+        self.streams, self.queries = self.parts.streams, self.parts.queries
         self.sequence = 0
 
     async def close(self) -> None:
         await self.queries.stop()
         await self.link.stop()
-        self.streams.close()
+        self.parts.close()
         self.catalog.close()
 
     async def feed(self, *temps: int) -> None:
@@ -120,7 +127,7 @@ async def service(data: Path, *, engine: bool = True, **settings: Any) -> AsyncI
         made.streams.create(StreamSpec.model_validate(READINGS))
     try:
         if engine:
-            await made.link.start()
+            await made.link.start(made.queries)
         await made.queries.start()
         await asyncio.wait_for(made.queries.placement.settled(), PATIENCE)
         yield made

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import resource
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -20,6 +20,7 @@ from mavstream_server.catalog.catalog import Catalog
 from mavstream_server.core.settings import Settings
 from mavstream_server.ingest.connected_producers import ConnectedProducers
 from mavstream_server.ingest.producer_session import ProducerSession
+from mavstream_server.ingest.retention import NoReaders
 from mavstream_server.ingest.stream_store import StreamStore
 from mavstream_server.ingest.traffic import Traffic
 from mavstream_server.log import Frame, LogReader, gather_arrivals
@@ -58,6 +59,53 @@ def limited_files(size: int) -> Callable[[], None]:
     return undo
 
 
+class HandTimers:
+    """Timers that run when a test says so."""
+
+    def __init__(self) -> None:
+        self.soon: list[Callable[[], None]] = []
+        self.later: list[tuple[float, Callable[[], None]]] = []
+
+    def call_soon(self, callback: Callable[[], None]) -> None:
+        self.soon.append(callback)
+
+    def call_later(self, delay: float, callback: Callable[[], None]) -> None:
+        self.later.append((delay, callback))
+
+
+class ScriptedReaders(NoReaders):
+    """Queries that need positions of streams, or their time to advance, as a test says."""
+
+    def __init__(
+        self,
+        positions: dict[str, int] | None = None,
+        holders: dict[str, str] | None = None,
+        waiting: Iterable[str] = (),
+    ) -> None:
+        self.positions = positions or {}
+        self.holders = holders or {}
+        self.waiting = set(waiting)
+
+    def needed_position(self, stream: str) -> int | None:
+        return self.positions.get(stream)
+
+    def held_by(self, stream: str) -> str | None:
+        return self.holders.get(stream)
+
+    def waits_for_time(self, stream: str) -> bool:
+        return stream in self.waiting
+
+
+class ReturnedCredit:
+    """Records the streams that take rows again."""
+
+    def __init__(self) -> None:
+        self.streams: list[str] = []
+
+    def credit_returned(self, stream: str) -> None:
+        self.streams.append(stream)
+
+
 class Server:
     """A store with its catalog in a directory, which can be opened again."""
 
@@ -79,11 +127,15 @@ class Server:
     def start(self, **options: Any) -> StreamStore:
         self.options = options or self.options
         given = dict(self.options)
-        parts = {name: given.pop(name) for name in ("soon", "later", "background") if name in given}
+        parts = {
+            name: given.pop(name)
+            for name in ("timers", "background", "readers", "producers")
+            if name in given
+        }
         settings = Settings(data=self.path, **given)
         catalog = Catalog(settings.catalog_file)
         self._open = [catalog]
-        self.store = StreamStore(settings, catalog, self.clock, news=self._ring, **parts)
+        self.store = StreamStore(settings, catalog, self.clock, ring=self._ring, **parts)
         self._open.insert(0, self.store)
         return self.store
 
@@ -126,7 +178,7 @@ class Producer:
         self._server = server
         self.traffic = Traffic()
         self.session = ProducerSession(
-            server.store, self.traffic, "process", 1 << 20, lambda: None, ConnectedProducers().greeted
+            server.store, self.traffic, "process", 1 << 20, lambda: None, ConnectedProducers().connected
         )
         self.session.received(Hello(producer=name, streams=streams, bundles=bundles).model_dump_json())
         assert self.heard()[0]["type"] == "welcome"

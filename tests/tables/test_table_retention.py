@@ -20,8 +20,7 @@ from mavstream_server.core.clock import SystemClock
 from mavstream_server.core.errors import Conflict, NotFound, TooMany, WrongVersion
 from mavstream_server.core.settings import Settings
 from mavstream_server.engine.process.messages import Hello
-from mavstream_server.ingest.stream_store import StreamStore
-from mavstream_server.queries.service import QueryService
+from mavstream_server.queries.assembly import assemble
 from mavstream_server.supervisor.engine_link import EngineLink
 from mavstream_server.tables.index_file import LARGE
 from mavstream_server.tables.retention import TableRetention
@@ -54,12 +53,10 @@ class Parts:
         self.settings.results_directory.mkdir(parents=True, exist_ok=True)
         self.catalog = Catalog(self.settings.catalog_file)
         self.link = EngineLink(Hello(data))
-        soon = asyncio.get_running_loop().call_soon
         self.clock = clock = ManualClock()
-        self.streams = StreamStore(self.settings, self.catalog, clock, soon=soon, news=self.link.ring)
-        self.tables = TableStore(self.settings, clock)
-        self.queries = QueryService(self.settings, self.catalog, self.streams, self.link, tables=self.tables)
-        self.streams.on_need(self.queries.needed_position)
+        timers = asyncio.get_running_loop()
+        self.parts = assemble(self.settings, self.catalog, self.link, clock, timers=timers)
+        self.streams, self.tables, self.queries = self.parts.streams, self.parts.tables, self.parts.queries
         directory = self.settings.streams_directory
         self.keeper = TableRetention(directory, self.tables, self.streams, self.link, clock)
         self.fed = 0
@@ -89,14 +86,13 @@ def run(data: Path, test: Callable[[Parts], Awaitable[None]], stream: Any = None
         parts = Parts(data, **settings)
         try:
             parts.streams.create(StreamSpec.model_validate({**READINGS, **(stream or {})}))
-            await parts.link.start()
+            await parts.link.start(parts.queries)
             await parts.queries.start()
             await test(parts)
         finally:
             await parts.queries.stop()
             await parts.link.stop()
-            parts.tables.close()
-            parts.streams.close()
+            parts.parts.close()
             parts.catalog.close()
 
     asyncio.run(main())
@@ -116,7 +112,7 @@ def test_a_version_stays_while_there_is_a_row_that_came_in_its_time(tmp_path: Pa
         while parts.streams.info("readings").begin < 2:
             await parts.feed(1000)
             parts.clock.advance(seconds=1)
-            parts.streams.housekeeping()
+            parts.streams.maintain()
         assert await parts.kept() == [4]
         assert len(list((tmp_path / "tables" / "rooms").glob("*.version"))) == 1
         assert parts.tables.info("rooms").versions == 1

@@ -48,7 +48,7 @@ class ServerMetrics:
     """None while there is no engine."""
     fairness: dict[str, ClassFairness]
     """Of all classes."""
-    optimizing: OptimizerService
+    optimizer: OptimizerService
 
 
 def render(figures: ServerMetrics) -> bytes:
@@ -64,7 +64,7 @@ class _Shown(Collector):
 
     def collect(self) -> Iterator[Metric]:
         yield from _server(self._figures)
-        yield from _optimizer(self._figures.optimizing)
+        yield from _optimizer(self._figures.optimizer)
         if self._figures.engine is not None:
             yield from _engine(self._figures.engine)
             yield from _fairness(self._figures.fairness)

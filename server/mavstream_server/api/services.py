@@ -45,14 +45,14 @@ class Services:
     queries: QueryService
     results: ResultService
     scheduler: SchedulerChoice
-    optimizing: OptimizerService
+    optimizer: OptimizerService
     reports: QosReports
     auth: Auth
     connections: Connections
-    feeds: ConnectedProducers = field(default_factory=ConnectedProducers)
+    producers: ConnectedProducers
     traffic: Traffic = field(default_factory=Traffic)
-    untold: set[str] = field(default_factory=set)
-    """Classes whose priority the engine has yet to be told."""
+    pending_priorities: set[str] = field(default_factory=set)
+    """Classes whose priority the engine does not have yet."""
     sockets: set[Leaving] = field(default_factory=set)
     """Open websockets, feeding and subscribed."""
 

@@ -244,7 +244,7 @@ class Catalog:
         """Return the producers of a stream and how far each was when that was last kept."""
         return dict(self._run("SELECT producer, last FROM sequences WHERE stream = ?", stream).fetchall())
 
-    def keep_sequences(self, stream: str, lasts: Mapping[int, int]) -> None:
+    def save_sequences(self, stream: str, lasts: Mapping[int, int]) -> None:
         """Keep how far producers of a stream are; what is there never falls."""
         with self.transaction():
             self._database.run_many(

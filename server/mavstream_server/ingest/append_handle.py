@@ -1,4 +1,4 @@
-"""Tickets: what was offered to a stream, and what became of it."""
+"""Append handles: the pending result of rows or marks that were submitted to a stream."""
 
 from __future__ import annotations
 
@@ -14,29 +14,29 @@ _LOG = logging.getLogger("mavstream.streams")
 
 
 class Accepted(NamedTuple):
-    """Rows, or a mark, are in the log."""
+    """The rows, or the mark, are in the log."""
 
     sequence: int
     position: int
-    """Of the first row."""
+    """Position of the first row."""
     rows: int
 
 
 class Repeated(NamedTuple):
-    """The frame was in the log already and is ignored."""
+    """The frame was in the log already; the repetition is ignored."""
 
     sequence: int
     last: int
-    """The last sequence of the producer that is in the log."""
+    """The producer's last sequence in the log."""
 
 
 Outcome = Accepted | Repeated
 
 
 class AppendHandle:
-    """Something offered to a stream. Exactly one of `outcome` and `error` is set once it is `settled`.
+    """The pending result of an append. Exactly one of `outcome` and `error` is set once it is `settled`.
 
-    Frames of a producer that follow each other may have one ticket, from the `first` up to `sequence`.
+    Consecutive frames of a producer that are joined share one handle, from `first` up to `sequence`.
     """
 
     __slots__ = ("_done", "error", "first", "outcome", "producer", "sequence", "stream")
@@ -51,24 +51,24 @@ class AppendHandle:
         self.error: MavstreamError | None = None
         self._done = done
 
-    def tells(self, done: Callable[[AppendHandle], object] | None) -> bool:
-        """Whether this is who hears of it."""
+    def notifies(self, done: Callable[[AppendHandle], object] | None) -> bool:
+        """Return whether `done` is the callback of this handle."""
         return self._done == done
 
     @property
     def settled(self) -> bool:
-        """Whether it is known what became of it."""
+        """Whether the append succeeded or failed already."""
         return self.outcome is not None or self.error is not None
 
     def result(self) -> Outcome:
-        """Return the outcome of a settled ticket, or raise its error."""
+        """Return the outcome, or raise the error; the handle must be settled."""
         if self.error is not None:
             raise self.error
         assert self.outcome is not None, "not settled yet"
         return self.outcome
 
     def settle(self, what: Outcome | MavstreamError) -> None:
-        """Say what became of it, once."""
+        """Set the outcome or the error and call the callback; further calls are ignored."""
         if self.settled:
             return
         if isinstance(what, MavstreamError):
@@ -79,21 +79,21 @@ class AppendHandle:
             try:
                 self._done(self)
             except Exception:
-                # One listener's fault must not keep the others from their acks.
-                _LOG.exception("telling the outcome of an offer failed", extra={"stream": self.stream})
+                # A failing callback must not keep other producers from their acks.
+                _LOG.exception("callback of an append failed", extra={"stream": self.stream})
 
 
 @dataclass(slots=True)
 class PendingAppend:
-    """A ticket in the queue of a stream: a frame, a mark, or (neither) the repetition of a frame in it."""
+    """An entry in a stream's queue: a frame, a mark, or (neither) the repetition of a frame in the queue."""
 
-    ticket: AppendHandle
+    handle: AppendHandle
     producer: int
     frame: NewFrame | None = None
     mark: FrameKind | None = None
     nbytes: int = 0
-    """Of the message, as its producer counts credit."""
+    """Size of the message, which counts against the producer's credit."""
     cost: int = 0
-    """Bytes that it takes in the log, at most."""
+    """Upper bound of the bytes it takes in the log."""
     parks: bool = False
-    """Whether it waits for space; otherwise it is refused where there is none."""
+    """Whether it waits for space; otherwise it is rejected when there is none."""

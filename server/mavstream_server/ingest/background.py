@@ -1,4 +1,4 @@
-"""Work that waits for the disk, done beside the event loop; its end is told on the loop."""
+"""Runs blocking disk work outside of the event loop and reports its end on the loop."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ Done = Callable[[BaseException | None], None]
 
 
 class Background(Protocol):
-    """Where waiting for the disk happens."""
+    """Runs work that blocks on the disk."""
 
     def run(self, work: Work, done: Done) -> None:
-        """Do the work, then call `done` with its error or None, in the thread that called this."""
+        """Do the work, then call `done` with its error or None in the thread that called this method."""
 
     def settle(self) -> None:
-        """Return when everything is done and told."""
+        """Return when all work is done and reported."""
 
 
 class Inline:
-    """Waits on the spot: for those who have no event loop."""
+    """Does the work at once, for programs without an event loop."""
 
     def run(self, work: Work, done: Done) -> None:
         """Do the work, then call `done`."""
@@ -39,7 +39,7 @@ class Inline:
 
 
 class InThreads:
-    """Waits in a few threads; ends are told on an event loop."""
+    """Does the work in a few threads and reports its end on an event loop."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, threads: int = 4) -> None:
         self._loop = loop
@@ -50,10 +50,10 @@ class InThreads:
         """Start the work; `done` is called on the loop."""
         future = self._pool.submit(work)
         self._running[future] = done
-        future.add_done_callback(self._tell)
+        future.add_done_callback(self._schedule_finish)
 
     def settle(self) -> None:
-        """Wait for what is running and tell its end here; more can be run afterwards."""
+        """Wait for running work and report its end here; more can be run afterwards."""
         while self._running:
             future = next(iter(self._running))
             with suppress(Exception):
@@ -65,8 +65,8 @@ class InThreads:
         self.settle()
         self._pool.shutdown()
 
-    def _tell(self, future: Future[None]) -> None:
-        # A loop that was closed meanwhile needs no telling: whoever closed it settled first.
+    def _schedule_finish(self, future: Future[None]) -> None:
+        # A closed loop needs no report: it was settled before it was closed.
         with suppress(RuntimeError):
             self._loop.call_soon_threadsafe(self._finish, future)
 

@@ -1,4 +1,4 @@
-"""The producers that are connected, by name."""
+"""Connected producers: which connection a producer has now."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ if TYPE_CHECKING:
 
 
 class ConnectedProducers:
-    """The producers that are connected. A name is on one connection at a time: the last one has it."""
+    """The connected producers by name. A producer has one connection; a newer one replaces the older."""
 
     def __init__(self) -> None:
         self._by_name: dict[str, ProducerSession] = {}
 
     @property
-    def producers(self) -> int:
-        """How many are connected."""
+    def count(self) -> int:
+        """The number of connected producers."""
         return len(self._by_name)
 
-    def greeted(self, session: ProducerSession) -> None:
-        """A connection has said whose it is."""
+    def connected(self, session: ProducerSession) -> None:
+        """Register a connection by the producer named in its hello; close the producer's older one."""
         before = self._by_name.get(session.producer)
         self._by_name[session.producer] = session
         if before is not None and before is not session:
@@ -30,12 +30,12 @@ class ConnectedProducers:
                 CloseCode.TAKEN, f"another connection of producer '{session.producer}' has taken over"
             )
 
-    def left(self, session: ProducerSession) -> None:
-        """A connection has ended."""
+    def disconnected(self, session: ProducerSession) -> None:
+        """Remove a connection that has ended."""
         if self._by_name.get(session.producer) is session:
             del self._by_name[session.producer]
 
     def credit_returned(self, stream: str) -> None:
-        """Tell the producers of a stream that was held that they may go on."""
+        """Let the producers of a stream that was held send again."""
         for session in self._by_name.values():
             session.credit_returned(stream)

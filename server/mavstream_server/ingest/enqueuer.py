@@ -1,4 +1,4 @@
-"""Enqueuer: frames and marks as producers offer them, checked before they are queued."""
+"""The enqueuer: checks frames and marks of producers and queues them for the next flush."""
 
 from __future__ import annotations
 
@@ -33,23 +33,22 @@ Listener = Callable[[AppendHandle], object]
 
 
 class Enqueuer:
-    """The door of all streams. What a producer has waiting inside is at most twice its credit."""
+    """Accepts appends to all streams. A producer has at most twice its credit queued per stream."""
 
     def __init__(
         self,
         logs: Mapping[str, StreamWriter],
-        appender: Flusher,
+        flusher: Flusher,
         catalog: Catalog,
         clock: Clock,
         credit_bytes: int,
         *,
         limited: bool = False,
     ) -> None:
-        """`limited` says that all streams together have a limit on disk, which is looked at in the queue."""
+        """`limited` says that there is a limit on the disk space of all streams, checked at the flush."""
         self._limited = limited
         self._logs = logs
-        self._appender = appender
-        self._append = appender.put
+        self._flusher = flusher
         self._catalog = catalog
         self._clock = clock
         self._credit = credit_bytes
@@ -66,7 +65,7 @@ class Enqueuer:
         parks: bool = True,
         done: Listener | None = None,
     ) -> AppendHandle:
-        """Queue a checked record batch for the next flush; else as `offer_columns`."""
+        """Queue a decoded record batch for the next flush; otherwise like `offer_columns`."""
         columns = columns_from_arrow(batch, self._open_log(stream).schema)
         return self.offer_columns(
             producer, stream, sequence, columns, batch.num_rows, nbytes, parks=parks, done=done
@@ -88,19 +87,19 @@ class Enqueuer:
     ) -> AppendHandle:
         """Queue rows of the stream's schema for the next flush.
 
-        `nbytes` is the size of the message they came in; `arrival` is when that was, in ns, and 0 makes it
-        the time of the flush. `gathers` is for rows that may wait a little for others. Without a producer's
-        name the sequence is 0. What cannot be taken raises here, or is told by its ticket; `done` is called
-        when that is settled, which for a repetition is before this returns.
+        `nbytes` is the size of their message; `arrival` is its arrival time in ns, 0 for the time of the
+        flush. Rows with `gathers` may wait a short time for others. Without a producer the sequence is 0.
+        Errors are raised here or set on the handle; `done` is called when the handle is settled, which for a
+        repeated frame may be before this returns.
         Raises NotFound, SequenceGap, InvalidTuples, Conflict, TooLarge, TooMany, NotReady, StorageFull.
         """
         log = self._open_log(stream)
         number = self._number(log, producer, sequence)
-        ticket = AppendHandle(producer, stream, sequence, done)
+        handle = AppendHandle(producer, stream, sequence, done)
         if number:
             expected = log.expected(number)
             if sequence < expected:
-                return self._repeat(log, number, ticket)
+                return self._repeat(log, number, handle)
             if sequence > expected:
                 raise SequenceGap(str(producer), stream, expected, sequence)
         if log.spec.max_ahead is not None:
@@ -108,33 +107,35 @@ class Enqueuer:
         cost = log.cost(rows, nbytes)
         self._check_room(log, number, nbytes, cost, parks)
         frame = NewFrame(columns, rows, number, sequence, arrival)
-        self._append(log, PendingAppend(ticket, number, frame, None, nbytes, cost, parks), gathers=gathers)
-        return ticket
+        self._flusher.put(
+            log, PendingAppend(handle, number, frame, None, nbytes, cost, parks), gathers=gathers
+        )
+        return handle
 
-    def join_cut(
-        self, producer: str, stream: str, sequence: int, cut: RowSlice, nbytes: int, done: Listener
+    def join_rows(
+        self, producer: str, stream: str, sequence: int, rows: RowSlice, nbytes: int, done: Listener
     ) -> bool:
-        """Join rows to those that their producer offered before and that still wait: they become one frame.
+        """Join rows to the queued frame with their producer's rows before them; both become one frame.
 
-        False if that cannot be done; then they are to be offered.
+        Returns False if they cannot be joined; then they must be offered.
         """
         log, number = self._logs.get(stream), self._catalog.known_producer(producer)
-        if log is None or number is None or log.schema is not cut.pack.schema or self._limited:
+        if log is None or number is None or log.schema is not rows.columns.schema or self._limited:
             return False
         room = 2 * self._credit - log.waiting.get(number, 0)
-        return nbytes <= room and log.join_last(number, sequence, cut, nbytes, done)
+        return nbytes <= room and log.join_last(number, sequence, rows, nbytes, done)
 
     def mark(
         self, kind: FrameKind, producer: str | None, stream: str, done: Listener | None = None
     ) -> AppendHandle:
-        """Queue a mark behind what was offered before it; Conflict if the stream is complete."""
+        """Queue a mark behind everything offered before it; raises Conflict if the stream is complete."""
         log = self._open_log(stream)
         number = NOBODY if producer is None else self._known(log, producer)
-        ticket = AppendHandle(producer, stream, 0, done)
-        self._append(log, PendingAppend(ticket, number, mark=kind, parks=True))
+        handle = AppendHandle(producer, stream, 0, done)
+        self._flusher.put(log, PendingAppend(handle, number, mark=kind, parks=True))
         if kind is FrameKind.COMPLETE:
             log.completed = True
-        return ticket
+        return handle
 
     def _open_log(self, stream: str) -> StreamWriter:
         log = self._logs.get(stream)
@@ -154,7 +155,7 @@ class Enqueuer:
     def _number(self, log: StreamWriter, producer: str | None, sequence: int) -> int:
         if producer is None:
             if sequence:
-                raise Refused(f"frame {sequence} came without a producer: name one, or send no sequence")
+                raise Refused(f"got frame {sequence} without a producer: name one, or send no sequence")
             return NOBODY
         if sequence < 1:
             raise Refused(
@@ -165,21 +166,21 @@ class Enqueuer:
         return self._known(log, producer)
 
     def _known(self, log: StreamWriter, producer: str) -> int:
-        """Return a producer's number; its first appearance on a stream is kept, so that it is found again."""
+        """Return a producer's number; its first frame on a stream is recorded in the catalog."""
         number = self._catalog.producer_id(producer)
         if number not in log.last:
-            self._catalog.keep_sequences(log.spec.name, {number: 0})
+            self._catalog.save_sequences(log.spec.name, {number: 0})
             log.last[number] = 0
         return number
 
-    def _repeat(self, log: StreamWriter, number: int, ticket: AppendHandle) -> AppendHandle:
+    def _repeat(self, log: StreamWriter, number: int, handle: AppendHandle) -> AppendHandle:
         log.repeated += 1
-        # Acked at once if the first one was; else behind it, for it may yet fail.
-        if ticket.sequence <= log.acknowledged(number):
-            ticket.settle(Repeated(ticket.sequence, log.acknowledged(number)))
+        # Acked at once if the original was; otherwise behind the original, which may still fail.
+        if handle.sequence <= log.acknowledged(number):
+            handle.settle(Repeated(handle.sequence, log.acknowledged(number)))
         else:
-            self._append(log, PendingAppend(ticket, number, parks=True))
-        return ticket
+            self._flusher.put(log, PendingAppend(handle, number, parks=True))
+        return handle
 
     def _check_room(self, log: StreamWriter, number: int, nbytes: int, cost: int, parks: bool) -> None:
         quota = log.spec.quota
@@ -191,25 +192,25 @@ class Enqueuer:
         if log.held is not None and not parks:
             raise log.held
         waits = log.waiting.get(number, 0)
-        # Twice, because whose count differs a little from ours is not at fault.
+        # Twice, to tolerate producers that count the bytes of their messages slightly differently.
         if waits and waits + nbytes > 2 * self._credit:
             if log.held is not None:
                 raise log.held
             raise TooMany(
-                f"{format_size(waits + nbytes)} are under way to stream '{log.spec.name}', the credit is "
+                f"{format_size(waits + nbytes)} are in flight to stream '{log.spec.name}', the credit is "
                 f"{format_size(self._credit)}: wait for acks",
                 code="over_credit",
             )
 
 
 def _check_ahead(log: StreamWriter, columns: Mapping[str, Column] | list[RowSlice], now: int) -> None:
-    """Raise InvalidTuples if rows are from further in the future than their stream allows."""
+    """Raise InvalidTuples if rows are further in the future than their stream allows."""
     ahead, name = log.spec.max_ahead, log.spec.event_time
     assert ahead is not None
     assert name is not None
     if isinstance(columns, list):
-        ((pack, start, rows, _),) = columns
-        times = pack.values(name)[start : start + rows]
+        ((shared, start, rows, _),) = columns
+        times = shared.values(name)[start : start + rows]
     else:
         times = columns[name].values
     latest = now // 1000 + ahead

@@ -1,4 +1,4 @@
-"""From the queues of streams into their logs: together, in order, and told when it is safe."""
+"""The flusher: appends queued frames of all streams to their logs and settles their handles."""
 
 from __future__ import annotations
 
@@ -6,76 +6,108 @@ import logging
 import math
 from collections.abc import Callable
 from functools import partial
+from typing import Protocol
 
 from mavstream_server.core.clock import Clock
 from mavstream_server.core.errors import SequenceGap, ServiceError, StorageFailed
 from mavstream_server.ingest.append_handle import PendingAppend
 from mavstream_server.ingest.background import Background
 from mavstream_server.ingest.retention import StreamRetention
-from mavstream_server.ingest.stream_writer import StreamWriter, Told
+from mavstream_server.ingest.stream_writer import Settlement, StreamWriter
 from mavstream_server.log import Sync
 
 _LOG = logging.getLogger("mavstream.streams")
 
 _TURN = 150_000
-"""How long, in ns, appending keeps the event loop from what else there is. A stream whose turn comes later
-gathers frames meanwhile, which then cost less, and what comes in is stamped when it comes."""
-_REST = 9
-"""How many times as long as appending took the next wait is, if only rows that may wait are there. An append
-costs much the same for two rows and for twenty, so rows of many streams cost a tenth of the time at most."""
-_LONGEST_REST = 10_000_000
-"""How long, in ns, they wait at most."""
+"""How long, in ns, one turn of appending may block the event loop. Streams whose turn comes later collect
+more frames in the meantime, which makes them cheaper, and incoming messages are stamped without delay."""
+_PAUSE_FACTOR = 9
+"""How many times longer than the last turn the pause before the next one is, if all queued rows may wait.
+An append costs nearly the same for two rows and for twenty: this limits appending to a tenth of the time."""
+_LONGEST_PAUSE = 10_000_000
+"""Upper bound of that pause, in ns."""
 _ROUND = 1_000_000
-"""How long, in ns, the engine's bell waits for the other streams of a round: waking it for each of them costs
-more than they do."""
+"""How long, in ns, ringing the engine's doorbell is delayed for the other streams of the same round: waking
+the engine for each stream costs more than their rows do."""
+
+
+class Timers(Protocol):
+    """Schedules calls; an asyncio event loop is one."""
+
+    def call_soon(self, callback: Callable[[], None]) -> object:
+        """Call back at the end of the current turn of the event loop."""
+
+    def call_later(self, delay: float, callback: Callable[[], None]) -> object:
+        """Call back after so many seconds."""
+
+
+class CreditListener(Protocol):
+    """Notified of streams that take rows again."""
+
+    def credit_returned(self, stream: str) -> None:
+        """Let the producers of a stream that was held send again."""
 
 
 class Flusher:
-    """Appends what waits. Each stream has one queue, first come first served, that a flush empties as far
-    as there is room; the rest is held there until there is, and whoever does not wait is refused.
+    """Appends what is queued. Each stream has one queue, first come first served, that a flush empties as far
+    as there is space; the rest stays queued until there is, except entries that do not wait: these fail.
+
+    Without `timers`, `flush` must be called by hand. `ring` is called after each round of appends.
     """
 
-    def __init__(self, keeper: StreamRetention, clock: Clock, background: Background) -> None:
-        self._keeper = keeper
+    def __init__(
+        self,
+        retention: StreamRetention,
+        clock: Clock,
+        background: Background,
+        *,
+        timers: Timers | None,
+        ring: Callable[[], None],
+        producers: CreditListener | None,
+    ) -> None:
+        self._retention = retention
         self._clock = clock
         self._background = background
-        self.news: Callable[[], None] = lambda: None
-        self.soon: Callable[[Callable[[], None]], object] | None = None
-        self.later: Callable[[float, Callable[[], None]], object] | None = None
-        self.credit_returned: Callable[[str], None] = lambda stream: None
-        self.last_rows = clock.monotonic()
-        """When any stream last got something."""
+        self._timers = timers
+        self.ring = ring
+        self._producers = producers
+        self.last_append = clock.monotonic()
+        """When anything was last appended to a stream."""
         self._busy: dict[str, StreamWriter] = {}
-        self._gathering: dict[str, StreamWriter] = {}  # what may wait until rest is over
-        self._rest_until = clock.monotonic()
-        self._resting = False  # whether the end of the rest will be told
-        self._told: list[Told] = []
-        self._unrung: int | None = None  # since when there is something that the bell was not rung for
+        self._gathering: dict[str, StreamWriter] = {}  # streams whose rows may wait for the end of the pause
+        self._pause_until = clock.monotonic()
+        self._pausing = False  # whether a timer for the end of the pause is set
+        self._settled: list[Settlement] = []
+        self._unrung: int | None = None  # since when there are appends that the doorbell was not rung for
         self._scheduled = False
         self._flushing = False
 
+    def stop(self) -> None:
+        """Flush by hand only, from here on."""
+        self._timers = None
+
     def put(self, log: StreamWriter, item: PendingAppend, *, gathers: bool = False) -> None:
-        """Queue an item for the next flush, which for one that gathers need not be at once."""
+        """Queue an entry for the next flush; one that gathers may wait for a short pause before it."""
         log.put(item)
         if log.held is not None:
             return
-        if gathers and self.later is not None:
-            self._gather(log, self.later)
+        if gathers and self._timers is not None:
+            self._gather(log, self._timers)
         else:
             self._request(log)
 
     def flush(self, now: int | None = None) -> None:
-        """Append all that was offered, ring once, then settle the tickets; `now` is UTC in ns."""
+        """Append everything queued, ring once, then settle the handles; `now` is UTC in ns."""
         self._wake()
         self._flush(self._clock.now() if now is None else now, math.inf)
 
     def _turn(self) -> None:
-        """Append for a while; the streams that are left have the next turn."""
+        """Append for a bounded time; the remaining streams get the next turn."""
         begin = self._clock.monotonic()
         self._flush(self._clock.now(), begin + _TURN)
         end = self._clock.monotonic()
-        longest = end + _LONGEST_REST
-        self._rest_until = min(max(self._rest_until, end) + _REST * (end - begin), longest)
+        longest = end + _LONGEST_PAUSE
+        self._pause_until = min(max(self._pause_until, end) + _PAUSE_FACTOR * (end - begin), longest)
         if self._busy:
             self._schedule()
 
@@ -93,155 +125,162 @@ class Flusher:
             self._unrung = self._clock.monotonic()
         if self._unrung is not None and not (self._busy and self._clock.monotonic() < self._unrung + _ROUND):
             self._unrung = None
-            self.news()
-        self._tell()
+            self.ring()
+        self._settle()
 
     def release(self, log: StreamWriter) -> None:
-        """Let a held stream go on if there is room again."""
+        """Unblock the queue of a held stream if there is space again."""
         first = next((item for item in log.queue if item.frame is not None), None)
-        problem = self._keeper.shortage(log, 0 if first is None else first.cost)
-        if problem is not None:
-            log.held = problem
+        shortage = self._retention.shortage(log, 0 if first is None else first.cost)
+        if shortage is not None:
+            log.held = shortage
             return
         log.held = None
         if log.queue:
             self._request(log)
-        self.credit_returned(log.spec.name)
+        self.return_credit(log)
 
-    def drop(self, log: StreamWriter, problem: ServiceError) -> None:
-        """Tell all that waits on a stream that it will not be taken."""
-        self._told += log.drop_queue(problem)
+    def return_credit(self, log: StreamWriter) -> None:
+        """Tell the producers of a stream that it takes rows again."""
+        if self._producers is not None:
+            self._producers.credit_returned(log.spec.name)
+
+    def drop(self, log: StreamWriter, error: ServiceError) -> None:
+        """Fail everything that is queued on a stream."""
+        self._settled += log.drop_queue(error)
         self._busy.pop(log.spec.name, None)
         self._gathering.pop(log.spec.name, None)
-        self._tell()
+        self._settle()
 
     def _request(self, log: StreamWriter) -> None:
         self._busy[log.spec.name] = log
         self._schedule()
 
     def _schedule(self) -> None:
-        if self.soon is not None and not self._scheduled:
+        if self._timers is not None and not self._scheduled:
             self._scheduled = True
-            self.soon(self._turn)
+            self._timers.call_soon(self._turn)
 
-    def _gather(self, log: StreamWriter, later: Callable[[float, Callable[[], None]], object]) -> None:
-        """Let a stream wait until the rest is over, which may be now."""
+    def _gather(self, log: StreamWriter, timers: Timers) -> None:
+        """Let a stream's rows wait until the pause is over, which may be now."""
         self._gathering[log.spec.name] = log
-        if self._resting:
+        if self._pausing:
             return
-        left = self._rest_until - self._clock.monotonic()
+        left = self._pause_until - self._clock.monotonic()
         if left > 0:
-            self._resting = True
-            later(left / 1e9, self._rested)
+            self._pausing = True
+            timers.call_later(left / 1e9, self._pause_over)
         else:
-            self._rested()
+            self._pause_over()
 
-    def _rested(self) -> None:
-        self._resting = False
+    def _pause_over(self) -> None:
+        self._pausing = False
         self._wake()
         if self._busy:
             self._schedule()
 
     def _wake(self) -> None:
-        # They go together and whole: what comes while they are appended waits for the next time.
+        # They are flushed together: rows that arrive during the flush wait for the next one.
         self._busy |= self._gathering
         self._gathering.clear()
 
     def _drain(self, log: StreamWriter, arrival: int) -> bool:
-        """Append what a stream's queue has; return whether there was something. Tickets are told later."""
+        """Append what a stream's queue holds; return whether there was anything. Handles settle later."""
         wrote = False
         while not log.syncing and log.writer is not None and (items := self._take(log)):
             before = log.nbytes
             monotonic = self._clock.monotonic()
-            told, problem = log.write(items, arrival, monotonic)
-            self._keeper.disk += log.nbytes - before
-            self.last_rows = monotonic
-            wrote |= bool(told)
-            if problem is not None:
-                # What follows a lost frame would be a gap: all is refused, and sent again.
-                self._told += [(item, problem) for item in items[len(told) :]]
-                self._told += log.drop_queue(problem)
-            self._commit(log, told, reopened=problem is not None)
+            written, error = log.write(items, arrival, monotonic)
+            self._retention.disk += log.nbytes - before
+            self.last_append = monotonic
+            wrote |= bool(written)
+            if error is not None:
+                # Frames behind a lost one would leave a gap: all are rejected, and the producer resends them.
+                self._settled += [(item, error) for item in items[len(written) :]]
+                self._settled += log.drop_queue(error)
+            self._commit(log, written, reopened=error is not None)
         if log.failure is not None:
-            self._told += log.drop_queue(log.failure)
-        elif not log.syncing and log.held is None and self._keeper.limited(log):
-            # Told before the next frame comes: the ack that goes out now carries no credit.
-            log.held = self._keeper.shortage(log, 0)
+            self._settled += log.drop_queue(log.failure)
+        elif not log.syncing and log.held is None and self._retention.limited(log):
+            # Checked before the next frame arrives, so that the ack sent now carries no credit.
+            log.held = self._retention.shortage(log, 0)
         return wrote
 
     def _take(self, log: StreamWriter) -> list[PendingAppend]:
-        """Take from the queue what there is room for; refuse what no longer fits its producer's sequence."""
+        """Take from the queue what there is space for; reject entries that do not continue their sequence."""
         items: list[PendingAppend] = []
         lasts: dict[int, int] = {}
         cost = 0
-        limited = self._keeper.limited(log)
+        limited = self._retention.limited(log)
         queue = log.queue
         while queue and log.held is None:
             item = queue[0]
-            sequence, number = item.ticket.sequence, item.producer
+            sequence, number = item.handle.sequence, item.producer
             last = lasts.get(number) or log.last.get(number, 0)
-            first = item.ticket.first
+            first = item.handle.first
             if number and not (first == last + 1 if item.frame is not None else sequence <= last):
-                gap = SequenceGap(str(item.ticket.producer), log.spec.name, last + 1, first)
-                self._told.append((item, gap))
+                gap = SequenceGap(str(item.handle.producer), log.spec.name, last + 1, first)
+                self._settled.append((item, gap))
             elif (
-                item.frame is not None and limited and (short := self._keeper.shortage(log, cost + item.cost))
+                item.frame is not None
+                and limited
+                and (shortage := self._retention.shortage(log, cost + item.cost))
             ):
                 if items:
-                    break  # after these it may look different
+                    break  # appending these may make space
                 if item.parks:
-                    log.held = short
+                    log.held = shortage
                     break
-                self._told.append((item, short))
+                self._settled.append((item, shortage))
             else:
                 items.append(item)
                 cost += item.cost
                 if number and sequence:
                     lasts[number] = max(last, sequence)
-            log.taken(queue.popleft())
+            log.dequeued(queue.popleft())
         if log.held is not None:
             self._refuse_impatient(log)
         return items
 
     def _refuse_impatient(self, log: StreamWriter) -> None:
-        """Refuse what is in a queue that stands still and does not want to wait."""
+        """Fail the entries of a blocked queue that do not wait for space."""
         assert log.held is not None
         for item in [item for item in log.queue if not item.parks]:
             log.queue.remove(item)
-            log.taken(item)
-            self._told.append((item, log.held))
+            log.dequeued(item)
+            self._settled.append((item, log.held))
 
-    def _commit(self, log: StreamWriter, told: list[Told], reopened: bool) -> None:
-        if not told or log.options.sync is not Sync.GROUP:
-            self._told += told
+    def _commit(self, log: StreamWriter, written: list[Settlement], reopened: bool) -> None:
+        if not written or log.options.sync is not Sync.GROUP:
+            self._settled += written
             return
-        # A writer that was opened again knows nothing of what its predecessor left to be synced.
+        # A reopened writer does not know what its predecessor left unsynced.
         work = log.sync_files if reopened or log.writer is None else log.writer.flush
-        # Until the thread is back nothing is appended: the queue gathers what the next one carries.
+        # Nothing is appended until the thread returns; the queue collects the next group commit.
         log.syncing = True
-        self._background.run(work, partial(self._synced, log, told))
+        self._background.run(work, partial(self._synced, log, written))
 
-    def _synced(self, log: StreamWriter, told: list[Told], error: BaseException | None) -> None:
+    def _synced(self, log: StreamWriter, written: list[Settlement], error: BaseException | None) -> None:
         log.syncing = False
         if error is None:
             log.unsynced.clear()
-            self._told += told
+            self._settled += written
         else:
-            # What the disk has is unknown from here on, and asking again can give a wrong yes.
+            # What the disk holds is unknown after a failed sync, and a second sync may wrongly succeed.
             _LOG.error("sync failed", extra={"stream": log.spec.name, "reason": str(error)})
             log.failure = StorageFailed(
-                f"stream '{log.spec.name}' could not be brought to disk ({error}): it takes no rows until "
-                "the server is started again",
+                f"stream '{log.spec.name}' could not be synced to disk ({error}): it takes no rows until "
+                "the server is restarted",
             )
             log.broken = True
-            self._told += [(item, log.failure) for item, _ in told]
-            self._told += log.drop_queue(log.failure)
+            self._settled += [(item, log.failure) for item, _ in written]
+            self._settled += log.drop_queue(log.failure)
         if log.queue and log.held is None:
             self._request(log)
         if not self._flushing:
-            self._tell()
+            self._settle()
 
-    def _tell(self) -> None:
-        told, self._told = self._told, []
-        for item, what in told:
-            item.ticket.settle(what)
+    def _settle(self) -> None:
+        settled, self._settled = self._settled, []
+        for item, result in settled:
+            item.handle.settle(result)

@@ -1,4 +1,4 @@
-"""What happens to streams by the passing of time: clock and idle marks, retention, room for who waits."""
+"""Periodic maintenance of streams: clock and idle marks, retention, unblocking held queues."""
 
 from __future__ import annotations
 
@@ -6,46 +6,54 @@ from collections.abc import Mapping
 
 from mavstream_server.core.clock import Clock
 from mavstream_server.ingest.flusher import Flusher
-from mavstream_server.ingest.retention import StreamRetention
+from mavstream_server.ingest.retention import Readers, StreamRetention
 from mavstream_server.ingest.stream_writer import StreamWriter
 from mavstream_server.log import FrameKind
 
 PERIOD = 100_000_000
-"""How often housekeeping is meant to be done, and how often a busy stream's time is marked. Nanoseconds."""
-_SLACK = PERIOD // 10  # timers are not exact; a mark should not wait another round for that
+"""Interval of maintenance, and of clock marks in busy streams, in nanoseconds."""
+_SLACK = PERIOD // 10  # timers are not exact, and a mark should not wait another round because of that
 _RAREST_MARK = 10 * PERIOD
 _SLOW_PERIOD = 10 * PERIOD
 
 
 class StreamMaintenance:
-    """Does the periodic work of all streams.
+    """Runs the periodic work of all streams.
 
     Windows on arrival time close by clock marks, so streams that such windows read are marked even if they
-    are silent: another input of the same query may wait for them. A stream that gets rows needs no mark,
-    they tell the time. When no stream at all gets rows, marks grow rarer, up to one per second, so that a
-    window closes late by 1 % of the silence at most. A mark takes 128 bytes: 1.3 kB/s per stream while
+    are silent: another input of the same query may wait for them. A stream that gets rows needs no mark:
+    rows advance its time. While no stream gets rows, marks become rarer, down to one per second, so that a
+    window closes late by at most 1 % of the silence. A mark takes 128 bytes: 1.3 kB/s per stream while
     others are busy, 11 MB a day when nothing happens.
     """
 
     def __init__(
-        self, logs: Mapping[str, StreamWriter], appender: Flusher, keeper: StreamRetention, clock: Clock
+        self,
+        logs: Mapping[str, StreamWriter],
+        flusher: Flusher,
+        retention: StreamRetention,
+        readers: Readers,
+        clock: Clock,
     ) -> None:
         self._logs = logs
-        self._appender = appender
-        self._keeper = keeper
+        self._flusher = flusher
+        self._retention = retention
+        self._readers = readers
         self._clock = clock
         self._slow_since = clock.monotonic()
 
     def run(self, now: int | None = None) -> None:
-        """Do what is due; to be called about every PERIOD."""
+        """Run the work that is due; to be called about every PERIOD."""
         arrival = self._clock.now() if now is None else now
         monotonic = self._clock.monotonic()
-        interval = min(max(PERIOD, (monotonic - self._appender.last_rows) // 100), _RAREST_MARK) - _SLACK
+        interval = min(max(PERIOD, (monotonic - self._flusher.last_append) // 100), _RAREST_MARK) - _SLACK
         marked = False
         for log in self._logs.values():
             if log.writer is None or log.syncing or log.completed:
                 continue
-            if log.clocked and arrival - log.writer.last_arrival >= interval:
+            by_arrival = log.spec.event_time is None
+            overdue = arrival - log.writer.last_arrival >= interval
+            if overdue and by_arrival and self._readers.waits_for_time(log.spec.name):
                 marked |= log.mark(FrameKind.CLOCK, arrival)
             if log.alive or log.recovered:
                 marked |= self._mark_idle(log, arrival, monotonic)
@@ -54,21 +62,21 @@ class StreamMaintenance:
             self._rarely(monotonic)
         for log in list(self._logs.values()):
             if log.held is not None:
-                self._appender.release(log)
+                self._flusher.release(log)
         if marked:
-            self._appender.news()
+            self._flusher.ring()
 
     def _rarely(self, monotonic: int) -> None:
         for log in self._logs.values():
             if log.writer is None and not log.broken:
                 log.open(monotonic)
                 if log.failure is None:
-                    self._appender.credit_returned(log.spec.name)
-            self._keeper.keep_promise(log)
-        self._keeper.count()
+                    self._flusher.return_credit(log)
+            self._retention.enforce(log)
+        self._retention.count()
 
     def _mark_idle(self, log: StreamWriter, arrival: int, monotonic: int) -> bool:
-        """Let producers go that were silent for too long; those whose frames wait here are not silent."""
+        """Mark producers idle that were silent for too long; producers with queued frames are not silent."""
         timeout = log.spec.idle_timeout
         if timeout is None or log.spec.event_time is None:
             return False

@@ -1,4 +1,4 @@
-"""What every message of a producer must have: JSON, an address, a sense."""
+"""Parsing of producer messages: JSON objects with a type, a stream and a sequence."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ MOST_SEQUENCE = (1 << 63) - 1
 
 
 class NotUnderstood(Exception):
-    """A message that is none of the protocol's, or not expected now: the connection ends."""
+    """A message that is not part of the protocol, or not expected now; it closes the connection."""
 
 
 def parse(message: str | bytes | memoryview) -> dict[str, Any]:
-    """Return the object that a message, or the header of one, is; raises NotUnderstood."""
+    """Return the JSON object in a message or a message header; raises NotUnderstood."""
     try:
         parsed = orjson.loads(message)
     except orjson.JSONDecodeError as error:
@@ -25,12 +25,12 @@ def parse(message: str | bytes | memoryview) -> dict[str, Any]:
 
 
 def kind(parsed: dict[str, Any]) -> str:
-    """Return how to name a message in words."""
+    """Return how error messages name a message."""
     return f"{parsed['type']!r}"[:40] if "type" in parsed else "a message without 'type'"
 
 
 def address(stream: object, sequence: object) -> tuple[str, int]:
-    """Return stream and sequence; without them a frame cannot even be rejected. Raises NotUnderstood."""
+    """Return the stream and the sequence of a frame; raises NotUnderstood, since a reject needs both."""
     if not isinstance(stream, str):
         raise NotUnderstood("a data message needs 'stream', the name of a stream")
     if type(sequence) is not int or not 1 <= sequence <= MOST_SEQUENCE:

@@ -1,4 +1,4 @@
-"""Bundles: one message with the rows of frames for several streams, taken apart into these frames."""
+"""Multi-stream messages: one message with frames of several streams, split into these frames."""
 
 from __future__ import annotations
 
@@ -18,64 +18,71 @@ from mavstream_server.log.format.shared_columns import RowSlice, SharedColumns
 _KEYS = {"frames"}
 
 
-Bundled = tuple[str, int, int]
-"""A frame of a bundle, as its header says: stream, sequence, rows."""
+FrameHeader = tuple[str, int, int]
+"""A frame as the header of the message describes it: stream, sequence, rows."""
 
 
-def frames_of_message(header: dict[str, Any]) -> list[Bundled]:
-    """Return the frames of a bundle; raises NotUnderstood."""
-    said = header["frames"]
-    if header.keys() != _KEYS or not isinstance(said, list) or not said:
-        raise NotUnderstood("the header of a bundle has 'frames' only, a list of [stream, sequence, rows]")
+def frames_of_message(header: dict[str, Any]) -> list[FrameHeader]:
+    """Return the frames of a multi-stream message; raises NotUnderstood."""
+    listed = header["frames"]
+    if header.keys() != _KEYS or not isinstance(listed, list) or not listed:
+        raise NotUnderstood(
+            "the header of a multi-stream message has 'frames' only, a list of [stream, sequence, rows]"
+        )
     frames = []
-    for each in said:
+    for each in listed:
         if not isinstance(each, list) or len(each) != 3:
-            raise NotUnderstood(f"a frame of a bundle is [stream, sequence, rows], {each!r:.60} came")
+            raise NotUnderstood(
+                f"a frame of a multi-stream message is [stream, sequence, rows], got {each!r:.60}"
+            )
         stream, sequence, rows = each
         if type(stream) is not str or type(sequence) is not int or not 0 < sequence <= MOST_SEQUENCE:
-            address(stream, sequence)  # tells what is wrong
+            address(stream, sequence)  # raises with the reason
         if type(rows) is not int or rows < 1:
-            raise NotUnderstood(f"a frame of a bundle has 1 row or more, {rows!r:.20} came")
+            raise NotUnderstood(f"a frame of a multi-stream message has 1 row or more, got {rows!r:.20}")
         frames.append((stream, sequence, rows))
     return frames
 
 
 class MessageRows:
-    """The rows of a bundle. As a whole they are decoded once; if some are bad, each frame is judged alone."""
+    """The rows of a multi-stream message: decoded once; if some are invalid, each frame is decoded alone."""
 
     def __init__(self, stream: str, schema: Schema, payload: memoryview, total: int) -> None:
-        """Of a stream with this schema, as all others should be.
+        """Read the payload with the schema of a stream, which all streams of the message must share.
 
-        Raises InvalidTuples if there are not as many rows as the header says, or they cannot be read.
+        Raises InvalidTuples if the number of rows differs from the header's, or they cannot be read.
         """
         self._stream = stream
         self._schema = schema
         self._batch = read_message(schema, payload)
         if self._batch.num_rows != total:
-            detail = f"the frames of the bundle say {total} rows and {self._batch.num_rows} came: count again"
+            detail = (
+                f"the frames in the header have {total} rows, the message has {self._batch.num_rows}: "
+                "make them equal"
+            )
             raise InvalidTuples([ProblemItem(pointer="body", code="wrong_rows", detail=detail)])
-        self.pack: SharedColumns | None = None
-        """The rows, if they are all right and none has a null."""
+        self.shared: SharedColumns | None = None
+        """The rows, if all are valid and none has a null."""
         self._columns: dict[str, Column] | None = None
         plain = plain_columns(self._batch, schema)
         if plain is not None:
-            self.pack = SharedColumns(schema, plain, total)
+            self.shared = SharedColumns(schema, plain, total)
             return
-        with suppress(InvalidTuples):  # told to the frames whose rows they are
+        with suppress(InvalidTuples):  # reported by the frames with the invalid rows
             self._columns = columns_from_arrow(decode_batch(schema, self._batch), schema)
 
     def part(
         self, stream: str, schema: Schema, start: int, size: int, arrival: int
     ) -> Mapping[str, Column] | RowSlice:
-        """Return the rows of a frame that came now; raises InvalidTuples, with the frame's row numbers."""
+        """Return the rows of one frame; raises InvalidTuples, with row numbers of the frame."""
         if schema is not self._schema and schema != self._schema:
             detail = (
-                f"stream '{stream}' has other fields than '{self._stream}', with which the bundle begins: "
+                f"stream '{stream}' has other fields than '{self._stream}', the first stream of the message: "
                 "send its rows in a message of their own"
             )
             raise InvalidTuples([ProblemItem(pointer="body", code="another_schema", detail=detail)])
-        if self.pack is not None:
-            return RowSlice(self.pack, start, size, arrival)
+        if self.shared is not None:
+            return RowSlice(self.shared, start, size, arrival)
         if self._columns is not None:
             return {name: column.slice(start, start + size) for name, column in self._columns.items()}
         frame = decode_batch(schema, self._batch.slice(start, size))

@@ -1,8 +1,8 @@
-"""One producer's connection without its socket: messages in, messages out.
+"""The session of one producer's connection, without I/O: messages in, messages out.
 
     new --hello--> feeding --(taken over, malformed message, stop)--> closed
 
-In `feeding` data and ends are taken; their acks and rejects come when the store has settled them.
+In state `feeding` it accepts data and ends; acks and rejects follow when the appends are settled.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _HEADER_KEYS = frozenset({"stream", "sequence"})
 
 
 class FeedState(StrEnum):
-    """The life of a connection."""
+    """The states of a connection."""
 
     NEW = "new"
     FEEDING = "feeding"
@@ -44,14 +44,14 @@ _EXPECTED = {FeedState.NEW: "hello", FeedState.FEEDING: "data or end", FeedState
 
 
 class Close(NamedTuple):
-    """The last thing to say."""
+    """The close code and reason to send."""
 
     code: int
     reason: str
 
 
 class ProducerSession:
-    """What a connection has said and is to be told. `woken` is called when there is something to send."""
+    """The protocol state of one connection. `woken` is called when there is something to send."""
 
     def __init__(
         self,
@@ -60,34 +60,35 @@ class ProducerSession:
         delivery: Any,
         max_frame_bytes: int,
         woken: Callable[[], object],
-        greeted: Callable[[ProducerSession], object],
+        connected: Callable[[ProducerSession], object],
     ) -> None:
         self.state = FeedState.NEW
         self.producer = ""
-        self.bundles = False
-        """Whether it sends bundles and hears its acks together."""
+        self.multi_stream = False
+        """Whether it sends multi-stream messages and gets the acks of all streams in one message."""
         self.closing: Close | None = None
         self._streams = streams
+        self._enqueuer = streams.enqueuer
         self._traffic = traffic
         self._delivery = delivery
         self._max_frame_bytes = max_frame_bytes
         self._woken = woken
-        self._greeted = greeted
+        self._connected = connected
         self._messages: list[str] = []
-        self._acks: dict[str, int] = {}  # by stream, what is to be acked; later ones take their place
-        # By stream, the last number that the store took and has not refused.
+        self._acks: dict[str, int] = {}  # by stream, the sequence to ack; acks are cumulative
+        # By stream, the last sequence that was enqueued and has not failed.
         self._offered: dict[str, int] = {}
-        self._fed: set[str] = set()  # streams that it named or sent rows for: it waits for their credit
-        self._received = 0  # when the message at hand came, in ns: the arrival of its rows
+        self._fed: set[str] = set()  # streams that it named or sent rows to: it is told of returned credit
+        self._arrival = 0  # arrival time of the current message and its rows, in ns
 
-    # What comes in
+    # Incoming messages
 
-    def received(self, message: str | bytes, came: int = 0) -> None:
-        """Take a message in; what is wrong with it is said in messages or ends the connection.
+    def received(self, message: str | bytes, arrival: int = 0) -> None:
+        """Handle a message; errors become reject messages or close the connection.
 
-        `came` is when that was, in ns, and 0 is now.
+        `arrival` is its arrival time in ns, 0 for now.
         """
-        self._received = came or self._streams.now()
+        self._arrival = arrival or self._streams.now()
         try:
             if self.state is FeedState.FEEDING:
                 if isinstance(message, str):
@@ -103,7 +104,7 @@ class ProducerSession:
         if not isinstance(message, str):
             raise self._illegal("a binary message")
         if len(message) > _LARGEST_HELLO:
-            raise NotUnderstood(f"hello may have {_LARGEST_HELLO} characters: name fewer streams")
+            raise NotUnderstood(f"hello may have at most {_LARGEST_HELLO} characters: name fewer streams")
         parsed = parse(message)
         if parsed.get("type") != "hello":
             raise self._illegal(kind(parsed))
@@ -113,13 +114,13 @@ class ProducerSession:
             first = error.errors(include_url=False)[0]
             raise NotUnderstood(f"hello: {'/'.join(map(str, first['loc']))}: {first['msg']}") from None
         self.producer, self.state = hello.producer, FeedState.FEEDING
-        self.bundles = hello.bundles
-        self._greeted(self)
-        # Unknown streams are left out: they may be made before the first frame comes.
+        self.multi_stream = hello.bundles
+        self._connected(self)
+        # Unknown streams are left out: they may be created before their first frame is sent.
         named = (name for name in hello.streams if name in self._streams)
-        known = {name: self._streams.standing(hello.producer, name) for name in named}
+        known = {name: self._streams.producer_credit(hello.producer, name) for name in named}
         self._fed.update(known)
-        self._say(
+        self._send(
             Welcome(
                 producer=hello.producer,
                 delivery=self._delivery,
@@ -130,10 +131,10 @@ class ProducerSession:
 
     def _text(self, message: str) -> None:
         parsed = parse(message)
-        said = parsed.get("type")
-        if said == "data":
+        type_ = parsed.get("type")
+        if type_ == "data":
             self._data(parsed, len(message))
-        elif said == "end":
+        elif type_ == "end":
             self._end(parsed)
         else:
             raise self._illegal(kind(parsed))
@@ -163,7 +164,7 @@ class ProducerSession:
             raise NotUnderstood(error.items[0].detail) from None
         parsed = parse(header)
         if "frames" in parsed:
-            self._bundle(parsed, payload, len(message))
+            self._multi_stream_message(parsed, payload, len(message))
             return
         stream, sequence = address(parsed.get("stream"), parsed.get("sequence"))
         try:
@@ -176,9 +177,9 @@ class ProducerSession:
         except MavstreamError as error:
             self._reject(stream, sequence, error)
 
-    def _bundle(self, header: dict[str, Any], payload: memoryview, nbytes: int) -> None:
-        if not self.bundles:
-            raise NotUnderstood("a bundle came unannounced: say hello with 'bundles': true")
+    def _multi_stream_message(self, header: dict[str, Any], payload: memoryview, nbytes: int) -> None:
+        if not self.multi_stream:
+            raise NotUnderstood("multi-stream messages need a hello with 'bundles': true")
         frames = frames_of_message(header)
         total = sum([rows for _, _, rows in frames])
         first = next((stream for stream, _, _ in frames if stream in self._streams), None)
@@ -188,9 +189,9 @@ class ProducerSession:
                 rows = MessageRows(first, self._schema(first), payload, total)
             except MavstreamError as error:
                 rows = error
-        pack = rows.pack if isinstance(rows, MessageRows) else None
+        shared = rows.shared if isinstance(rows, MessageRows) else None
         join, done, counts, offered = (
-            self._streams.join_cut,
+            self._enqueuer.join_rows,
             self._settled,
             self._traffic.received,
             self._offered,
@@ -198,8 +199,8 @@ class ProducerSession:
         start = 0
         for stream, sequence, count in frames:
             size = share(nbytes, count, total)
-            if pack is not None and join(
-                self.producer, stream, sequence, RowSlice(pack, start, count, self._received), size, done
+            if shared is not None and join(
+                self.producer, stream, sequence, RowSlice(shared, start, count, self._arrival), size, done
             ):
                 counts[stream] += count
                 offered[stream] = sequence
@@ -217,33 +218,33 @@ class ProducerSession:
         nbytes: int,
     ) -> None:
         try:
-            part = self._bundled(stream, rows, start, count)
+            part = self._frame_rows(stream, rows, start, count)
             self._offer(stream, sequence, part, count, nbytes)
         except MavstreamError as error:
             self._reject(stream, sequence, error)
 
-    def _bundled(
+    def _frame_rows(
         self, stream: str, rows: MessageRows | MavstreamError | None, start: int, count: int
     ) -> Mapping[str, Column] | RowSlice:
         schema = self._schema(stream)
         if isinstance(rows, MavstreamError):
             raise rows
-        assert rows is not None, "a stream of the bundle is known"
-        return rows.part(stream, schema, start, count, self._received)
+        assert rows is not None, "a stream of the message is known"
+        return rows.part(stream, schema, start, count, self._arrival)
 
     def _offer(
         self, stream: str, sequence: int, rows: Mapping[str, Column] | RowSlice, count: int, nbytes: int
     ) -> None:
         self._traffic.received[stream] += count
         try:
-            self._streams.offer_columns(
+            self._enqueuer.offer_columns(
                 self.producer,
                 stream,
                 sequence,
                 [rows] if isinstance(rows, RowSlice) else rows,
                 count,
                 nbytes,
-                arrival=self._received,
+                arrival=self._arrival,
                 gathers=isinstance(rows, RowSlice),
                 done=self._settled,
             )
@@ -269,49 +270,49 @@ class ProducerSession:
         except MavstreamError as error:
             self._reject(stream, 0, error)
 
-    # What the store tells
+    # Settled appends
 
-    def _settled(self, ticket: AppendHandle) -> None:
-        """A frame is in the log, was there before, or could not be written."""
-        outcome, stream = ticket.outcome, ticket.stream
+    def _settled(self, handle: AppendHandle) -> None:
+        """Ack or reject a frame: it is in the log, was there before, or could not be written."""
+        outcome, stream = handle.outcome, handle.stream
         if isinstance(outcome, Accepted):
             self._traffic.acked[stream] += outcome.rows
             self._ack(stream, outcome.sequence)
         elif isinstance(outcome, Repeated):
             self._traffic.repeated[stream] += 1
             self._ack(stream, outcome.last)
-        elif ticket.error is not None:
+        elif handle.error is not None:
             self._offered.pop(stream, None)
-            for sequence in range(ticket.first, ticket.sequence + 1):
-                self._reject(stream, sequence, ticket.error)
+            for sequence in range(handle.first, handle.sequence + 1):
+                self._reject(stream, sequence, handle.error)
 
-    def _ended(self, ticket: AppendHandle) -> None:
-        if ticket.error is not None:
-            self._reject(ticket.stream, 0, ticket.error)
+    def _ended(self, handle: AppendHandle) -> None:
+        if handle.error is not None:
+            self._reject(handle.stream, 0, handle.error)
             return
-        self._say_acks((ticket.stream,))
-        self._say(Ended(stream=ticket.stream).model_dump_json())
+        self._send_acks((handle.stream,))
+        self._send(Ended(stream=handle.stream).model_dump_json())
 
     def credit_returned(self, stream: str) -> None:
-        """A stream that was held goes on: its last ack is said again, with credit."""
+        """Send the last ack of a stream that was held again, with its new credit."""
         if stream in self._fed:
             self._ack(stream, self._streams.last_sequence(self.producer, stream))
 
-    # What goes out
+    # Outgoing messages
 
     def take(self) -> list[str]:
-        """Return what is to be sent now, in order; acks are made here, so that they carry the latest."""
-        self._say_acks(tuple(self._acks))
+        """Return the messages to send now, in order; acks are built here, so that they carry the latest."""
+        self._send_acks(tuple(self._acks))
         messages, self._messages = self._messages, []
         return messages
 
     @property
     def unsent(self) -> int:
-        """Messages that wait to be taken."""
+        """Messages that wait to be sent."""
         return len(self._messages)
 
     def close(self, code: int, reason: str) -> None:
-        """End the connection, after what was to be said."""
+        """Close the connection after the messages that wait."""
         if self.state is not FeedState.CLOSED:
             self.state = FeedState.CLOSED
             self.closing = Close(code, cut_reason(reason))
@@ -322,28 +323,28 @@ class ProducerSession:
             self._acks[stream] = sequence
         self._woken()
 
-    def _say_acks(self, streams: tuple[str, ...]) -> None:
-        # By hand: this is said for every flush, and names need no escapes.
-        together: list[str] = []
+    def _send_acks(self, streams: tuple[str, ...]) -> None:
+        # Formatted by hand: acks follow every flush, and names of streams need no escapes.
+        combined: list[str] = []
         for stream in streams:
             sequence = self._acks.pop(stream, None)
             if sequence is not None and stream in self._streams:
                 credit = self._streams.credit(self.producer, stream)
-                if self.bundles:
-                    together.append(f'"{stream}":[{sequence},{credit}]')
+                if self.multi_stream:
+                    combined.append(f'"{stream}":[{sequence},{credit}]')
                 else:
                     self._messages.append(
                         f'{{"type":"ack","stream":"{stream}","sequence":{sequence},"credit":{credit}}}'
                     )
-        if together:
-            self._messages.append(f'{{"type":"acks","streams":{{{",".join(together)}}}}}')
+        if combined:
+            self._messages.append(f'{{"type":"acks","streams":{{{",".join(combined)}}}}}')
 
     def _reject(self, stream: str, sequence: int, error: MavstreamError) -> None:
         self._traffic.rejected[stream if stream in self._streams else "unknown"] += 1
-        self._say_acks((stream,))
+        self._send_acks((stream,))
         expected, problem = self._expected(stream, error), problem_of(error)
         reject = Reject(stream=stream[:64], sequence=sequence, expected=expected, problem=problem)
-        self._say(reject.model_dump_json())
+        self._send(reject.model_dump_json())
 
     def _expected(self, stream: str, error: MavstreamError) -> int:
         if isinstance(error, SequenceGap):
@@ -352,7 +353,7 @@ class ProducerSession:
             return 1
         return max(self._offered.get(stream, 0), self._streams.last_sequence(self.producer, stream)) + 1
 
-    def _say(self, message: str) -> None:
+    def _send(self, message: str) -> None:
         self._messages.append(message)
         self._woken()
 
@@ -361,7 +362,7 @@ class ProducerSession:
 
 
 def cut_reason(reason: str) -> str:
-    """Return a reason that fits into a close frame: 123 bytes."""
+    """Return a reason cut to the 123 bytes that fit into a close frame."""
     data = reason.encode(errors="replace")
     return reason if len(data) <= 123 else data[:120].decode(errors="ignore") + "..."
 

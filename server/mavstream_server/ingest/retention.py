@@ -1,9 +1,10 @@
-"""What of a stream is kept: the promise of its retention, and what may go when space is short."""
+"""Retention and quotas of streams: removes expired segments and reports when there is no space."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
+from typing import Protocol
 
 from mavstream_protocol.quantities import format_duration, format_size
 from mavstream_protocol.streams import StreamSpec
@@ -15,40 +16,68 @@ from mavstream_server.log import LogWriter, Retention
 
 _LOG = logging.getLogger("mavstream.streams")
 
-Needed = Callable[[str], int | None]
-"""The least position of a stream that a query still needs, None if no query reads it."""
-Holder = Callable[[str], str | None]
-"""The query that needs that position."""
+
+class Readers(Protocol):
+    """What queries still have to read of the streams; segments they need are not removed."""
+
+    def needed_position(self, stream: str) -> int | None:
+        """Return the lowest position of a stream that a query still needs, None if no query reads it."""
+
+    def held_by(self, stream: str) -> str | None:
+        """Return the id of the query that needs that position."""
+
+    def waits_for_time(self, stream: str) -> bool:
+        """Return whether a query needs a stream's time to advance even without rows."""
+
+
+class NoReaders:
+    """Streams that no query reads."""
+
+    def needed_position(self, stream: str) -> int | None:
+        """Return None: nothing is needed."""
+        return None
+
+    def held_by(self, stream: str) -> str | None:
+        """Return None: no query needs anything."""
+        return None
+
+    def waits_for_time(self, stream: str) -> bool:
+        """Return False: no query waits."""
+        return False
 
 
 class StreamRetention:
-    """Removes what need not be kept, and tells where there is no room."""
+    """Removes segments that need not be kept, and reports streams that are out of space."""
 
     def __init__(
-        self, logs: Mapping[str, StreamWriter], catalog: Catalog, clock: Clock, max_disk_bytes: int | None
+        self,
+        logs: Mapping[str, StreamWriter],
+        catalog: Catalog,
+        clock: Clock,
+        readers: Readers,
+        max_disk_bytes: int | None,
     ) -> None:
         self._logs = logs
         self._catalog = catalog
         self._clock = clock
+        self._readers = readers
         self._limit = max_disk_bytes
-        self.needed: Needed = lambda stream: None
-        self.holder: Holder = lambda stream: None
         self.disk = 0
-        """Bytes of all stream logs; between two counts it follows what is appended and removed."""
+        """Bytes of all stream logs; updated by appends and removals, recounted now and then."""
 
     def count(self) -> None:
-        """Work out `disk` anew."""
+        """Recount `disk`."""
         self.disk = sum(log.nbytes for log in self._logs.values())
 
     def limited(self, log: StreamWriter) -> bool:
-        """Return whether a stream can run out of room at all."""
+        """Return whether a stream can run out of space at all."""
         return log.spec.quota is not None or self._limit is not None
 
     def shortage(self, log: StreamWriter, cost: int) -> ServiceError | None:
-        """Return why there is no room for so many bytes more, after removing what may go; None if there is.
+        """Return why there is no space for so many more bytes, after removing what may go; None if there is.
 
-        A stream that has one segment only gets its rows: that one never goes, so waiting would not help.
-        It can so be larger than its quota by one segment and one frame.
+        A stream with a single segment always accepts rows: that segment is never removed, so waiting would
+        not help. A stream can therefore exceed its quota by one segment and one frame.
         """
         if log.writer is None:
             return log.failure
@@ -67,40 +96,40 @@ class StreamRetention:
                 )
         return None
 
-    def keep_promise(self, log: StreamWriter) -> None:
-        """Remove what is beyond a stream's retention and what no query needs."""
+    def enforce(self, log: StreamWriter) -> None:
+        """Remove the segments beyond a stream's retention that no query needs."""
         retention = declared_retention(log.spec)
         if retention is not None and log.writer is not None:
             self.retain(log, retention)
-        if log.owing:
-            self.keep_sequences(log)
+        if log.save_failed:
+            self.save_sequences(log)
 
     def retain(self, log: StreamWriter, retention: Retention) -> None:
-        """Remove what a retention lets go and no query needs."""
+        """Remove the segments that a retention allows to remove and no query needs."""
         assert log.writer is not None
         if not is_expired(log.writer, retention, self._clock.now()):
             return
-        removed = retention.apply(log.writer, self.needed(log.spec.name), self._clock.now())
+        removed = retention.apply(log.writer, self._readers.needed_position(log.spec.name), self._clock.now())
         if removed.segments:
             self.disk -= removed.nbytes
-            # The log forgets producers of whom it has no frames, when it starts its next segment.
-            self.keep_sequences(log)
+            # When the log starts its next segment, it forgets producers without frames in it.
+            self.save_sequences(log)
 
-    def keep_sequences(self, log: StreamWriter) -> None:
-        """Write into the catalog how far a stream's producers are; what fails is tried again later."""
-        log.owing = True
+    def save_sequences(self, log: StreamWriter) -> None:
+        """Write the last sequences of a stream's producers to the catalog; a failure is retried later."""
+        log.save_failed = True
         try:
-            self._catalog.keep_sequences(log.spec.name, {p: log.last[p] for p in log.unkept})
+            self._catalog.save_sequences(log.spec.name, {p: log.last[p] for p in log.unsaved})
         except ServiceError as error:
-            _LOG.error("sequences not kept", extra={"stream": log.spec.name, "reason": error.detail})
+            _LOG.error("sequences not saved", extra={"stream": log.spec.name, "reason": error.detail})
             return
-        log.unkept.clear()
-        log.owing = False
+        log.unsaved.clear()
+        log.save_failed = False
 
     def held_by(self, log: StreamWriter, cost: int = 0) -> str | None:
-        """Return the query that keeps the oldest segment from being removed, if one does.
+        """Return the query that keeps the oldest segment from being removed, if any.
 
-        `cost` is what the stream has to find room for.
+        `cost` is the number of bytes that the stream needs space for.
         """
         writer, spec = log.writer, log.spec
         if writer is None or len(writer.segments) < 2:
@@ -108,13 +137,13 @@ class StreamRetention:
         limit = declared_retention(spec) if spec.quota is None else at_most(log, spec.quota - cost)
         if limit is None or not is_expired(writer, limit, self._clock.now()):
             return None
-        needed = self.needed(spec.name)
+        needed = self._readers.needed_position(spec.name)
         if needed is None or needed > writer.segments[1].position:
             return None
-        return self.holder(spec.name)
+        return self._readers.held_by(spec.name)
 
     def _shrink_all(self, excess: int) -> None:
-        """Take from streams that promise nothing, largest first."""
+        """Remove segments of streams without a declared retention, largest stream first."""
         self.count()
         for log in sorted(self._logs.values(), key=lambda log: -log.nbytes):
             if excess <= 0:
@@ -126,7 +155,7 @@ class StreamRetention:
 
 
 def declared_retention(spec: StreamSpec) -> Retention | None:
-    """Return the retention of a stream; None if it keeps everything while there is space."""
+    """Return the declared retention of a stream; None if it keeps everything while there is space."""
     if spec.retention is None:
         return None
     time = spec.retention.time
@@ -134,22 +163,22 @@ def declared_retention(spec: StreamSpec) -> Retention | None:
 
 
 def at_most(log: StreamWriter, nbytes: int) -> Retention:
-    """Return the retention under which a stream shrinks to a size, as far as its promise lets it.
+    """Return the retention that shrinks a stream to a size, as far as its declared retention allows.
 
-    A promise in bytes is kept to the nearest segment, because it may be as large as the quota; one in time
-    is kept as it stands. Without a promise the oldest rows go.
+    A retention in bytes is kept to the nearest segment, because it may be as large as the quota; one in time
+    is kept exactly. Without one the oldest rows go.
     """
     enough = max(nbytes - log.options.segment_bytes, 0)
-    promise = declared_retention(log.spec)
-    if promise is None:
+    declared = declared_retention(log.spec)
+    if declared is None:
         return Retention(max_bytes=enough)
-    if promise.max_bytes is None:
-        return promise
-    return Retention(promise.max_age_ns, min(promise.max_bytes, enough))
+    if declared.max_bytes is None:
+        return declared
+    return Retention(declared.max_age_ns, min(declared.max_bytes, enough))
 
 
 def is_expired(writer: LogWriter, retention: Retention, now: int) -> bool:
-    """Return whether the oldest segment would go if no query needed it."""
+    """Return whether the oldest segment may be removed unless a query needs it."""
     if len(writer.segments) < 2:
         return False
     first, second = writer.segments[:2]
@@ -160,7 +189,7 @@ def is_expired(writer: LogWriter, retention: Retention, now: int) -> bool:
 
 
 def over_quota(log: StreamWriter, holder: str | None) -> OverQuota:
-    """Return the problem of a stream that is as large as it may be."""
+    """Return the error for a stream that has reached its quota."""
     spec = log.spec
     assert spec.quota is not None
     if holder is not None:
@@ -168,7 +197,7 @@ def over_quota(log: StreamWriter, holder: str | None) -> OverQuota:
     elif spec.retention is not None and spec.retention.time is not None:
         why = f"its retention keeps rows for {format_duration(spec.retention.time)}: wait, or keep less"
     else:
-        why = "wait until rows were read"
+        why = "wait until its rows are read"
     return OverQuota(
         f"stream '{spec.name}' has {format_size(log.nbytes)} on disk, its quota is "
         f"{format_size(spec.quota)}, and {why}, or make the quota larger",

@@ -1,4 +1,4 @@
-"""The streams of a server: made, fed, kept and removed."""
+"""The stream store: creates, feeds, maintains and removes the streams of a server."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ from mavstream_server.core.settings import Settings
 from mavstream_server.ingest.append_handle import Accepted, AppendHandle, Outcome, Repeated
 from mavstream_server.ingest.background import Background, Inline
 from mavstream_server.ingest.enqueuer import Enqueuer, Listener
-from mavstream_server.ingest.flusher import Flusher
+from mavstream_server.ingest.flusher import CreditListener, Flusher, Timers
 from mavstream_server.ingest.maintenance import StreamMaintenance
-from mavstream_server.ingest.retention import Holder, Needed, StreamRetention
+from mavstream_server.ingest.retention import NoReaders, Readers, StreamRetention
 from mavstream_server.ingest.stream_writer import StreamWriter, has_rows
 from mavstream_server.log import FrameKind, Sync
 
@@ -42,7 +42,7 @@ _REMOVED = ".removed-"
 
 
 class IngestCounts(NamedTuple):
-    """What a stream took since the server started."""
+    """Frames and rows that a stream accepted since the server started."""
 
     frames: int
     rows: int
@@ -52,10 +52,10 @@ class IngestCounts(NamedTuple):
 class StreamStore:
     """All streams of a server. Used from one thread, which nothing here blocks for long.
 
-    `soon` schedules a call for the end of the current turn of the event loop (`loop.call_soon`), and `later`
-    one in some seconds (`loop.call_later`): then flushes happen by themselves. Without the first, `flush` is
-    called by hand, without the second no rows wait for others. With delivery `sync` the disk is waited for
-    in the background. `news` is called after each append of one or more frames.
+    With `timers` (an event loop) flushes happen by themselves; without, `flush` is called by hand. With
+    delivery `sync` the disk is waited for in the background. `ring` is called after each round of appends:
+    the doorbell of the engines. `readers` are the queries that still need rows, `producers` is notified of
+    streams that take rows again.
     """
 
     def __init__(
@@ -64,10 +64,11 @@ class StreamStore:
         catalog: Catalog,
         clock: Clock,
         *,
-        soon: Callable[[Callable[[], None]], object] | None = None,
-        later: Callable[[float, Callable[[], None]], object] | None = None,
+        timers: Timers | None = None,
         background: Background | None = None,
-        news: Callable[[], None] | None = None,
+        ring: Callable[[], None] = lambda: None,
+        readers: Readers | None = None,
+        producers: CreditListener | None = None,
     ) -> None:
         self._directory = settings.streams_directory
         self._max_streams = settings.max_streams
@@ -78,25 +79,17 @@ class StreamStore:
         self._background = background or Inline()
         self._logs: dict[str, StreamWriter] = {}
         self._shapes: dict[str, StreamShape] = {}
-        self._keeper = StreamRetention(self._logs, catalog, clock, settings.max_disk_bytes)
-        self._appender = Flusher(self._keeper, clock, self._background)
-        self._appender.soon, self._appender.later = soon, later
-        if news is not None:
-            self._appender.news = news
-        self._ingest = Enqueuer(
-            self._logs,
-            self._appender,
-            catalog,
-            clock,
-            self._credit,
-            limited=settings.max_disk_bytes is not None,
+        readers = readers or NoReaders()
+        limit = settings.max_disk_bytes
+        self._retention = StreamRetention(self._logs, catalog, clock, readers, limit)
+        self._flusher = Flusher(
+            self._retention, clock, self._background, timers=timers, ring=ring, producers=producers
         )
-        self._housekeeper = StreamMaintenance(self._logs, self._appender, self._keeper, clock)
-        self.offer = self._ingest.offer
-        self.offer_columns = self._ingest.offer_columns
-        self.join_cut = self._ingest.join_cut
-        self.flush = self._appender.flush
-        self.housekeeping = self._housekeeper.run
+        self.enqueuer = Enqueuer(
+            self._logs, self._flusher, catalog, clock, self._credit, limited=limit is not None
+        )
+        """Accepts the frames of producers."""
+        self._maintenance = StreamMaintenance(self._logs, self._flusher, self._retention, readers, clock)
         self._open_all()
 
     def _open_all(self) -> None:
@@ -109,7 +102,7 @@ class StreamStore:
         except BaseException:
             self.close()
             raise
-        self._keeper.count()
+        self._retention.count()
 
     def _add(self, spec: StreamSpec) -> StreamWriter:
         known = self._catalog.sequences(spec.name)
@@ -119,22 +112,16 @@ class StreamStore:
         self._shapes[spec.name] = log.shape
         return log
 
-    def on_news(self, news: Callable[[], None]) -> None:
-        """Have this called after each append: the doorbell of the engines."""
-        self._appender.news = news
+    def flush(self, now: int | None = None) -> None:
+        """Append everything that was offered; `now` is UTC in ns."""
+        self._flusher.flush(now)
 
-    def on_credit(self, returned: Callable[[str], None]) -> None:
-        """Have this called with a stream whose producers may go on."""
-        self._appender.credit_returned = returned
-
-    def on_need(self, needed: Needed, holder: Holder | None = None) -> None:
-        """Be told what queries still need: the least position by stream, and the query that it is of."""
-        self._keeper.needed = needed
-        if holder is not None:
-            self._keeper.holder = holder
+    def maintain(self, now: int | None = None) -> None:
+        """Run the periodic maintenance that is due; to be called about ten times a second."""
+        self._maintenance.run(now)
 
     def now(self) -> int:
-        """Return the arrival of what comes now: UTC in ns."""
+        """Return the current time for arrivals: UTC in ns."""
         return self._clock.now()
 
     @property
@@ -146,7 +133,7 @@ class StreamStore:
         return name in self._logs
 
     def shapes(self) -> Mapping[str, StreamShape]:
-        """Return what plans must know of each stream; a view that follows changes."""
+        """Return schema and event time of each stream; a live view."""
         return self._shapes
 
     def spec(self, name: str) -> StreamSpec:
@@ -154,12 +141,12 @@ class StreamStore:
         return self._log(name).spec
 
     def last_arrival(self, name: str) -> int:
-        """Return when the last row or mark of a stream arrived, in ns; raises NotFound."""
+        """Return the arrival time of a stream's last row or mark, in ns; raises NotFound."""
         writer = self._log(name).writer
         return 0 if writer is None else writer.last_arrival
 
     def oldest_waiting(self) -> int | None:
-        """Return the lowest arrival of what is to be appended, in ns; None if nothing waits with one."""
+        """Return the lowest arrival time of queued rows, in ns; None if no queued row has one."""
         frames = (item.frame for log in self._logs.values() for item in log.queue)
         return min((frame.arrival for frame in frames if frame is not None and frame.arrival), default=None)
 
@@ -167,23 +154,23 @@ class StreamStore:
         """Return the number of the oldest segment of a stream, None if it has no rows; raises NotFound."""
         log = self._log(name)
         if log.writer is None:
-            return -1  # cannot be looked at
+            return -1  # cannot be read
         return log.writer.segments[0].serial if log.writer.end > log.writer.begin else None
 
     def counts(self, name: str) -> IngestCounts:
-        """Return what a stream took since the server started; raises NotFound."""
+        """Return the frames and rows that a stream accepted since the server started; raises NotFound."""
         log = self._log(name)
         return IngestCounts(log.frames, log.rows, log.repeated)
 
     @property
     def failures(self) -> dict[str, str]:
-        """Streams that take nothing because of their files, and why."""
+        """Streams that accept nothing because of their files, with the reasons."""
         return {name: log.failure.detail for name, log in self._logs.items() if log.failure is not None}
 
     def create(self, spec: StreamSpec, remember: Callable[[], None] | None = None) -> StreamInfo:
-        """Make a stream; raises Conflict, TooMany, StorageFull, StorageFailed.
+        """Create a stream; raises Conflict, TooMany, StorageFull, StorageFailed.
 
-        `remember` writes to the catalog what belongs to it: both are kept, or neither.
+        `remember` writes to the catalog in the same transaction: both are stored, or neither.
         """
         if len(self._logs) >= self._max_streams and spec.name not in self._logs:
             raise TooMany(
@@ -198,7 +185,7 @@ class StreamStore:
                     f"stream '{spec.name}' is not known, and '{path}' holds rows: move it away first",
                     code="stream_files_exist",
                 )
-            shutil.rmtree(path)  # what a death left of a stream that was never made
+            shutil.rmtree(path)  # left by a crash before the stream was created
         try:
             with self._catalog.transaction():
                 self._catalog.add_stream(spec)
@@ -225,8 +212,8 @@ class StreamStore:
             )
         self._background.settle()
         log.close()
-        # The files go first, because on a full disk the catalog needs the space; under another name, so that
-        # a death on the way leaves the stream empty and not half of it.
+        # The files go first, because on a full disk the catalog needs the space; they are renamed before, so
+        # that a crash in between leaves the stream empty instead of damaged.
         away = self._directory / f"{_REMOVED}{name}-{self._clock.now()}"
         try:
             if log.path.exists():
@@ -243,11 +230,11 @@ class StreamStore:
     def _forget(self, log: StreamWriter) -> None:
         log.close()
         del self._logs[log.spec.name], self._shapes[log.spec.name]
-        self._appender.drop(log, NotFound.stream(log.spec.name))
-        self._keeper.count()
+        self._flusher.drop(log, NotFound.stream(log.spec.name))
+        self._retention.count()
 
     def info(self, name: str) -> StreamInfo:
-        """Return how a stream stands; raises NotFound."""
+        """Return a description of a stream; raises NotFound."""
         log = self._log(name)
         writer, quota = log.writer, log.spec.quota
         watermark = BEGIN_OF_TIME if writer is None else writer.watermark
@@ -264,8 +251,22 @@ class StreamStore:
             watermark=settled,
             producers={self._catalog.producer_name(p): last for p, last in sorted(log.last.items())},
             over_quota=held is not None or (quota is not None and log.nbytes > quota),
-            held_by=self._keeper.held_by(log) if held is None else held.held_by,
+            held_by=self._retention.held_by(log) if held is None else held.held_by,
         )
+
+    def offer(
+        self,
+        producer: str | None,
+        stream: str,
+        sequence: int,
+        batch: Any,
+        nbytes: int,
+        *,
+        parks: bool = True,
+        done: Listener | None = None,
+    ) -> AppendHandle:
+        """Queue a decoded record batch for the next flush; see `Enqueuer.offer_columns`."""
+        return self.enqueuer.offer(producer, stream, sequence, batch, nbytes, parks=parks, done=done)
 
     async def ingest(
         self,
@@ -277,73 +278,65 @@ class StreamStore:
         *,
         parks: bool = False,
     ) -> Outcome:
-        """Offer a batch and wait for what becomes of it; needs `soon`. Raises what `offer` and tickets do."""
+        """Offer a batch and wait for its outcome; needs `timers`. Raises what `offer` and handles raise."""
         future = asyncio.get_running_loop().create_future()
 
-        def done(ticket: AppendHandle) -> None:
+        def done(handle: AppendHandle) -> None:
             if not future.done():
                 future.set_result(None)
 
-        ticket = self.offer(producer, stream, sequence, batch, nbytes, parks=parks, done=done)
+        handle = self.offer(producer, stream, sequence, batch, nbytes, parks=parks, done=done)
         await future
-        return ticket.result()
+        return handle.result()
 
     def join(self, producer: str, stream: str, done: Listener | None = None) -> AppendHandle | None:
-        """Have a stream's event time wait for a producer that is going to send; None if it does already."""
+        """Have a stream's watermark wait for a producer before its first row; None if it does already."""
         log = self._log(stream)
         number = self._catalog.known_producer(producer)
         if log.spec.event_time is None or (number is not None and number in log.alive):
             return None
-        return self._ingest.mark(FrameKind.JOIN, producer, stream, done)
+        return self.enqueuer.mark(FrameKind.JOIN, producer, stream, done)
 
     def end(self, producer: str, stream: str, done: Listener | None = None) -> AppendHandle:
-        """Say, behind all it offered, that a producer sends no more; should it send again, it is back."""
-        return self._ingest.mark(FrameKind.END, producer, stream, done)
+        """Mark the end of a producer behind all it offered; if it sends again, it counts again."""
+        return self.enqueuer.mark(FrameKind.END, producer, stream, done)
 
     def complete(self, stream: str, done: Listener | None = None) -> AppendHandle:
-        """Say, behind all that was offered, that a stream gets no more rows; it takes none from here on."""
-        return self._ingest.mark(FrameKind.COMPLETE, None, stream, done)
-
-    def set_readers(self, stream: str, reading: bool) -> None:
-        """Say whether queries with windows read a stream: then its time passes even without rows.
-
-        Matters where time is arrival only.
-        """
-        log = self._log(stream)
-        log.clocked = reading and log.spec.event_time is None
+        """Mark a stream complete behind all that was offered; it accepts no rows from here on."""
+        return self.enqueuer.mark(FrameKind.COMPLETE, None, stream, done)
 
     def credit(self, producer: str | None, stream: str) -> int:
-        """Return how many bytes a producer may have under way on a stream; 0 while the stream is held."""
+        """Return how many bytes a producer may have in flight to a stream; 0 while the stream is held."""
         log = self._log(stream)
-        stopped = log.held is not None or log.failure is not None or log.completed or self._ingest.stopping
+        stopped = log.held is not None or log.failure is not None or log.completed or self.enqueuer.stopping
         return 0 if stopped else self._credit
 
     def last_sequence(self, producer: str, stream: str) -> int:
-        """Return the last sequence of a producer that was, or could have been, acknowledged; 0 if none."""
+        """Return a producer's last sequence that was, or could have been, acknowledged; 0 if none."""
         log = self._log(stream)
         number = self._catalog.known_producer(producer)
         return 0 if number is None else log.acknowledged(number)
 
-    def standing(self, producer: str, stream: str) -> StreamCredit:
-        """Return where a producer stands with a stream."""
+    def producer_credit(self, producer: str, stream: str) -> StreamCredit:
+        """Return a producer's last sequence and credit on a stream."""
         return StreamCredit(
             last_sequence=self.last_sequence(producer, stream), credit=self.credit(producer, stream)
         )
 
     def close(self) -> None:
-        """Append what waits, refuse the rest, and close all logs; closing again does nothing."""
-        self._ingest.stopping = True
-        self._appender.soon = None
+        """Append what is queued, fail the rest, and close all logs; closing again does nothing."""
+        self.enqueuer.stopping = True
+        self._flusher.stop()
         self._background.settle()
         self.flush()
         self._background.settle()
         for log in self._logs.values():
-            self._appender.drop(log, NotReady("the server is stopping: send it again later", code="stopping"))
-            self._keeper.keep_sequences(log)
+            self._flusher.drop(log, NotReady("the server is stopping: send it again later", code="stopping"))
+            self._retention.save_sequences(log)
             try:
                 log.close()
             except OSError as error:
-                _LOG.error("stream not closed well", extra={"stream": log.spec.name, "reason": str(error)})
+                _LOG.error("closing a stream failed", extra={"stream": log.spec.name, "reason": str(error)})
         self._logs.clear()
         self._shapes.clear()
 

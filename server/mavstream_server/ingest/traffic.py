@@ -1,4 +1,4 @@
-"""Counts of rows that came in, per stream, since the server started."""
+"""Counters of received, acked and rejected rows per stream since the server started."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 @dataclass(slots=True)
 class Traffic:
-    """Rows by stream; `repeated` counts frames. A frame that cannot be decoded is rejected as one row."""
+    """Rows by stream; `repeated` counts frames. A frame that cannot be decoded counts as one rejected row."""
 
     received: Counter[str] = field(default_factory=Counter)
     acked: Counter[str] = field(default_factory=Counter)

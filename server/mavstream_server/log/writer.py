@@ -24,7 +24,7 @@ from mavstream_server.log.format.segment import (
     list_segments,
     read_info,
 )
-from mavstream_server.log.format.shared_columns import came_apart, largest_of_cuts, stamps_of_cuts
+from mavstream_server.log.format.shared_columns import arrivals_differ, arrivals_of_slices, largest_of_slices
 from mavstream_server.log.lock import lock_log
 from mavstream_server.log.options import LogOptions, Sync
 from mavstream_server.log.recovery import drop_unborn, recover
@@ -157,12 +157,12 @@ class LogWriter:
             largest = 0
             if event_time is not None and size:
                 largest = (
-                    largest_of_cuts(columns, event_time)
+                    largest_of_slices(columns, event_time)
                     if isinstance(columns, list)
                     else _largest(columns[event_time].values)
                 )
-            if isinstance(columns, list) and came_apart(columns):
-                told = stamps_of_cuts(columns, state.arrival)
+            if isinstance(columns, list) and arrivals_differ(columns):
+                told = arrivals_of_slices(columns, state.arrival)
                 arrival, stamps = told[-1], array("q", told).tobytes()
             stamp = state.rows(producer, sequence, size, arrival, largest)
             header = seal_frame(

@@ -18,6 +18,7 @@ from mavstream_protocol.qos import QosSpec
 from mavstream_protocol.scheduling import SchedulerSettings
 from mavstream_server.core.clock import Clock
 from mavstream_server.core.metrics import TargetMetrics
+from mavstream_server.optimizer.config import OptimizerConfig
 from mavstream_server.optimizer.enacting import Enactor, Scheduler
 from mavstream_server.optimizer.monitor import Monitor, Observed
 from mavstream_server.optimizer.optimizer import Optimizer, Pace
@@ -101,10 +102,10 @@ class OptimizerService:
         scheduler: Scheduler,
         queries: Queries,
         clock: Clock,
-        settings: OptimizerSettings | None = None,
-        scout: PlanSearch | None = None,
+        config: OptimizerConfig | None = None,
+        searcher: PlanSearch | None = None,
     ) -> None:
-        """Without a scout plans are left as they are."""
+        """Without a searcher plans stay as they are."""
         self._engine = engine
         self._scheduler = scheduler
         self._queries = queries
@@ -114,12 +115,17 @@ class OptimizerService:
         self.monitor = Monitor()
         self.optimizer = Optimizer(all_rules())
         self.enactor = Enactor(engine, scheduler, queries.swap_plan)
-        self._scout = scout
-        self._scouting: asyncio.Task[object] | None = None
-        self.settings = settings or OptimizerSettings()
+        self._searcher = searcher
+        self._searching: asyncio.Task[object] | None = None
+        self._config = config or OptimizerConfig(OptimizerSettings())
         self._acting = asyncio.Lock()
         self._rounds = 0
         self._take_over(self.settings)
+
+    @property
+    def settings(self) -> OptimizerSettings:
+        """The settings in force."""
+        return self._config.settings
 
     @property
     def scheduler(self) -> SchedulerSettings:
@@ -150,10 +156,10 @@ class OptimizerService:
 
     async def stop(self) -> None:
         """End what goes on beside the rounds."""
-        if self._scouting is not None:
-            self._scouting.cancel()
-        if self._scout is not None:
-            await self._scout.stop()
+        if self._searching is not None:
+            self._searching.cancel()
+        if self._searcher is not None:
+            await self._searcher.stop()
 
     async def round(self) -> None:
         """Look at the targets; decide, and do it, if that is wanted."""
@@ -222,13 +228,13 @@ class OptimizerService:
 
     def _plans(self, missed: bool) -> _Plans:
         """Return what is known of other plans, and have it brought up to date while something is missed."""
-        if self._scout is None:
+        if self._searcher is None:
             return {}
-        if missed and (self._scouting is None or self._scouting.done()):
-            self._scouting = asyncio.create_task(self._scouted(self._scout, self._candidates()))
-        return {"alternates": self._scout.alternates, "swapping": self._scout.swapping}
+        if missed and (self._searching is None or self._searching.done()):
+            self._searching = asyncio.create_task(self._search_plans(self._searcher, self._candidates()))
+        return {"alternates": self._searcher.alternates, "swapping": self._searcher.swapping}
 
-    async def _scouted(self, scout: PlanSearch, ids: list[str]) -> None:
+    async def _search_plans(self, scout: PlanSearch, ids: list[str]) -> None:
         try:
             await scout.look(ids)
         except Exception:
@@ -277,7 +283,7 @@ class OptimizerService:
 
     def _take_over(self, settings: OptimizerSettings) -> None:
         optimizer, now = self.optimizer, self.now
-        self.settings = settings
+        self._config.settings = settings
         optimizer.pace = _pace(settings.pace)
         optimizer.disabled = {name for name, on in settings.rules.items() if not on}
         off = {rule.name for rule in optimizer.rules} if not settings.enabled else optimizer.disabled

@@ -29,31 +29,30 @@ class AdmissionControl:
         self,
         watch: LoadWatch,
         priorities: Callable[[], Mapping[str, int]],
-        promises: Callable[[], Iterable[IndexedTarget]],
+        targets: Callable[[], Iterable[IndexedTarget]],
         policy: Callable[[], AdmissionPolicy],
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`promises` are those to all queries that run."""
-        self.policy = policy
-        """What is done about queries that do not fit in, as it is now."""
+        """`targets` are those of all running queries; `policy` is for queries that do not fit in."""
+        self._policy = policy
         self._watch = watch
         self._all_priorities = priorities
-        self._all_promises = promises
+        self._all_targets = targets
         self._clock = clock
         self._recent = RecentAdmissions(WINDOW_S)
         # What follows from a look, worked out when it is first asked for.
         self._look = -1
         self._priorities: Mapping[str, int] = {}
-        self._promises = TargetIndex()
+        self._targets = TargetIndex()
         self._classes: dict[str, ClassLoad] | None = None
 
     def estimate(self, spec: QuerySpec, plan: TypedPlan) -> AdmissionEstimate | None:
         """Return what is expected of a query; None where nothing is to be estimated."""
-        return None if self.policy() is AdmissionPolicy.OFF else self._estimate(spec, plan)[0]
+        return None if self._policy() is AdmissionPolicy.OFF else self._estimate(spec, plan)[0]
 
     def admit(self, spec: QuerySpec, plan: TypedPlan) -> AdmissionEstimate | None:
         """Let a query in and count on it from here on; raises NotAdmitted."""
-        if self.policy() is AdmissionPolicy.OFF:
+        if self._policy() is AdmissionPolicy.OFF:
             return None
         found, demand = self._estimate(spec, plan)
         if found.policy is AdmissionPolicy.REFUSE and not found.admitted:
@@ -68,7 +67,7 @@ class AdmissionControl:
         demand = self._watch.experience.assess(plan, rates)
         silent = sorted(name for name in streams if name not in rates or not rates[name].rows)
         candidate = Candidate(spec.class_, self._priorities.get(spec.class_, 1), spec.qos, demand, silent)
-        return estimate(candidate, self._occupancy(), self._promises, self.policy()), demand
+        return estimate(candidate, self._occupancy(), self._targets, self._policy()), demand
 
     def _catch_up(self, class_name: str) -> None:
         """Work out what the last look has shown, once."""
@@ -76,7 +75,7 @@ class AdmissionControl:
             return
         self._look = self._watch.looks
         self._priorities = self._all_priorities()
-        self._promises = TargetIndex(self._all_promises())
+        self._targets = TargetIndex(self._all_targets())
         self._classes = self._measured()
 
     def _measured(self) -> dict[str, ClassLoad] | None:

@@ -4,16 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections import Counter, deque
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections import deque
+from collections.abc import Iterable
 from pathlib import Path
 
+from mavstream_protocol.queries import ReadFrom
 from mavstream_protocol.wire.resources import ActualState, DesiredState
 from mavstream_server.catalog.catalog import Catalog
 from mavstream_server.core.errors import Conflict, NotFound, ServiceError, StorageFailed, StorageFull
+from mavstream_server.queries.finishing import QueryFinisher
 from mavstream_server.queries.query import Query
-from mavstream_server.queries.start import start_command, waits_for_time
+from mavstream_server.queries.start import start_command
+from mavstream_server.queries.stream_readers import StreamReaders
+from mavstream_server.queries.table_joins import index_tables
+from mavstream_server.results.service import ResultService
 from mavstream_server.supervisor.engine_link import EngineLink, EngineRefused, EngineUnavailable
+from mavstream_server.tables.store import TableStore
 
 _log = logging.getLogger("mavstream.queries")
 
@@ -22,89 +28,32 @@ _RETRY_S = 1.0
 _AT_ONCE = 16
 _THERE, _UNKNOWN = "object_in_use", "unknown_object"
 
-Finish = Callable[[Query, ActualState, str | None], None]
-
 
 class Placement:
-    """Queries that can run, by the streams that they read, and the commands that put them into the engine."""
+    """Starts queries in the engine, and brings the engine to what is wanted of them."""
 
     def __init__(
         self,
         streams: Path,
         catalog: Catalog,
         link: EngineLink,
-        finish: Finish,
-        changed: Callable[[str], None],
-        clocked: Callable[[str, bool], None],
-        prepare: Callable[[Query], Awaitable[None]],
+        readers: StreamReaders,
+        finisher: QueryFinisher,
+        results: ResultService,
+        tables: TableStore,
     ) -> None:
-        """`clocked` is told whether time must pass in a stream even where no rows come.
-
-        `prepare` does what takes long and would else be done by the engine when the query needs it.
-        """
+        """`streams` is the directory of the stream logs."""
         self._streams = streams
         self._catalog = catalog
         self._link = link
-        self._finish = finish
-        self._changed = changed
-        self._clocked = clocked
-        self._prepare = prepare
-        # By stream: who reads it, and whether that query waits for time to pass.
-        self._users: dict[str, dict[str, bool]] = {}
-        self._waiting: Counter[str] = Counter()
-        # Where queries are to begin that the engine has not got yet: by query, and the same by stream.
-        self._begins: dict[str, Mapping[str, int]] = {}
-        self._held: dict[str, dict[str, int]] = {}
+        self._readers = readers
+        self._finisher = finisher
+        self._results = results
+        self._tables = tables
         self._attached: set[str] = set()
         self._queue: deque[Query] = deque()
         self._placing: asyncio.Task[None] | None = None
         self._stopped = False
-
-    # Streams
-
-    def enter(self, query: Query) -> None:
-        """Know a query that can run."""
-        waits = query.plan is not None and waits_for_time(query.plan)
-        for stream in query.streams:
-            self._users.setdefault(stream, {})[query.id] = waits
-            self._count(stream, int(waits))
-
-    def leave(self, query: Query) -> None:
-        """Forget a query that has ended; it needs nothing any more."""
-        query.placed = query.paused = False
-        self._let_go(query)
-        for stream in query.streams:
-            self._count(stream, -int(self._users.get(stream, {}).pop(query.id, False)))
-
-    def _count(self, stream: str, change: int) -> None:
-        before = self._waiting[stream]
-        self._waiting[stream] += change
-        if bool(before) is not bool(self._waiting[stream]):
-            self._clocked(stream, bool(self._waiting[stream]))
-
-    def users(self, stream: str) -> list[str]:
-        """Return the queries that read a stream and can run."""
-        return list(self._users.get(stream, ()))
-
-    def hold(self, query: Query, positions: Mapping[str, int]) -> None:
-        """Let a new query begin at these positions, whenever the engine comes to it."""
-        self._begins[query.id] = positions
-        for stream, position in positions.items():
-            self._held.setdefault(stream, {})[query.id] = position
-
-    def needed(self, stream: str) -> tuple[int | None, str | None]:
-        """Return the lowest position that a query needs of a stream, and which query that is."""
-        need = self._link.needs.get(stream)
-        lowest = [(position, id_) for id_, position in self._held.get(stream, {}).items()]
-        # Whoever it was told for may have ended since: others may stand just behind.
-        if need is not None and self._users.get(stream):
-            lowest.append((need.position, need.query))
-        return min(lowest, default=(None, None))
-
-    def _let_go(self, query: Query) -> None:
-        self._begins.pop(query.id, None)
-        for stream in query.streams:
-            self._held.get(stream, {}).pop(query.id, None)
 
     # Into the engine
 
@@ -156,17 +105,19 @@ class Placement:
             if query.placed or query.final is not None or not self._link.ready:
                 return
             if query.plan is None:
-                self._finish(
+                self._finisher.finish(
                     query, ActualState.FAILED, "its plan does not fit its streams and tables any more"
                 )
                 return
             try:
-                await self._prepare(query)
+                earlier = query.record.spec.from_ is ReadFrom.EARLIEST
+                # Indexing a large table would block the engine.
+                await index_tables(self._tables, query, earlier=earlier)
                 await self._start(query)
             except EngineUnavailable as error:
                 self._postpone(query, error)
             except EngineRefused as error:
-                self._finish(query, ActualState.FAILED, error.detail)
+                self._finisher.finish(query, ActualState.FAILED, error.detail)
         if self._queue:
             self._keep_placing()
 
@@ -178,7 +129,7 @@ class Placement:
         for stream in query.streams - self._attached:
             await self._attach(stream)
         query.record = query.record._replace(epoch=self._catalog.next_epoch(query.id))
-        command = start_command(query, self._begins.get(query.id))
+        command = start_command(query, self._readers.start_positions(query))
         try:
             await self._link.start_query(command)
         except EngineRefused as error:
@@ -192,8 +143,8 @@ class Placement:
         if query.final is None:
             query.placed, query.paused, query.begun = True, command.paused, True
             query.placed_class = command.class_name
-            self._let_go(query)
-        self._changed(query.id)
+            self._readers.release(query)
+        self._results.changed(query.id)
 
     async def _attach(self, stream: str) -> None:
         await self._link.attach_stream(stream, self._streams / stream)
@@ -221,7 +172,7 @@ class Placement:
             if self._link.ready:
                 raise
         if desired is DesiredState.STOPPED and query.final is None:
-            self._finish(query, ActualState.STOPPED, None)
+            self._finisher.finish(query, ActualState.STOPPED, None)
 
     async def _tell(self, query: Query, desired: DesiredState) -> None:
         link, id_ = self._link, query.id
@@ -244,4 +195,4 @@ class Placement:
         except EngineUnavailable:
             if self._link.ready:
                 raise  # it may still write its results
-        self.leave(query)
+        self._finisher.leave(query)

@@ -105,8 +105,8 @@ class QueryRegistry:
         waiting.sort(key=lambda query: (-priorities.get(query.class_name, 0), query.record.created_us))
         return waiting
 
-    def promises(self) -> Iterator[IndexedTarget]:
-        """Yield what was promised to queries that run."""
+    def targets(self) -> Iterator[IndexedTarget]:
+        """Yield the targets of the queries that run."""
         for query in self:
             if query.placed and not query.paused:
                 yield IndexedTarget(query.id, query.class_name, query.record.spec.qos)
@@ -114,8 +114,3 @@ class QueryRegistry:
     def joining(self, table: str) -> list[Query]:
         """Return the queries that join a stored table and have not ended."""
         return [query for query in self if table in query.tables]
-
-    def joined_by(self, table: str) -> set[tuple[str, ...]]:
-        """Return the key columns by which queries join a table."""
-        plans = [query.plan for query in self.joining(table)]
-        return {keys for plan in plans if plan for name, keys in plan.table_keys if name == table}

@@ -8,6 +8,7 @@ import logging
 import time
 from collections.abc import Callable, Collection, Mapping
 
+from mavstream_protocol.admission import AdmissionPolicy
 from mavstream_protocol.errors import InvalidObject
 from mavstream_protocol.inference import infer
 from mavstream_protocol.plan import Plan
@@ -23,6 +24,7 @@ from mavstream_protocol.wire.resources import (
 from mavstream_server.catalog.catalog import Catalog, QueryRecord
 from mavstream_server.core.errors import Conflict, NotFound, TooMany
 from mavstream_server.core.settings import Settings
+from mavstream_server.engine.process.messages import Need
 from mavstream_server.ingest.stream_store import StreamStore
 from mavstream_server.log import LogError, load_description
 from mavstream_server.optimizer.fairness import ClassFairness, fairness
@@ -30,11 +32,13 @@ from mavstream_server.optimizer.running_plans import REGISTERED
 from mavstream_server.optimizer.service import Registered
 from mavstream_server.queries import validation as specs
 from mavstream_server.queries.admission_control import AdmissionControl
+from mavstream_server.queries.finishing import QueryFinisher
 from mavstream_server.queries.load_watch import LoadWatch
 from mavstream_server.queries.metrics import MetricsCache, describe
 from mavstream_server.queries.placement import Placement
 from mavstream_server.queries.query import Query, new_id
 from mavstream_server.queries.registry import QueryRegistry
+from mavstream_server.queries.stream_readers import StreamReaders
 from mavstream_server.queries.views import QueryViews
 from mavstream_server.results.service import ResultService
 from mavstream_server.supervisor.engine_link import EngineLink, EngineRefused
@@ -46,56 +50,44 @@ _NO_COLUMNS = Schema(())
 
 
 class QueryService:
-    """All registered queries. Lives in one event loop; what it answers for is in the catalog first.
+    """All registered queries; the listener of the engine link. Lives in one event loop.
 
-    Made before the link is started and started after it: `link.start()`, then `start()`.
+    What it answers for is in the catalog first. It is made before the link is started and started after it:
+    `link.start(service)`, then `start()`. `assembly` connects it with the other parts of a server.
     """
 
     def __init__(
         self,
         settings: Settings,
         catalog: Catalog,
-        streams: StreamStore,
         link: EngineLink,
-        results: ResultService | None = None,
+        registry: QueryRegistry,
+        readers: StreamReaders,
+        streams: StreamStore,
+        tables: TableStore,
+        results: ResultService,
+        admission: Callable[[], AdmissionPolicy],
         now_us: Callable[[], int] = lambda: time.time_ns() // 1000,
-        tables: TableStore | None = None,
     ) -> None:
-        self.book = QueryRegistry()
+        self.registry = registry
+        self.results = results
         self._settings = settings
         self._catalog = catalog
-        self._streams = streams
-        self._tables: Mapping[str, Schema] = {} if tables is None else tables.schemas()
-        self._table_store = tables
-        if tables is not None:
-            tables.newest_row = self._newest_row
-            tables.joined_by = self.book.joined_by
         self._link = link
+        self._readers = readers
+        self._streams = streams
+        self._tables: Mapping[str, Schema] = tables.schemas()
         self._now_us = now_us
-        self.results = results or ResultService(settings.results_directory, settings.max_subscribers)
-        self.measurements = MetricsCache(link)
-        self.views = QueryViews(
-            self.book, self.measurements, self.results, streams, self._tables, self._typed
-        )
+        self.metrics = MetricsCache(link)
+        self.views = QueryViews(registry, self.metrics, results, streams, self._tables, self._typed)
         self.load = LoadWatch(
-            self.measurements, streams, lambda after, most: self.book.select(after, most, placed=True)
+            self.metrics, streams, lambda after, most: registry.select(after, most, placed=True)
         )
-        self.admission = AdmissionControl(
-            self.load, self.priorities, self.book.promises, lambda: settings.admission
-        )
+        self.admission = AdmissionControl(self.load, self.priorities, registry.targets, admission)
+        self._finisher = QueryFinisher(catalog, registry, readers, self.metrics, results)
         self.placement = Placement(
-            settings.streams_directory,
-            catalog,
-            link,
-            self._finish,
-            self.results.changed,
-            self._clocked,
-            self._index_tables,
+            settings.streams_directory, catalog, link, readers, self._finisher, results, tables
         )
-        link.on_query_ended = self._ended
-        link.on_death = self._engine_died
-        link.on_restart = self._engine_back
-        link.on_results = self.results.doorbell
 
     async def start(self) -> None:
         """Take the queries from the catalog and begin to instantiate those that are to run."""
@@ -129,29 +121,23 @@ class QueryService:
                 return await self._registered_before(known, key)
         spec = specs.parse_spec(data)
         plan = specs.check(spec, self._streams.shapes(), self._has_class, self._tables)
-        if len(self.book) >= self._settings.max_queries:
+        if len(self.registry) >= self._settings.max_queries:
             raise TooMany(
-                f"{len(self.book)} queries are registered, ended ones included, which is the limit: "
+                f"{len(self.registry)} queries are registered, ended ones included, which is the limit: "
                 "remove some with DELETE /v1/queries/{id}",
                 code="too_many_queries",
             )
         admission = self.admission.admit(spec, plan)
         query = self._enter(self._record(spec, key, fingerprint), plan)
         if spec.from_ is ReadFrom.NOW:
-            self.placement.hold(query, {name: self._streams.info(name).position for name in query.streams})
+            self._readers.hold(query, {name: self._streams.info(name).position for name in query.streams})
         await self.placement.place(query)
         return describe(query, None, 0).model_copy(update={"admission": admission})
-
-    async def _index_tables(self, query: Query) -> None:
-        """Have the tables of a query indexed before rows are joined with them; old rows need all versions."""
-        if self._table_store is not None and query.plan is not None:
-            for table, keys in query.plan.table_keys:
-                await self._table_store.index(table, keys, query.record.spec.from_ is ReadFrom.EARLIEST)
 
     def _record(self, spec: QuerySpec, key: str | None, fingerprint: str) -> QueryRecord:
         """Keep a new query, and under which key it came, together."""
         id_ = new_id(spec.name)
-        while id_ in self.book:
+        while id_ in self.registry:
             id_ = new_id(spec.name)
         with self._catalog.transaction():
             record = self._catalog.add_query(id_, spec, self._now_us())
@@ -160,7 +146,7 @@ class QueryService:
         return record
 
     async def _registered_before(self, id_: str, key: str) -> QueryInfo:
-        if id_ not in self.book:
+        if id_ not in self.registry:
             raise Conflict(
                 f"idempotency key '{key}' registered query '{id_}', which was removed since: use a new key",
                 code="idempotency_key_reused",
@@ -178,7 +164,7 @@ class QueryService:
 
     def get(self, id_: str) -> Query:
         """Return a query; raises NotFound."""
-        return self.book.get(id_)
+        return self.registry.get(id_)
 
     def fairness(self) -> dict[str, ClassFairness]:
         """Return how all classes do beside each other, over the last seconds."""
@@ -186,11 +172,11 @@ class QueryService:
 
     def watched(self) -> Collection[Registered]:
         """Return the queries that can run and have targets, or allow loss."""
-        return self.book.watched()
+        return self.registry.watched()
 
     def class_sizes(self) -> Mapping[str, int]:
         """Return how many queries each class has that can run."""
-        return self.book.class_sizes()
+        return self.registry.class_sizes()
 
     def priorities(self) -> Mapping[str, int]:
         """Return the priorities of the classes."""
@@ -198,28 +184,11 @@ class QueryService:
 
     def users(self, stream: str) -> list[str]:
         """Return the queries that read a stream and have not ended."""
-        return self.placement.users(stream)
+        return self._readers.queries(stream)
 
     def table_users(self, table: str) -> list[str]:
         """Return the queries that join a stored table and have not ended."""
-        return [query.id for query in self.book.joining(table)]
-
-    def _newest_row(self, table: str) -> int:
-        """Return the last arrival in the streams of queries that join a table: they may have joined it."""
-        streams = {stream for query in self.book.joining(table) for stream in query.streams}
-        return max((self._streams.last_arrival(name) for name in streams), default=0)
-
-    def needed_position(self, stream: str) -> int | None:
-        """Return the lowest position that a query still needs of a stream, for retention."""
-        return self.placement.needed(stream)[0]
-
-    def held_by(self, stream: str) -> str | None:
-        """Return the query whose cursor stands at that position."""
-        return self.placement.needed(stream)[1]
-
-    def _clocked(self, stream: str, waiting: bool) -> None:
-        if stream in self._streams:
-            self._streams.set_readers(stream, waiting)
+        return [query.id for query in self.registry.joining(table)]
 
     # Changing
 
@@ -233,7 +202,7 @@ class QueryService:
                 self._check_class(query, change.class_)
             self._keep(query, change, version)
             await self.placement.enact(query)
-        self.measurements.forget(id_)
+        self.metrics.forget(id_)
         return await self.views.info(id_)
 
     async def swap_plan(self, id_: str, plan: Plan) -> None:
@@ -257,7 +226,7 @@ class QueryService:
             except EngineRefused:
                 query.swapped.forget(version)
                 raise
-        self.measurements.forget(id_)
+        self.metrics.forget(id_)
 
     def _check_class(self, query: Query, class_: str) -> None:
         if query.final is not None:
@@ -278,7 +247,7 @@ class QueryService:
             if (change.state is not None and change.state is not record.desired) or version is not None:
                 record = self._catalog.set_desired(query.id, change.state or record.desired, version)
         query.record = record
-        self.book.note(query)
+        self.registry.note(query)
 
     async def remove(self, id_: str, version: int | None = None) -> None:
         """Stop a query and forget it with its results; raises NotFound, WrongVersion."""
@@ -289,47 +258,47 @@ class QueryService:
                 self._catalog.set_desired(id_, query.record.desired, version)
             await self.placement.forget(query)
             self._catalog.remove_query(id_)
-            self.book.remove(id_)
-            self.measurements.forget(id_)
+            self.registry.remove(id_)
+            self.metrics.forget(id_)
             self.results.remove(id_)
 
-    # What the engine tells
+    # Events of the engine link
 
-    def _ended(self, id_: str, state: str, reason: str | None) -> None:
-        query = self.book.find(id_)
+    def query_ended(self, id_: str, state: str, reason: str | None) -> None:
+        """Finish a query that ended by itself; all its answers are in the log."""
+        query = self.registry.find(id_)
         if query is not None and query.final is None:
-            self._finish(query, ActualState(state), reason)
+            self._finisher.finish(query, ActualState(state), reason)
 
-    def _finish(self, query: Query, state: ActualState, reason: str | None = None) -> None:
-        """Keep how a query ended, and tell its subscribers."""
-        query.record = self._catalog.set_final(query.id, state.value, reason)
-        self.book.note(query)
-        self.placement.leave(query)
-        self.measurements.forget(query.id)
-        self.results.changed(query.id)
-        level = logging.WARNING if state is ActualState.FAILED else logging.INFO
-        _log.log(level, "query %s", state.value, extra={"query": query.id, "reason": reason})
-
-    def _engine_died(self) -> None:
-        for query in self.book:
+    def engine_died(self) -> None:
+        """Note that no query runs any more."""
+        for query in self.registry:
             query.placed = query.paused = False
 
-    def _engine_back(self) -> None:
-        # What the one before needed is not needed any more: all begin anew at the end of the logs.
+    def engine_restarted(self) -> None:
+        """Start all queries again in the new engine."""
+        # The old engine's needs are void: all queries begin anew at the end of the logs.
         self._link.needs = {}
         self._place_all()
 
+    def results_appended(self) -> None:
+        """Wake the subscribers of result logs that have grown."""
+        self.results.doorbell()
+
+    def positions_changed(self, needs: Mapping[str, Need]) -> None:
+        """Ignore it: stream readers look at the link's needs when they are asked."""
+
     def _place_all(self) -> None:
         """Instantiate all queries that are to run, those of the highest classes first."""
-        self.placement.place_all(self.book.unplaced(self.priorities()))
+        self.placement.place_all(self.registry.unplaced(self.priorities()))
 
     # Keeping the books
 
     def _enter(self, record: QueryRecord, plan: TypedPlan | None) -> Query:
         query = Query(record, plan, lambda: self._schema_of(record))
-        self.book.enter(query)
+        self.registry.enter(query)
         if query.final is None:
-            self.placement.enter(query)
+            self._readers.add(query)
         return query
 
     def _typed(self, record: QueryRecord) -> TypedPlan | None:

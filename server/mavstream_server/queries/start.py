@@ -41,7 +41,7 @@ def start_command(query: Query, begins: Mapping[str, int] | None) -> StartQuery:
         ),
         # What is instantiated again goes on with the rows to come.
         earliest=spec.from_ is ReadFrom.EARLIEST and not query.begun,
-        latency_target_us=None if spec.qos.latency is None else spec.qos.latency.at_most,
+        latency_target=None if spec.qos.latency is None else spec.qos.latency.at_most,
         epoch=query.epoch,
         # Memory is a target that is watched, not a limit that kills.
         memory_limit=None,

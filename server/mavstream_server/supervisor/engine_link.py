@@ -7,6 +7,7 @@ import logging
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import Protocol
 
 from mavstream_protocol.scheduling import SchedulerSettings
 from mavstream_server.engine.process.doorbell import Doorbell
@@ -36,6 +37,44 @@ __all__ = ["EngineLink", "EngineRefused", "EngineUnavailable"]
 _log = logging.getLogger(__name__)
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 5.0  # seconds between a death and the next start
+
+
+class EngineListener(Protocol):
+    """Notified of what happens in an engine process."""
+
+    def query_ended(self, id_: str, state: str, reason: str | None) -> None:
+        """Handle a query that ended by itself (`finished`, `failed`); all its answers are in the log."""
+
+    def engine_died(self) -> None:
+        """Handle the death of the process: its queries run no more, `ready` is false."""
+
+    def engine_restarted(self) -> None:
+        """Handle a new process that is ready, in which queries should be started; not the first one."""
+
+    def results_appended(self) -> None:
+        """Handle results that were appended since the last call."""
+
+    def positions_changed(self, needs: Mapping[str, Need]) -> None:
+        """Handle a change of the positions that the stream logs must keep."""
+
+
+class NoListener:
+    """A listener that ignores all events."""
+
+    def query_ended(self, id_: str, state: str, reason: str | None) -> None:
+        """Ignore it."""
+
+    def engine_died(self) -> None:
+        """Ignore it."""
+
+    def engine_restarted(self) -> None:
+        """Ignore it."""
+
+    def results_appended(self) -> None:
+        """Ignore it."""
+
+    def positions_changed(self, needs: Mapping[str, Need]) -> None:
+        """Ignore it."""
 
 
 class EngineLink(EngineCommands):
@@ -70,16 +109,7 @@ class EngineLink(EngineCommands):
         """Held by whoever traces, from start to take: two at once would take each other's slices."""
         self.needs: Mapping[str, Need] = {}
         """What the stream logs must keep, as last told; kept while the process is away."""
-        self.on_query_ended: Callable[[str, str, str | None], None] = _ignore
-        """Called with id, state (`finished`, `failed`) and reason; all answers are in the log."""
-        self.on_death: Callable[[], None] = _ignore
-        """Called when the process has died: queries run no more, `ready` is false."""
-        self.on_restart: Callable[[], None] = _ignore
-        """Called when a new process is ready and queries should be started again; not at the first start."""
-        self.on_results: Callable[[], None] = _ignore
-        """Called when results were appended since the last call."""
-        self.on_positions: Callable[[Mapping[str, Need]], None] = _ignore
-        """Called when `needs` has changed."""
+        self._listener: EngineListener = NoListener()
 
     @property
     def ready(self) -> bool:
@@ -97,8 +127,12 @@ class EngineLink(EngineCommands):
 
     # Life
 
-    async def start(self) -> None:
-        """Start the process and return when it is ready; raises EngineUnavailable if it does not come up."""
+    async def start(self, listener: EngineListener | None = None) -> None:
+        """Start the process and return when it is ready; raises EngineUnavailable if it does not come up.
+
+        `listener` gets the events of this process and of those that replace it.
+        """
+        self._listener = listener or self._listener
         asyncio.get_running_loop().add_reader(self._results.hear_fd, self._heard_results)
         try:
             await self._launch()
@@ -143,7 +177,7 @@ class EngineLink(EngineCommands):
             code = await process.end()
             told = "engine process answered no more and was killed" if hung else "engine process died"
             _log.error(told, extra={"fields": {"code": code, "restarts": self.restarts}})
-            _tell(self.on_death)
+            _notify(self._listener.engine_died)
             if loop.time() - begun > 2 * _LONGEST_PAUSE:
                 pause = _FIRST_PAUSE
             process = None
@@ -155,7 +189,7 @@ class EngineLink(EngineCommands):
                 except (EngineUnavailable, OSError):
                     _log.exception("engine process did not start; the next try comes in %g s", pause)
             self.restarts += 1
-            _tell(self.on_restart)
+            _notify(self._listener.engine_restarted)
 
     async def gone(self) -> None:
         """Return when the process has died, at once if there is none."""
@@ -167,14 +201,14 @@ class EngineLink(EngineCommands):
     def _heard(self, event: Event) -> None:
         match event:
             case QueryEnded(id_, state, reason):
-                _tell(self.on_query_ended, id_, state, reason)
+                _notify(self._listener.query_ended, id_, state, reason)
             case Positions(needs):
                 self.needs = needs
-                _tell(self.on_positions, needs)
+                _notify(self._listener.positions_changed, needs)
 
     def _heard_results(self) -> None:
         self._results.silence()
-        _tell(self.on_results)
+        _notify(self._listener.results_appended)
 
     # Commands
 
@@ -220,13 +254,9 @@ class EngineLink(EngineCommands):
         self._hello = replace(self._hello, scheduler=chosen)
 
 
-def _ignore(*_: object) -> None:
-    """Stand in until someone listens."""
-
-
-def _tell(listener: Callable[..., None], *news: object) -> None:
-    """Call a listener; what breaks there must not break the link."""
+def _notify(method: Callable[..., None], *event: object) -> None:
+    """Call a method of the listener; an error there must not break the link."""
     try:
-        listener(*news)
+        method(*event)
     except Exception:
-        _log.exception("a listener of the engine link broke")
+        _log.exception("the listener of the engine link failed")

@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from mavstream_protocol.instants import format_instant
 from mavstream_protocol.schema import Schema
@@ -62,25 +62,49 @@ class Table:
     kept: list[Kept] = field(default_factory=list)
 
 
+class Joins(Protocol):
+    """The queries that join tables."""
+
+    def newest_row(self, table: str) -> int:
+        """Return the last arrival in the streams that queries join with a table, in ns.
+
+        A new version is current from behind it, so that no row that a query may have joined already falls
+        into its time.
+        """
+
+    def joined_by(self, table: str) -> Collection[Keys]:
+        """Return the key columns by which queries join a table.
+
+        Large versions are indexed by them before they become current.
+        """
+
+
+class NoJoins:
+    """No query joins a table."""
+
+    def newest_row(self, table: str) -> int:
+        """Return 0: no row was joined."""
+        return 0
+
+    def joined_by(self, table: str) -> Collection[Keys]:
+        """Return nothing: no index is needed."""
+        return ()
+
+
 class TableStore:
-    """All tables of a server. Lives in one event loop; files are written beside it.
+    """All tables of a server. Lives in one event loop; files are written beside it."""
 
-    `newest_row` tells the last arrival in the streams that queries join with a table: a version is current
-    from behind it, so that no row that a query may have joined already is in its time. `joined_by` tells the
-    key columns by which queries join a table: large versions are indexed by them before they are current.
-    """
-
-    def __init__(self, settings: Settings, clock: Clock) -> None:
+    def __init__(self, settings: Settings, clock: Clock, joins: Joins | None = None) -> None:
+        """Without `joins` no query joins a table."""
         self._directory = settings.tables_directory
         self._most = settings.max_tables
         self._most_versions = settings.max_table_versions
         self._sync = settings.delivery == "sync"
         self._clock = clock
+        self._joins = joins or NoJoins()
         self._changing = asyncio.Lock()
         self._tables: dict[str, Table] = {}
         self._schemas: dict[str, Schema] = {}
-        self.newest_row: Callable[[str], int] = lambda table: 0
-        self.joined_by: Callable[[str], Collection[Keys]] = lambda table: ()
         self._open_all()
 
     def _open_all(self) -> None:
@@ -180,7 +204,7 @@ class TableStore:
                     return self.info(name), False
                 self._check_versions(name, table)
                 number = 1 if table is None else table.kept[-1].name.number + 1
-                keys = self.joined_by(name)
+                keys = self._joins.joined_by(name)
                 await asyncio.to_thread(write_indexes, folder, number, folder / _DRAFT, keys, self._sync)
                 self._make_current(name, table, folder, new)
                 if self._sync:
@@ -246,7 +270,7 @@ class TableStore:
         """Give a draft its name. No row is stamped in between: nothing here lets another task run."""
         kept = [] if table is None else table.kept
         last = kept[-1].name if kept else VersionName(0, 0)
-        stamp = max(self._clock.now(), last.stamp + 1, self.newest_row(name) + 1)
+        stamp = max(self._clock.now(), last.stamp + 1, self._joins.newest_row(name) + 1)
         version = VersionName(last.number + 1, stamp)
         (folder / _DRAFT).rename(version.within(folder))
         if table is None:

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from tests.support.engine_links import HOT, Readings, Told, drive, results
+from tests.support.engine_links import HOT, Events, Readings, drive, results
 from tests.support.servers import PATIENCE
 
 from mavstream_protocol.scheduling import SchedulerSettings
@@ -32,8 +32,7 @@ def readings(tmp_path: Path) -> Iterator[Readings]:
 
 
 def test_rows_become_results_in_another_process(tmp_path: Path, readings: Readings) -> None:
-    async def script(link: EngineLink) -> None:
-        told = Told(link)
+    async def script(link: EngineLink, events: Events) -> None:
         assert link.ready
         assert link.pid not in (None, os.getpid())
         await link.attach_stream("readings")
@@ -41,37 +40,28 @@ def test_rows_become_results_in_another_process(tmp_path: Path, readings: Readin
         assert (started.offset, started.positions) == (0, {"readings": 0})
         readings.append(10, 30, 40)
         link.ring()
-        await told.until(lambda: results(tmp_path, "q") == [(3, 30), (3, 40)], "results")
+        await events.until(lambda: results(tmp_path, "q") == [(3, 30), (3, 40)], "results")
 
     drive(tmp_path, script)
 
 
 def test_a_killed_engine_is_told_restarted_and_works_again(tmp_path: Path, readings: Readings) -> None:
-    async def script(link: EngineLink) -> None:
-        told = Told(link)
-        died, back = asyncio.Event(), asyncio.Event()
-        seen_while_dead: list[bool] = []
-
-        def on_death() -> None:
-            seen_while_dead.append(link.ready)
-            died.set()
-
-        link.on_death, link.on_restart = on_death, back.set
+    async def script(link: EngineLink, events: Events) -> None:
         await link.attach_stream("readings")
         await link.set_priority("alarms", 7)
         await link.switch_policy(SchedulerSettings(policy="wrr"))
         await link.start_query(StartQuery("q", readings.plan(HOT), epoch=1))
         readings.append(30)
         link.ring()
-        await told.until(lambda: results(tmp_path, "q") == [(1, 30)], "the first result")
+        await events.until(lambda: results(tmp_path, "q") == [(1, 30)], "the first result")
         first = link.pid
         assert first is not None
         os.kill(first, signal.SIGKILL)
-        await asyncio.wait_for(died.wait(), PATIENCE)
+        await events.until(lambda: events.died, "its death")
+        assert not link.ready
         with pytest.raises(EngineUnavailable, match="not running"):
             await link.stats()
-        await asyncio.wait_for(back.wait(), PATIENCE)
-        assert seen_while_dead == [False]
+        await events.until(lambda: events.restarted, "another engine")
         assert (link.ready, link.restarts) == (True, 1)
         assert link.pid != first
         # Streams and policy are known to the new process; queries are for their owner to start.
@@ -81,13 +71,13 @@ def test_a_killed_engine_is_told_restarted_and_works_again(tmp_path: Path, readi
         assert started.offset == 1
         readings.append(50)
         link.ring()
-        await told.until(lambda: results(tmp_path, "q") == [(1, 30), (2, 50)], "results of both epochs")
+        await events.until(lambda: results(tmp_path, "q") == [(1, 30), (2, 50)], "results of both epochs")
 
     drive(tmp_path, script)
 
 
 def test_calls_under_way_fail_when_the_engine_dies(tmp_path: Path) -> None:
-    async def script(link: EngineLink) -> None:
+    async def script(link: EngineLink, events: Events) -> None:
         pid = link.pid
         assert pid is not None
         os.kill(pid, signal.SIGSTOP)
@@ -105,16 +95,15 @@ def test_an_engine_that_hangs_is_killed_and_another_takes_its_place(
 ) -> None:
     async def main() -> None:
         link = EngineLink(Hello(tmp_path), hang_timeout=1.0)
-        back = asyncio.Event()
-        link.on_restart = back.set
-        await link.start()
+        events = Events()
+        await link.start(events)
         await link.attach_stream("readings")
         pid = link.pid
         assert pid is not None
         os.kill(pid, signal.SIGSTOP)
         with pytest.raises(EngineUnavailable, match="died before it answered"):
             await link.totals()
-        await asyncio.wait_for(back.wait(), PATIENCE)
+        await events.until(lambda: events.restarted, "another engine")
         assert (link.restarts, link.pid != pid) == (1, True)
         started = await link.start_query(StartQuery("q", readings.plan(HOT)))
         assert started.positions == {"readings": 0}
@@ -129,9 +118,8 @@ def test_an_engine_that_hangs_is_given_up_though_it_takes_no_more_bytes(
 ) -> None:
     async def main() -> None:
         link = EngineLink(Hello(tmp_path), hang_timeout=1.0)
-        back = asyncio.Event()
-        link.on_restart = back.set
-        await link.start()
+        events = Events()
+        await link.start(events)
         await link.attach_stream("readings")
         pid = link.pid
         assert pid is not None
@@ -139,7 +127,7 @@ def test_an_engine_that_hangs_is_given_up_though_it_takes_no_more_bytes(
         start = StartQuery("q", readings.plan(HOT), class_name="x" * (4 << 20))
         with pytest.raises(EngineUnavailable):
             await link.start_query(start)
-        await asyncio.wait_for(back.wait(), PATIENCE)
+        await events.until(lambda: events.restarted, "another engine")
         assert (await link.totals()).ids == ()
         await link.stop()
 
@@ -149,12 +137,11 @@ def test_an_engine_that_hangs_is_given_up_though_it_takes_no_more_bytes(
 def test_an_engine_that_has_nothing_to_say_is_left_alone(tmp_path: Path) -> None:
     async def main() -> None:
         link = EngineLink(Hello(tmp_path), hang_timeout=1.0)
-        died = asyncio.Event()
-        link.on_death = died.set
-        await link.start()
-        with pytest.raises(TimeoutError):
-            await asyncio.wait_for(died.wait(), 2.5)  # more than twice as long as it may hang
-        assert link.restarts == 0
+        events = Events()
+        await link.start(events)
+        with pytest.raises(TimeoutError):  # waits more than twice as long as it may hang
+            await asyncio.wait_for(events.until(lambda: events.died, "a death"), 2.5)
+        assert (events.died, link.restarts) == (0, 0)
         await link.stop()
 
     asyncio.run(main())

@@ -49,5 +49,5 @@ async def put_class(
         await parts.link.set_priority(name, spec.priority)
     except EngineUnavailable:
         # It is in the catalog, from which an engine that comes back is told; see `tell_priorities`.
-        parts.untold.add(name)
+        parts.pending_priorities.add(name)
     return spec

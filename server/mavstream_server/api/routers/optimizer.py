@@ -26,18 +26,18 @@ QueryFilter = Annotated[
 @router.get("", dependencies=[Depends(require())], responses=documented())
 async def show_optimizer(parts: Parts) -> OptimizerInfo:
     """Show what the optimizer may do, what is in force now, and how targets stand."""
-    return optimizer_info(parts.optimizing)
+    return optimizer_info(parts.optimizer)
 
 
 @router.put("", dependencies=[Depends(require(Role.ADMIN))], responses=documented(409))
 async def set_optimizer(settings: OptimizerSettings, parts: Parts) -> OptimizerInfo:
     """Say what the optimizer may do, at once and after a restart; what is left out takes its default."""
-    await parts.optimizing.configure(settings)
+    await parts.optimizer.configure(settings)
     parts.catalog.set_optimizer(settings)
-    return optimizer_info(parts.optimizing)
+    return optimizer_info(parts.optimizer)
 
 
 @router.get("/decisions", dependencies=[Depends(require())], responses=documented(400))
 async def list_decisions(parts: Parts, page: PageQuery, query: QueryFilter = None) -> Page[DecisionInfo]:
     """List what was decided since the server started, newest first: what, why, for whom, what came of it."""
-    return decisions_page(parts.optimizing, page.after, page.limit, query)
+    return decisions_page(parts.optimizer, page.after, page.limit, query)

@@ -131,7 +131,7 @@ async def show_plan(id: QueryId, parts: Parts) -> QueryPlan:  # noqa: A002
 async def show_qos(id: QueryId, parts: Parts) -> QosReport:  # noqa: A002
     """Show a query's targets, what is measured, how they stand and since when, and what was done for it."""
     query = parts.queries.get(id)
-    return parts.reports.report(query, (await parts.queries.measurements.of((id,))).get(id))
+    return parts.reports.report(query, (await parts.queries.metrics.of((id,))).get(id))
 
 
 _PULLED: dict[int | str, dict[str, Any]] = {

@@ -46,7 +46,7 @@ async def set_scheduler(chosen: SchedulerSettings, parts: Parts) -> SchedulerSet
 
     What the optimizer has on trial ends with it; this policy stays until it finds a reason to try another.
     """
-    await parts.optimizing.overrule(lambda: parts.scheduler.choose(chosen), "the policy was chosen by hand")
+    await parts.optimizer.overrule(lambda: parts.scheduler.choose(chosen), "the policy was chosen by hand")
     return chosen
 
 

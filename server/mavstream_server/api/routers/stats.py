@@ -84,14 +84,14 @@ class Stats(BaseModel):
 @router.get("", dependencies=[Depends(require())], responses=documented())
 async def stats(parts: Parts) -> Stats:
     """Show engine totals and figures per class."""
-    totals, classes = await parts.queries.measurements.overview() if parts.link.ready else Overview()
+    totals, classes = await parts.queries.metrics.overview() if parts.link.ready else Overview()
     return Stats(
         engine=None if totals is None else _engine(totals),
         engine_restarts=parts.link.restarts,
         classes=_classes(parts, classes, {} if totals is None else totals.class_busy_ns),
         tuples=_traffic(parts.traffic),
         streams=len(parts.streams.names),
-        producers=parts.feeds.producers,
+        producers=parts.producers.count,
         subscribers=parts.results.subscribers,
         connections=parts.connections.open,
     )

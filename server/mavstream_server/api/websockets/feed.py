@@ -1,4 +1,4 @@
-"""`WS /v1/feed`: sockets of producers around their sessions."""
+"""`WS /v1/feed`: connects the websockets of producers with their sessions."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from starlette.websockets import WebSocketDisconnect
 from mavstream_protocol.wire.feed import CloseCode
 from mavstream_server.api.auth import admitted
 from mavstream_server.api.services import Services, services_of
-from mavstream_server.api.websockets.stamping import came
+from mavstream_server.api.websockets.stamping import arrival_of
 from mavstream_server.core.errors import ServiceError
 from mavstream_server.core.settings import Role
 from mavstream_server.ingest.producer_session import ProducerSession
@@ -19,17 +19,17 @@ from mavstream_server.ingest.producer_session import ProducerSession
 router = APIRouter()
 
 _ACKS_APART = 0.004
-"""Seconds between messages to a producer that hears its acks together: each carries what came meanwhile."""
+"""Seconds between messages to a producer that gets combined acks, so that each carries more of them."""
 _MOST_UNSENT = 256
-"""Messages that may wait for a producer that does not read; until it does, nothing is read from it."""
+"""Unsent messages to a producer that does not read; beyond that nothing is read from it either."""
 
 
 class _Connection:
-    """A socket and its session: one task reads, one writes."""
+    """A websocket and its session: one task reads, one writes."""
 
     def __init__(self, websocket: WebSocket, services: Services) -> None:
         self._websocket = websocket
-        self._feeds = services.feeds
+        self._producers = services.producers
         self._awake = asyncio.Event()
         self._room = asyncio.Event()
         self.session = ProducerSession(
@@ -38,23 +38,23 @@ class _Connection:
             services.settings.delivery,
             services.settings.max_frame_bytes,
             self._awake.set,
-            services.feeds.greeted,
+            services.producers.connected,
         )
 
     async def run(self) -> None:
-        """Serve it until one side closes."""
+        """Serve the connection until one side closes it."""
         writer = asyncio.create_task(self._write())
         try:
             await self._read()
         finally:
-            self._feeds.left(self.session)
-            # What was closed from here is said; what the producer left has nobody to be said to.
+            self._producers.disconnected(self.session)
+            # Sends the close frame if the server closed; does nothing if the producer has gone.
             self.session.close(CloseCode.GOING_AWAY, "")
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(writer, 5)
 
     async def leave(self) -> None:
-        """Say goodbye: the server stops."""
+        """Close the connection because the server stops."""
         self.session.close(CloseCode.GOING_AWAY, "the server stops: connect again later")
 
     async def _read(self) -> None:
@@ -64,14 +64,14 @@ class _Connection:
             if message["type"] == "websocket.disconnect":
                 return
             data = message.get("bytes")
-            session.received(message["text"] if data is None else data, came(websocket))
+            session.received(message["text"] if data is None else data, arrival_of(websocket))
             if session.unsent > _MOST_UNSENT:
                 self._room.clear()
                 await self._room.wait()
 
     async def _write(self) -> None:
         websocket, session = self._websocket, self.session
-        # Either the client has gone or uvicorn has closed: nobody is left to be told.
+        # The client has gone or uvicorn has closed the connection: there is nobody to report to.
         try:
             while True:
                 await self._awake.wait()
@@ -82,7 +82,7 @@ class _Connection:
                 if session.closing is not None:
                     await websocket.close(*session.closing)
                     return
-                if session.bundles:
+                if session.multi_stream:
                     await asyncio.sleep(_ACKS_APART)
         except (WebSocketDisconnect, RuntimeError, OSError):
             pass
@@ -92,7 +92,7 @@ class _Connection:
 
 @router.websocket("/v1/feed")
 async def feed(websocket: WebSocket) -> None:
-    """Take frames of a producer for any number of streams; see `mavstream_protocol.wire.feed`."""
+    """Accept frames of a producer for any number of streams; see `mavstream_protocol.wire.feed`."""
     services = services_of(websocket)
     if not await admitted(websocket, Role.FEEDER):
         return
@@ -111,7 +111,7 @@ async def feed_needs_upgrade() -> None:
 
 
 class NeedsUpgrade(ServiceError):
-    """A plain request came to a websocket."""
+    """A plain HTTP request to a websocket endpoint."""
 
     status = 426
     code = "needs_upgrade"

@@ -1,4 +1,4 @@
-"""When a message came: noted as its bytes are read, ahead of whatever else the event loop has to do first."""
+"""Arrival times of websocket messages, taken when their bytes are read from the socket."""
 
 from __future__ import annotations
 
@@ -8,26 +8,26 @@ from typing import Any
 from starlette.websockets import WebSocket
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 
-_CAME = "mavstream.came"
+_ARRIVAL = "mavstream.arrival"
 
 
 class StampedWebSocket(WebSocketsSansIOProtocol):
-    """A websocket that tells the application when it last read.
+    """A websocket protocol that records when it last read from the socket.
 
-    uvicorn reads no further until the application has taken the messages that are there, so the last time of
-    reading is that of the message at hand.
+    uvicorn does not read on until the application has received the pending messages, so the last read time is
+    that of the current message.
     """
 
     def data_received(self, data: bytes) -> None:
-        """Take bytes in, and note when they came."""
-        came = time.time_ns()
+        """Record the time, then handle the bytes."""
+        arrival = time.time_ns()
         super().data_received(data)
-        scope: Any = getattr(self, "scope", None)  # there is none before the handshake
+        scope: Any = getattr(self, "scope", None)  # not set before the handshake
         if scope is not None:
-            scope["state"][_CAME] = came
+            scope["state"][_ARRIVAL] = arrival
 
 
-def came(websocket: WebSocket) -> int:
-    """Return when the message at hand came, UTC in ns; 0 under a server that does not tell."""
-    found: int = websocket.scope.get("state", {}).get(_CAME, 0)
+def arrival_of(websocket: WebSocket) -> int:
+    """Return the arrival time of the current message, UTC in ns; 0 under another protocol class."""
+    found: int = websocket.scope.get("state", {}).get(_ARRIVAL, 0)
     return found

@@ -1,4 +1,4 @@
-"""Websockets to addresses that have none: closed with words, where the framework would answer a bare 403."""
+"""Websockets to unknown paths: closed with a reason, where the framework would answer a bare 403."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ router = APIRouter()
 
 
 @router.websocket("/{path:path}")
-async def nowhere(websocket: WebSocket) -> None:
-    """Close any websocket; this route stands behind all others.
+async def unknown_websocket(websocket: WebSocket) -> None:
+    """Close any websocket with a reason; the last of all routes.
 
-    Not a 404 at the handshake: browsers do not show it to their programs, and uvicorn logs it as a fault.
+    Not a 404 at the handshake: browsers hide it from scripts, and uvicorn logs it as an error.
     """
     await websocket.accept()
     reason = f"there are /v1/feed and /v1/queries/ID/results, and no websocket at {websocket.url.path}"

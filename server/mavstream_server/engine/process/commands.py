@@ -43,7 +43,7 @@ from mavstream_server.engine.process.messages import (
     WeighQuery,
 )
 from mavstream_server.engine.process.result_logs import ResultLogs
-from mavstream_server.engine.query import QueryRequest, RunningQuery
+from mavstream_server.engine.query import RunningQuery
 from mavstream_server.engine.reporting import class_metrics, engine_metrics, query_metrics, target_metrics
 from mavstream_server.engine.table_needs import oldest_arrival
 from mavstream_server.engine.trace import RecordedSlices, Trace
@@ -156,19 +156,9 @@ class HostedEngine:
         engine, id_ = self.engine, command.id
         if id_ in engine.queries and engine.queries[id_].active:
             raise ObjectInUse(f"query {id_!r} is running already; stop it first or choose another id")
-        request = QueryRequest(
-            id_,
-            command.plan,
-            command.class_name,
-            command.options,
-            command.earliest,
-            command.latency_target_us,
-            memory_limit=command.memory_limit,
-            positions=command.positions,
-        )
         sink = self.logs.open(command)
         try:
-            query = engine.start(request, sink)
+            query = engine.start(command, sink)
         except BaseException:
             self.logs.close(id_)
             raise

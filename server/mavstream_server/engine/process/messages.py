@@ -5,15 +5,14 @@ Commands carry a number and are answered once, by Done or Failed with that numbe
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 from mavstream_protocol.scheduling import DEFAULT_SCHEDULER, SchedulerSettings, Sharing
 from mavstream_protocol.typed_plan import TypedPlan
 from mavstream_server.core.metrics import ClassMetricsReply, EngineMetrics, QueryMetrics, TargetMetricsReply
+from mavstream_server.engine.query import QueryRequest
 from mavstream_server.engine.trace import RecordedSlices
-from mavstream_server.planning.instantiator import RunOptions
 
 # Commands
 
@@ -51,22 +50,11 @@ class DetachStream:
 
 
 @dataclass(frozen=True, slots=True)
-class StartQuery:
+class StartQuery(QueryRequest):
     """Run a query; its streams must be attached. Done(Started)."""
 
-    id: str
-    plan: TypedPlan
-    class_name: str = "default"
-    options: RunOptions = field(default_factory=RunOptions)
-    earliest: bool = False
-    """Start at the first row that the streams still have instead of at the next to come."""
-    latency_target_us: int | None = None
     epoch: int = 0
     """Written as `producer` into each frame of the result log."""
-    memory_limit: int | None = None
-    """Resident bytes beyond which the query fails."""
-    positions: Mapping[str, int] | None = None
-    """Where to start instead, by stream; others as `earliest` says. Rows no longer there count as missed."""
     paused: bool = False
     """Start it detached from its streams."""
 

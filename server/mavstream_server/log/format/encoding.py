@@ -24,7 +24,7 @@ from mavstream_server.log.format.layout import (
     FrameKind,
     Layout,
 )
-from mavstream_server.log.format.shared_columns import RowSlice, body_of_cuts, came_apart
+from mavstream_server.log.format.shared_columns import RowSlice, arrivals_differ, body_of_slices
 from mavstream_server.log.format.texts import encode_texts
 from mavstream_server.log.watermarks import Stamp
 
@@ -45,7 +45,7 @@ class NewFrame(NamedTuple):
     @property
     def stamped(self) -> bool:
         """Whether it tells of each row when it came."""
-        return isinstance(self.columns, list) and came_apart(self.columns)
+        return isinstance(self.columns, list) and arrivals_differ(self.columns)
 
 
 def check_rows(path: Path, layout: Layout, frame: NewFrame) -> None:
@@ -112,7 +112,7 @@ def encode_body(layout: Layout, frame: NewFrame, coder: SegmentCoder) -> Body:
     """Lay out checked rows; texts new to the segment become part of the frame."""
     columns, size, null_bits = frame.columns, frame.size, layout.null_bits
     if isinstance(columns, list):
-        return body_of_cuts(columns, coder)
+        return body_of_slices(columns, coder)
     nulls = 0
     for index, bit in null_bits.items():
         valid = columns[layout.names[index]].valid

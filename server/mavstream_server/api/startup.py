@@ -1,0 +1,131 @@
+"""Startup of a server: builds its parts, connects them, and stops them in reverse order."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from contextlib import AsyncExitStack
+from importlib import import_module
+
+from mavstream_protocol.optimizer import OptimizerSettings
+from mavstream_server.api.auth import Auth
+from mavstream_server.api.limits import Connections
+from mavstream_server.api.services import Services
+from mavstream_server.catalog.catalog import Catalog
+from mavstream_server.core.clock import SystemClock
+from mavstream_server.core.settings import Settings
+from mavstream_server.engine.process.messages import Hello
+from mavstream_server.ingest.background import InThreads
+from mavstream_server.ingest.connected_producers import ConnectedProducers
+from mavstream_server.optimizer.config import OptimizerConfig
+from mavstream_server.optimizer.plan_searcher import PlanSearcher
+from mavstream_server.optimizer.service import OptimizerService
+from mavstream_server.queries.assembly import assemble
+from mavstream_server.queries.qos import QosReports
+from mavstream_server.supervisor.engine_link import EngineLink, EngineUnavailable
+from mavstream_server.supervisor.scheduler_choice import SchedulerChoice, current_scheduler
+from mavstream_server.tables.retention import TableRetention
+
+_LOG = logging.getLogger("mavstream.server")
+
+MAINTENANCE_S = 0.1
+
+
+async def start_services(settings: Settings, connections: Connections, stack: AsyncExitStack) -> Services:
+    """Open and start the parts; `stack` stops and closes them in reverse order."""
+    loop = asyncio.get_running_loop()
+    sync = settings.delivery == "sync"
+    catalog = Catalog(
+        settings.catalog_file, sync="FULL" if sync else "NORMAL", max_producers=settings.max_producers
+    )
+    stack.callback(catalog.close)
+    background = InThreads(loop) if sync else None
+    if background is not None:
+        stack.callback(background.close)
+    link = _link(settings, catalog)
+    producers, config = ConnectedProducers(), OptimizerConfig(catalog.optimizer() or OptimizerSettings())
+    parts = assemble(
+        settings,
+        catalog,
+        link,
+        SystemClock(),
+        timers=loop,
+        background=background,
+        producers=producers,
+        admission=lambda: config.settings.admission or settings.admission,
+    )
+    stack.callback(parts.close)
+    queries = parts.queries
+    choice = SchedulerChoice(catalog, settings, link)
+    searcher = PlanSearcher(queries.views.searched)
+    optimizer = OptimizerService(link, choice, queries, SystemClock(), config, searcher)
+    services = Services(
+        settings,
+        catalog,
+        parts.streams,
+        parts.tables,
+        link,
+        queries,
+        parts.results,
+        choice,
+        optimizer,
+        QosReports(optimizer),
+        Auth(settings),
+        connections,
+        producers,
+    )
+    stack.push_async_callback(link.stop)
+    # The first frame would load this, in 0.4 s; while the engine starts, it costs nothing.
+    loading = asyncio.create_task(asyncio.to_thread(import_module, "pyarrow.compute"))
+    await link.start(queries)
+    await loading
+    for record in catalog.classes():
+        await link.set_priority(record.spec.name, record.spec.priority)
+    stack.push_async_callback(queries.stop)
+    await queries.start()
+    stack.push_async_callback(optimizer.stop)
+    retention = TableRetention(settings.streams_directory, parts.tables, parts.streams, link, SystemClock())
+    for task in (_maintain(services, retention), queries.load.run(), optimizer.run()):
+        stack.push_async_callback(_end, asyncio.create_task(task))
+    return services
+
+
+def _link(settings: Settings, catalog: Catalog) -> EngineLink:
+    return EngineLink(
+        Hello(
+            data=settings.data,
+            scheduler=current_scheduler(catalog, settings),
+            sharing=settings.sharing,
+            result_bytes=settings.result_bytes,
+            result_time_ns=settings.result_time * 1000,
+        ),
+        hang_timeout=settings.engine_timeout / 1e6,
+    )
+
+
+async def _maintain(services: Services, tables: TableRetention) -> None:
+    """Do what is due every 100 ms, whatever goes wrong in a round."""
+    while True:
+        await asyncio.sleep(MAINTENANCE_S)
+        try:
+            services.streams.maintain()
+            await _tell_priorities(services)
+            await tables.run()
+        except Exception:
+            _LOG.exception("maintenance failed")
+
+
+async def _tell_priorities(services: Services) -> None:
+    """Tell an engine that is back the priorities that were changed while it was away."""
+    while services.pending_priorities and services.link.ready:
+        name = services.pending_priorities.pop()
+        try:
+            await services.link.set_priority(name, services.catalog.class_(name).spec.priority)
+        except EngineUnavailable:
+            services.pending_priorities.add(name)
+            return
+
+
+async def _end(task: asyncio.Task[None]) -> None:
+    task.cancel()
+    await asyncio.wait((task,))

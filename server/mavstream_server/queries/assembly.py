@@ -1,0 +1,84 @@
+"""Assembly of streams, tables, results and queries: the one place where these parts are connected."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from mavstream_protocol.admission import AdmissionPolicy
+from mavstream_server.catalog.catalog import Catalog
+from mavstream_server.core.clock import Clock
+from mavstream_server.core.settings import Settings
+from mavstream_server.ingest.background import Background
+from mavstream_server.ingest.flusher import CreditListener, Timers
+from mavstream_server.ingest.stream_store import StreamStore
+from mavstream_server.queries.registry import QueryRegistry
+from mavstream_server.queries.service import QueryService
+from mavstream_server.queries.stream_readers import StreamReaders
+from mavstream_server.queries.table_joins import TableJoins
+from mavstream_server.results.service import ResultService
+from mavstream_server.supervisor.engine_link import EngineLink
+from mavstream_server.tables.store import TableStore
+
+
+@dataclass(frozen=True, slots=True)
+class QueryParts:
+    """Streams, tables, results and queries of one server."""
+
+    readers: StreamReaders
+    streams: StreamStore
+    tables: TableStore
+    results: ResultService
+    queries: QueryService
+
+    def close(self) -> None:
+        """Close the files of streams and tables."""
+        self.tables.close()
+        self.streams.close()
+
+
+def assemble(
+    settings: Settings,
+    catalog: Catalog,
+    link: EngineLink,
+    clock: Clock,
+    *,
+    timers: Timers,
+    background: Background | None = None,
+    producers: CreditListener | None = None,
+    admission: Callable[[], AdmissionPolicy] | None = None,
+) -> QueryParts:
+    """Open streams and tables and connect them with the queries; nothing runs before the link is started.
+
+    `admission` returns the policy in force for queries that do not fit in; by default that of the settings.
+    """
+    registry = QueryRegistry()
+    readers = StreamReaders(link)
+    streams = StreamStore(
+        settings,
+        catalog,
+        clock,
+        timers=timers,
+        background=background,
+        ring=link.ring,
+        readers=readers,
+        producers=producers,
+    )
+    try:
+        tables = TableStore(settings, clock, TableJoins(registry, streams))
+    except BaseException:
+        streams.close()
+        raise
+    results = ResultService(settings.results_directory, settings.max_subscribers)
+    queries = QueryService(
+        settings,
+        catalog,
+        link,
+        registry,
+        readers,
+        streams,
+        tables,
+        results,
+        admission or (lambda: settings.admission),
+    )
+    return QueryParts(readers, streams, tables, results, queries)

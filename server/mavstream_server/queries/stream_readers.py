@@ -1,0 +1,85 @@
+"""Stream readers: which queries read which streams, and the lowest positions that they still need."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from typing import Protocol
+
+from mavstream_server.engine.process.messages import Need
+from mavstream_server.queries.query import Query
+from mavstream_server.queries.start import waits_for_time
+
+
+class EngineNeeds(Protocol):
+    """What the engine last reported about the positions that its queries need."""
+
+    @property
+    def needs(self) -> Mapping[str, Need]:
+        """The lowest needed position by stream."""
+
+
+class StreamReaders:
+    """The queries that can run, by the streams that they read; the `Readers` of the stream store."""
+
+    def __init__(self, engine: EngineNeeds) -> None:
+        self._engine = engine
+        # By stream: the queries that read it, and whether each waits for time to pass.
+        self._queries: dict[str, dict[str, bool]] = {}
+        self._waiting: Counter[str] = Counter()
+        # Start positions of queries that are not in the engine yet: by query, and the same by stream.
+        self._starts: dict[str, Mapping[str, int]] = {}
+        self._held: dict[str, dict[str, int]] = {}
+
+    def add(self, query: Query) -> None:
+        """Add a query that can run."""
+        waits = query.plan is not None and waits_for_time(query.plan)
+        for stream in query.streams:
+            self._queries.setdefault(stream, {})[query.id] = waits
+            self._waiting[stream] += waits
+
+    def remove(self, query: Query) -> None:
+        """Remove a query that has ended; it needs nothing any more."""
+        self.release(query)
+        for stream in query.streams:
+            self._waiting[stream] -= self._queries.get(stream, {}).pop(query.id, False)
+
+    def hold(self, query: Query, positions: Mapping[str, int]) -> None:
+        """Keep the rows from these positions on until the engine has started the query there."""
+        self._starts[query.id] = positions
+        for stream, position in positions.items():
+            self._held.setdefault(stream, {})[query.id] = position
+
+    def release(self, query: Query) -> None:
+        """Forget the start positions of a query: the engine reports what it needs from here on."""
+        self._starts.pop(query.id, None)
+        for stream in query.streams:
+            self._held.get(stream, {}).pop(query.id, None)
+
+    def start_positions(self, query: Query) -> Mapping[str, int] | None:
+        """Return where a query is to start, or None if it may start at the end of its streams."""
+        return self._starts.get(query.id)
+
+    def queries(self, stream: str) -> list[str]:
+        """Return the ids of the queries that read a stream and can run."""
+        return list(self._queries.get(stream, ()))
+
+    def waits_for_time(self, stream: str) -> bool:
+        """Return whether a query needs a stream's time to advance even without rows."""
+        return self._waiting[stream] > 0
+
+    def needed_position(self, stream: str) -> int | None:
+        """Return the lowest position of a stream that a query still needs, None if no query reads it."""
+        return self._needed(stream)[0]
+
+    def held_by(self, stream: str) -> str | None:
+        """Return the id of the query that needs that position."""
+        return self._needed(stream)[1]
+
+    def _needed(self, stream: str) -> tuple[int | None, str | None]:
+        need = self._engine.needs.get(stream)
+        lowest = [(position, id_) for id_, position in self._held.get(stream, {}).items()]
+        # The query it was reported for may have ended since: others may read just behind it.
+        if need is not None and self._queries.get(stream):
+            lowest.append((need.position, need.query))
+        return min(lowest, default=(None, None))

@@ -1,0 +1,33 @@
+"""Table joins: which queries join stored tables, by which keys, and up to which row they may have done so."""
+
+from __future__ import annotations
+
+from mavstream_server.ingest.stream_store import StreamStore
+from mavstream_server.queries.query import Query
+from mavstream_server.queries.registry import QueryRegistry
+from mavstream_server.tables.store import TableStore
+
+
+class TableJoins:
+    """The registered queries as the table store sees them."""
+
+    def __init__(self, registry: QueryRegistry, streams: StreamStore) -> None:
+        self._registry = registry
+        self._streams = streams
+
+    def newest_row(self, table: str) -> int:
+        """Return the last arrival in the streams that queries join with a table, in ns."""
+        streams = {stream for query in self._registry.joining(table) for stream in query.streams}
+        return max((self._streams.last_arrival(name) for name in streams), default=0)
+
+    def joined_by(self, table: str) -> set[tuple[str, ...]]:
+        """Return the key columns by which queries join a table."""
+        plans = [query.plan for query in self._registry.joining(table)]
+        return {keys for plan in plans if plan for name, keys in plan.table_keys if name == table}
+
+
+async def index_tables(tables: TableStore, query: Query, *, earlier: bool) -> None:
+    """Index the tables of a query before rows are joined with them, with `earlier` all their versions."""
+    if query.plan is not None:
+        for table, keys in query.plan.table_keys:
+            await tables.index(table, keys, earlier)
