@@ -21,7 +21,7 @@ def answers(tmp_path: Path) -> Iterator[Answers]:
 
 
 def pull(answers: Answers, after: int | None = None, limit: int = 1_000) -> PulledResults:
-    return PulledResults.model_validate_json(answers.feeds.pull(answers.query, after, limit).json())
+    return PulledResults.model_validate_json(answers.service.pull(answers.query, after, limit).json())
 
 
 def test_pulling_page_by_page_gives_every_row_once(answers: Answers) -> None:
@@ -97,16 +97,16 @@ def test_a_pull_ends_where_the_epoch_changes(answers: Answers) -> None:
 def test_a_pull_as_arrow_means_the_same(answers: Answers) -> None:
     answers.answer(2_000)
     answers.answer(1, room=None)
-    pulled = answers.feeds.pull(answers.query, 9, 5_000)
+    pulled = answers.service.pull(answers.query, 9, 5_000)
     batch = decode_stream(SCHEMA, pulled.arrow())
     assert rows_of(batch) == json.loads(pulled.json())["rows"]
-    empty = answers.feeds.pull(answers.query, 2_000)
+    empty = answers.service.pull(answers.query, 2_000)
     assert decode_stream(SCHEMA, empty.arrow()).num_rows == 0
 
 
 def test_logs_that_nobody_asks_for_are_let_go(tmp_path: Path) -> None:
-    feeds = ResultService(tmp_path)
-    first = feeds.feed(Query(id="q-0"))
+    service = ResultService(tmp_path)
+    first = service.of(Query(id="q-0"))
     for number in range(1, 200):
-        feeds.feed(Query(id=f"q-{number}"))
-    assert feeds.feed(Query(id="q-0")) is not first
+        service.of(Query(id=f"q-{number}"))
+    assert service.of(Query(id="q-0")) is not first

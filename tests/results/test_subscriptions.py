@@ -94,7 +94,7 @@ def test_an_offset_that_was_not_reached_is_refused(answers: Answers) -> None:
     answers.answer(3)
     with pytest.raises(OffsetAhead, match="answered up to offset 2, and rows after 3 were asked for"):
         answers.subscribe(after=3)
-    assert answers.feeds.subscribers == 0
+    assert answers.service.subscribers == 0
 
 
 def test_a_subscriber_waits_for_a_log_that_the_engine_has_not_made(answers: Answers) -> None:
@@ -140,17 +140,17 @@ def test_a_hundred_subscribers_cost_one_encoding_per_portion(answers: Answers) -
         return received
 
     assert asyncio.run(run()) == [list(range(200))] * 100
-    assert answers.feeds.counters.encodings == 20
-    assert answers.feeds.counters.rows == 20_000
+    assert answers.service.counters.encodings == 20
+    assert answers.service.counters.rows == 20_000
 
 
 def test_subscribers_that_began_apart_come_to_share_encodings(answers: Answers) -> None:
     answers.answer(4 * MOST_ROWS)
     early, late = answers.subscribe(), answers.subscribe(after=1_233)
     assert numbers(at_hand(early)) == list(range(4 * MOST_ROWS))
-    assert answers.feeds.counters.encodings == 4
+    assert answers.service.counters.encodings == 4
     assert numbers(at_hand(late)) == list(range(1_234, 4 * MOST_ROWS))
-    assert answers.feeds.counters.encodings == 5
+    assert answers.service.counters.encodings == 5
 
 
 def test_portions_are_bounded_in_rows_and_bytes(answers: Answers) -> None:
@@ -181,7 +181,7 @@ def test_rows_gone_before_they_were_read_are_told_as_a_gap_and_counted(answers: 
     assert (gap["type"], gap["start"], gap["stop"], gap["reason"]) == ("gap", 5, begin, "retention")
     assert "removed before they were read" in gap["detail"]
     assert numbers(messages) == list(range(begin, 100_010))
-    assert (answers.feeds.counters.gaps, answers.feeds.counters.missed) == (1, begin - 5)
+    assert (answers.service.counters.gaps, answers.service.counters.missed) == (1, begin - 5)
 
 
 def test_without_an_offset_all_that_is_kept_comes_and_no_gap(answers: Answers) -> None:
@@ -212,7 +212,7 @@ def test_a_subscriber_that_asked_for_it_is_disconnected_when_it_falls_behind(ans
     assert subscription.next_now() is not None
     with pytest.raises(Lagging, match="rows 5 to "):
         subscription.next_now()
-    assert answers.feeds.counters.disconnected == 1
+    assert answers.service.counters.disconnected == 1
 
 
 def test_a_restart_is_told_between_the_rows_of_two_epochs(answers: Answers) -> None:
@@ -277,7 +277,7 @@ def test_subscribers_of_a_removed_query_are_told_and_its_files_are_gone(answers:
         waiting = await waiting_for(subscription)
         assert answers.writer is not None
         answers.writer.close()
-        answers.feeds.remove(answers.query.id)
+        answers.service.remove(answers.query.id)
         return json.loads(await asyncio.wait_for(waiting, LIMIT) or "")
 
     assert asyncio.run(run()) == {"type": "closed", "state": "stopped", "detail": "the query was removed"}
@@ -285,11 +285,11 @@ def test_subscribers_of_a_removed_query_are_told_and_its_files_are_gone(answers:
 
 
 def test_more_subscribers_than_allowed_are_refused_and_leaving_makes_room(answers: Answers) -> None:
-    answers.feeds.max_subscribers = 2
+    answers.service.max_subscribers = 2
     with answers.subscribe(), answers.subscribe():
         with pytest.raises(TooManySubscribers, match="2 subscriptions are open"):
             answers.subscribe()
-        assert answers.feeds.subscribers_of("hot-abc") == 2
+        assert answers.service.subscribers_of("hot-abc") == 2
     with answers.subscribe():
-        assert answers.feeds.subscribers == 1
-    assert answers.feeds.subscribers_of("hot-abc") == 0
+        assert answers.service.subscribers == 1
+    assert answers.service.subscribers_of("hot-abc") == 0

@@ -102,7 +102,7 @@ class Service:
 
     def subscription(self, id_: str, after: str | None = None) -> Subscription:
         results = self.queries.results
-        return Subscription(results, results.feed(self.queries.get(id_)), after)
+        return Subscription(results, results.of(self.queries.get(id_)), after)
 
     async def kill_engine(self) -> None:
         """Kill the engine, and return when there is another one and the queries are in it."""

@@ -39,7 +39,7 @@ class Answers:
 
     def __init__(self, path: Path, **options: Any) -> None:
         self.query = Query()
-        self.feeds = ResultService(path)
+        self.service = ResultService(path)
         self.options = LogOptions(**options)
         self.path = path / self.query.id
         self.writer: LogWriter | None = None
@@ -66,7 +66,7 @@ class Answers:
         columns = {field.name: Column.from_list(field.type, values[field.name]) for field in SCHEMA}
         self.writer.append(columns, count, 1_000 + first, producer=self.query.epoch)
         if ring:
-            self.feeds.doorbell()
+            self.service.doorbell()
 
     def forget(self) -> int:
         """Remove all but the segment being written, whoever needs them; return what is left to begin with."""
@@ -97,11 +97,11 @@ class Answers:
 
     def restart(self) -> None:
         self.query.epoch += 1
-        self.feeds.changed(self.query.id)
+        self.service.changed(self.query.id)
 
     def end(self, state: ActualState = ActualState.FINISHED, reason: str | None = None) -> None:
         self.query.final, self.query.reason = state, reason
-        self.feeds.changed(self.query.id)
+        self.service.changed(self.query.id)
 
     def subscribe(
         self,
@@ -109,7 +109,7 @@ class Answers:
         format_: ResultFormat = ResultFormat.ROWS,
         on_lag: OnLag = OnLag.GAP,
     ) -> Subscription:
-        return Subscription(self.feeds, self.feeds.feed(self.query), after, format_, on_lag)
+        return Subscription(self.service, self.service.of(self.query), after, format_, on_lag)
 
 
 def at_hand(subscription: Subscription) -> list[Any]:

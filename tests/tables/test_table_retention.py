@@ -136,7 +136,7 @@ def test_a_version_is_current_from_behind_the_last_row_that_a_query_may_have_joi
         info = await parts.queries.register({"name": "q", "plan": JOIN})
         await parts.feed()
         came = parts.clock.now()
-        results = parts.queries.results.feed(parts.queries.get(info.id))
+        results = parts.queries.results.of(parts.queries.get(info.id))
         await until(lambda: results.end == 1, "the row to be joined", PATIENCE)
         parts.clock.advance(seconds=-1000)  # as when somebody sets it right
         await parts.put(("attic", 2))

@@ -57,7 +57,7 @@ class QueryViews:
         return Page[QueryInfo](items=items, next=part[-1].id if len(found) > limit else None)
 
     def _answered(self, query: Query) -> int:
-        return self._results.feed(query).end
+        return self._results.of(query).end
 
     async def plan(self, id_: str) -> QueryPlan:
         """Return a query's plan and its operators as they run; raises NotFound."""

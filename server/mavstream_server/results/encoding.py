@@ -1,4 +1,4 @@
-"""Portions: consecutive rows of a result log, cut so that subscribers share them, and their encodings."""
+"""Result chunks: consecutive rows of a result log that subscribers share, and their encodings."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from mavstream_server.log import Cursor, GapError, gather
 MOST_ROWS = 5_000
 MOST_BYTES = 1 << 20
 
-# What a value takes in JSON beside the text of strings: quotes, colon, comma, digits.
+# Bytes of a value in JSON besides the text of strings: quotes, colon, comma, digits.
 _VALUE_BYTES = 24
 
 
 class ResultFormat(StrEnum):
-    """How a subscriber wants its rows."""
+    """The encoding of rows that a subscriber asked for."""
 
     ROWS = "rows"
     """JSON, a list of objects."""
@@ -34,7 +34,7 @@ class ResultFormat(StrEnum):
 
 
 class ResultChunk(NamedTuple):
-    """Rows of one epoch from offset `start` up to, not including, `stop`; never none."""
+    """Rows of one epoch from offset `start` up to, not including, `stop`; at least one row."""
 
     start: int
     stop: int
@@ -45,10 +45,9 @@ class ResultChunk(NamedTuple):
 def read_chunk(
     cursor: Cursor, schema: Schema, most_rows: int = MOST_ROWS, most_bytes: int = MOST_BYTES
 ) -> ResultChunk | None:
-    """Take the next rows at a cursor, or None when all is read; raises GapError.
+    """Read the next rows at a cursor, or None at the end of the log; raises GapError.
 
-    The portion ends where the epoch changes, and where it would have more than `most_bytes` as JSON,
-    roughly; but it has at least one row.
+    The chunk ends where the epoch changes, and where it would exceed about `most_bytes` as JSON.
     """
     while spans := cursor.take(most_rows):
         rows = [span for span in spans if span[2] > span[1]]
@@ -69,19 +68,19 @@ def read_chunk(
     return ResultChunk(start, start + fitting, epoch, _batch(columns, schema))
 
 
-def encode_chunk(portion: ResultChunk, format_: ResultFormat) -> str | bytes:
-    """Return the message that carries a portion: text for JSON, binary for Arrow."""
-    start, stop, epoch, batch = portion
+def encode_chunk(chunk: ResultChunk, format_: ResultFormat) -> str | bytes:
+    """Return the message with the rows of a chunk: text for JSON, binary for Arrow."""
+    start, stop, epoch, batch = chunk
     if format_ is ResultFormat.ARROW:
         header = RowsHeader(offset=start, epoch=epoch, count=stop - start)
         return seal(header.model_dump_json().encode(), encode_message(batch))
-    # A model would look at every row again.
+    # Built by hand: a model would validate every row again.
     head = b'{"type":"rows","offset":%d,"epoch":%d,"rows":' % (start, epoch)
     return b"".join((head, encode_rows(batch), b"}")).decode()
 
 
 def epoch_of_row(cursor: Cursor) -> int | None:
-    """Return the epoch of the row at a cursor, or None if it is not there (any more, or yet)."""
+    """Return the epoch of the row at a cursor, or None if the row was removed or is not written yet."""
     try:
         return next((frame.producer for frame, start, stop in cursor.take(1) if stop > start), None)
     except GapError:
@@ -95,12 +94,12 @@ def _fixed_width(schema: Schema) -> Schema:
 
 @lru_cache(maxsize=1024)
 def _row_bytes(schema: Schema) -> int:
-    """Return what a row takes in JSON without the text of its strings."""
+    """Return the bytes of a row in JSON without the text of its strings."""
     return sum(len(field.name) + _VALUE_BYTES for field in schema)
 
 
 def _fitting(columns: dict[str, Column], schema: Schema, count: int, most_bytes: int) -> int:
-    """Return how many of the rows stay within the bytes, at least one."""
+    """Return how many rows fit into `most_bytes`, at least one."""
     fixed = _row_bytes(schema)
     texts = [
         column for column in columns.values() if column.dictionary is not None and len(column.dictionary)
@@ -115,7 +114,7 @@ def _fitting(columns: dict[str, Column], schema: Schema, count: int, most_bytes:
 
 
 def _text_bytes(dictionary: Dictionary) -> Ints:
-    """Return the bytes of every text, worked out once."""
+    """Return the UTF-8 size of every text of a dictionary, computed once."""
     sizes = dictionary.memo(
         "utf8_bytes", lambda texts: np.array([len(text.encode()) for text in texts], dtype=np.int64)
     )
@@ -123,10 +122,10 @@ def _text_bytes(dictionary: Dictionary) -> Ints:
 
 
 def _batch(columns: dict[str, Column], schema: Schema) -> pa.RecordBatch:
-    """Return columns as a canonical batch: strings as text, since single messages carry no dictionaries."""
+    """Return a record batch with strings as plain text: single messages carry no dictionaries."""
     fixed = arrow_from_columns(columns, _fixed_width(schema))
     arrays = [
-        # Only texts that occur are touched: a segment's dictionary may have many more.
+        # Only texts that occur are converted: a segment's dictionary may have many more.
         pa.array(columns[field.name].to_list(FieldType.STRING), pa.string())
         if field.type is FieldType.STRING
         else fixed.column(field.name)

@@ -1,4 +1,4 @@
-"""The answers of one query: its result log, where readers stand in it, and encodings that they share."""
+"""The results of one query: its result log, its readers' cursors, and the encodings they share."""
 
 from __future__ import annotations
 
@@ -21,63 +21,63 @@ from mavstream_server.results.encoding import (
     read_chunk,
 )
 
-# Frames are decoded once per encoding, so the readers' own caches may be small.
+# Frames are decoded once per encoding, so the reader's own cache may be small.
 _READER_BYTES = 256 << 10
-# Lagging subscribers each take a cursor of their own while they read; those that keep up share one.
+# Each lagging subscriber needs a cursor of its own; those that keep up share one.
 _CURSORS = 8
 
 
 class AnsweringQuery(Protocol):
-    """What the feed must know of a query; the query service keeps it up to date."""
+    """What the results must know of their query; the query service keeps it up to date."""
 
     @property
     def id(self) -> str:
-        """Its id."""
+        """The id of the query."""
 
     @property
     def schema(self) -> Schema:
-        """The columns of its answers."""
+        """The schema of its results."""
 
     @property
     def epoch(self) -> int:
-        """The epoch of the answers to come."""
+        """The epoch of the results to come."""
 
     @property
     def final(self) -> ActualState | None:
-        """How it ended, or None."""
+        """The state in which the query ended, or None."""
 
     @property
     def reason(self) -> str | None:
-        """Why it ended so."""
+        """Why it ended in this state."""
 
 
 class OffsetAhead(ServiceError):
-    """An offset behind the last answer was asked for."""
+    """The requested offset is behind the last result."""
 
     code = "offset_ahead"
-    title = "The query has not answered so much"
+    title = "The query has fewer results"
     status = 422
 
 
 @dataclass(slots=True)
 class ResultCounters:
-    """What happened to results on their way out, since the server started."""
+    """Counters of delivered results since the server started."""
 
     encodings: int = 0
-    """Portions encoded; what subscribers share counts once."""
+    """Chunks encoded; a chunk that subscribers share counts once."""
     messages: int = 0
     rows: int = 0
-    """Rows handed to subscribers and pulls."""
+    """Rows delivered to subscribers and pulls."""
     gaps: int = 0
-    """How often a subscriber or a pull was told that rows are gone."""
+    """Gaps reported to subscribers and pulls."""
     missed: int = 0
-    """The rows of these gaps."""
+    """Rows in these gaps."""
     disconnected: int = 0
-    """Subscribers closed because they fell behind and had asked for that."""
+    """Subscribers that fell behind and were disconnected, as they had asked."""
 
 
 class EncodedChunk:
-    """A portion as a message, ready to be sent to any number of subscribers."""
+    """A chunk encoded as a message, ready to be sent to any number of subscribers."""
 
     __slots__ = ("epoch", "message", "start", "stop")
 
@@ -87,21 +87,21 @@ class EncodedChunk:
 
 
 class ChunkCache:
-    """EncodedChunk portions of all queries, the latest used kept within a number of bytes."""
+    """A least-recently-used cache of the encoded chunks of all queries, bounded in bytes."""
 
     def __init__(self, room: int = 32 << 20) -> None:
         self._room = room
         self._kept: OrderedDict[tuple[str, int, ResultFormat], EncodedChunk] = OrderedDict()
 
     def get(self, key: tuple[str, int, ResultFormat]) -> EncodedChunk | None:
-        """Return what is kept under a key."""
+        """Return the chunk under a key, or None."""
         known = self._kept.get(key)
         if known is not None:
             self._kept.move_to_end(key)
         return known
 
     def add(self, key: tuple[str, int, ResultFormat], encoded: EncodedChunk) -> None:
-        """Keep a portion under a key that has none, and drop others for it where there is no room."""
+        """Add a chunk under a new key and evict others to make space."""
         self._kept[key] = encoded
         self._room -= len(encoded.message)
         while self._room < 0 and len(self._kept) > 1:
@@ -109,7 +109,7 @@ class ChunkCache:
 
 
 class QueryResults:
-    """The answers of one query: its log, where readers stand in it, and who waits for more."""
+    """The results of one query: its log, cursors of its readers, and an event for those who wait."""
 
     def __init__(
         self, query: AnsweringQuery, path: Path, cache: ChunkCache, counters: ResultCounters
@@ -119,18 +119,18 @@ class QueryResults:
         self.subscribers = 0
         self.removed = False
         self.news = asyncio.Event()
-        """Set once when rows, an epoch or an end have come; then another one takes its place."""
+        """Set when there are new rows, a new epoch or the end; replaced by a new event then."""
         self._cache = cache
         self._counters = counters
         self._reader: LogReader | None = None
         self._seen = -1
-        self._read = 0  # behind the last row that was ever handed out
-        # By position, the least recently used first: whoever reads on from there takes it.
+        self._read = 0  # offset behind the last row that was ever read
+        # By position, the least recently used first; a reader that continues at a position reuses its cursor.
         self._cursors: OrderedDict[int, Cursor] = OrderedDict()
 
     @property
     def reader(self) -> LogReader | None:
-        """The reader of the log, or None while the engine has not made it."""
+        """The reader of the log, or None while the engine has not created it."""
         if self._reader is None:
             try:
                 self._reader = LogReader(self.path, _READER_BYTES)
@@ -140,19 +140,19 @@ class QueryResults:
 
     @property
     def begin(self) -> int:
-        """The offset of the first answer that is kept."""
+        """The offset of the first retained result."""
         reader = self.reader
         return 0 if reader is None else reader.begin
 
     @property
     def end(self) -> int:
-        """The offset of the next answer."""
+        """The offset of the next result."""
         reader = self.reader
-        # Rows can be read a moment before the log says so, and whoever got them may go on behind them.
+        # Rows can be read just before the log reports them, and their readers may continue behind them.
         return 0 if reader is None else max(reader.end, self._read)
 
     def position_after(self, after: int | None) -> int:
-        """Return where reading starts that goes on behind an offset; None stands for all that is kept."""
+        """Return the position behind an offset; None stands for the first retained result."""
         if after is None:
             return self.begin
         end = self.end
@@ -164,7 +164,7 @@ class QueryResults:
         return after + 1
 
     def epoch_before(self, position: int) -> int:
-        """Return the epoch that a reader at a position has last seen a row of, or is going to."""
+        """Return the epoch of the row before a position or, without one, of the row at it."""
         reader = self.reader
         if reader is None:
             return self.query.epoch
@@ -176,7 +176,7 @@ class QueryResults:
         return self.query.epoch
 
     def encoded(self, position: int, format_: ResultFormat) -> EncodedChunk | None:
-        """Return the next portion at a position, or None when all is read; raises GapError."""
+        """Return the encoded chunk at a position, or None at the end; raises GapError."""
         if position >= self.end:
             return None
         if self.subscribers < 2:
@@ -190,37 +190,37 @@ class QueryResults:
         return known
 
     def _encode(self, position: int, format_: ResultFormat) -> EncodedChunk | None:
-        # Portions end at multiples of their size, so that subscribers who began anywhere come to share.
-        portion = self.read(position, MOST_ROWS - position % MOST_ROWS)
-        if portion is None:
+        # Chunks end at multiples of their size, so that subscribers share them wherever they began.
+        chunk = self.read(position, MOST_ROWS - position % MOST_ROWS)
+        if chunk is None:
             return None
         self._counters.encodings += 1
-        return EncodedChunk(portion, format_)
+        return EncodedChunk(chunk, format_)
 
     def read(self, position: int, most_rows: int) -> ResultChunk | None:
-        """Take rows at a position, or None when all is read; raises GapError."""
+        """Read rows at a position, or None at the end; raises GapError."""
         reader = self.reader
         if reader is None:
             return None
         cursor = self._cursors.pop(position, None) or reader.cursor(position)
         try:
-            portion = read_chunk(cursor, self.query.schema, most_rows)
-            if portion is not None:
-                self._read = max(self._read, portion.stop)
-            return portion
+            chunk = read_chunk(cursor, self.query.schema, most_rows)
+            if chunk is not None:
+                self._read = max(self._read, chunk.stop)
+            return chunk
         finally:
             self._cursors[cursor.position] = cursor
             while len(self._cursors) > _CURSORS:
                 self._cursors.popitem(last=False)
 
     def look(self) -> None:
-        """Wake those who wait if the log has grown; called for every ring of the doorbell."""
+        """Wake waiting readers if the log has grown; called for every ring of the doorbell."""
         end = self.end
         if end != self._seen:
             self._seen = end
             self.wake()
 
     def wake(self) -> None:
-        """Let all who wait look again."""
+        """Wake all waiting readers."""
         self.news.set()
         self.news = asyncio.Event()

@@ -1,4 +1,4 @@
-"""Results: the answers of all queries, for subscribers and pulls."""
+"""The result service: results of all queries, for subscribers and pulls."""
 
 from __future__ import annotations
 
@@ -27,24 +27,24 @@ __all__ = ["AnsweringQuery", "OffsetAhead", "Pulled", "QueryResults", "ResultSer
 DEFAULT_PULL = 1_000
 MOST_PULLED = 10_000
 _PULL_BYTES = 16 << 20
-_IDLE_FEEDS = 64
+_IDLE_LOGS = 64
 
 
 class TooManySubscribers(TooMany):
-    """More subscriptions than the server takes."""
+    """The limit on open subscriptions is reached."""
 
     code = "too_many_subscribers"
-    title = "The server has all the subscribers that it takes"
+    title = "Too many subscribers"
 
 
 @dataclass(slots=True)
 class Pulled:
-    """A part of a query's answers, all of one epoch."""
+    """A page of a query's results, all of one epoch."""
 
     schema: Schema
     batches: list[pa.RecordBatch]
     next: int
-    """The offset of the last row so far, -1 if there is none: the `after` of the following part."""
+    """The offset of the last row, -1 if there is none: the `after` of the next page."""
     epoch: int
     gap: tuple[int, int] | None
 
@@ -61,109 +61,109 @@ class Pulled:
 
 @dataclass(slots=True)
 class ResultService:
-    """The answers of all queries, for subscribers and pulls. Lives in one event loop."""
+    """The results of all queries, for subscribers and pulls. Lives in one event loop."""
 
     directory: Path
-    """Where the result logs are, a directory per query."""
+    """The directory of the result logs, with a directory per query."""
     max_subscribers: int = 1000
     counters: ResultCounters = field(default_factory=ResultCounters)
     cache: ChunkCache = field(default_factory=ChunkCache)
     subscribers: int = 0
-    _feeds: OrderedDict[str, QueryResults] = field(default_factory=OrderedDict)
+    _open: OrderedDict[str, QueryResults] = field(default_factory=OrderedDict)
     _watched: dict[str, QueryResults] = field(default_factory=dict)
 
-    def feed(self, query: AnsweringQuery) -> QueryResults:
-        """Return the feed of a query, made on first use."""
-        feed = self._feeds.get(query.id)
-        if feed is None:
-            feed = self._feeds[query.id] = QueryResults(
+    def of(self, query: AnsweringQuery) -> QueryResults:
+        """Return the results of a query, opened on first use."""
+        results = self._open.get(query.id)
+        if results is None:
+            results = self._open[query.id] = QueryResults(
                 query, self.directory / query.id, self.cache, self.counters
             )
             self._trim()
         else:
-            self._feeds.move_to_end(query.id)
-        return feed
+            self._open.move_to_end(query.id)
+        return results
 
-    def enter(self, feed: QueryResults) -> None:
-        """Count a subscriber in; raises TooManySubscribers."""
+    def subscribe(self, results: QueryResults) -> None:
+        """Count a new subscriber; raises TooManySubscribers."""
         if self.subscribers >= self.max_subscribers:
             raise TooManySubscribers(
                 f"{self.subscribers} subscriptions are open, which is the limit: close some, or pull instead"
             )
         self.subscribers += 1
-        feed.subscribers += 1
-        self._watched[feed.query.id] = feed
+        results.subscribers += 1
+        self._watched[results.query.id] = results
 
-    def leave(self, feed: QueryResults) -> None:
-        """Count a subscriber out."""
+    def unsubscribe(self, results: QueryResults) -> None:
+        """Count a subscriber that has left."""
         self.subscribers -= 1
-        feed.subscribers -= 1
-        if not feed.subscribers:
-            self._watched.pop(feed.query.id, None)
+        results.subscribers -= 1
+        if not results.subscribers:
+            self._watched.pop(results.query.id, None)
             self._trim()
 
     def subscribers_of(self, id_: str) -> int:
-        """Return how many subscribe to a query."""
-        feed = self._watched.get(id_)
-        return 0 if feed is None else feed.subscribers
+        """Return the number of subscribers of a query."""
+        results = self._watched.get(id_)
+        return 0 if results is None else results.subscribers
 
     def doorbell(self) -> None:
-        """The engine has appended results somewhere: look at the logs that somebody waits for."""
-        for feed in self._watched.values():
-            feed.look()
+        """Check the subscribed logs for new rows: the engine has appended results."""
+        for results in self._watched.values():
+            results.look()
 
     def changed(self, id_: str) -> None:
-        """A query has another epoch or has ended: those who wait for it look again."""
-        feed = self._feeds.get(id_)
-        if feed is not None:
-            feed.wake()
+        """Wake the readers of a query that has a new epoch or has ended."""
+        results = self._open.get(id_)
+        if results is not None:
+            results.wake()
 
     def pull(self, query: AnsweringQuery, after: int | None = None, limit: int = DEFAULT_PULL) -> Pulled:
-        """Return answers behind an offset, of one epoch, at most `limit` of them and some 16 MiB.
+        """Return results behind an offset, of one epoch, at most `limit` rows and about 16 MiB.
 
-        Without `after` the oldest that are kept come first. Raises OffsetAhead.
+        Without `after` it starts with the oldest retained result. Raises OffsetAhead.
         """
-        feed = self.feed(query)
-        position = feed.position_after(after)
+        results = self.of(query)
+        position = results.position_after(after)
         batches: list[pa.RecordBatch] = []
         gap: tuple[int, int] | None = None
         epoch, room, left = query.epoch, _PULL_BYTES, min(max(limit, 1), MOST_PULLED)
         while left > 0 and room > 0:
             try:
-                portion = feed.read(position, left)
+                chunk = results.read(position, left)
             except GapError as missing:
                 if batches:
-                    break  # told with the next pull
+                    break  # reported by the next pull
                 gap = (missing.start if gap is None else gap[0], missing.stop)
                 position = missing.stop
                 self.count_gap(missing.stop - missing.start)
                 continue
-            if portion is None or (batches and portion.epoch != epoch):
+            if chunk is None or (batches and chunk.epoch != epoch):
                 break
-            batches.append(portion.batch)
-            position, epoch = portion.stop, portion.epoch
-            left -= portion.stop - portion.start
-            room -= portion.batch.nbytes
+            batches.append(chunk.batch)
+            position, epoch = chunk.stop, chunk.epoch
+            left -= chunk.stop - chunk.start
+            room -= chunk.batch.nbytes
         self.counters.rows += sum(batch.num_rows for batch in batches)
         return Pulled(query.schema, batches, position - 1, epoch, gap)
 
     def count_gap(self, rows: int) -> None:
-        """Count a gap that a reader is told of."""
+        """Count a gap that is reported to a reader."""
         self.counters.gaps += 1
         self.counters.missed += rows
 
     def remove(self, id_: str) -> None:
-        """Delete the answers of a query that is gone; its subscribers are told that it is closed."""
-        feed = self._feeds.pop(id_, None)
-        if feed is not None:
-            feed.removed = True
-            feed.wake()
+        """Delete the results of a removed query; its subscriptions end."""
+        results = self._open.pop(id_, None)
+        if results is not None:
+            results.removed = True
+            results.wake()
         shutil.rmtree(self.directory / id_, ignore_errors=True)
 
     def _trim(self) -> None:
-        """Let go of the logs that nobody has asked for lately; each holds an open file."""
-        idle = len(self._feeds) - len(self._watched)
-        for id_ in list(self._feeds) if idle > _IDLE_FEEDS else ():
+        """Close a result log that was not used lately; each has an open file."""
+        idle = len(self._open) - len(self._watched)
+        for id_ in list(self._open) if idle > _IDLE_LOGS else ():
             if id_ not in self._watched:
-                del self._feeds[id_]
+                del self._open[id_]
                 return

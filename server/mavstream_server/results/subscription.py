@@ -1,4 +1,4 @@
-"""Subscriptions: what one subscriber of a query's results is told, message by message."""
+"""Subscriptions: the sequence of messages that one subscriber of a query's results gets."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from mavstream_server.results.encoding import ResultFormat
 from mavstream_server.results.service import QueryResults, ResultService
 
 LATEST = "latest"
-"""Start with the rows to come."""
+"""The `after` that starts with the next new row."""
 
 _RESTARTED = (
-    "the query began anew with empty state: what it was working on is lost, and windows that were open "
-    "are not answered"
+    "the query was restarted with empty state: rows in progress are lost, and windows that were open are "
+    "not answered"
 )
 
 
 class Lagging(MavstreamError):
-    """A subscriber fell behind the log and had asked to be disconnected then."""
+    """A subscriber fell behind the log and is disconnected, as it had asked."""
 
     code = "lagging"
 
@@ -32,31 +32,33 @@ class Lagging(MavstreamError):
 class Subscription:
     """A cursor on a query's results for one subscriber.
 
-    `next` gives message after message and waits where there is none; after `closed` it gives None. Nothing
-    is buffered here: while the subscriber is slow the log goes on, and later it is told of a gap.
+    `next` returns message after message and waits for the next one; after `closed` it returns None. Nothing
+    is buffered here: a slow subscriber reads later from the log, and gets a gap for rows that were removed.
     """
 
     def __init__(
         self,
-        feeds: ResultService,
-        feed: QueryResults,
+        service: ResultService,
+        results: QueryResults,
         after: int | str | None = None,
         format_: ResultFormat = ResultFormat.ROWS,
         on_lag: OnLag = OnLag.GAP,
     ) -> None:
         """Subscribe; raises OffsetAhead, TooManySubscribers."""
-        self._feeds = feeds
-        self._feed = feed
+        self._service = service
+        self._results = results
         self._format = format_
         self._on_lag = on_lag
         latest = after == LATEST
-        self.position = feed.end if latest else feed.position_after(None if after is None else int(after))
+        self.position = (
+            results.end if latest else results.position_after(None if after is None else int(after))
+        )
         """The offset of the next row."""
-        self.epoch = feed.query.epoch if latest else feed.epoch_before(self.position)
-        """The epoch that the subscriber knows of."""
+        self.epoch = results.query.epoch if latest else results.epoch_before(self.position)
+        """The last epoch that the subscriber was told of."""
         self._opened = False
         self._closed = False
-        feeds.enter(feed)
+        service.subscribe(results)
 
     def __enter__(self) -> Subscription:
         return self
@@ -67,18 +69,18 @@ class Subscription:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self._feeds.leave(self._feed)
+        self._service.unsubscribe(self._results)
 
     async def next(self) -> str | bytes | None:
         """Wait for the next message, text or binary; None after the last. Raises Lagging."""
         if self._closed:
             return None
         while True:
-            # Taken before the look, so that what comes in between is not slept through.
-            news = self._feed.news
+            # Taken before the check, so that news in between is not missed.
+            news = self._results.news
             message = self.next_now()
             if message is not None:
-                self._feeds.counters.messages += 1
+                self._service.counters.messages += 1
                 return message
             await news.wait()
 
@@ -87,28 +89,28 @@ class Subscription:
         if not self._opened:
             self._opened = True
             return self._opening()
-        query, feed = self._feed.query, self._feed
-        # Read ahead of the log: no row of an older epoch, or of a query that ended, comes behind these.
+        query, results = self._results.query, self._results
+        # Read before the log: afterwards no row of an older epoch, or of an ended query, is appended.
         epoch, final = query.epoch, query.final
-        if feed.removed:
+        if results.removed:
             return self._closing(final or ActualState.STOPPED, "the query was removed")
         try:
-            portion = feed.encoded(self.position, self._format)
+            chunk = results.encoded(self.position, self._format)
         except GapError as gap:
             return self._lagged(gap)
-        if portion is None:
+        if chunk is None:
             if epoch > self.epoch > 0:
                 return self._restarted(epoch)
-            self.epoch = epoch  # of a query that had not begun when this was opened
+            self.epoch = epoch  # the query had not started when this was opened
             return None if final is None else self._closing(final, query.reason or "")
-        if portion.epoch > self.epoch > 0:
-            return self._restarted(portion.epoch)
-        self.position, self.epoch = portion.stop, portion.epoch
-        self._feeds.counters.rows += portion.stop - portion.start
-        return portion.message
+        if chunk.epoch > self.epoch > 0:
+            return self._restarted(chunk.epoch)
+        self.position, self.epoch = chunk.stop, chunk.epoch
+        self._service.counters.rows += chunk.stop - chunk.start
+        return chunk.message
 
     def _opening(self) -> str:
-        query = self._feed.query
+        query = self._results.query
         fields = field_specs(query.schema)
         return _text(Opened(query=query.id, fields=fields, next=self.position, epoch=self.epoch))
 
@@ -125,15 +127,15 @@ class Subscription:
         )
 
     def _lagged(self, gap: GapError) -> str:
-        self._feeds.count_gap(gap.stop - gap.start)
+        self._service.count_gap(gap.stop - gap.start)
         detail = (
             f"rows {gap.start} to {gap.stop - 1} were removed before they were read: read faster, "
-            "or keep more results"
+            "or retain more results"
         )
         if self._on_lag is OnLag.DISCONNECT:
-            self._feeds.counters.disconnected += 1
+            self._service.counters.disconnected += 1
             raise Lagging(detail)
-        self.position, self.epoch = gap.stop, self._feed.epoch_before(gap.stop)
+        self.position, self.epoch = gap.stop, self._results.epoch_before(gap.stop)
         reason = GapReason.RETENTION
         return _text(Gap(start=gap.start, stop=gap.stop, epoch=self.epoch, reason=reason, detail=detail))
 

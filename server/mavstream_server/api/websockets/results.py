@@ -1,4 +1,4 @@
-"""The websocket of results: one subscriber of one query."""
+"""`WS /v1/queries/{id}/results`: sends the results of a query to one subscriber."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from mavstream_protocol.wire.results import OnLag
 from mavstream_server.api.auth import admitted
 from mavstream_server.api.services import services_of
 from mavstream_server.core.errors import NotFound, Refused
+from mavstream_server.ingest.producer_session import cut_reason
 from mavstream_server.results.encoding import ResultFormat
 from mavstream_server.results.service import OffsetAhead, TooManySubscribers
 from mavstream_server.results.subscription import LATEST, Lagging, Subscription
@@ -30,20 +31,20 @@ _KNOWN = frozenset({"after", "format", "on_lag", "token"})
 _LAST_OFFSET = (1 << 63) - 1
 
 
-class Wishes(NamedTuple):
-    """What the address asks for."""
+class Parameters(NamedTuple):
+    """The query parameters of the address."""
 
     after: int | str | None
     format: ResultFormat
     on_lag: OnLag
 
 
-def read_wishes(params: QueryParams) -> Wishes:
-    """Read the parameters of the address; raises Refused that names the wrong one."""
+def read_parameters(params: QueryParams) -> Parameters:
+    """Parse the query parameters; raises Refused that names the wrong one."""
     strange = sorted(set(params) - _KNOWN)
     if strange:
         raise Refused(f"parameter '{strange[0][:40]}' is not known: there are after, format and on_lag")
-    return Wishes(
+    return Parameters(
         _offset(params.get("after")),
         ResultFormat(_one_of("format", params.get("format", ResultFormat.ROWS), tuple(ResultFormat))),
         OnLag(_one_of("on_lag", params.get("on_lag", OnLag.GAP), tuple(OnLag))),
@@ -68,7 +69,7 @@ def _one_of(name: str, value: str, known: tuple[str, ...]) -> str:
 
 
 class Subscriber:
-    """A websocket that is sent results until it, the query or the server ends."""
+    """Sends results to a websocket until the websocket, the query or the server ends."""
 
     def __init__(self, websocket: WebSocket) -> None:
         self._websocket = websocket
@@ -77,14 +78,14 @@ class Subscriber:
         self._closed = asyncio.Event()
 
     async def leave(self) -> None:
-        """Close it as going away, and return when that was sent: the server stops."""
+        """Close the websocket because the server stops; return when the close frame is sent."""
         self._leaving = True
         if self._sending is not None:
             self._sending.cancel()
             await self._closed.wait()
 
     async def run(self, subscription: Subscription) -> None:
-        """Send until the end; a subscriber that closes is noticed also while there is nothing to send."""
+        """Send until the end; also notice a subscriber that closes while there is nothing to send."""
         self._sending = asyncio.create_task(self._send(subscription))
         listening = asyncio.create_task(self._listen())
         try:
@@ -103,11 +104,11 @@ class Subscriber:
                 await websocket.send_text(message)
             else:
                 await websocket.send_bytes(message)
-            # A fast reader of a long log must not keep the loop from everybody else.
+            # Yields to the event loop: a fast reader of a long log must not block the others.
             await asyncio.sleep(0)
 
     async def _listen(self) -> None:
-        """Return when the other side has closed; what it says is not listened to."""
+        """Return when the subscriber has closed; its messages are ignored."""
         while (await self._websocket.receive())["type"] != "websocket.disconnect":
             pass
 
@@ -117,21 +118,21 @@ class Subscriber:
         if self._leaving:
             code, reason = CloseCode.GOING_AWAY, "the server stops: connect again later"
         elif self._sending.cancelled():
-            return  # the other side went first
+            return  # the subscriber closed first
         elif (error := self._sending.exception()) is not None:
             if isinstance(error, WebSocketDisconnect | OSError | RuntimeError):
                 return
             code, reason = CloseCode.LAGGING, str(error)
             if not isinstance(error, Lagging):
-                _log.error("a subscription broke", exc_info=error)
+                _log.error("a subscription failed", exc_info=error)
                 code, reason = _BROKEN, "the server failed at this subscription; its log says why"
         await close(self._websocket, code, reason)
 
 
 async def close(websocket: WebSocket, code: int, reason: str) -> None:
-    """Close a websocket with a reason, as much of it as a close frame takes; nothing if it is closed."""
+    """Close a websocket with a reason, cut to fit a close frame; does nothing if it is closed."""
     with contextlib.suppress(WebSocketDisconnect, RuntimeError, OSError):
-        await websocket.close(code, reason.encode()[:120].decode(errors="ignore"))
+        await websocket.close(code, cut_reason(reason))
 
 
 @router.websocket("/v1/queries/{id}/results")
@@ -141,9 +142,9 @@ async def subscribe(websocket: WebSocket, id: str) -> None:  # noqa: A002
         return
     services = services_of(websocket)
     try:
-        wishes = read_wishes(websocket.query_params)
-        feed = services.results.feed(services.queries.get(id))
-        subscription = Subscription(services.results, feed, *wishes)
+        parameters = read_parameters(websocket.query_params)
+        results = services.results.of(services.queries.get(id))
+        subscription = Subscription(services.results, results, *parameters)
     except MavstreamError as error:
         await close(websocket, _CODES.get(type(error), CloseCode.NOT_UNDERSTOOD), str(error))
         return
