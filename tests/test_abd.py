@@ -8,8 +8,8 @@ from random import Random
 
 import pytest
 
-from mavstream_server.scheduling.broadcast import BroadcastDisk, Place, next_slot
-from mavstream_server.scheduling.quota import QuotaSlice
+from mavstream_server.scheduling.mechanisms.broadcast_disk import BroadcastDisk, Place, next_slot
+from mavstream_server.scheduling.policies.abd import QuotaSlice
 from mavstream_server.scheduling.registry import InvalidPolicy
 from mavstream_server.scheduling.view import Slice
 from mavstream_server.testing import ScriptedNetwork, Step

@@ -11,13 +11,12 @@ import pytest
 from pydantic import ValidationError
 
 from mavstream_protocol.specification import Metric, Quantifier, Requirement, Specification
-from mavstream_server.scheduling.learner import PrintedLearner
-from mavstream_server.scheduling.learner_sharp import SharpLearner
+from mavstream_server.scheduling.mechanisms.learning.interval import Interval
+from mavstream_server.scheduling.mechanisms.learning.learner import PrintedLearner, chances, spin
+from mavstream_server.scheduling.mechanisms.learning.scoring import Synopsis, policy_score, statistic_score
+from mavstream_server.scheduling.mechanisms.learning.sharp_learner import SharpLearner
 from mavstream_server.scheduling.policies.amos import AdaptiveSelection
 from mavstream_server.scheduling.registry import InvalidPolicy, check_options
-from mavstream_server.scheduling.roulette import chances, spin
-from mavstream_server.scheduling.scoring import Synopsis, policy_score, statistic_score
-from mavstream_server.scheduling.scoring_interval import Interval
 from mavstream_server.scheduling.view import OperatorKind, Report
 from mavstream_server.testing import ScriptedNetwork, ScriptedOperator, ScriptedQuery, Step
 

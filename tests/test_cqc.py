@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from mavstream_server.scheduling.credit import Account
+from mavstream_server.scheduling.mechanisms.credit import Account
+from mavstream_server.scheduling.mechanisms.units import QueryUnits
 from mavstream_server.scheduling.policies.cqc import QueryClasses
 from mavstream_server.scheduling.policy import Level
 from mavstream_server.scheduling.registry import POLICIES, InvalidPolicy
-from mavstream_server.scheduling.units import QueryUnits
 from mavstream_server.scheduling.view import OperatorKind, Slice
 from mavstream_server.testing import ScriptedNetwork, ScriptedOperator, ScriptedQuery, Step
 

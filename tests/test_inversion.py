@@ -7,14 +7,14 @@ from itertools import pairwise
 
 import pytest
 
-from mavstream_server.scheduling.inversion import (
+from mavstream_server.scheduling.mechanisms.inversion.additive import OneByOne
+from mavstream_server.scheduling.mechanisms.inversion.correction import (
     ClassFigures,
     Inversion,
     between_any,
     between_neighbours,
 )
-from mavstream_server.scheduling.inversion_additive import OneByOne
-from mavstream_server.scheduling.inversion_monitor import MODULES, InversionMonitor
+from mavstream_server.scheduling.mechanisms.inversion.monitor import MODULES, InversionMonitor
 from mavstream_server.scheduling.view import Report
 
 FIVE = (50, 40, 30, 20, 10)

@@ -8,8 +8,8 @@ from random import Random
 
 import pytest
 
-from mavstream_server.scheduling.broadcast import multiplier, whole_slots
-from mavstream_server.scheduling.query_level import loads
+from mavstream_server.scheduling.bases.query_level import loads
+from mavstream_server.scheduling.mechanisms.broadcast_disk import multiplier, whole_slots
 from mavstream_server.scheduling.statistics import Statistics
 from mavstream_server.scheduling.view import OperatorKind, Report, Slice
 from mavstream_server.testing import ScriptedNetwork, ScriptedOperator, ScriptedQuery, Step

@@ -7,9 +7,9 @@ from random import Random
 
 import pytest
 
+from mavstream_server.scheduling.mechanisms.progress_chart import envelope, progress_chart
+from mavstream_server.scheduling.mechanisms.route import Stage, onward
 from mavstream_server.scheduling.policies.prb import PreemptiveRateBased
-from mavstream_server.scheduling.progress_chart import envelope, progress_chart
-from mavstream_server.scheduling.route import Stage, onward
 from mavstream_server.scheduling.statistics import Statistics
 from mavstream_server.scheduling.view import OperatorKind, Report
 from mavstream_server.testing import ScriptedNetwork, ScriptedOperator, ScriptedQuery, Step

@@ -7,7 +7,7 @@ from random import Random
 
 import pytest
 
-from mavstream_server.scheduling.lottery import Holder, Lottery
+from mavstream_server.scheduling.mechanisms.lottery import Holder, Lottery
 from mavstream_server.scheduling.statistics import Statistics
 from mavstream_server.scheduling.view import OperatorKind, Slice
 from mavstream_server.testing import ScriptedNetwork, ScriptedOperator, ScriptedQuery, Step

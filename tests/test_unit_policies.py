@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from mavstream_server.scheduling.mechanisms.segments import Unit
 from mavstream_server.scheduling.registry import InvalidPolicy
-from mavstream_server.scheduling.segments import Unit
 from mavstream_server.scheduling.statistics import Statistics
 from mavstream_server.scheduling.view import OperatorView
 from mavstream_server.testing import ScriptedNetwork, ScriptedQuery, Step

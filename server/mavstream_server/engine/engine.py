@@ -36,8 +36,8 @@ from mavstream_server.operators.operator import QueryFailed
 from mavstream_server.operators.output import Sink
 from mavstream_server.planning.instantiator import operator_maker
 from mavstream_server.planning.weighting import weighted
+from mavstream_server.scheduling.mechanisms.units import QueryUnits
 from mavstream_server.scheduling.policy import Policy, SourceService
-from mavstream_server.scheduling.units import QueryUnits
 from mavstream_server.scheduling.view import OperatorKind
 
 _log = logging.getLogger(__name__)

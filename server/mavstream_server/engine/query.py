@@ -13,7 +13,7 @@ from mavstream_server.engine.source_task import SourceTask
 from mavstream_server.engine.states import QUERY_MOVES, OperatorState, QueryState, move
 from mavstream_server.engine.task import Task
 from mavstream_server.planning.instantiator import Network, RunOptions
-from mavstream_server.scheduling.units import QueryUnits
+from mavstream_server.scheduling.mechanisms.units import QueryUnits
 from mavstream_server.scheduling.view import OperatorView
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 from mavstream_server.scheduling.statistics import Statistics
 
 if TYPE_CHECKING:
-    from mavstream_server.scheduling.units import QueryUnits
+    from mavstream_server.scheduling.mechanisms.units import QueryUnits
 
 
 class OperatorKind(StrEnum):

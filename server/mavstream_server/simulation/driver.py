@@ -13,10 +13,10 @@ from itertools import count
 from random import Random
 from typing import Any
 
+from mavstream_server.scheduling.bases.ring import RingPolicy
+from mavstream_server.scheduling.mechanisms.units import QueryUnits
 from mavstream_server.scheduling.registry import make_policy
-from mavstream_server.scheduling.ring import RingPolicy
 from mavstream_server.scheduling.statistics import PUBLISH_EVERY
-from mavstream_server.scheduling.units import QueryUnits
 from mavstream_server.scheduling.view import OperatorView, Slice
 from mavstream_server.simulation.accounts import FREE, Readers
 from mavstream_server.simulation.arrivals import NEVER

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from mavstream_server.scheduling.units import QueryUnits
+from mavstream_server.scheduling.mechanisms.units import QueryUnits
 from mavstream_server.scheduling.view import OperatorView
 from mavstream_server.simulation.records import Record
 

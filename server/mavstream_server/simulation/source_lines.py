@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import bisect_right, insort
 from collections.abc import Sequence
 
-from mavstream_server.scheduling.broadcast import BroadcastDisk, Place
+from mavstream_server.scheduling.mechanisms.broadcast_disk import BroadcastDisk, Place
 from mavstream_server.simulation.scenario import Scenario, SourceOrder
 from mavstream_server.simulation.sources import SourceOperator
 

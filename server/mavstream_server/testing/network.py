@@ -10,10 +10,10 @@ from collections.abc import Mapping, Sequence
 from random import Random
 from typing import Any, NamedTuple
 
+from mavstream_server.scheduling.mechanisms.units import QueryUnits
 from mavstream_server.scheduling.policy import Policy
 from mavstream_server.scheduling.registry import make_policy
 from mavstream_server.scheduling.statistics import Statistics
-from mavstream_server.scheduling.units import QueryUnits
 from mavstream_server.scheduling.view import OperatorKind, Report, Slice
 
 

@@ -8,11 +8,11 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from mavstream_protocol.specification import DEFAULT_SPECIFICATION, Specification
-from mavstream_server.scheduling.learner import Learner, PrintedLearner
-from mavstream_server.scheduling.learner_sharp import SharpLearner
+from mavstream_server.scheduling.mechanisms.learning.interval import Interval, Sample
+from mavstream_server.scheduling.mechanisms.learning.learner import Learner, PrintedLearner
+from mavstream_server.scheduling.mechanisms.learning.sharp_learner import SharpLearner
 from mavstream_server.scheduling.policy import Level, Policy, PolicyOptions
 from mavstream_server.scheduling.registry import POLICIES, InnerPolicy, register
-from mavstream_server.scheduling.scoring_interval import Interval, Sample
 from mavstream_server.scheduling.view import OperatorView, QueryView, Report, Slice, View
 
 _LIBRARY = ("rr", "fifo", "mtiq", "chain", "hr")

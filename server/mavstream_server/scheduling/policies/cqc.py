@@ -6,9 +6,9 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from mavstream_server.scheduling.class_level import ClassLevelPolicy
-from mavstream_server.scheduling.credit import Account
-from mavstream_server.scheduling.credit_sources import InnerWithSources
+from mavstream_server.scheduling.bases.class_level import ClassLevelPolicy
+from mavstream_server.scheduling.bases.sources_last import InnerWithSources
+from mavstream_server.scheduling.mechanisms.credit import Account
 from mavstream_server.scheduling.policy import PolicyOptions, SourceService
 from mavstream_server.scheduling.registry import InnerPolicy, register
 from mavstream_server.scheduling.view import Report, Slice, View

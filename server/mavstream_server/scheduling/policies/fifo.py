@@ -6,11 +6,11 @@ from typing import Annotated, NamedTuple
 
 from pydantic import Field
 
+from mavstream_server.scheduling.bases.ranked import RankedPolicy
+from mavstream_server.scheduling.mechanisms.claimed_operators import Taken
+from mavstream_server.scheduling.mechanisms.route import onward
 from mavstream_server.scheduling.policy import PolicyOptions
-from mavstream_server.scheduling.ranked import RankedPolicy
 from mavstream_server.scheduling.registry import register
-from mavstream_server.scheduling.route import onward
-from mavstream_server.scheduling.taken import Taken
 from mavstream_server.scheduling.view import OperatorView, QueryView, Report, Slice, View
 
 

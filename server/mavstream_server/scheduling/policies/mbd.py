@@ -8,11 +8,16 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from mavstream_server.scheduling.broadcast import BroadcastDisk, Place, multiplier, whole_slots
-from mavstream_server.scheduling.inversion_monitor import MODULES, InversionMonitor
-from mavstream_server.scheduling.multicore import Member, Unit
+from mavstream_server.scheduling.bases.multicore import Member, Unit
+from mavstream_server.scheduling.bases.query_level import QueryLevelPolicy
+from mavstream_server.scheduling.mechanisms.broadcast_disk import (
+    BroadcastDisk,
+    Place,
+    multiplier,
+    whole_slots,
+)
+from mavstream_server.scheduling.mechanisms.inversion.monitor import MODULES, InversionMonitor
 from mavstream_server.scheduling.policy import PolicyOptions
-from mavstream_server.scheduling.query_level import QueryLevelPolicy
 from mavstream_server.scheduling.registry import register
 from mavstream_server.scheduling.view import QueryView, Report, View
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mavstream_server.scheduling.lottery_policy import LotteryPolicy
+from mavstream_server.scheduling.bases.lottery_policy import LotteryPolicy
 from mavstream_server.scheduling.policy import PolicyOptions
 from mavstream_server.scheduling.registry import register
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from mavstream_server.scheduling.lottery_policy import LotteryPolicy
+from mavstream_server.scheduling.bases.lottery_policy import LotteryPolicy
 from mavstream_server.scheduling.policy import PolicyOptions
 from mavstream_server.scheduling.registry import register
 from mavstream_server.scheduling.view import OperatorView, QueryView

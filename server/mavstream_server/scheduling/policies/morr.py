@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from mavstream_server.scheduling.multicore import Member, Unit
-from mavstream_server.scheduling.multicore_ring import MulticoreRing
+from mavstream_server.scheduling.bases.multicore import Member, Unit
+from mavstream_server.scheduling.bases.multicore_ring import MulticoreRing
 from mavstream_server.scheduling.policy import PolicyOptions
 from mavstream_server.scheduling.registry import register
 from mavstream_server.scheduling.view import OperatorView, QueryView

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from math import ceil
 from typing import Literal
 
-from mavstream_server.scheduling.multicore import Member, Unit
-from mavstream_server.scheduling.multicore_ring import MulticoreRing
+from mavstream_server.scheduling.bases.multicore import Member, Unit
+from mavstream_server.scheduling.bases.multicore_ring import MulticoreRing
 from mavstream_server.scheduling.policy import PolicyOptions
 from mavstream_server.scheduling.registry import register
 from mavstream_server.scheduling.view import OperatorView, Slice, View

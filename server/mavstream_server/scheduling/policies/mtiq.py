@@ -6,8 +6,8 @@ from typing import Annotated
 
 from pydantic import Field
 
+from mavstream_server.scheduling.bases.ranked import RankedPolicy
 from mavstream_server.scheduling.policy import PolicyOptions
-from mavstream_server.scheduling.ranked import RankedPolicy
 from mavstream_server.scheduling.registry import register
 from mavstream_server.scheduling.view import OperatorView, Slice
 

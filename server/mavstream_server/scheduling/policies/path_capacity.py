@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from mavstream_server.scheduling.bases.unit_level import UnitOptions, UnitPolicy
+from mavstream_server.scheduling.mechanisms.segments import Unit
 from mavstream_server.scheduling.registry import register
-from mavstream_server.scheduling.segments import Unit
-from mavstream_server.scheduling.unit_level import UnitOptions, UnitPolicy
 from mavstream_server.scheduling.view import QueryView
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mavstream_server.scheduling.multicore_threads import ThreadedPolicy
+from mavstream_server.scheduling.bases.multicore_threads import ThreadedPolicy
 from mavstream_server.scheduling.policy import PolicyOptions
 from mavstream_server.scheduling.registry import register
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from mavstream_server.scheduling.multicore_threads import ThreadedPolicy, ThreadUnit
+from mavstream_server.scheduling.bases.multicore_threads import ThreadedPolicy, ThreadUnit
 from mavstream_server.scheduling.policy import PolicyOptions
 from mavstream_server.scheduling.registry import register
 from mavstream_server.scheduling.view import View

@@ -7,9 +7,9 @@ from typing import Annotated
 
 from pydantic import Field
 
+from mavstream_server.scheduling.bases.unit_level import UnitOptions, UnitPolicy
+from mavstream_server.scheduling.mechanisms.segments import Unit
 from mavstream_server.scheduling.registry import register
-from mavstream_server.scheduling.segments import Unit
-from mavstream_server.scheduling.unit_level import UnitOptions, UnitPolicy
 from mavstream_server.scheduling.view import QueryView
 
 

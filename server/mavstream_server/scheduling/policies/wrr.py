@@ -7,9 +7,9 @@ from typing import Annotated
 
 from pydantic import Field
 
+from mavstream_server.scheduling.bases.ring import RingPolicy
 from mavstream_server.scheduling.policy import PolicyOptions
 from mavstream_server.scheduling.registry import register
-from mavstream_server.scheduling.ring import RingPolicy
 from mavstream_server.scheduling.view import QueryView, Slice
 
 Weight = Annotated[float, Field(gt=0, le=1000)]

@@ -7,9 +7,8 @@ from collections.abc import Sequence
 from random import Random
 
 from mavstream_protocol.specification import Metric, Specification
-from mavstream_server.scheduling.roulette import spin
-from mavstream_server.scheduling.scoring import Synopsis, policy_score, statistic_score
-from mavstream_server.scheduling.scoring_interval import Sample
+from mavstream_server.scheduling.mechanisms.learning.interval import Sample
+from mavstream_server.scheduling.mechanisms.learning.scoring import Synopsis, policy_score, statistic_score
 
 
 class Learner(ABC):
@@ -63,3 +62,15 @@ class PrintedLearner(Learner):
     def choose(self, specification: Specification, random: Random) -> int:
         """Spin the wheel."""
         return spin(self.scores(specification), random)
+
+
+def chances(scores: Sequence[float]) -> list[float]:
+    """Return the share of the wheel that each score gets; equal ones if no score is above 0."""
+    slices = [max(score, 0.0) for score in scores]
+    total = sum(slices)
+    return [part / total for part in slices] if total > 0 else [1 / len(slices)] * len(slices)
+
+
+def spin(scores: Sequence[float], random: Random) -> int:
+    """Spin the wheel once and return the place of the score under the marker."""
+    return random.choices(range(len(scores)), chances(scores))[0]

@@ -6,8 +6,8 @@ from abc import abstractmethod
 from collections import deque
 from collections.abc import Iterable
 
+from mavstream_server.scheduling.mechanisms.precedence import Precedence
 from mavstream_server.scheduling.policy import OptionsT, Policy
-from mavstream_server.scheduling.precedence import Precedence
 from mavstream_server.scheduling.view import OperatorView, QueryView, Report, Slice, View
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 
-from mavstream_server.scheduling.multicore import MulticorePolicy, UnitT
+from mavstream_server.scheduling.bases.multicore import MulticorePolicy, UnitT
 from mavstream_server.scheduling.policy import OptionsT
 from mavstream_server.scheduling.view import View
 

@@ -5,7 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import inf
 
-from mavstream_server.scheduling.inversion import ClassFigures, Inversion, InversionModule, of_one_priority
+from mavstream_server.scheduling.mechanisms.inversion.correction import (
+    ClassFigures,
+    Inversion,
+    InversionModule,
+    of_one_priority,
+)
 
 
 class DecreaseViolator(InversionModule):

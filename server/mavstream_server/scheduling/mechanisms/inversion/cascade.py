@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import inf
 
-from mavstream_server.scheduling.inversion import (
+from mavstream_server.scheduling.mechanisms.inversion.correction import (
     ClassFigures,
     Inversion,
     InversionModule,

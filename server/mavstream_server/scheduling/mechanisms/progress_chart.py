@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from mavstream_server.scheduling.route import Route
+from mavstream_server.scheduling.mechanisms.route import Route
 
 _STRAIGHT = 1 - 1e-9
 """Slopes that differ by rounding alone are one line."""

@@ -6,9 +6,9 @@ from collections import deque
 from collections.abc import Sequence
 from itertools import count
 
-from mavstream_server.scheduling.multicore import Member, MulticorePolicy, Unit
+from mavstream_server.scheduling.bases.multicore import Member, MulticorePolicy, Unit
+from mavstream_server.scheduling.mechanisms.ranking import Ranking
 from mavstream_server.scheduling.policy import OptionsT
-from mavstream_server.scheduling.ranking import Ranking
 from mavstream_server.scheduling.view import Report, View
 
 

@@ -8,10 +8,10 @@ from typing import Annotated, Any, NamedTuple, TypeVar
 
 from pydantic import Field
 
+from mavstream_server.scheduling.mechanisms.claimed_operators import Taken
+from mavstream_server.scheduling.mechanisms.ranking import Ranking
+from mavstream_server.scheduling.mechanisms.segments import Unit
 from mavstream_server.scheduling.policy import Policy, PolicyOptions
-from mavstream_server.scheduling.ranking import Ranking
-from mavstream_server.scheduling.segments import Unit
-from mavstream_server.scheduling.taken import Taken
 from mavstream_server.scheduling.view import OperatorView, QueryView, Report, Slice, View
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Sequence
 
-from mavstream_server.scheduling.multicore import Member, MulticorePolicy, UnitT
+from mavstream_server.scheduling.bases.multicore import Member, MulticorePolicy, UnitT
 from mavstream_server.scheduling.policy import OptionsT
 from mavstream_server.scheduling.view import OperatorKind, OperatorView, QueryView, Report, View
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from mavstream_server.scheduling.lottery import Holder, Lottery
-from mavstream_server.scheduling.multicore import Member, Unit
+from mavstream_server.scheduling.bases.multicore import Member, Unit
+from mavstream_server.scheduling.bases.query_level import QueryLevelPolicy
+from mavstream_server.scheduling.mechanisms.lottery import Holder, Lottery
 from mavstream_server.scheduling.policy import OptionsT
-from mavstream_server.scheduling.query_level import QueryLevelPolicy
 from mavstream_server.scheduling.view import QueryView, View
 
 _TICKETS = 1 << 24

@@ -6,10 +6,10 @@ from collections import OrderedDict
 from collections.abc import Sequence
 from typing import Any, TypeAlias
 
+from mavstream_server.scheduling.mechanisms.precedence import Precedence
+from mavstream_server.scheduling.mechanisms.units import QueryUnits
 from mavstream_server.scheduling.policy import Policy
-from mavstream_server.scheduling.precedence import Precedence
 from mavstream_server.scheduling.registry import InnerPolicy
-from mavstream_server.scheduling.units import QueryUnits
 from mavstream_server.scheduling.view import OperatorKind, OperatorView, QueryView, Report, Slice, View
 
 _Line: TypeAlias = OrderedDict[int, OperatorView]

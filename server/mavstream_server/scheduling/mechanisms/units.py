@@ -10,9 +10,9 @@ from collections.abc import Mapping
 from functools import cached_property
 from typing import NamedTuple
 
-from mavstream_server.scheduling.progress_chart import envelope
-from mavstream_server.scheduling.route import Route, readers, routes
-from mavstream_server.scheduling.segments import Unit, paths, segments, simplified_segments
+from mavstream_server.scheduling.mechanisms.progress_chart import envelope
+from mavstream_server.scheduling.mechanisms.route import Route, readers, routes
+from mavstream_server.scheduling.mechanisms.segments import Unit, paths, segments, simplified_segments
 from mavstream_server.scheduling.statistics import Statistics
 from mavstream_server.scheduling.view import OperatorView, QueryView
 

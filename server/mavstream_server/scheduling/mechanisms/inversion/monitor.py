@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
-from mavstream_server.scheduling.inversion import ClassFigures, InversionModule, Watch
-from mavstream_server.scheduling.inversion_additive import (
+from mavstream_server.scheduling.mechanisms.inversion.additive import (
     DecreaseSide,
     DecreaseViolator,
     IncreaseSide,
     IncreaseVictim,
 )
-from mavstream_server.scheduling.inversion_cascade import Cascade
+from mavstream_server.scheduling.mechanisms.inversion.cascade import Cascade
+from mavstream_server.scheduling.mechanisms.inversion.correction import ClassFigures, InversionModule, Watch
 from mavstream_server.scheduling.view import Report
 
 MODULES: dict[str, type[InversionModule]] = {

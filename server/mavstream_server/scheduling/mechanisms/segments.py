@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from mavstream_server.scheduling.route import Route, Stage
+from mavstream_server.scheduling.mechanisms.route import Route, Stage
 from mavstream_server.scheduling.view import OperatorView
 
 

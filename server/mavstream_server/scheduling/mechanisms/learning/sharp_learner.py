@@ -7,8 +7,8 @@ from math import log1p, sqrt
 from random import Random
 
 from mavstream_protocol.specification import Metric, Specification
-from mavstream_server.scheduling.learner import Learner
-from mavstream_server.scheduling.scoring_interval import Sample
+from mavstream_server.scheduling.mechanisms.learning.interval import Sample
+from mavstream_server.scheduling.mechanisms.learning.learner import Learner
 
 _FORGETTING = 0.99
 """What a sample weighs one interval later: half after 69, so that the learner follows a changing load."""

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from abc import abstractmethod
 
+from mavstream_server.scheduling.mechanisms.ranking import Ranking
 from mavstream_server.scheduling.policy import OptionsT, Policy
-from mavstream_server.scheduling.ranking import Ranking
 from mavstream_server.scheduling.view import OperatorView, QueryView, Report, Slice, View
 
 

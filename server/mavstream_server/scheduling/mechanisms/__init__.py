@@ -1,0 +1,1 @@
+"""Mechanisms that scheduling policies are built from."""

@@ -1,0 +1,1 @@
+"""Detection and correction of priority inversion between classes."""

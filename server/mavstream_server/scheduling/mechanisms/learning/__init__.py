@@ -1,0 +1,1 @@
+"""Scoring of policies and the learners that choose between them."""
