@@ -11,8 +11,8 @@ import pytest
 
 from mavstream_server.optimizer.admission.occupancy import ClassLoad, Occupancy
 from mavstream_server.optimizer.admission.queueing import Stream, cobham, pollaczek_khinchine
-from mavstream_server.simulation.result import Result
-from mavstream_server.simulation.run import run
+from mavstream_server.simulation.report.result import Result
+from mavstream_server.simulation.run.execute import run
 from mavstream_server.simulation.scenario import (
     CostKind,
     Figures,

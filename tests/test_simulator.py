@@ -9,9 +9,8 @@ import numpy as np
 import pytest
 
 from mavstream_server.scheduling.registry import POLICIES
-from mavstream_server.simulation.demand import scale_costs
-from mavstream_server.simulation.result import Result
-from mavstream_server.simulation.run import run
+from mavstream_server.simulation.report.result import Result
+from mavstream_server.simulation.run.execute import run
 from mavstream_server.simulation.scenario import (
     OperatorPlan,
     Overheads,
@@ -21,6 +20,7 @@ from mavstream_server.simulation.scenario import (
     SourcePlan,
     StreamPlan,
 )
+from mavstream_server.simulation.workload.demand import scale_costs
 
 US = 1000
 every_policy = pytest.mark.parametrize("policy", sorted(POLICIES))

@@ -12,7 +12,7 @@ from typer.testing import CliRunner, Result
 
 from mavstream_server.simulation import simulate
 from mavstream_server.simulation.commands import app
-from mavstream_server.simulation.export import ExportFailed, workload_of
+from mavstream_server.simulation.workload.export import ExportFailed, workload_of
 
 KEYS = {
     "classes",

@@ -9,8 +9,7 @@ import pytest
 
 from mavstream_server.simulation import simulate
 from mavstream_server.simulation.entry import compare
-from mavstream_server.simulation.loading import parse
-from mavstream_server.simulation.metrics import (
+from mavstream_server.simulation.report.metrics import (
     class_figures,
     inversion_ratio,
     mean_by_window,
@@ -18,7 +17,8 @@ from mavstream_server.simulation.metrics import (
     throughput,
     weighted_mean,
 )
-from mavstream_server.simulation.model import Workload
+from mavstream_server.simulation.workload.loading import parse
+from mavstream_server.simulation.workload.model import Workload
 
 MS = 1_000_000
 

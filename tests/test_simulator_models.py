@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mavstream_server.simulation.arrivals import NEVER, Feed, merged
-from mavstream_server.simulation.result import Result
-from mavstream_server.simulation.run import run
+from mavstream_server.simulation.model.arrivals import NEVER, Feed, merged
+from mavstream_server.simulation.model.selection import Selection
+from mavstream_server.simulation.report.result import Result
+from mavstream_server.simulation.run.execute import run
 from mavstream_server.simulation.scenario import (
     Accounting,
     ArrivalKind,
@@ -25,7 +26,6 @@ from mavstream_server.simulation.scenario import (
     StreamPlan,
     SwitchPoint,
 )
-from mavstream_server.simulation.selection import Selection
 
 US = 1000
 

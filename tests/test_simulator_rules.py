@@ -18,8 +18,9 @@ from tests.test_simulator_models import (
 )
 
 from mavstream_server.scheduling.statistics import Statistics
-from mavstream_server.simulation.driver import Driver
-from mavstream_server.simulation.run import run
+from mavstream_server.simulation.run.driver import Driver
+from mavstream_server.simulation.run.execute import run
+from mavstream_server.simulation.run.source_lines import DiskLine, RingLine
 from mavstream_server.simulation.scenario import (
     Change,
     Figures,
@@ -32,7 +33,6 @@ from mavstream_server.simulation.scenario import (
     SourcePlan,
     StreamPlan,
 )
-from mavstream_server.simulation.source_lines import DiskLine, RingLine
 
 
 def join(**more: Any) -> QueryPlan:

@@ -8,14 +8,13 @@ from pathlib import Path
 import pytest
 
 from mavstream_server.scheduling.registry import check_options
-from mavstream_server.simulation.arithmetic import ArithmeticFault, evaluate
-from mavstream_server.simulation.demand import mean_rate, utilisation
 from mavstream_server.simulation.entry import scenario_of
-from mavstream_server.simulation.expansion import expand
-from mavstream_server.simulation.loading import load, names, parse
-from mavstream_server.simulation.problems import InvalidWorkload, UnknownWorkload
 from mavstream_server.simulation.scenario import Scenario
-from mavstream_server.simulation.writing import text_of
+from mavstream_server.simulation.workload.arithmetic import ArithmeticFault, evaluate
+from mavstream_server.simulation.workload.demand import mean_rate, utilisation
+from mavstream_server.simulation.workload.errors import InvalidWorkload, UnknownWorkload
+from mavstream_server.simulation.workload.expansion import expand
+from mavstream_server.simulation.workload.loading import load, names, parse, text_of
 
 EVERY = [*(name for name in names() if not name.endswith("_n")), "5G_2", "5G_16", "5S_2", "5S_16", "5O_8"]
 

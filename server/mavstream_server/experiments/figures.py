@@ -9,8 +9,8 @@ second; `answers`, `tuples`, `slices`, `switches`, `preemptions`, `transitions`;
 
 from __future__ import annotations
 
-from mavstream_server.simulation.metrics import LEVELS
-from mavstream_server.simulation.result import Result
+from mavstream_server.simulation.report.metrics import LEVELS
+from mavstream_server.simulation.report.result import Result
 
 
 def figures_of(result: Result) -> dict[str, float]:

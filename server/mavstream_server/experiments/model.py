@@ -13,7 +13,7 @@ from math import inf
 from typing import Any
 
 from mavstream_server.experiments.pictures_model import Picture
-from mavstream_server.simulation.result import Result
+from mavstream_server.simulation.report.result import Result
 
 SEEDS = 5
 

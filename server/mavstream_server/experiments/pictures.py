@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 from mavstream_server.experiments.estimates import Estimate, estimate
 from mavstream_server.experiments.model import Experiment, Table
 from mavstream_server.experiments.pictures_model import Bars, Boxes, Lines, Point
-from mavstream_server.simulation.pictures import BOX_LEVELS, colour
+from mavstream_server.simulation.report.pictures import BOX_LEVELS, colour
 
 _DOTS = 90  # per inch
 _SIZE = (6.4, 3.8)  # inches

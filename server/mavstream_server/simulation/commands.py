@@ -13,13 +13,12 @@ from rich.console import Console
 import mavstream_server.scheduling  # noqa: F401 (registers the policies)
 from mavstream_protocol.errors import InvalidObject, MavstreamError
 from mavstream_server.simulation.entry import compare as compare_policies
-from mavstream_server.simulation.export import from_server as export
-from mavstream_server.simulation.loading import load, names
-from mavstream_server.simulation.model import Workload
-from mavstream_server.simulation.result import Result
+from mavstream_server.simulation.report.result import Result
+from mavstream_server.simulation.report.tables import comparison, single
 from mavstream_server.simulation.scenario import Service
-from mavstream_server.simulation.tables import comparison, single
-from mavstream_server.simulation.writing import text_of
+from mavstream_server.simulation.workload.export import from_server as export
+from mavstream_server.simulation.workload.loading import load, names, text_of
+from mavstream_server.simulation.workload.model import Workload
 
 app = typer.Typer(no_args_is_help=False)
 
@@ -152,7 +151,7 @@ def _check_picture(file: Path) -> None:
             f"--picture: '{file}' ends in '{file.suffix}'; pictures are written as {' or '.join(_PICTURES)}"
         )
     try:
-        import mavstream_server.simulation.pictures  # noqa: F401
+        import mavstream_server.simulation.report.pictures  # noqa: F401
     except ImportError as error:
         raise typer.BadParameter(
             f"--picture needs more than is installed ({error}): pip install 'mavstream[pictures]'"
@@ -160,7 +159,7 @@ def _check_picture(file: Path) -> None:
 
 
 def _draw(results: Mapping[str, Result], file: Path) -> None:
-    from mavstream_server.simulation.pictures import draw
+    from mavstream_server.simulation.report.pictures import draw
 
     try:
         draw(results, file)

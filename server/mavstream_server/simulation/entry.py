@@ -6,12 +6,12 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from mavstream_server.simulation.expansion import expand
-from mavstream_server.simulation.loading import load
-from mavstream_server.simulation.model import Utilisation, Workload
-from mavstream_server.simulation.result import Result
-from mavstream_server.simulation.run import run
+from mavstream_server.simulation.report.result import Result
+from mavstream_server.simulation.run.execute import run
 from mavstream_server.simulation.scenario import Figures, ResponseFrom, Scenario, Service, SourceOrder
+from mavstream_server.simulation.workload.expansion import expand
+from mavstream_server.simulation.workload.loading import load
+from mavstream_server.simulation.workload.model import Utilisation, Workload
 
 PolicyChoice = str | tuple[str, Mapping[str, Any]]
 """A policy, alone or with options."""

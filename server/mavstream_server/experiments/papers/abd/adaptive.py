@@ -9,7 +9,7 @@ from mavstream_server.experiments.papers.abd import PAPER
 from mavstream_server.experiments.papers.abd.cells import CALIBRATION_BY_KIND, FIVE, SETTINGS
 from mavstream_server.experiments.pictures_model import Lines
 from mavstream_server.experiments.registry import register
-from mavstream_server.simulation.result import Result
+from mavstream_server.simulation.report.result import Result
 
 _WINDOW_S = 0.25  # the text speaks of half a second
 _WINDOWS = 30

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from mavstream_server.experiments.model import Cell, Figures, Table
-from mavstream_server.simulation.result import Result
+from mavstream_server.simulation.report.result import Result
 from mavstream_server.simulation.scenario import SECOND
 
 PLAN_1, PLAN_2 = "amos_1", "amos_2"

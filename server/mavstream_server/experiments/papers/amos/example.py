@@ -15,7 +15,7 @@ from mavstream_server.experiments.model import (
 from mavstream_server.experiments.papers.amos import PAPER
 from mavstream_server.experiments.pictures_model import Lines
 from mavstream_server.experiments.registry import register
-from mavstream_server.simulation.result import Result
+from mavstream_server.simulation.report.result import Result
 from mavstream_server.simulation.scenario import SECOND
 
 _PARTS = 40  # of a tuple

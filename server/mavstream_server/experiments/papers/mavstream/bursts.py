@@ -18,7 +18,7 @@ from mavstream_server.experiments.papers.mavstream import PAPER
 from mavstream_server.experiments.papers.mavstream.overload import LABELS, PATH, SEGMENT, SIMPLIFIED, Value
 from mavstream_server.experiments.pictures_model import Lines
 from mavstream_server.experiments.registry import register
-from mavstream_server.simulation.result import Result
+from mavstream_server.simulation.report.result import Result
 
 _POLICIES = (PATH, SIMPLIFIED, SEGMENT)
 _STEP_S, _END_S = 10, 500

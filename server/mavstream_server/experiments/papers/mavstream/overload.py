@@ -7,7 +7,7 @@ from itertools import pairwise
 from statistics import fmean
 
 from mavstream_server.experiments.model import Cell, Figures, Table
-from mavstream_server.simulation.result import Result
+from mavstream_server.simulation.report.result import Result
 
 PATH, SIMPLIFIED, SEGMENT, RR = "path_capacity", "simplified_segment", "segment", "rr"
 POLICIES = (PATH, SIMPLIFIED, SEGMENT, RR)

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 import numpy as np
 
 from mavstream_server.experiments.model import Figures
-from mavstream_server.simulation.metrics import MILLISECOND, Numbers, mean_by_window
-from mavstream_server.simulation.result import Result
+from mavstream_server.simulation.report.metrics import MILLISECOND, Numbers, mean_by_window
+from mavstream_server.simulation.report.result import Result
 from mavstream_server.simulation.scenario import SECOND
 
 

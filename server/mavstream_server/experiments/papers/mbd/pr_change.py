@@ -10,7 +10,7 @@ from mavstream_server.experiments.papers.mbd.over_time import inversions, phases
 from mavstream_server.experiments.papers.mbd.variants import mbd
 from mavstream_server.experiments.pictures_model import Bars
 from mavstream_server.experiments.registry import register
-from mavstream_server.simulation.result import Result
+from mavstream_server.simulation.report.result import Result
 
 _STRETCH = 0.4
 _WINDOW_S = 0.1 * _STRETCH

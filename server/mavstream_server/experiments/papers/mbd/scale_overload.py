@@ -20,7 +20,7 @@ from mavstream_server.experiments.papers.mbd.scale_cqs import CORES
 from mavstream_server.experiments.papers.mbd.variants import mbd
 from mavstream_server.experiments.pictures_model import Lines
 from mavstream_server.experiments.registry import register
-from mavstream_server.simulation.result import Result
+from mavstream_server.simulation.report.result import Result
 
 _STRETCH = 0.2
 _STEP_S = 0.36 * _STRETCH

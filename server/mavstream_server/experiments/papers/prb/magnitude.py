@@ -19,7 +19,7 @@ from mavstream_server.experiments.papers.prb import PAPER
 from mavstream_server.experiments.papers.prb.trees import LABELS, PRB, RB, RR
 from mavstream_server.experiments.pictures_model import Lines
 from mavstream_server.experiments.registry import register
-from mavstream_server.simulation.result import Result
+from mavstream_server.simulation.report.result import Result
 
 _COSTS = (25.0, 50.0, 100.0, 200.0, 300.0)
 _MOST = _COSTS[-1]

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 from mavstream_server.scheduling.policies.abd import AdaptiveBroadcastDisk
 from mavstream_server.scheduling.policies.mbd import MulticoreBroadcastDisk
 from mavstream_server.scheduling.policy import Policy
-from mavstream_server.simulation.sources import Clock
+from mavstream_server.simulation.model.sources import Clock
 
 
 class Convergence(NamedTuple):

@@ -9,13 +9,13 @@ import numpy as np
 
 from mavstream_server.scheduling.statistics import Statistics, StatisticsCollector
 from mavstream_server.scheduling.view import OperatorKind
-from mavstream_server.simulation.records import Record
+from mavstream_server.simulation.model.records import Record
+from mavstream_server.simulation.model.selection import Selection
 from mavstream_server.simulation.scenario import OperatorPlan
-from mavstream_server.simulation.selection import Selection
 
 if TYPE_CHECKING:
-    from mavstream_server.simulation.operators import SimulatedOperator
-    from mavstream_server.simulation.queries import SimulatedQuery
+    from mavstream_server.simulation.model.operators import SimulatedOperator
+    from mavstream_server.simulation.model.queries import SimulatedQuery
 
 FREE = -1
 """The core of an operator that is not being run."""

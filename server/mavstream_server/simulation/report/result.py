@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mavstream_server.simulation.convergence import Convergence
-from mavstream_server.simulation.metrics import (
+from mavstream_server.simulation.report.convergence import Convergence
+from mavstream_server.simulation.report.metrics import (
     MILLISECOND,
     ClassFigures,
     Numbers,

@@ -8,11 +8,11 @@ from itertools import chain, repeat
 import numpy as np
 
 from mavstream_server.scheduling.view import OperatorKind, Report, Slice
-from mavstream_server.simulation.accounts import Accounted, Readers
-from mavstream_server.simulation.cores import Core
-from mavstream_server.simulation.operators import SimulatedOperator
+from mavstream_server.simulation.model.accounts import Accounted, Readers
+from mavstream_server.simulation.model.operators import SimulatedOperator
+from mavstream_server.simulation.model.sources import SourceOperator
+from mavstream_server.simulation.run.cores import Core
 from mavstream_server.simulation.scenario import Accounting, Overheads, SwitchPoint
-from mavstream_server.simulation.sources import SourceOperator
 
 _BLOCK = 4096
 _SOURCE = OperatorKind.SOURCE

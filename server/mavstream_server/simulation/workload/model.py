@@ -10,14 +10,6 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, model_validator
 
-from mavstream_server.simulation.query_model import (
-    Costs,
-    NotNegative,
-    OperatorPart,
-    Part,
-    Positive,
-    QueryPart,
-)
 from mavstream_server.simulation.scenario import (
     Accounting,
     ArrivalKind,
@@ -26,6 +18,14 @@ from mavstream_server.simulation.scenario import (
     Service,
     SourceOrder,
     SwitchPoint,
+)
+from mavstream_server.simulation.workload.query_model import (
+    Costs,
+    NotNegative,
+    OperatorPart,
+    Part,
+    Positive,
+    QueryPart,
 )
 
 Share = Annotated[float, Field(gt=0, le=1.5)]

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from mavstream_server.scheduling.view import OperatorKind
-from mavstream_server.simulation.accounts import Accounted, Call
-from mavstream_server.simulation.arrivals import Feed
+from mavstream_server.simulation.model.accounts import Accounted, Call
+from mavstream_server.simulation.model.arrivals import Feed
 from mavstream_server.simulation.scenario import OperatorPlan, SourcePlan
 
 if TYPE_CHECKING:
-    from mavstream_server.simulation.queries import SimulatedQuery
+    from mavstream_server.simulation.model.queries import SimulatedQuery
 
 
 class Clock:

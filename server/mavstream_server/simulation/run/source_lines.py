@@ -6,8 +6,8 @@ from bisect import bisect_right, insort
 from collections.abc import Sequence
 
 from mavstream_server.scheduling.mechanisms.broadcast_disk import BroadcastDisk, Place
+from mavstream_server.simulation.model.sources import SourceOperator
 from mavstream_server.simulation.scenario import Scenario, SourceOrder
-from mavstream_server.simulation.sources import SourceOperator
 
 
 class RingLine:

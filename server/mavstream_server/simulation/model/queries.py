@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 
 from mavstream_server.scheduling.mechanisms.units import QueryUnits
 from mavstream_server.scheduling.view import OperatorView
-from mavstream_server.simulation.records import Record
+from mavstream_server.simulation.model.records import Record
 
 if TYPE_CHECKING:
-    from mavstream_server.simulation.operators import SimulatedOperator
-    from mavstream_server.simulation.sources import SourceOperator
+    from mavstream_server.simulation.model.operators import SimulatedOperator
+    from mavstream_server.simulation.model.sources import SourceOperator
 
 
 class SimulatedQuery:

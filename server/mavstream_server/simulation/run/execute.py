@@ -8,14 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from mavstream_server.simulation.convergence import ConvergenceWatch
-from mavstream_server.simulation.cores import Core
-from mavstream_server.simulation.driver import Driver
-from mavstream_server.simulation.intake import DirectIntake, OwnCoreIntake
-from mavstream_server.simulation.metrics import class_figures
-from mavstream_server.simulation.result import Answers, Counts, QueueSamples, Result
+from mavstream_server.simulation.report.convergence import ConvergenceWatch
+from mavstream_server.simulation.report.metrics import class_figures
+from mavstream_server.simulation.report.result import Answers, Counts, QueueSamples, Result
+from mavstream_server.simulation.run.cores import Core
+from mavstream_server.simulation.run.driver import Driver, Trace
+from mavstream_server.simulation.run.intake import DirectIntake, OwnCoreIntake
 from mavstream_server.simulation.scenario import SECOND, Accounting, Scenario
-from mavstream_server.simulation.trace import Trace
 
 
 def run(

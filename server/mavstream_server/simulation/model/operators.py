@@ -15,14 +15,42 @@ from math import ceil
 import numpy as np
 
 from mavstream_server.scheduling.view import OperatorKind
-from mavstream_server.simulation.accounts import Accounted, Call
-from mavstream_server.simulation.queries import SimulatedQuery
-from mavstream_server.simulation.records import Record
+from mavstream_server.simulation.model.accounts import Accounted, Call
+from mavstream_server.simulation.model.queries import SimulatedQuery
+from mavstream_server.simulation.model.records import Record
 from mavstream_server.simulation.scenario import CostKind, OperatorPlan
-from mavstream_server.simulation.varying import VaryingCosts
 
 LONG = 1024
 """Tuples that were taken from the head of a queue before it is worth moving the others up."""
+_COSTS = 1024  # drawn at a time
+
+
+class VaryingCosts:
+    """Exponential costs; a tuple that comes again, as its work was cut off, costs what it did before."""
+
+    __slots__ = ("_at", "_block", "_generator")
+
+    def __init__(self, seed: np.random.SeedSequence) -> None:
+        self._generator = np.random.default_rng(seed)
+        self._block: list[float] = []
+        self._at = 0
+
+    def draw(self, tuples: int, mean: float) -> list[float]:
+        """Return the costs of the next tuples."""
+        if self._at + tuples > len(self._block):
+            more = self._generator.exponential(size=max(_COSTS, tuples)).tolist()
+            self._block = self._block[self._at :] + more
+            self._at = 0
+        self._at += tuples
+        return self.last(tuples, mean)
+
+    def last(self, tuples: int, mean: float) -> list[float]:
+        """Return the costs of the tuples that were drawn last."""
+        return [cost * mean for cost in self._block[self._at - tuples : self._at]]
+
+    def put_back(self, tuples: int) -> None:
+        """Forget the last tuples: they will come again."""
+        self._at -= tuples
 
 
 class SimulatedOperator(Accounted):

@@ -8,6 +8,7 @@ executes the tuples that have come before its scheduling point). So there is one
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from hashlib import blake2b
 from heapq import heappop, heappush
 from itertools import count
 from random import Random
@@ -17,20 +18,40 @@ from mavstream_server.scheduling.bases.ring import RingPolicy
 from mavstream_server.scheduling.mechanisms.units import QueryUnits
 from mavstream_server.scheduling.registry import make_policy
 from mavstream_server.scheduling.statistics import PUBLISH_EVERY
-from mavstream_server.scheduling.view import OperatorView, Slice
-from mavstream_server.simulation.accounts import FREE, Readers
-from mavstream_server.simulation.arrivals import NEVER
-from mavstream_server.simulation.cores import Core
-from mavstream_server.simulation.joins import JoinOperator
-from mavstream_server.simulation.network import Network
-from mavstream_server.simulation.operators import SimulatedOperator
-from mavstream_server.simulation.queries import SimulatedQuery
+from mavstream_server.scheduling.view import OperatorView, Report, Slice
+from mavstream_server.simulation.model.accounts import FREE, Readers
+from mavstream_server.simulation.model.arrivals import NEVER
+from mavstream_server.simulation.model.joins import JoinOperator
+from mavstream_server.simulation.model.network import Network
+from mavstream_server.simulation.model.operators import SimulatedOperator
+from mavstream_server.simulation.model.queries import SimulatedQuery
+from mavstream_server.simulation.model.sources import Clock, SourceOperator
+from mavstream_server.simulation.run.cores import Core
+from mavstream_server.simulation.run.services import chosen, intake_of
+from mavstream_server.simulation.run.slices import AnyOperator, SliceRunner
+from mavstream_server.simulation.run.timetable import Timetable
 from mavstream_server.simulation.scenario import SECOND, Scenario, Service
-from mavstream_server.simulation.services import chosen, intake_of
-from mavstream_server.simulation.slices import AnyOperator, SliceRunner
-from mavstream_server.simulation.sources import Clock, SourceOperator
-from mavstream_server.simulation.timetable import Timetable
-from mavstream_server.simulation.trace import Trace
+
+
+class Trace:
+    """Takes in every slice of a run; two runs with the same digest did the same at the same times."""
+
+    __slots__ = ("_hash", "slices")
+
+    def __init__(self) -> None:
+        self._hash = blake2b(digest_size=16)
+        self.slices = 0
+
+    def add(self, now: int, core: int, slice_: Slice, report: Report) -> None:
+        """Take in a slice that has ended."""
+        numbers = [operator.number for operator in slice_.operators]
+        self._hash.update(repr((now, core, numbers, tuple(report))).encode())
+        self.slices += 1
+
+    @property
+    def digest(self) -> str:
+        """The number, as text."""
+        return self._hash.hexdigest()
 
 
 class Driver:

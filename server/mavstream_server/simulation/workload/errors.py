@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from pydantic import ValidationError
 
 from mavstream_protocol.errors import InvalidObject, MavstreamError, ProblemItem
-from mavstream_server.simulation.draws import FORMS
+from mavstream_server.simulation.workload.draws import FORMS
 
 _LONGEST = 60  # characters of what came
 

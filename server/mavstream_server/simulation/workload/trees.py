@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from mavstream_server.simulation.draws import drawn
-from mavstream_server.simulation.query_model import TreePart
 from mavstream_server.simulation.scenario import MICROSECOND, OperatorPlan
+from mavstream_server.simulation.workload.draws import drawn
+from mavstream_server.simulation.workload.query_model import TreePart
 
 
 def tree(part: TreePart, id_: str, seed: int, setup_us: float) -> tuple[OperatorPlan, ...]:

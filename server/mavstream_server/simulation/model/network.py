@@ -9,10 +9,11 @@ from zlib import crc32
 import numpy as np
 
 from mavstream_server.scheduling.view import OperatorKind
-from mavstream_server.simulation.arrivals import Feed
-from mavstream_server.simulation.joins import JoinOperator
-from mavstream_server.simulation.operators import SimulatedOperator
-from mavstream_server.simulation.queries import SimulatedQuery
+from mavstream_server.simulation.model.arrivals import Feed
+from mavstream_server.simulation.model.joins import JoinOperator
+from mavstream_server.simulation.model.operators import SimulatedOperator
+from mavstream_server.simulation.model.queries import SimulatedQuery
+from mavstream_server.simulation.model.sources import Clock, SourceOperator
 from mavstream_server.simulation.scenario import (
     Figures,
     OperatorPlan,
@@ -21,7 +22,6 @@ from mavstream_server.simulation.scenario import (
     Scenario,
     Service,
 )
-from mavstream_server.simulation.sources import Clock, SourceOperator
 
 ReaderList = list[tuple[SimulatedOperator, int]]
 

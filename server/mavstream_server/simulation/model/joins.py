@@ -8,10 +8,10 @@ from collections.abc import Sequence
 import numpy as np
 
 from mavstream_server.scheduling.view import OperatorKind
-from mavstream_server.simulation.accounts import Call
-from mavstream_server.simulation.arrivals import NEVER
-from mavstream_server.simulation.operators import LONG, SimulatedOperator
-from mavstream_server.simulation.queries import SimulatedQuery
+from mavstream_server.simulation.model.accounts import Call
+from mavstream_server.simulation.model.arrivals import NEVER
+from mavstream_server.simulation.model.operators import LONG, SimulatedOperator
+from mavstream_server.simulation.model.queries import SimulatedQuery
 from mavstream_server.simulation.scenario import OperatorPlan
 
 

@@ -12,11 +12,11 @@ from typing import Any
 import yaml
 from pydantic import ValidationError
 
-from mavstream_server.simulation.arithmetic import ArithmeticFault, evaluate, resolve
-from mavstream_server.simulation.model import Parameter, Workload
-from mavstream_server.simulation.problems import InvalidWorkload, UnknownWorkload
+from mavstream_server.simulation.workload.arithmetic import ArithmeticFault, evaluate, resolve
+from mavstream_server.simulation.workload.errors import InvalidWorkload, UnknownWorkload
+from mavstream_server.simulation.workload.model import Parameter, Workload
 
-_FOLDER = "workloads"
+_FOLDER = "files"
 _FAMILY = "_n"
 """A file `5G_n.yaml` is a family: `5G_4` is the one in which the parameter n is 4."""
 _BASE = "_"
@@ -69,6 +69,12 @@ def parse(
         raise InvalidWorkload.at(file, "", str(fault)) from None
     except ValidationError as error:
         raise InvalidWorkload.of(file, error) from None
+
+
+def text_of(workload: Workload) -> str:
+    """Return a workload as YAML; what has its default is left out."""
+    data = workload.model_dump(mode="json", by_alias=True, exclude_defaults=True)
+    return yaml.safe_dump(data, sort_keys=False, allow_unicode=True, width=110)
 
 
 def _mapping(file: str, text: str) -> dict[str, Any]:
@@ -140,5 +146,5 @@ def _merged(data: Mapping[str, Any], overrides: Mapping[str, Any]) -> dict[str, 
 
 
 def _shipped() -> dict[str, Traversable]:
-    folder = files("mavstream_server.simulation") / _FOLDER
+    folder = files("mavstream_server.simulation.workload") / _FOLDER
     return {file.name.removesuffix(".yaml"): file for file in folder.iterdir() if file.name.endswith(".yaml")}

@@ -14,8 +14,8 @@ import httpx
 from pydantic import ValidationError
 
 from mavstream_protocol.errors import MavstreamError
-from mavstream_server.simulation.model import Workload
-from mavstream_server.simulation.problems import InvalidWorkload
+from mavstream_server.simulation.workload.errors import InvalidWorkload
+from mavstream_server.simulation.workload.model import Workload
 
 TOKEN = "MAVSTREAM_TOKEN"
 """The variable that the command line takes its token from."""

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from mavstream_server.simulation.arrivals import NEVER
-from mavstream_server.simulation.operators import SimulatedOperator
+from mavstream_server.simulation.model.arrivals import NEVER
+from mavstream_server.simulation.model.operators import SimulatedOperator
 from mavstream_server.simulation.scenario import SECOND, Change
 
 if TYPE_CHECKING:
-    from mavstream_server.simulation.driver import Driver
+    from mavstream_server.simulation.run.driver import Driver
 
 
 class Timetable:

@@ -8,10 +8,6 @@ from dataclasses import replace
 from fnmatch import fnmatchcase
 from typing import NoReturn
 
-from mavstream_server.simulation.demand import scale_costs, scale_rates
-from mavstream_server.simulation.families import Families
-from mavstream_server.simulation.model import ChangePart, StreamPart, Workload
-from mavstream_server.simulation.problems import InvalidWorkload
 from mavstream_server.simulation.scenario import (
     MICROSECOND,
     SECOND,
@@ -24,6 +20,10 @@ from mavstream_server.simulation.scenario import (
     SourcePlan,
     StreamPlan,
 )
+from mavstream_server.simulation.workload.demand import scale_costs, scale_rates
+from mavstream_server.simulation.workload.errors import InvalidWorkload
+from mavstream_server.simulation.workload.families import Families
+from mavstream_server.simulation.workload.model import ChangePart, StreamPart, Workload
 
 
 def expand(workload: Workload) -> Scenario:

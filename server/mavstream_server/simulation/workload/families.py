@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import NoReturn
 
-from mavstream_server.simulation.draws import drawn
-from mavstream_server.simulation.model import Workload
-from mavstream_server.simulation.problems import InvalidWorkload
-from mavstream_server.simulation.query_model import Costs, OperatorPart, QueryPart
 from mavstream_server.simulation.scenario import MICROSECOND, CostKind, OperatorPlan, QueryPlan
-from mavstream_server.simulation.trees import tree
+from mavstream_server.simulation.workload.draws import drawn
+from mavstream_server.simulation.workload.errors import InvalidWorkload
+from mavstream_server.simulation.workload.model import Workload
+from mavstream_server.simulation.workload.query_model import Costs, OperatorPart, QueryPart
+from mavstream_server.simulation.workload.trees import tree
 
 OUTPUT = "output"
 _NOTHING = Costs()

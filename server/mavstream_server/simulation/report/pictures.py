@@ -11,8 +11,8 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
-from mavstream_server.simulation.metrics import MILLISECOND
-from mavstream_server.simulation.result import Result
+from mavstream_server.simulation.report.metrics import MILLISECOND
+from mavstream_server.simulation.report.result import Result
 
 # Okabe and Ito's colours, which are hard to confuse.
 _COLOURS = ("#0072b2", "#e69f00", "#009e73", "#d55e00", "#56b4e9", "#cc79a7", "#b8a200", "#7a4fa3")

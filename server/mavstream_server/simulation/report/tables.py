@@ -9,8 +9,8 @@ from rich.console import Group, RenderableType
 from rich.markup import escape
 from rich.table import Table
 
-from mavstream_server.simulation.metrics import ClassFigures
-from mavstream_server.simulation.result import Result
+from mavstream_server.simulation.report.metrics import ClassFigures
+from mavstream_server.simulation.report.result import Result
 
 _LEVELS = (50, 95, 99)
 

@@ -6,8 +6,8 @@ from typing import Annotated, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from mavstream_server.simulation.draws import Value
 from mavstream_server.simulation.scenario import CostKind
+from mavstream_server.simulation.workload.draws import Value
 
 Positive = Annotated[float, Field(gt=0)]
 NotNegative = Annotated[float, Field(ge=0)]

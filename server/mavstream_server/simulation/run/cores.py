@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from mavstream_server.scheduling.view import Report, Slice
-from mavstream_server.simulation.accounts import Accounted, Call, Readers
-from mavstream_server.simulation.operators import SimulatedOperator
-from mavstream_server.simulation.sources import SourceOperator
+from mavstream_server.simulation.model.accounts import Accounted, Call, Readers
+from mavstream_server.simulation.model.operators import SimulatedOperator
+from mavstream_server.simulation.model.sources import SourceOperator
 
 Single = tuple[SimulatedOperator, int, Call, float, int]
 """A call that is all that a slice does, so that it can be cut off: the operator, when it began, what it does,

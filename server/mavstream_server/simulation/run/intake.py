@@ -7,14 +7,14 @@ from collections.abc import Iterator, Sequence
 from heapq import heapify, heappop, heappush
 from typing import TYPE_CHECKING
 
-from mavstream_server.simulation.accounts import Readers
-from mavstream_server.simulation.arrivals import NEVER, Feed, merged
-from mavstream_server.simulation.cores import Core
-from mavstream_server.simulation.source_lines import line_of
-from mavstream_server.simulation.sources import SourceOperator
+from mavstream_server.simulation.model.accounts import Readers
+from mavstream_server.simulation.model.arrivals import NEVER, Feed, merged
+from mavstream_server.simulation.model.sources import SourceOperator
+from mavstream_server.simulation.run.cores import Core
+from mavstream_server.simulation.run.source_lines import line_of
 
 if TYPE_CHECKING:
-    from mavstream_server.simulation.driver import Driver
+    from mavstream_server.simulation.run.driver import Driver
 
 Handed = list[tuple[SourceOperator, Sequence[int]]]
 

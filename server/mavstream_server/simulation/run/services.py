@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from mavstream_server.scheduling.policy import SourceService
-from mavstream_server.simulation.intake import (
+from mavstream_server.simulation.run.intake import (
     DirectIntake,
     Intake,
     LineIntake,
@@ -15,7 +15,7 @@ from mavstream_server.simulation.intake import (
 from mavstream_server.simulation.scenario import Scenario, Service
 
 if TYPE_CHECKING:
-    from mavstream_server.simulation.driver import Driver
+    from mavstream_server.simulation.run.driver import Driver
 
 
 def chosen(scenario: Scenario, paper: SourceService) -> Service:

@@ -1,0 +1,1 @@
+"""Simulated operators, queries, sources and streams."""

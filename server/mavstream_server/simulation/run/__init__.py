@@ -1,0 +1,1 @@
+"""Execution of a scenario in virtual time under a policy."""

@@ -1,0 +1,1 @@
+"""Workload files: their model, loading, and expansion into scenarios."""
