@@ -7,64 +7,19 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.support.scenarios import US, departures_us, direct, output, query, recorded, responses_us, select
 
 from mavstream_server.simulation.model.arrivals import NEVER, Feed, merged
 from mavstream_server.simulation.model.selection import Selection
-from mavstream_server.simulation.report.result import Result
 from mavstream_server.simulation.run.execute import run
 from mavstream_server.simulation.scenario import (
     Accounting,
     ArrivalKind,
     Burst,
-    Figures,
-    OperatorPlan,
     Overheads,
-    QueryPlan,
-    Scenario,
-    Service,
-    SourcePlan,
     StreamPlan,
     SwitchPoint,
 )
-
-US = 1000
-
-
-def recorded(name: str, *microseconds: float) -> StreamPlan:
-    return StreamPlan(
-        name, 0, ArrivalKind.RECORDED, offsets=tuple(moment / 1_000_000 for moment in microseconds)
-    )
-
-
-def output(inputs: str, cost: float = 0.0, setup: float = 0.0) -> OperatorPlan:
-    return OperatorPlan("out", "output", (inputs,), cost * US, setup * US)
-
-
-def select(name: str, inputs: str, cost: float, **more: Any) -> OperatorPlan:
-    return OperatorPlan(name, "select", (inputs,), cost * US, **more)
-
-
-def query(id_: str, *operators: OperatorPlan, class_name: str = "c") -> QueryPlan:
-    return QueryPlan(id_, class_name, operators)
-
-
-def direct(*queries: QueryPlan, streams: tuple[StreamPlan, ...], **more: Any) -> Scenario:
-    return Scenario(
-        "small",
-        priorities={one.class_name: 1 for one in queries},
-        streams=streams,
-        queries=queries,
-        **{"sources": SourcePlan(Service.DIRECT), "figures": Figures.DECLARED, **more},
-    )
-
-
-def departures_us(result: Result, id_: str) -> list[float]:
-    return [moment / US for moment in result.queries[id_].departures.tolist()]
-
-
-def responses_us(result: Result, id_: str) -> list[float]:
-    return [time / US for time in result.queries[id_].responses.tolist()]
-
 
 # Arrivals
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from bench import simulator
 from typer.testing import CliRunner, Result
 
 from mavstream_server.simulation import simulate
@@ -109,10 +110,7 @@ def test_mistakes_are_answered_in_words(arguments: list[str], complaint: str) ->
     assert "Traceback" not in done.stderr
 
 
-def test_the_benchmark_reports_what_it_timed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.syspath_prepend(str(Path(__file__).parents[1]))
-    from bench import simulator
-
+def test_the_benchmark_reports_what_it_timed() -> None:
     parser = argparse.ArgumentParser()
     simulator.add_options(parser)
     arguments = ["--scale", "0.02", "--repeat", "1", "--workload", "A", "--policy", "rr"]

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from tests.test_simulator_models import (
+from tests.support.scenarios import (
     US,
     departures_us,
     direct,

@@ -1,0 +1,55 @@
+"""Small scenarios of the simulator, in microseconds, and readers of their results."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mavstream_server.simulation.report.result import Result
+from mavstream_server.simulation.scenario import (
+    ArrivalKind,
+    Figures,
+    OperatorPlan,
+    QueryPlan,
+    Scenario,
+    Service,
+    SourcePlan,
+    StreamPlan,
+)
+
+US = 1000
+
+
+def recorded(name: str, *microseconds: float) -> StreamPlan:
+    return StreamPlan(
+        name, 0, ArrivalKind.RECORDED, offsets=tuple(moment / 1_000_000 for moment in microseconds)
+    )
+
+
+def output(inputs: str, cost: float = 0.0, setup: float = 0.0) -> OperatorPlan:
+    return OperatorPlan("out", "output", (inputs,), cost * US, setup * US)
+
+
+def select(name: str, inputs: str, cost: float, **more: Any) -> OperatorPlan:
+    return OperatorPlan(name, "select", (inputs,), cost * US, **more)
+
+
+def query(id_: str, *operators: OperatorPlan, class_name: str = "c") -> QueryPlan:
+    return QueryPlan(id_, class_name, operators)
+
+
+def direct(*queries: QueryPlan, streams: tuple[StreamPlan, ...], **more: Any) -> Scenario:
+    return Scenario(
+        "small",
+        priorities={one.class_name: 1 for one in queries},
+        streams=streams,
+        queries=queries,
+        **{"sources": SourcePlan(Service.DIRECT), "figures": Figures.DECLARED, **more},
+    )
+
+
+def departures_us(result: Result, id_: str) -> list[float]:
+    return [moment / US for moment in result.queries[id_].departures.tolist()]
+
+
+def responses_us(result: Result, id_: str) -> list[float]:
+    return [time / US for time in result.queries[id_].responses.tolist()]
