@@ -15,13 +15,13 @@ from mavstream_server.simulation.report.result import Result
 from mavstream_server.simulation.run.execute import run
 from mavstream_server.simulation.scenario import (
     CostKind,
-    Figures,
-    OperatorPlan,
-    QueryPlan,
+    OperatorSpec,
+    QuerySpec,
     Scenario,
     Service,
-    SourcePlan,
-    StreamPlan,
+    SourceSpec,
+    StatisticsKind,
+    StreamSpec,
 )
 
 MICROSECOND = 1000
@@ -39,18 +39,18 @@ def served(
 ) -> Scenario:
     """A query for each (tuples per second, microseconds per tuple), made of nothing but its output."""
     outputs = {
-        name: OperatorPlan("out", "output", (name,), cost * MICROSECOND, varies=varies)
+        name: OperatorSpec("out", "output", (name,), cost * MICROSECOND, varies=varies)
         for name, (_, cost) in services.items()
     }
     return Scenario(
         "theory",
         priorities={name: len(services) - place for place, name in enumerate(services)},
-        streams=tuple(StreamPlan(name, rate) for name, (rate, _) in services.items()),
-        queries=tuple(QueryPlan(name, name, (output,)) for name, output in outputs.items()),
+        streams=tuple(StreamSpec(name, rate) for name, (rate, _) in services.items()),
+        queries=tuple(QuerySpec(name, name, (output,)) for name, output in outputs.items()),
         cores=cores,
-        sources=SourcePlan(Service.DIRECT),
+        sources=SourceSpec(Service.DIRECT),
         seconds=seconds,
-        figures=Figures.DECLARED,
+        statistics=StatisticsKind.DECLARED,
     )
 
 

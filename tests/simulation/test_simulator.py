@@ -12,13 +12,13 @@ from mavstream_server.scheduling.registry import POLICIES
 from mavstream_server.simulation.report.result import Result
 from mavstream_server.simulation.run.execute import run
 from mavstream_server.simulation.scenario import (
-    OperatorPlan,
+    OperatorSpec,
     Overheads,
-    QueryPlan,
+    QuerySpec,
     Scenario,
     Service,
-    SourcePlan,
-    StreamPlan,
+    SourceSpec,
+    StreamSpec,
 )
 from mavstream_server.simulation.workload.demand import scale_costs
 
@@ -27,51 +27,51 @@ every_policy = pytest.mark.parametrize("policy", sorted(POLICIES))
 every_service = pytest.mark.parametrize("service", [one for one in Service if one is not Service.POLICY])
 
 
-def chain(id_: str, stream: str, *steps: tuple[float, float], class_name: str = "c") -> QueryPlan:
+def chain(id_: str, stream: str, *steps: tuple[float, float], class_name: str = "c") -> QuerySpec:
     """A query of (microseconds, selectivity) per operator below an output of 1 us."""
     inputs, plans = stream, []
     for place, (cost, selectivity) in enumerate(steps):
-        plans.append(OperatorPlan(f"o{place}", "select", (inputs,), cost * US, 500, selectivity=selectivity))
+        plans.append(OperatorSpec(f"o{place}", "select", (inputs,), cost * US, 500, selectivity=selectivity))
         inputs = f"o{place}"
-    return QueryPlan(id_, class_name, (*plans, OperatorPlan("out", "output", (inputs,), 1 * US, 500)))
+    return QuerySpec(id_, class_name, (*plans, OperatorSpec("out", "output", (inputs,), 1 * US, 500)))
 
 
-def joined(id_: str, left: str, right: str, class_name: str = "c", **join: Any) -> QueryPlan:
+def joined(id_: str, left: str, right: str, class_name: str = "c", **join: Any) -> QuerySpec:
     """Two selections, a join of what they pass, and a selection above it."""
-    return QueryPlan(
+    return QuerySpec(
         id_,
         class_name,
         (
-            OperatorPlan("left", "select", (left,), 2 * US, 500, selectivity=0.5),
-            OperatorPlan("right", "select", (right,), 3 * US, 500, selectivity=0.75),
-            OperatorPlan("both", "join", ("left", "right"), 5 * US, 500, selectivity=0.4, **join),
-            OperatorPlan("kept", "select", ("both",), 1 * US, 500, selectivity=0.9),
-            OperatorPlan("out", "output", ("kept",), 1 * US, 500),
+            OperatorSpec("left", "select", (left,), 2 * US, 500, selectivity=0.5),
+            OperatorSpec("right", "select", (right,), 3 * US, 500, selectivity=0.75),
+            OperatorSpec("both", "join", ("left", "right"), 5 * US, 500, selectivity=0.4, **join),
+            OperatorSpec("kept", "select", ("both",), 1 * US, 500, selectivity=0.9),
+            OperatorSpec("out", "output", ("kept",), 1 * US, 500),
         ),
     )
 
 
 def mixed(tuples: int | None = 600, **changes: Any) -> Scenario:
     """Chains, a join and a union in three classes, at a load of a half."""
-    union = QueryPlan(
+    union = QuerySpec(
         "u",
         "low",
         (
-            OperatorPlan("all", "union", ("s0", "s1", "s4"), 2 * US, 500),
-            OperatorPlan("out", "output", ("all",), 1 * US, 500),
+            OperatorSpec("all", "union", ("s0", "s1", "s4"), 2 * US, 500),
+            OperatorSpec("out", "output", ("all",), 1 * US, 500),
         ),
     )
     plan = Scenario(
         "mixed",
         priorities={"high": 6, "middle": 3, "low": 1},
-        streams=tuple(StreamPlan(f"s{number}", 2000, tuples=tuples) for number in range(5)),
+        streams=tuple(StreamSpec(f"s{number}", 2000, tuples=tuples) for number in range(5)),
         queries=(
             chain("a", "s0", (10, 0.5), (5, 1.0), class_name="high"),
             chain("b", "s1", (8, 0.25), class_name="middle"),
             joined("j", "s2", "s3", "low"),
             union,
         ),
-        sources=SourcePlan(cost=1 * US, setup=500),
+        sources=SourceSpec(cost=1 * US, setup=500),
         overheads=Overheads(context_switch=300, empty_visit=100, noise=0.05),
     )
     return replace(plan, **changes)
@@ -137,10 +137,10 @@ def test_cores_do_not_idle_while_there_is_work(policy: str) -> None:
     plan = Scenario(
         "overload",
         priorities={"c0": 4, "c1": 3, "c2": 2, "c3": 1},
-        streams=tuple(StreamPlan(f"s{number}", 2000) for number in range(20)),
+        streams=tuple(StreamSpec(f"s{number}", 2000) for number in range(20)),
         queries=queries,
         cores=2,
-        sources=SourcePlan(Service.DIRECT),
+        sources=SourceSpec(Service.DIRECT),
         seconds=0.2,
     )
     result = run(plan, policy)
@@ -151,7 +151,7 @@ def test_cores_do_not_idle_while_there_is_work(policy: str) -> None:
 @pytest.mark.parametrize("load", [0.3, 0.8])
 def test_utilisation_is_the_offered_load(policy: str, load: float) -> None:
     """Without overheads, over eight runs; the scatter is that of the number of tuples that come."""
-    plan = mixed(tuples=None, seconds=0.1, overheads=Overheads(), sources=SourcePlan(Service.DIRECT))
+    plan = mixed(tuples=None, seconds=0.1, overheads=Overheads(), sources=SourceSpec(Service.DIRECT))
     plan = replace(
         plan,
         queries=tuple(

@@ -33,14 +33,14 @@ def call(*arguments: str) -> Result:
 def test_json_has_the_figures_and_nothing_else() -> None:
     done = call("A", "--policy", "hr", "--seconds", "0.2", "--seed", "3", "--json")
     assert done.exit_code == 0, done.output
-    figures = json.loads(done.stdout)
-    assert set(figures) == KEYS
-    assert list(figures["classes"]) == ["H", "C", "N"]
-    assert set(figures["classes"]["H"]) == {"mean_ms", "p50_ms", "p95_ms", "p99_ms"}
+    metrics = json.loads(done.stdout)
+    assert set(metrics) == KEYS
+    assert list(metrics["classes"]) == ["H", "C", "N"]
+    assert set(metrics["classes"]["H"]) == {"mean_ms", "p50_ms", "p95_ms", "p99_ms"}
     result = simulate("A", "hr", seconds=0.2, seed=3)
-    assert figures["classes"]["H"]["mean_ms"] == pytest.approx(result.classes["H"].mean_ms, abs=1e-5)
-    assert figures["tuple_steps"] == result.tuple_steps
-    assert figures["seconds"] == 0.2
+    assert metrics["classes"]["H"]["mean_ms"] == pytest.approx(result.classes["H"].mean_ms, abs=1e-5)
+    assert metrics["tuple_steps"] == result.tuple_steps
+    assert metrics["seconds"] == 0.2
 
 
 def test_settings_reach_the_run() -> None:
@@ -48,11 +48,11 @@ def test_settings_reach_the_run() -> None:
         *("5G_4", "--policy", "mrr", "--cores", "2", "--utilisation", "0.3", "--seconds", "0.1", "--json"),
         *("--parameter", "rate=300", "--sources", "direct", "--options", "{}"),
     )
-    figures = json.loads(done.stdout)
+    metrics = json.loads(done.stdout)
     result = simulate(
         "5G_4", "mrr", cores=2, utilisation=0.3, seconds=0.1, parameters={"rate": 300}, sources="direct"
     )
-    assert figures["utilisation"] == pytest.approx(result.utilisation, abs=1e-6)
+    assert metrics["utilisation"] == pytest.approx(result.utilisation, abs=1e-6)
     assert result.sources == "direct"
 
 
@@ -116,10 +116,10 @@ def test_the_benchmark_reports_what_it_timed() -> None:
     arguments = ["--scale", "0.02", "--repeat", "1", "--workload", "A", "--policy", "rr"]
     outcome = simulator.run(parser.parse_args(arguments))
     assert outcome.correct
-    figures = outcome.figures["A"]["rr"]
-    assert {"tuple_steps_per_s", "seconds", "cpu_seconds"} <= set(figures)
-    assert figures["tuple_steps_per_s"] == pytest.approx(
-        figures["tuple_steps"] / figures["seconds"], rel=0.02
+    metrics = outcome.figures["A"]["rr"]
+    assert {"tuple_steps_per_s", "seconds", "cpu_seconds"} <= set(metrics)
+    assert metrics["tuple_steps_per_s"] == pytest.approx(
+        metrics["tuple_steps"] / metrics["seconds"], rel=0.02
     )
     assert [line.split()[:2] for line in outcome.text.splitlines()] == [["workload", "policy"], ["A", "rr"]]
 

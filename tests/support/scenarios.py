@@ -7,43 +7,43 @@ from typing import Any
 from mavstream_server.simulation.report.result import Result
 from mavstream_server.simulation.scenario import (
     ArrivalKind,
-    Figures,
-    OperatorPlan,
-    QueryPlan,
+    OperatorSpec,
+    QuerySpec,
     Scenario,
     Service,
-    SourcePlan,
-    StreamPlan,
+    SourceSpec,
+    StatisticsKind,
+    StreamSpec,
 )
 
 US = 1000
 
 
-def recorded(name: str, *microseconds: float) -> StreamPlan:
-    return StreamPlan(
+def recorded(name: str, *microseconds: float) -> StreamSpec:
+    return StreamSpec(
         name, 0, ArrivalKind.RECORDED, offsets=tuple(moment / 1_000_000 for moment in microseconds)
     )
 
 
-def output(inputs: str, cost: float = 0.0, setup: float = 0.0) -> OperatorPlan:
-    return OperatorPlan("out", "output", (inputs,), cost * US, setup * US)
+def output(inputs: str, cost: float = 0.0, setup: float = 0.0) -> OperatorSpec:
+    return OperatorSpec("out", "output", (inputs,), cost * US, setup * US)
 
 
-def select(name: str, inputs: str, cost: float, **more: Any) -> OperatorPlan:
-    return OperatorPlan(name, "select", (inputs,), cost * US, **more)
+def select(name: str, inputs: str, cost: float, **more: Any) -> OperatorSpec:
+    return OperatorSpec(name, "select", (inputs,), cost * US, **more)
 
 
-def query(id_: str, *operators: OperatorPlan, class_name: str = "c") -> QueryPlan:
-    return QueryPlan(id_, class_name, operators)
+def query(id_: str, *operators: OperatorSpec, class_name: str = "c") -> QuerySpec:
+    return QuerySpec(id_, class_name, operators)
 
 
-def direct(*queries: QueryPlan, streams: tuple[StreamPlan, ...], **more: Any) -> Scenario:
+def direct(*queries: QuerySpec, streams: tuple[StreamSpec, ...], **more: Any) -> Scenario:
     return Scenario(
         "small",
         priorities={one.class_name: 1 for one in queries},
         streams=streams,
         queries=queries,
-        **{"sources": SourcePlan(Service.DIRECT), "figures": Figures.DECLARED, **more},
+        **{"sources": SourceSpec(Service.DIRECT), "statistics": StatisticsKind.DECLARED, **more},
     )
 
 

@@ -1,15 +1,15 @@
 """The simulator: the same policies as in the live engine, on cost models and in virtual time."""
 
 from mavstream_server.simulation.entry import compare, simulate
-from mavstream_server.simulation.report.metrics import ClassFigures
+from mavstream_server.simulation.report.metrics import ResponseMetrics
 from mavstream_server.simulation.report.result import Result
 from mavstream_server.simulation.workload.errors import InvalidWorkload, UnknownWorkload
 from mavstream_server.simulation.workload.loading import load, names
 from mavstream_server.simulation.workload.model import Workload
 
 __all__ = [
-    "ClassFigures",
     "InvalidWorkload",
+    "ResponseMetrics",
     "Result",
     "UnknownWorkload",
     "Workload",

@@ -17,7 +17,7 @@ from mavstream_server.simulation.report.result import Result
 from mavstream_server.simulation.report.tables import comparison, single
 from mavstream_server.simulation.scenario import Service
 from mavstream_server.simulation.workload.export import from_server as export
-from mavstream_server.simulation.workload.loading import load, names, text_of
+from mavstream_server.simulation.workload.loading import load, names, to_yaml
 from mavstream_server.simulation.workload.model import Workload
 
 app = typer.Typer(no_args_is_help=False)
@@ -128,15 +128,15 @@ def _options(text: str | None) -> dict[str, Any] | None:
 
 def _save(model: Workload, file: Path) -> None:
     try:
-        file.write_text(text_of(model), encoding="utf-8")
+        file.write_text(to_yaml(model), encoding="utf-8")
     except OSError as error:
         raise typer.BadParameter(f"--save: '{file}' cannot be written ({error.strerror})") from None
 
 
 def _show(results: Mapping[str, Result], compared: bool, as_json: bool) -> None:
     if as_json:
-        shown = {name: result.shown() for name, result in results.items()}
-        typer.echo(json.dumps(shown if compared else next(iter(shown.values()))))
+        summary = {name: result.summary() for name, result in results.items()}
+        typer.echo(json.dumps(summary if compared else next(iter(summary.values()))))
         return
     console = Console(highlight=False)
     if not console.is_terminal:

@@ -8,7 +8,7 @@ from typing import Any
 
 from mavstream_server.simulation.report.result import Result
 from mavstream_server.simulation.run.execute import run
-from mavstream_server.simulation.scenario import Figures, ResponseFrom, Scenario, Service, SourceOrder
+from mavstream_server.simulation.scenario import ResponseFrom, Scenario, Service, SourceOrder, StatisticsKind
 from mavstream_server.simulation.workload.expansion import expand
 from mavstream_server.simulation.workload.loading import load
 from mavstream_server.simulation.workload.model import Utilisation, Workload
@@ -29,7 +29,7 @@ def simulate(
     seed: int = 0,
     utilisation: float | None = None,
     sources: Service | str | None = None,
-    statistics: Figures | str | None = None,
+    statistics: StatisticsKind | str | None = None,
     response_from: ResponseFrom | str | None = None,
     parameters: Mapping[str, float] | None = None,
     warm_up_s: float = 0.0,
@@ -44,7 +44,7 @@ def simulate(
         result.classes["H"].mean_ms
     """
     model = workload if isinstance(workload, Workload) else load(workload, parameters)
-    scenario = scenario_of(
+    scenario = build_scenario(
         model,
         cores=cores,
         source_cores=source_cores,
@@ -74,7 +74,7 @@ def compare(
     return found
 
 
-def scenario_of(
+def build_scenario(
     model: Workload,
     *,
     cores: int | None = None,
@@ -83,7 +83,7 @@ def scenario_of(
     seconds: float | None = None,
     utilisation: float | None = None,
     sources: Service | str | None = None,
-    statistics: Figures | str | None = None,
+    statistics: StatisticsKind | str | None = None,
     response_from: ResponseFrom | str | None = None,
 ) -> Scenario:
     """Return the scenario of a workload, with some of its settings replaced."""
@@ -92,7 +92,7 @@ def scenario_of(
         known = model.utilisation or Utilisation(of=utilisation)
         update["utilisation"] = Utilisation.model_validate({**known.model_dump(), "of": utilisation})
     if statistics is not None:
-        update["statistics"] = Figures(statistics)
+        update["statistics"] = StatisticsKind(statistics)
     if response_from is not None:
         update["response_from"] = ResponseFrom(response_from)
     served = {

@@ -80,7 +80,7 @@ class ResponseFrom(StrEnum):
     """When a source operator begins to read the tuple: what came before is not seen (CQC paper)."""
 
 
-class Figures(StrEnum):
+class StatisticsKind(StrEnum):
     """Which statistics policies see."""
 
     MEASURED = "measured"
@@ -101,7 +101,7 @@ class Burst:
 
 
 @dataclass(frozen=True, slots=True)
-class StreamPlan:
+class StreamSpec:
     """A stream and what it brings."""
 
     name: str
@@ -120,7 +120,7 @@ class StreamPlan:
 
 
 @dataclass(frozen=True, slots=True)
-class OperatorPlan:
+class OperatorSpec:
     """An operator and what it costs and gives."""
 
     name: str
@@ -146,12 +146,12 @@ class OperatorPlan:
 
 
 @dataclass(frozen=True, slots=True)
-class QueryPlan:
+class QuerySpec:
     """A query: operators bottom-up, the last of them the output."""
 
     id: str
     class_name: str
-    operators: tuple[OperatorPlan, ...]
+    operators: tuple[OperatorSpec, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,7 +174,7 @@ class Overheads:
 
 
 @dataclass(frozen=True, slots=True)
-class SourcePlan:
+class SourceSpec:
     """How sources are served and what that costs."""
 
     service: Service = Service.POLICY
@@ -209,16 +209,16 @@ class Scenario:
 
     name: str
     priorities: Mapping[str, int]
-    streams: tuple[StreamPlan, ...]
-    queries: tuple[QueryPlan, ...]
+    streams: tuple[StreamSpec, ...]
+    queries: tuple[QuerySpec, ...]
     cores: int = 1
-    sources: SourcePlan = SourcePlan()
+    sources: SourceSpec = SourceSpec()
     overheads: Overheads = Overheads()
     changes: tuple[Change, ...] = ()
     seconds: float | None = None
     """Stop then; None for when all that came is worked off."""
     response_from: ResponseFrom = ResponseFrom.ARRIVAL
-    figures: Figures = Figures.MEASURED
+    statistics: StatisticsKind = StatisticsKind.MEASURED
     exact_quantum: bool = False
     """Whether a slice's duration cuts a tuple in two; otherwise the tuple that is begun is finished."""
     sample_s: float = 0.1

@@ -7,12 +7,12 @@ from itertools import pairwise
 
 import pytest
 
-from mavstream_server.scheduling.mechanisms.inversion.additive import OneByOne
+from mavstream_server.scheduling.mechanisms.inversion.additive import StepwiseRecovery
 from mavstream_server.scheduling.mechanisms.inversion.correction import (
-    ClassFigures,
+    ClassState,
     Inversion,
-    between_any,
-    between_neighbours,
+    all_inversions,
+    neighbour_inversions,
 )
 from mavstream_server.scheduling.mechanisms.inversion.monitor import MODULES, InversionMonitor
 from mavstream_server.scheduling.view import Report
@@ -22,10 +22,10 @@ FIVE = (50, 40, 30, 20, 10)
 
 def classes(
     responses: Sequence[float | None], frequencies: Sequence[float], priorities: Sequence[int] | None = None
-) -> list[ClassFigures]:
+) -> list[ClassState]:
     """Figures of classes, by default with the priorities 50, 40, ... for as many as there are."""
     found = priorities or [10 * place for place in range(len(frequencies), 0, -1)]
-    return [ClassFigures(*figures) for figures in zip(found, frequencies, responses, strict=True)]
+    return [ClassState(*states) for states in zip(found, frequencies, responses, strict=True)]
 
 
 def violated(violator: int, of: int) -> list[float]:
@@ -33,33 +33,33 @@ def violated(violator: int, of: int) -> list[float]:
     return [100 * place - (150 if place == violator else 0) for place in range(1, of + 1)]
 
 
-def corrected(module: str, figures: Sequence[ClassFigures]) -> list[float]:
+def corrected(module: str, states: Sequence[ClassState]) -> list[float]:
     instance = MODULES[module]()
-    return instance.correct(figures, instance.find(figures))
+    return instance.correct(states, instance.find(states))
 
 
 # What is an inversion
 
 
 def test_neighbours_are_inverted_when_the_more_important_answers_later() -> None:
-    assert between_neighbours(classes([100, 200, 150, 400], [4, 3, 2, 1])) == [Inversion(1, 2)]
-    assert between_neighbours(classes([100, 100, 100], [3, 2, 1])) == []
+    assert neighbour_inversions(classes([100, 200, 150, 400], [4, 3, 2, 1])) == [Inversion(1, 2)]
+    assert neighbour_inversions(classes([100, 100, 100], [3, 2, 1])) == []
 
 
 def test_classes_of_equal_priority_are_never_inverted() -> None:
-    assert between_neighbours(classes([300, 100], [2, 2], [5, 5])) == []
-    assert between_any(classes([300, 100], [2, 2], [5, 5])) == []
+    assert neighbour_inversions(classes([300, 100], [2, 2], [5, 5])) == []
+    assert all_inversions(classes([300, 100], [2, 2], [5, 5])) == []
 
 
 def test_a_class_without_answers_is_not_judged() -> None:
-    assert between_neighbours(classes([None, 200, None, 100], [4, 3, 2, 1])) == [Inversion(1, 3)]
+    assert neighbour_inversions(classes([None, 200, None, 100], [4, 3, 2, 1])) == [Inversion(1, 3)]
 
 
 def test_a_class_far_above_is_seen_only_by_who_looks_at_all() -> None:
     # Class 3 answers before class 1, but not before class 2, its neighbour.
-    figures = classes([200, 100, 150], [3, 2, 1])
-    assert between_neighbours(figures) == [Inversion(0, 1)]
-    assert between_any(figures) == [Inversion(0, 1), Inversion(0, 2)]
+    states = classes([200, 100, 150], [3, 2, 1])
+    assert neighbour_inversions(states) == [Inversion(0, 1)]
+    assert all_inversions(states) == [Inversion(0, 1), Inversion(0, 2)]
 
 
 # The dissertation's examples (6.1.5)
@@ -105,8 +105,8 @@ def test_ivp_raises_a_class_above_that_it_would_tie_with() -> None:
 
 def test_dsp_counts_every_violator_above() -> None:
     # Classes 2 and 4 violate: 2 and 3 lose one, 4 and 5 lose two.
-    figures = classes([200, 100, 300, 250, 400], FIVE)
-    assert corrected("dsp", figures) == [50, 39, 29, 18, 8]
+    states = classes([200, 100, 300, 250, 400], FIVE)
+    assert corrected("dsp", states) == [50, 39, 29, 18, 8]
 
 
 def test_dsp_leaves_everybody_one_slot() -> None:
@@ -115,8 +115,8 @@ def test_dsp_leaves_everybody_one_slot() -> None:
 
 def test_isp_goes_up_to_the_top_class() -> None:
     # Classes 1 and 3 are victims: 2 and 3 gain one, 1 gains two. As printed, class 1 would gain nothing.
-    figures = classes([200, 100, 300, 250, 400], FIVE)
-    assert corrected("isp", figures) == [52, 41, 31, 20, 10]
+    states = classes([200, 100, 300, 250, 400], FIVE)
+    assert corrected("isp", states) == [52, 41, 31, 20, 10]
 
 
 def test_cascade_takes_a_twentieth_from_the_highest_violator_downwards() -> None:
@@ -137,7 +137,7 @@ def test_no_module_ever_turns_the_order_of_the_classes_around(module: str) -> No
     now: Sequence[float] = FIVE
     for round_ in range(300):
         responses = [(place * 37 + round_ * 11) % 97 for place in range(5)]
-        now = corrected(module, classes(responses, now)) if between_any(classes(responses, now)) else now
+        now = corrected(module, classes(responses, now)) if all_inversions(classes(responses, now)) else now
         assert all(above > below for above, below in pairwise(now))
 
 
@@ -174,7 +174,7 @@ def test_corrections_end_at_the_limit(module: str, high: float, low: float) -> N
 
 
 def test_what_was_corrected_comes_back_after_a_calm_time() -> None:
-    monitor = InversionMonitor(OneByOne(), 4, calm=2)
+    monitor = InversionMonitor(StepwiseRecovery(), 4, calm=2)
     monitor.assign({"high": 20, "low": 10})
     for _ in range(3):
         answer(monitor, high=100, low=50)

@@ -8,7 +8,7 @@ from random import Random
 
 import pytest
 
-from mavstream_server.scheduling.mechanisms.broadcast_disk import BroadcastDisk, Place, next_slot
+from mavstream_server.scheduling.mechanisms.broadcast_disk import BroadcastDisk, SlotHolder, next_slot
 from mavstream_server.scheduling.policies.abd import QuotaSlice
 from mavstream_server.scheduling.registry import InvalidPolicy
 from mavstream_server.scheduling.view import Slice
@@ -20,7 +20,7 @@ STEADY = {"quota_us": 50, "least_us": 50, "most_us": 50}
 def disk(priorities: Sequence[int]) -> BroadcastDisk[int]:
     made: BroadcastDisk[int] = BroadcastDisk()
     for item, priority in enumerate(priorities):
-        made.wake(Place(item, priority, item))
+        made.wake(SlotHolder(item, priority, item))
     return made
 
 
@@ -65,7 +65,7 @@ def test_it_is_the_written_out_schedule_for_any_priorities(seed: int) -> None:
 
 def test_slots_of_sleepers_are_passed_over_at_once() -> None:
     made: BroadcastDisk[str] = BroadcastDisk()
-    often, seldom = Place("often", 2**39, 0), Place("seldom", 1, 1)
+    often, seldom = SlotHolder("often", 2**39, 0), SlotHolder("seldom", 1, 1)
     made.wake(seldom)
     for _ in range(3):  # there would be 2^39 slots in between
         assert made.take() is seldom
@@ -76,7 +76,7 @@ def test_slots_of_sleepers_are_passed_over_at_once() -> None:
 
 def test_a_new_priority_counts_at_once_and_nobody_loses_a_place() -> None:
     made: BroadcastDisk[int] = BroadcastDisk()
-    first, second = Place(0, 1, 0), Place(1, 1, 1)
+    first, second = SlotHolder(0, 1, 0), SlotHolder(1, 1, 1)
     made.wake(first)
     made.wake(second)
     assert taken(made, 1) == [0]

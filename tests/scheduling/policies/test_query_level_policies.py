@@ -7,7 +7,7 @@ from random import Random
 
 import pytest
 
-from mavstream_server.scheduling.mechanisms.lottery import Holder, Lottery
+from mavstream_server.scheduling.mechanisms.lottery import Lottery, TicketHolder
 from mavstream_server.scheduling.statistics import Statistics
 from mavstream_server.scheduling.view import OperatorKind, Slice
 from mavstream_server.testing import ScriptedNetwork, ScriptedOperator, ScriptedQuery, Step
@@ -268,7 +268,7 @@ def test_the_lottery_draws_by_tickets() -> None:
     lottery: Lottery[str] = Lottery()
     tickets = {"a": 1, "b": 3, "c": 1000, "d": 5000, "e": 3996}
     for name, count in tickets.items():
-        lottery.join(Holder(name, count))
+        lottery.join(TicketHolder(name, count))
     random = Random(7)
     found = Counter(holder.item for _ in range(200_000) if (holder := lottery.draw(random)))
     for name, count in tickets.items():
@@ -278,7 +278,7 @@ def test_the_lottery_draws_by_tickets() -> None:
 
 def test_whoever_leaves_the_lottery_is_not_drawn() -> None:
     lottery: Lottery[int] = Lottery()
-    holders = [Holder(number, 1 + number % 7) for number in range(100)]
+    holders = [TicketHolder(number, 1 + number % 7) for number in range(100)]
     for holder in holders:
         lottery.join(holder)
     random = Random(1)

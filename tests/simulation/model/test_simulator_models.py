@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from tests.support.scenarios import US, departures_us, direct, output, query, recorded, responses_us, select
 
-from mavstream_server.simulation.model.arrivals import NEVER, Feed, merged
+from mavstream_server.simulation.model.arrivals import NEVER, ArrivalTimes, merge_arrivals
 from mavstream_server.simulation.model.selection import Selection
 from mavstream_server.simulation.run.execute import run
 from mavstream_server.simulation.scenario import (
@@ -17,46 +17,46 @@ from mavstream_server.simulation.scenario import (
     ArrivalKind,
     Burst,
     Overheads,
-    StreamPlan,
+    StreamSpec,
     SwitchPoint,
 )
 
 # Arrivals
 
 
-def times(plan: StreamPlan, until_s: float, seed: int = 1) -> np.ndarray[Any, Any]:
-    return np.array(Feed(plan, np.random.SeedSequence(seed)).take(int(until_s * 1e9), NEVER)) / 1e9
+def times(plan: StreamSpec, until_s: float, seed: int = 1) -> np.ndarray[Any, Any]:
+    return np.array(ArrivalTimes(plan, np.random.SeedSequence(seed)).take(int(until_s * 1e9), NEVER)) / 1e9
 
 
 def test_poisson_arrivals_have_their_rate_and_its_variance() -> None:
-    gaps = np.diff(times(StreamPlan("s", 1000), 50))
+    gaps = np.diff(times(StreamSpec("s", 1000), 50))
     assert gaps.size == pytest.approx(50_000, rel=0.02)
     assert gaps.std() == pytest.approx(gaps.mean(), rel=0.03)
 
 
 def test_fixed_arrivals_are_evenly_spaced_and_end_with_their_number() -> None:
-    found = times(StreamPlan("s", 100, ArrivalKind.FIXED, tuples=300), 100)
+    found = times(StreamSpec("s", 100, ArrivalKind.FIXED, tuples=300), 100)
     assert found.size == 300
     assert np.allclose(np.diff(found), 0.01)
     assert found[0] == 0.01
 
 
 def test_rates_change_when_they_are_to() -> None:
-    plan = StreamPlan("s", 1000, rates=((2.0, 4000), (3.0, 0), (5.0, 500)))
+    plan = StreamSpec("s", 1000, rates=((2.0, 4000), (3.0, 0), (5.0, 500)))
     counts, _ = np.histogram(times(plan, 9), bins=[0, 2, 3, 5, 9])
     assert counts[2] == 0
     assert counts[[0, 1, 3]] == pytest.approx([2000, 4000, 2000], rel=0.1)
 
 
 def test_a_stream_whose_rate_becomes_nothing_ends() -> None:
-    found = times(StreamPlan("s", 1000, rates=((1.0, 0),)), 1000)
+    found = times(StreamSpec("s", 1000, rates=((1.0, 0),)), 1000)
     assert found.size == pytest.approx(1000, rel=0.15)
     assert found[-1] <= 1
 
 
 @pytest.mark.parametrize("random", [False, True])
 def test_bursts_alternate_between_two_rates(random: bool) -> None:
-    plan = StreamPlan("s", 3000, ArrivalKind.BURSTY, burst=Burst(0.2, 0.6, 200, random))
+    plan = StreamSpec("s", 3000, ArrivalKind.BURSTY, burst=Burst(0.2, 0.6, 200, random))
     assert times(plan, 400).size / 400 == pytest.approx((3000 * 0.2 + 200 * 0.6) / 0.8, rel=0.1)
     if not random:
         phase = times(plan, 80) % 0.8
@@ -64,12 +64,12 @@ def test_bursts_alternate_between_two_rates(random: bool) -> None:
 
 
 def test_all_streams_are_merged_in_the_order_of_time() -> None:
-    plans = [StreamPlan(f"s{rate}", rate, tuples=500) for rate in (10, 1000, 30_000)]
-    feeds = [Feed(plan, np.random.SeedSequence(place)) for place, plan in enumerate(plans)]
-    found = list(merged(feeds))
+    plans = [StreamSpec(f"s{rate}", rate, tuples=500) for rate in (10, 1000, 30_000)]
+    streams = [ArrivalTimes(plan, np.random.SeedSequence(index)) for index, plan in enumerate(plans)]
+    found = list(merge_arrivals(streams))
     assert len(found) == 1500
     assert found == sorted(found)
-    assert [place for _, place in found].count(2) == 500
+    assert [index for _, index in found].count(2) == 500
 
 
 # Selection

@@ -10,9 +10,9 @@ import pytest
 from mavstream_server.simulation import simulate
 from mavstream_server.simulation.entry import compare
 from mavstream_server.simulation.report.metrics import (
-    class_figures,
     inversion_ratio,
     mean_by_window,
+    response_metrics,
     starvation_ratio,
     throughput,
     weighted_mean,
@@ -52,10 +52,10 @@ def test_starvation_is_the_lowest_class_over_the_highest() -> None:
 
 
 def test_percentiles_of_a_class() -> None:
-    figures = class_figures(2, numbers(*range(101)))
-    assert figures.mean_ms == 50
-    assert [figures.at(level) for level in (None, 10, 50, 95, 99)] == [50, 10, 50, 95, 99]
-    assert class_figures(2, numbers()).mean_ms is None
+    metrics = response_metrics(2, numbers(*range(101)))
+    assert metrics.mean_ms == 50
+    assert [metrics.at(level) for level in (None, 10, 50, 95, 99)] == [50, 10, 50, 95, 99]
+    assert response_metrics(2, numbers()).mean_ms is None
 
 
 def test_windows_of_time() -> None:

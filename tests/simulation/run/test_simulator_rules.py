@@ -20,23 +20,23 @@ from tests.support.scenarios import (
 from mavstream_server.scheduling.statistics import Statistics
 from mavstream_server.simulation.run.driver import Driver
 from mavstream_server.simulation.run.execute import run
-from mavstream_server.simulation.run.source_lines import DiskLine, RingLine
+from mavstream_server.simulation.run.source_order import BroadcastDiskOrder, RoundRobinOrder
 from mavstream_server.simulation.scenario import (
     Change,
-    Figures,
-    OperatorPlan,
+    OperatorSpec,
     Overheads,
-    QueryPlan,
+    QuerySpec,
     ResponseFrom,
     Scenario,
     Service,
-    SourcePlan,
-    StreamPlan,
+    SourceSpec,
+    StatisticsKind,
+    StreamSpec,
 )
 
 
-def join(**more: Any) -> QueryPlan:
-    return query("j", OperatorPlan("both", "join", ("l", "r"), 10 * US, **more), output("both"))
+def join(**more: Any) -> QuerySpec:
+    return query("j", OperatorSpec("both", "join", ("l", "r"), 10 * US, **more), output("both"))
 
 
 # Joins
@@ -63,7 +63,7 @@ def test_partners_lie_within_the_window() -> None:
         query(
             "j",
             select("slow", "l", 200),
-            OperatorPlan("both", "join", ("slow", "r"), 10 * US, window=30 * US),
+            OperatorSpec("both", "join", ("slow", "r"), 10 * US, window=30 * US),
             output("both"),
         ),
         streams=(recorded("l", 0), recorded("r", 100)),
@@ -79,7 +79,7 @@ def test_outputs_of_a_join_cost_what_they_are_said_to() -> None:
     plan = direct(
         query(
             "j",
-            OperatorPlan("both", "join", ("l", "r"), 11_600 * US, per_output=1000 * US, selectivity=0.5),
+            OperatorSpec("both", "join", ("l", "r"), 11_600 * US, per_output=1000 * US, selectivity=0.5),
             output("both"),
         ),
         streams=(recorded("l", 0), recorded("r", 20_000)),
@@ -134,7 +134,7 @@ def test_preemption_neither_loses_nor_doubles_tuples() -> None:
         for place, cost in enumerate((100, 30, 9))
     ]
     streams = tuple(
-        StreamPlan(f"s{place}", rate, tuples=500) for place, rate in enumerate((3000, 8000, 20_000))
+        StreamSpec(f"s{place}", rate, tuples=500) for place, rate in enumerate((3000, 8000, 20_000))
     )
     for tuples in (1, 8):
         plain = run(direct(*chains, streams=streams), "rb", {"tuples": tuples}, seed=2)
@@ -152,8 +152,8 @@ def test_the_example_of_the_prb_paper() -> None:
         "q",
         select("O1", "s1", 10),
         select("O4", "s2", 40),
-        OperatorPlan("O2", "union", ("O1", "O4"), 10 * US),
-        OperatorPlan("O3", "output", ("O2",), 10 * US),
+        OperatorSpec("O2", "union", ("O1", "O4"), 10 * US),
+        OperatorSpec("O3", "output", ("O2",), 10 * US),
     )
     plan = direct(tree, streams=(recorded("s1", 0), recorded("s2", 0)))
     assert responses_us(run(plan, "rb", {"tuples": 1}), "q") == [30, 90]
@@ -181,7 +181,7 @@ def served(service: Service, policy: str = "rr", **more: Any) -> Scenario:
     return direct(
         *queries,
         streams=(recorded("a", 0, 1), recorded("b", 0)),
-        sources=SourcePlan(service, cost=5 * US, setup=10 * US),
+        sources=SourceSpec(service, cost=5 * US, setup=10 * US),
         **more,
     )
 
@@ -232,7 +232,7 @@ def test_policies_can_serve_sources() -> None:
 def test_a_stream_that_two_queries_read_reaches_both() -> None:
     queries = [query(name, output("s", 10), class_name=name) for name in ("a", "b")]
     for service in (Service.DIRECT, Service.OWN_CORE, Service.PER_CLASS, Service.BETWEEN_SLICES):
-        plan = direct(*queries, streams=(recorded("s", 0, 1, 2),), sources=SourcePlan(service))
+        plan = direct(*queries, streams=(recorded("s", 0, 1, 2),), sources=SourceSpec(service))
         result = run(plan, "rr")
         assert result.counts.answers == result.counts.arrived == 6
 
@@ -267,7 +267,7 @@ def test_figures_are_measured_as_in_the_live_engine() -> None:
     plan = direct(
         query("q", select("o", "s", 10, selectivity=0.25, setup=5 * US, size=40.0), output("o", 1)),
         streams=(recorded("s", *range(0, 30_000, 100)),),
-        figures=Figures.MEASURED,
+        statistics=StatisticsKind.MEASURED,
     )
     driver = Driver(replace(plan, seconds=0.0195), "rr")
     driver.run()
@@ -297,19 +297,19 @@ def test_queues_are_sampled() -> None:
 @pytest.mark.parametrize(
     ("line", "order"),
     [
-        (RingLine(), [0, 1, 2, 0, 1, 2, 0, 1, 2]),
+        (RoundRobinOrder(), [0, 1, 2, 0, 1, 2, 0, 1, 2]),
         # Priorities 4, 2 and 1: as many slots in a round, spread over it.
-        (DiskLine([4, 2, 1]), [0, 1, 0, 2, 0, 1, 0, 0, 1]),
+        (BroadcastDiskOrder([4, 2, 1]), [0, 1, 0, 2, 0, 1, 0, 0, 1]),
     ],
     ids=["round_robin", "broadcast_disk"],
 )
 def test_sources_that_always_have_something_are_read_in_their_order(
-    line: RingLine | DiskLine, order: list[int]
+    line: RoundRobinOrder | BroadcastDiskOrder, order: list[int]
 ) -> None:
     for place in range(3):
-        line.join(place)
+        line.add(place)
     taken = []
     for _ in order:
         taken.append(line.take())
-        line.join(taken[-1])
+        line.add(taken[-1])
     assert taken == order

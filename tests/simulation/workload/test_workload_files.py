@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 
 from mavstream_server.scheduling.registry import check_options
-from mavstream_server.simulation.entry import scenario_of
+from mavstream_server.simulation.entry import build_scenario
 from mavstream_server.simulation.scenario import Scenario
 from mavstream_server.simulation.workload.arithmetic import ArithmeticFault, evaluate
 from mavstream_server.simulation.workload.demand import mean_rate, utilisation
 from mavstream_server.simulation.workload.errors import InvalidWorkload, UnknownWorkload
 from mavstream_server.simulation.workload.expansion import expand
-from mavstream_server.simulation.workload.loading import load, names, parse, text_of
+from mavstream_server.simulation.workload.loading import load, names, parse, to_yaml
 
 EVERY = [*(name for name in names() if not name.endswith("_n")), "5G_2", "5G_16", "5S_2", "5S_16", "5O_8"]
 
@@ -140,10 +140,10 @@ def test_trees_of_the_prb_paper() -> None:
 
 def test_utilisation_scales_the_work_on_tuples() -> None:
     assert utilisation(expand(load("A"))) == pytest.approx(0.975)
-    scenario = scenario_of(load("5I"), utilisation=0.5)
+    scenario = build_scenario(load("5I"), utilisation=0.5)
     assert utilisation(scenario) == pytest.approx(0.5)
     assert scenario.sources.cost == 3500, "sources have a core of their own, which is not scaled"
-    assert utilisation(scenario_of(load("A"), utilisation=0.5)) == pytest.approx(0.5)
+    assert utilisation(build_scenario(load("A"), utilisation=0.5)) == pytest.approx(0.5)
 
 
 # What is said of mistakes
@@ -226,7 +226,7 @@ def test_a_file_is_read_with_parameters_and_overrides(tmp_path: Path) -> None:
 def test_what_is_written_down_reads_the_same() -> None:
     for name in ("A", "5L", "5O_4", "mavstream", "prb_expensive", "amos_2"):
         workload = load(name)
-        again = parse(name, text_of(workload))
+        again = parse(name, to_yaml(workload))
         assert expand(again) == expand(workload)
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from mavstream_server.scheduling.bases.multicore import Member, Unit
+from mavstream_server.scheduling.bases.multicore import CoreUnit, Member
 from mavstream_server.scheduling.bases.query_level import QueryLevelPolicy
-from mavstream_server.scheduling.mechanisms.lottery import Holder, Lottery
+from mavstream_server.scheduling.mechanisms.lottery import Lottery, TicketHolder
 from mavstream_server.scheduling.policy import OptionsT
 from mavstream_server.scheduling.view import QueryView, View
 
@@ -14,14 +14,14 @@ _TICKETS = 1 << 24
 """Tickets for a worth of 1: enough that a ten-thousandth of a class is still a fair share."""
 
 
-class LotteryUnit(Unit):
+class LotteryUnit(CoreUnit):
     """A unit that holds tickets."""
 
     __slots__ = ("holder",)
 
     def __init__(self, members: Sequence[Member]) -> None:
         super().__init__(members)
-        self.holder: Holder[LotteryUnit] = Holder(self)
+        self.holder: TicketHolder[LotteryUnit] = TicketHolder(self)
 
 
 class LotteryPolicy(QueryLevelPolicy[OptionsT, LotteryUnit]):
@@ -42,7 +42,7 @@ class LotteryPolicy(QueryLevelPolicy[OptionsT, LotteryUnit]):
 
     def formed(self, unit: LotteryUnit) -> None:
         """Give the unit its tickets; the others' follow when a round is full."""
-        self._price(unit)
+        self._assign_tickets(unit)
         self._stale = True
 
     def dissolved(self, unit: LotteryUnit) -> None:
@@ -57,10 +57,10 @@ class LotteryPolicy(QueryLevelPolicy[OptionsT, LotteryUnit]):
         """Take the unit's tickets out of the lottery."""
         self._lottery.leave(unit.holder)
 
-    def draw(self, core: int) -> LotteryUnit | None:
+    def pick(self, core: int) -> LotteryUnit | None:
         """Draw a ticket; its holder takes all of its own out."""
         if self._stale and self.round_full:
-            self._price_all()
+            self._assign_all_tickets()
         holder = self._lottery.draw(self.view.random)
         if holder is None:
             return None
@@ -76,16 +76,16 @@ class LotteryPolicy(QueryLevelPolicy[OptionsT, LotteryUnit]):
 
     def reprioritised(self) -> None:
         """Hand out tickets by the new priorities."""
-        self._price_all()
+        self._assign_all_tickets()
 
-    def _price_all(self) -> None:
+    def _assign_all_tickets(self) -> None:
         self._stale = False
         self._slices = 0
         for unit in self._units.values():
             self._lottery.leave(unit.holder)
-            self._price(unit)
+            self._assign_tickets(unit)
             if unit.in_line:
                 self._lottery.join(unit.holder)
 
-    def _price(self, unit: LotteryUnit) -> None:
-        unit.holder.tickets = max(1, int(self.worth(unit) * _TICKETS))
+    def _assign_tickets(self, unit: LotteryUnit) -> None:
+        unit.holder.tickets = max(1, int(self.priority(unit) * _TICKETS))

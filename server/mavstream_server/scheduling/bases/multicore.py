@@ -17,7 +17,7 @@ class Member(NamedTuple):
     operators: tuple[OperatorView, ...]
 
 
-class Unit:
+class CoreUnit:
     """What a core runs at a time: a query, or queries that share operators (dissertation, 6.1.4)."""
 
     __slots__ = ("gone", "held", "in_line", "members", "number", "operators", "slice", "under_way")
@@ -48,7 +48,7 @@ class Unit:
         return min(names, key=lambda name: (-priorities.get(name, 1), name))
 
 
-UnitT = TypeVar("UnitT", bound=Unit)
+UnitT = TypeVar("UnitT", bound=CoreUnit)
 
 
 class MulticorePolicy(Policy[OptionsT], Generic[OptionsT, UnitT]):
@@ -77,7 +77,7 @@ class MulticorePolicy(Policy[OptionsT], Generic[OptionsT, UnitT]):
         """Put a unit in line."""
 
     @abstractmethod
-    def draw(self, core: int) -> UnitT | None:
+    def pick(self, core: int) -> UnitT | None:
         """Return who is next in line, taken out of it, or None."""
 
     def leave(self, unit: UnitT) -> None:
@@ -103,7 +103,7 @@ class MulticorePolicy(Policy[OptionsT], Generic[OptionsT, UnitT]):
     def ended(self, unit: UnitT, report: Report) -> None:
         """A unit has been run."""
 
-    def rests(self, unit: UnitT) -> None:
+    def became_idle(self, unit: UnitT) -> None:
         """A unit that has been run has nothing more to do."""
 
     # Queries come and go
@@ -122,10 +122,10 @@ class MulticorePolicy(Policy[OptionsT], Generic[OptionsT, UnitT]):
         for unit in self._units_with(query.operators):
             self._dissolve(unit)
             others = [member for member in unit.members if member.query is not query]
-            for members in _sharing(others):
-                heir = self._form(members)
-                if heir.ready:
-                    self._line_up(heir)
+            for members in _group_sharing(others):
+                successor = self._form(members)
+                if successor.ready:
+                    self._line_up(successor)
 
     def _units_with(self, operators: Iterable[OperatorView]) -> list[UnitT]:
         known = (self._unit_of.get(operator.number) for operator in operators)
@@ -162,7 +162,7 @@ class MulticorePolicy(Policy[OptionsT], Generic[OptionsT, UnitT]):
 
     def next(self, core: int, now: int) -> Slice | None:
         """Return a turn of who is next in line."""
-        unit = self.draw(core)
+        unit = self.pick(core)
         if unit is None:
             return None
         slice_ = self.turn(unit)
@@ -181,12 +181,12 @@ class MulticorePolicy(Policy[OptionsT], Generic[OptionsT, UnitT]):
                     self.arrived(operator, 0)
             return
         self.ended(unit, report)
-        for heir in self._units_with(slice_.operators) if unit.gone else (unit,):
-            heir.held -= 1
-            if heir.slice.ready:
-                self._line_up(heir)
+        for successor in self._units_with(slice_.operators) if unit.gone else (unit,):
+            successor.held -= 1
+            if successor.slice.ready:
+                self._line_up(successor)
             else:
-                self.rests(heir)
+                self.became_idle(successor)
 
     def _line_up(self, unit: UnitT) -> None:
         if not (unit.held or unit.in_line):
@@ -194,7 +194,7 @@ class MulticorePolicy(Policy[OptionsT], Generic[OptionsT, UnitT]):
             self.enter(unit)
 
 
-def _sharing(members: Iterable[Member]) -> list[list[Member]]:
+def _group_sharing(members: Iterable[Member]) -> list[list[Member]]:
     """Group members that share operators, directly or by way of others."""
     groups: list[tuple[set[int], list[Member]]] = []
     for member in members:

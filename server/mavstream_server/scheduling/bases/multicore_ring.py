@@ -20,7 +20,7 @@ class MulticoreRing(MulticorePolicy[OptionsT, UnitT]):
         """Put the unit behind the others."""
         self._ring.append(unit)
 
-    def draw(self, core: int) -> UnitT | None:
+    def pick(self, core: int) -> UnitT | None:
         """Return the unit that has waited longest."""
         ring = self._ring
         while ring:

@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Sequence
 from itertools import count
 
-from mavstream_server.scheduling.bases.multicore import Member, MulticorePolicy, Unit
+from mavstream_server.scheduling.bases.multicore import CoreUnit, Member, MulticorePolicy
 from mavstream_server.scheduling.mechanisms.ranking import Ranking
 from mavstream_server.scheduling.policy import OptionsT
 from mavstream_server.scheduling.view import Report, View
@@ -25,7 +25,7 @@ class Thread:
         self.used = 0
 
 
-class ThreadUnit(Unit):
+class ThreadUnit(CoreUnit):
     """A unit that belongs to a thread."""
 
     __slots__ = ("class_name", "runs_in", "thread")
@@ -51,11 +51,11 @@ class ThreadedPolicy(MulticorePolicy[OptionsT, ThreadUnit]):
         self._waiting: Ranking[Thread] = Ranking()  # those with units in line and no core
         self._used = 0  # of the thread that was chosen last: no other starts from less
         self._class_sizes: dict[str, int] = {}
-        self._in_two: set[str] = set()
+        self._split_classes: set[str] = set()
         self._numbers = count()
         self._stale = False  # the classes, or their priorities, are others
 
-    def in_two(self, classes: Sequence[str]) -> Sequence[str]:
+    def split_classes(self, classes: Sequence[str]) -> Sequence[str]:
         """Return the classes that have two threads, of those given, the most important first: none."""
         return ()
 
@@ -85,10 +85,10 @@ class ThreadedPolicy(MulticorePolicy[OptionsT, ThreadUnit]):
         unit.thread.line.append(unit)
         self._queue(unit.thread)
 
-    def draw(self, core: int) -> ThreadUnit | None:
+    def pick(self, core: int) -> ThreadUnit | None:
         """Return the next unit of the thread that has had the least time."""
         if self._stale:
-            self.arrange()
+            self.reassign()
         while (thread := self._waiting.first()) is not None:
             self._used = thread.used
             while thread.line:
@@ -117,7 +117,7 @@ class ThreadedPolicy(MulticorePolicy[OptionsT, ThreadUnit]):
         """Arrange the units by the new order of the classes."""
         self._stale = True
 
-    def arrange(self) -> None:
+    def reassign(self) -> None:
         """Give all units to threads anew."""
         self._stale = False
         in_line = [unit for thread in self._threads.values() for unit in thread.line if not unit.gone]
@@ -130,7 +130,7 @@ class ThreadedPolicy(MulticorePolicy[OptionsT, ThreadUnit]):
             self._class_sizes[unit.class_name] = self._class_sizes.get(unit.class_name, 0) + 1
         priorities = self.view.priorities
         order = sorted(self._class_sizes, key=lambda name: (-priorities.get(name, 1), name))
-        self._in_two = set(self.in_two(order))
+        self._split_classes = set(self.split_classes(order))
         for unit in self._units.values():
             self._assign(unit)
         self._threads = {key: one for key, one in self._threads.items() if one.units or one.busy}
@@ -138,7 +138,7 @@ class ThreadedPolicy(MulticorePolicy[OptionsT, ThreadUnit]):
             self.enter(unit)
 
     def _assign(self, unit: ThreadUnit) -> None:
-        parts = 2 if unit.class_name in self._in_two else 1
+        parts = 2 if unit.class_name in self._split_classes else 1
         found = [self._thread(unit.class_name, part) for part in range(parts)]
         unit.thread = min(found, key=lambda thread: (thread.units, thread.number))
         unit.thread.units += 1

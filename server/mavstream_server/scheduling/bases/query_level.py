@@ -44,11 +44,11 @@ class _ClassLoad:
 
 
 class _QueryLoad:
-    __slots__ = ("cost", "of", "of_class")
+    __slots__ = ("class_load", "cost", "work")
 
-    def __init__(self, of_class: _ClassLoad) -> None:
-        self.of_class = of_class
-        self.of: dict[int, float] = {}  # by operator number
+    def __init__(self, class_load: _ClassLoad) -> None:
+        self.class_load = class_load
+        self.work: dict[int, float] = {}  # by operator number
         self.cost = 0.0
 
 
@@ -73,20 +73,20 @@ class QueryLevelPolicy(MulticorePolicy[OptionsT, UnitT]):
     def share(self, member: Member) -> float:
         """Return what a query, or one of its operators, is worth of its class."""
         load = self._loads[member.query.id]
-        whole = len(member.operators) == len(load.of)
-        work = load.cost if whole else sum(load.of[operator.number] for operator in member.operators)
-        return self.frequency(load.of_class.name) * work / load.of_class.cost
+        whole = len(member.operators) == len(load.work)
+        work = load.cost if whole else sum(load.work[operator.number] for operator in member.operators)
+        return self.frequency(load.class_load.name) * work / load.class_load.cost
 
-    def worth(self, unit: UnitT) -> float:
+    def priority(self, unit: UnitT) -> float:
         """Return what a unit is worth: what its members are."""
         return sum(self.share(member) for member in unit.members)
 
     def measure(self, query: QueryView) -> None:
         """Take over a query's figures of now."""
         load = self._loads[query.id]
-        load.of = loads(query.operators)
-        cost = max(sum(load.of.values()), _LEAST_COST)
-        load.of_class.cost += cost - load.cost
+        load.work = loads(query.operators)
+        cost = max(sum(load.work.values()), _LEAST_COST)
+        load.class_load.cost += cost - load.cost
         load.cost = cost
 
     @property
@@ -101,9 +101,9 @@ class QueryLevelPolicy(MulticorePolicy[OptionsT, UnitT]):
 
     def admit(self, query: QueryView) -> None:
         """Form units of the query, and work out what they are worth."""
-        of_class = self._classes.setdefault(query.class_name, _ClassLoad(query.class_name))
-        of_class.queries += 1
-        self._loads[query.id] = _QueryLoad(of_class)
+        class_load = self._classes.setdefault(query.class_name, _ClassLoad(query.class_name))
+        class_load.queries += 1
+        self._loads[query.id] = _QueryLoad(class_load)
         self.measure(query)
         super().admit(query)
 
@@ -111,10 +111,10 @@ class QueryLevelPolicy(MulticorePolicy[OptionsT, UnitT]):
         """Dissolve the query's units, and leave its share to the others of its class."""
         super().retire(query)
         load = self._loads.pop(query.id)
-        load.of_class.cost -= load.cost
-        load.of_class.queries -= 1
-        if not load.of_class.queries:
-            del self._classes[load.of_class.name]
+        load.class_load.cost -= load.cost
+        load.class_load.queries -= 1
+        if not load.class_load.queries:
+            del self._classes[load.class_load.name]
 
     def ended(self, unit: UnitT, report: Report) -> None:
         """Count the slice."""

@@ -14,14 +14,14 @@ from mavstream_server.scheduling.view import OperatorView, QueryView, Report, Sl
 class Turn:
     """What takes turns: an operator, or several that run together; its slice is always the same."""
 
-    __slots__ = ("gone", "line", "slice", "taken", "weight")
+    __slots__ = ("gone", "line", "queued_or_running", "slice", "weight")
 
     def __init__(self, slice_: Slice, weight: int, line: deque[Turn]) -> None:
         self.slice = slice_
         self.weight = weight
         self.line = line
         """Where it waits for its turn."""
-        self.taken = False
+        self.queued_or_running = False
         """Whether it stands in the ring or is being run."""
         self.gone = False
 
@@ -62,8 +62,8 @@ class RingPolicy(Policy[OptionsT]):
     def arrived(self, operator: OperatorView, now: int) -> bool:
         """Give the operator a turn behind the others."""
         turn = self._turns[operator.number]
-        if not turn.taken:
-            turn.taken = True
+        if not turn.queued_or_running:
+            turn.queued_or_running = True
             turn.line.append(turn)
         return False
 
@@ -92,6 +92,6 @@ class RingPolicy(Policy[OptionsT]):
         turn = self._turns.get(slice_.operators[0].number)
         if turn is None:
             return
-        turn.taken = slice_.ready
-        if turn.taken:
+        turn.queued_or_running = slice_.ready
+        if turn.queued_or_running:
             turn.line.append(turn)

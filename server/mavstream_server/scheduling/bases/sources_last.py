@@ -16,7 +16,7 @@ _Line: TypeAlias = OrderedDict[int, OperatorView]
 """Sources that are ready, by number, the one that has waited longest first."""
 
 
-class WithoutSources:
+class QueryWithoutSources:
     """A query as it looks where the driver serves its sources."""
 
     def __init__(self, query: QueryView) -> None:
@@ -51,12 +51,12 @@ class SourcesLast(Policy[Any]):
         self._ready: _Line = OrderedDict()
         self._ahead: _Line = OrderedDict()
         self._precedence = Precedence()
-        self._seen: dict[str, WithoutSources] = {}  # queries that have sources to hide, by id
+        self._seen: dict[str, QueryWithoutSources] = {}  # queries that have sources to hide, by id
 
     def admit(self, query: QueryView) -> None:
         """Hand on the query without its sources."""
         if any(operator.kind is OperatorKind.SOURCE for operator in query.operators):
-            self._seen[query.id] = WithoutSources(query)
+            self._seen[query.id] = QueryWithoutSources(query)
         self._inner.admit(self._seen.get(query.id, query))
 
     def retire(self, query: QueryView) -> None:

@@ -8,7 +8,7 @@ from typing import Annotated, Any, NamedTuple, TypeVar
 
 from pydantic import Field
 
-from mavstream_server.scheduling.mechanisms.claimed_operators import Taken
+from mavstream_server.scheduling.mechanisms.claimed_operators import ClaimedOperators
 from mavstream_server.scheduling.mechanisms.ranking import Ranking
 from mavstream_server.scheduling.mechanisms.segments import Unit
 from mavstream_server.scheduling.policy import Policy, PolicyOptions
@@ -36,10 +36,10 @@ class _Turn(NamedTuple):
     numbers: frozenset[int]
 
 
-class _Place:
+class _RankedUnit:
     """A unit as the policy keeps it."""
 
-    __slots__ = ("due", "first", "key", "neighbours", "since", "stands", "upper", "whole")
+    __slots__ = ("due", "first", "key", "neighbours", "ranking", "since", "upper", "whole")
 
     def __init__(self, unit: Unit, key: tuple[Any, ...], quantum: int | None) -> None:
         operators = unit.operators
@@ -47,9 +47,9 @@ class _Place:
         self.whole = _turn(Slice(operators))
         self.first = _turn(Slice(operators[:1], None, quantum))
         self.upper = _turn(Slice(operators[1:]))
-        self.neighbours: list[_Place] = []
+        self.neighbours: list[_RankedUnit] = []
         """Other units that share an operator with it."""
-        self.stands: Ranking[_Place] | None = None
+        self.ranking: Ranking[_RankedUnit] | None = None
         """The one ranking that it stands in, if something waits in it that is not being run."""
         self.since: int | None = None
         """Since when it has held too little to be ready."""
@@ -84,13 +84,14 @@ class UnitPolicy(Policy[UnitOptionsT]):
         self._tau = options.tau
         self.watches_growth = self._tau > 0
         self._quantum = None if options.quantum_us is None else options.quantum_us * 1000
-        self._places: dict[int, list[_Place]] = {}  # by operator number
-        self._laid_out: dict[str, list[_Place]] = {}  # by query
-        self._taken = Taken()
-        self._under_way: dict[int, _Place] = {}  # by the number of a slice's first operator
-        self._ready: Ranking[_Place] = Ranking()
-        self._small: Ranking[_Place] = Ranking()  # units that hold tau tuples or fewer, by age
-        self._partly: Ranking[_Place] = Ranking()  # units with something to do and an operator that is taken
+        self._units_of: dict[int, list[_RankedUnit]] = {}  # by operator number
+        self._units_by_query: dict[str, list[_RankedUnit]] = {}  # by query
+        self._claimed = ClaimedOperators()
+        self._under_way: dict[int, _RankedUnit] = {}  # by the number of a slice's first operator
+        self._ready: Ranking[_RankedUnit] = Ranking()
+        self._below_tau: Ranking[_RankedUnit] = Ranking()  # units that hold tau tuples or fewer, by age
+        # Units that have something to do and an operator that a slice has claimed.
+        self._partly_claimed: Ranking[_RankedUnit] = Ranking()
         self._made = 0
         self._now = 0
 
@@ -106,34 +107,34 @@ class UnitPolicy(Policy[UnitOptionsT]):
 
     def admit(self, query: QueryView) -> None:
         """Lay out the query's units."""
-        self._taken.admit(query)
-        self._lay_out(query)
+        self._claimed.admit(query)
+        self._add_units(query)
 
     def retire(self, query: QueryView) -> None:
         """Forget the query's units."""
-        self._clear(query)
-        self._taken.retire(query)
+        self._remove_units(query)
+        self._claimed.retire(query)
 
     def refreshed(self, query: QueryView) -> None:
         """Lay out the query's units anew: they may be others, and rank elsewhere."""
-        self._clear(query)
-        self._lay_out(query)
-        for place in self._laid_out[query.id]:
-            self._settle(place)
+        self._remove_units(query)
+        self._add_units(query)
+        for ranked in self._units_by_query[query.id]:
+            self._update(ranked)
 
     def arrived(self, operator: OperatorView, now: int) -> bool:
         """Let the operator's units stand where they belong now."""
         self._now = now
-        self._taken.told(operator)
-        for place in self._places[operator.number]:
-            self._settle(place)
+        self._claimed.arrived(operator)
+        for ranked in self._units_of[operator.number]:
+            self._update(ranked)
         return False
 
     def grew(self, operator: OperatorView, now: int) -> None:
         """See whether enough waits now."""
         self._now = now
-        for place in self._places[operator.number]:
-            self._settle(place)
+        for ranked in self._units_of[operator.number]:
+            self._update(ranked)
 
     # What is decided
 
@@ -142,105 +143,105 @@ class UnitPolicy(Policy[UnitOptionsT]):
         self._now = now
         if self._tau:
             self._promote(now)
-        place = self._ready.pop() or self._small.pop() or self._partly.pop()
-        if place is None:
+        ranked = self._ready.pop() or self._below_tau.pop() or self._partly_claimed.pop()
+        if ranked is None:
             return None
-        place.stands, place.since, place.due = None, None, False
-        turn = self._turn_of(place)
+        ranked.ranking, ranked.since, ranked.due = None, None, False
+        turn = self._turn_of(ranked)
         slice_ = turn.slice
-        self._taken.take(slice_, turn.numbers)
-        self._under_way[slice_.operators[0].number] = place
-        if turn is not place.whole:
-            self._settle(place)
-        for neighbour in place.neighbours:
-            self._settle(neighbour)
+        self._claimed.claim(slice_, turn.numbers)
+        self._under_way[slice_.operators[0].number] = ranked
+        if turn is not ranked.whole:
+            self._update(ranked)
+        for neighbour in ranked.neighbours:
+            self._update(neighbour)
         return slice_
 
     def finished(self, slice_: Slice, report: Report) -> None:
         """Let the units of these operators stand where they belong now."""
-        self._taken.end(slice_)
-        place = self._under_way.pop(slice_.operators[0].number, None)
-        if place is None:  # the query's units are others now
-            for other in self._touched(slice_.operators):
-                self._settle(other)
+        self._claimed.release(slice_)
+        ranked = self._under_way.pop(slice_.operators[0].number, None)
+        if ranked is None:  # the query's units are others now
+            for other in self._sharing_with(slice_.operators):
+                self._update(other)
             return
-        self._settle(place)
-        for neighbour in place.neighbours:
-            self._settle(neighbour)
+        self._update(ranked)
+        for neighbour in ranked.neighbours:
+            self._update(neighbour)
 
-    def _turn_of(self, place: _Place) -> _Turn:
-        turn, taken = place.whole, self._taken
+    def _turn_of(self, ranked: _RankedUnit) -> _Turn:
+        turn, claimed = ranked.whole, self._claimed
         if self._quantum is not None:
-            above = place.upper.slice.operators
-            turn = place.upper if any(o.ready and o not in taken for o in above) else place.first
-        return turn if taken.leaves(turn.numbers) else _turn(taken.free(turn.slice))
+            above = ranked.upper.slice.operators
+            turn = ranked.upper if any(o.ready and o not in claimed for o in above) else ranked.first
+        return turn if claimed.all_free(turn.numbers) else _turn(claimed.without_claimed(turn.slice))
 
     def _promote(self, now: int) -> None:
-        while (place := self._small.first()) is not None:
-            assert place.since is not None
-            if now - place.since < self.options.drain_ms * 1_000_000:
+        while (ranked := self._below_tau.first()) is not None:
+            assert ranked.since is not None
+            if now - ranked.since < self.options.drain_ms * 1_000_000:
                 return
-            place.due = True
-            self._settle(place)
+            ranked.due = True
+            self._update(ranked)
 
     # Where units stand
 
-    def _lay_out(self, query: QueryView) -> None:
-        laid_out = self._laid_out[query.id] = []
+    def _add_units(self, query: QueryView) -> None:
+        units = self._units_by_query[query.id] = []
         for unit in self.units(query):
             self._made += 1
             key = (-self.capacity(unit), unit.operators[0].number, self._made)
-            place = _Place(unit, key, self._quantum)
-            place.neighbours = self._touched(unit.operators)
-            for neighbour in place.neighbours:
-                neighbour.neighbours.append(place)
-            for number in place.whole.numbers:
-                self._places.setdefault(number, []).append(place)
-            laid_out.append(place)
+            ranked = _RankedUnit(unit, key, self._quantum)
+            ranked.neighbours = self._sharing_with(unit.operators)
+            for neighbour in ranked.neighbours:
+                neighbour.neighbours.append(ranked)
+            for number in ranked.whole.numbers:
+                self._units_of.setdefault(number, []).append(ranked)
+            units.append(ranked)
 
-    def _clear(self, query: QueryView) -> None:
-        gone = self._laid_out.pop(query.id)
-        self._under_way = {first: place for first, place in self._under_way.items() if place not in gone}
-        for place in gone:
-            self._stand(place, None)
-            for neighbour in place.neighbours:
-                neighbour.neighbours.remove(place)
-            for number in place.whole.numbers:
-                self._places[number].remove(place)
-                if not self._places[number]:
-                    del self._places[number]
+    def _remove_units(self, query: QueryView) -> None:
+        gone = self._units_by_query.pop(query.id)
+        self._under_way = {first: ranked for first, ranked in self._under_way.items() if ranked not in gone}
+        for ranked in gone:
+            self._move(ranked, None)
+            for neighbour in ranked.neighbours:
+                neighbour.neighbours.remove(ranked)
+            for number in ranked.whole.numbers:
+                self._units_of[number].remove(ranked)
+                if not self._units_of[number]:
+                    del self._units_of[number]
 
-    def _touched(self, operators: Iterable[OperatorView]) -> list[_Place]:
-        places = self._places
-        return list(dict.fromkeys(place for o in operators for place in places.get(o.number, ())))
+    def _sharing_with(self, operators: Iterable[OperatorView]) -> list[_RankedUnit]:
+        known = self._units_of
+        return list(dict.fromkeys(ranked for o in operators for ranked in known.get(o.number, ())))
 
-    def _settle(self, place: _Place) -> None:
-        slice_, numbers = place.whole
+    def _update(self, ranked: _RankedUnit) -> None:
+        slice_, numbers = ranked.whole
         for operator in slice_.operators:
-            if operator.ready and operator not in self._taken:
+            if operator.ready and operator not in self._claimed:
                 break
         else:
-            place.since, place.due = None, False
-            self._stand(place, None)
+            ranked.since, ranked.due = None, False
+            self._move(ranked, None)
             return
-        if self._taken.overlaps(numbers):
-            self._stand(place, self._partly)
-        elif place.due or self._enough(place):
-            self._stand(place, self._ready)
+        if self._claimed.overlaps(numbers):
+            self._move(ranked, self._partly_claimed)
+        elif ranked.due or self._enough(ranked):
+            self._move(ranked, self._ready)
         else:
-            self._stand(place, self._small)
+            self._move(ranked, self._below_tau)
 
-    def _stand(self, place: _Place, ranking: Ranking[_Place] | None) -> None:
-        if ranking is place.stands:
+    def _move(self, ranked: _RankedUnit, ranking: Ranking[_RankedUnit] | None) -> None:
+        if ranking is ranked.ranking:
             return
-        if place.stands is not None:
-            place.stands.remove(place)
-        place.stands = ranking
-        if ranking is self._small:
-            place.since = self._now if place.since is None else place.since
-            ranking.put(place, (place.since, *place.key[1:]))
+        if ranked.ranking is not None:
+            ranked.ranking.remove(ranked)
+        ranked.ranking = ranking
+        if ranking is self._below_tau:
+            ranked.since = self._now if ranked.since is None else ranked.since
+            ranking.put(ranked, (ranked.since, *ranked.key[1:]))
         elif ranking is not None:
-            ranking.put(place, place.key)
+            ranking.put(ranked, ranked.key)
 
-    def _enough(self, place: _Place) -> bool:
-        return not self._tau or sum(o.queued for o in place.whole.slice.operators) > self._tau
+    def _enough(self, ranked: _RankedUnit) -> bool:
+        return not self._tau or sum(o.queued for o in ranked.whole.slice.operators) > self._tau

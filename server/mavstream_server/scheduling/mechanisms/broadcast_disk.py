@@ -16,11 +16,11 @@ BITS = 40
 That is the same schedule as with the least power of two that holds the priorities, for the slots between
 are empty; so priorities can change and items come while a round is under way.
 """
-MOST = (1 << BITS) - 1
+MAX_PRIORITY = (1 << BITS) - 1
 """The highest priority that has its slots."""
 _ROUNDING = 1e-9  # a priority that is whole but for the arithmetic is whole
 _SLACK = 64  # outdated entries that are not worth a clean-up
-_EVERYBODY = 1 << 62  # an order behind all others: at this slot nobody is left
+_LAST_ORDER = 1 << 62  # an order behind all others: at this slot nobody is left
 
 
 def next_slot(priority: int, after: int) -> int:
@@ -35,7 +35,7 @@ def next_slot(priority: int, after: int) -> int:
     if after < between - step:
         return between - step
     zeros = (between & -between).bit_length() - 1
-    if between & MOST and priority >> (BITS - 1 - zeros) & 1:
+    if between & MAX_PRIORITY and priority >> (BITS - 1 - zeros) & 1:
         return between
     return between + step
 
@@ -45,10 +45,10 @@ def multiplier(shares: Iterable[float], longest: int) -> float:
 
     Without that bound one very light query would make the round endless for all others.
     """
-    least, most = inf, 0.0
+    least, limit = inf, 0.0
     for share in shares:
-        least, most = min(least, share), max(most, share)
-    return min(1 / least, longest / most) if most else 1.0
+        least, limit = min(least, share), max(limit, share)
+    return min(1 / least, longest / limit) if limit else 1.0
 
 
 def whole_slots(priority: float) -> tuple[int, float]:
@@ -61,28 +61,28 @@ def whole_slots(priority: float) -> tuple[int, float]:
     return slots, min(1.0, priority + 1 - slots)
 
 
-_Entry: TypeAlias = "tuple[int, int, int, Place[ItemT]]"  # slot, order, a running number
+_Entry: TypeAlias = "tuple[int, int, int, SlotHolder[ItemT]]"  # slot, order, a running number
 
 
-class Place(Generic[ItemT]):
+class SlotHolder(Generic[ItemT]):
     """Where an item stands in the schedule."""
 
-    __slots__ = ("entry", "item", "order", "priority", "taken")
+    __slots__ = ("entry", "item", "last_slot", "order", "priority")
 
     def __init__(self, item: ItemT, priority: int, order: int) -> None:
         self.item = item
-        self.priority = min(max(priority, 1), MOST)
+        self.priority = min(max(priority, 1), MAX_PRIORITY)
         self.order = order
         """Who goes first of those that share a slot; different for everybody."""
         self.entry: _Entry[ItemT] | None = None
         """Its next slot and its order, while it is awake."""
-        self.taken = -1
+        self.last_slot = -1
         """The last slot that it had."""
 
     @property
-    def had_first(self) -> bool:
+    def had_first_slot(self) -> bool:
         """Whether the slot that it had last was its first in the round."""
-        return self.taken & MOST == 1 << (BITS - self.priority.bit_length())
+        return self.last_slot & MAX_PRIORITY == 1 << (BITS - self.priority.bit_length())
 
 
 class BroadcastDisk(Generic[ItemT]):
@@ -101,85 +101,85 @@ class BroadcastDisk(Generic[ItemT]):
         self._outdated = 0
         self._numbers = count()
         self._slot = self._last = -1  # where the round stands, and ends; before the first there is nothing
-        self._order = _EVERYBODY
+        self._order = _LAST_ORDER
 
-    def wake(self, place: Place[ItemT]) -> None:
+    def wake(self, holder: SlotHolder[ItemT]) -> None:
         """Let an item have its slots from here on."""
-        if place.entry is None:
-            self._stand(place)
+        if holder.entry is None:
+            self._schedule(holder)
 
-    def sleep(self, place: Place[ItemT]) -> None:
+    def sleep(self, holder: SlotHolder[ItemT]) -> None:
         """Pass over an item's slots."""
-        if place.entry is not None:
-            place.entry = None
+        if holder.entry is not None:
+            holder.entry = None
             self._outdated += 1
             if 2 * self._outdated > len(self._heap) + _SLACK:
                 self._heap = [entry for entry in self._heap if entry[3].entry is entry]
                 heapify(self._heap)
                 self._outdated = 0
 
-    def change(self, place: Place[ItemT], priority: int, order: int) -> None:
+    def change(self, holder: SlotHolder[ItemT], priority: int, order: int) -> None:
         """Give an item other slots from here on; to keep what was promised, do so between two rounds."""
-        priority = min(max(priority, 1), MOST)
-        if priority != place.priority or order != place.order:
-            place.priority, place.order = priority, order
-            if place.entry is not None:
-                self.sleep(place)
-                self._stand(place)
+        priority = min(max(priority, 1), MAX_PRIORITY)
+        if priority != holder.priority or order != holder.order:
+            holder.priority, holder.order = priority, order
+            if holder.entry is not None:
+                self.sleep(holder)
+                self._schedule(holder)
 
-    def take(self) -> Place[ItemT] | None:
+    def take(self) -> SlotHolder[ItemT] | None:
         """Go to the next slot of anybody awake and return who it is, who sleeps from then on, or None."""
         heap = self._heap
         entry = heap[0] if heap else None
         if entry is None or entry[0] > self._last or entry[3].entry is not entry:
-            entry = self._first()
+            entry = self._next_entry()
             if entry is None:
                 return None
         heappop(self._heap)
-        self._slot, self._order, _, place = entry
-        place.taken, place.entry = self._slot, None
-        return place
+        self._slot, self._order, _, holder = entry
+        holder.last_slot, holder.entry = self._slot, None
+        return holder
 
-    def take_ahead(self, wanted: Callable[[ItemT], bool], most: int) -> Place[ItemT] | None:
+    def take_ahead(self, wanted: Callable[[ItemT], bool], limit: int) -> SlotHolder[ItemT] | None:
         """Like `take`, but whoever is wanted goes before up to `most` others that are due in this round."""
         passed: list[_Entry[ItemT]] = []
-        entry = self._first()
+        entry = self._next_entry()
         while entry is not None and not wanted(entry[3].item):
             passed.append(heappop(self._heap))
-            entry = self._standing() if len(passed) <= most else None
+            entry = self._head() if len(passed) <= limit else None
             if entry is not None and entry[0] > self._last:
                 entry = None
         for other in passed:
             heappush(self._heap, other)
         if entry is None or not passed:
             return self.take()
-        place = entry[3]
-        self.sleep(place)
-        place.taken = entry[0]
-        return place
+        holder = entry[3]
+        self.sleep(holder)
+        holder.last_slot = entry[0]
+        return holder
 
-    def take_now(self, place: Place[ItemT]) -> None:
+    def take_now(self, holder: SlotHolder[ItemT]) -> None:
         """Give an item that sleeps the slot of now."""
-        place.taken = self._slot
+        holder.last_slot = self._slot
 
-    def missed(self, place: Place[ItemT]) -> bool:
+    def missed(self, holder: SlotHolder[ItemT]) -> bool:
         """Return whether an item that sleeps would have had another slot since the last one that it had."""
-        if place.taken == self._slot:
+        if holder.last_slot == self._slot:
             return False
-        due = next_slot(place.priority, place.taken)
-        return due < self._slot or (due == self._slot and place.order <= self._order)
+        due = next_slot(holder.priority, holder.last_slot)
+        return due < self._slot or (due == self._slot and holder.order <= self._order)
 
-    def _first(self) -> _Entry[ItemT] | None:
-        entry = self._standing()
+    def _next_entry(self) -> _Entry[ItemT] | None:
+        entry = self._head()
         if entry is not None and entry[0] > self._last:
             # Rounds that nobody has a slot in are left out.
-            self._slot, self._order = entry[0] & ~MOST, -1
-            self._last = entry[0] | MOST
+            self._slot, self._order = entry[0] & ~MAX_PRIORITY, -1
+            self._last = entry[0] | MAX_PRIORITY
             self._new_round()
-            entry = self._standing()
+            entry = self._head()
         return entry
 
-    def _standing(self) -> _Entry[ItemT] | None:
+    def _head(self) -> _Entry[ItemT] | None:
         heap = self._heap
         while heap:
             entry = heap[0]
@@ -189,9 +189,9 @@ class BroadcastDisk(Generic[ItemT]):
             self._outdated -= 1
         return None
 
-    def _stand(self, place: Place[ItemT]) -> None:
+    def _schedule(self, holder: SlotHolder[ItemT]) -> None:
         # Those who come later in the slot of now still have it before them.
-        after = self._slot - 1 if place.order > self._order else self._slot
-        slot = next_slot(place.priority, after if after > place.taken else place.taken)
-        place.entry = entry = (slot, place.order, next(self._numbers), place)
+        after = self._slot - 1 if holder.order > self._order else self._slot
+        slot = next_slot(holder.priority, after if after > holder.last_slot else holder.last_slot)
+        holder.entry = entry = (slot, holder.order, next(self._numbers), holder)
         heappush(self._heap, entry)

@@ -8,17 +8,17 @@ from typing import Generic, TypeVar
 ItemT = TypeVar("ItemT")
 
 
-class Holder(Generic[ItemT]):
+class TicketHolder(Generic[ItemT]):
     """An item and its tickets; they are in the lottery or not."""
 
-    __slots__ = ("item", "level", "place", "tickets")
+    __slots__ = ("index", "item", "level", "tickets")
 
     def __init__(self, item: ItemT, tickets: int = 1) -> None:
         self.item = item
         self.tickets = tickets
         """One at least; to be changed only while they are not in the lottery."""
         self.level: _Level[ItemT] | None = None
-        self.place = 0
+        self.index = 0
 
 
 class _Level(Generic[ItemT]):
@@ -29,7 +29,7 @@ class _Level(Generic[ItemT]):
     def __init__(self, bits: int) -> None:
         self.bits = bits
         self.tickets = 0
-        self.holders: list[Holder[ItemT]] = []
+        self.holders: list[TicketHolder[ItemT]] = []
 
 
 class Lottery(Generic[ItemT]):
@@ -44,19 +44,19 @@ class Lottery(Generic[ItemT]):
         self._levels: dict[int, _Level[ItemT]] = {}  # those that have holders
         self._tickets = 0
 
-    def join(self, holder: Holder[ItemT]) -> None:
+    def join(self, holder: TicketHolder[ItemT]) -> None:
         """Put a holder's tickets into the lottery."""
         bits = holder.tickets.bit_length()
         level = self._levels.get(bits)
         if level is None:
             level = self._levels[bits] = _Level(bits)
         holder.level = level
-        holder.place = len(level.holders)
+        holder.index = len(level.holders)
         level.holders.append(holder)
         level.tickets += holder.tickets
         self._tickets += holder.tickets
 
-    def leave(self, holder: Holder[ItemT]) -> None:
+    def leave(self, holder: TicketHolder[ItemT]) -> None:
         """Take a holder's tickets out of the lottery, if they are in."""
         level = holder.level
         if level is None:
@@ -64,14 +64,14 @@ class Lottery(Generic[ItemT]):
         holder.level = None
         last = level.holders.pop()
         if last is not holder:
-            level.holders[holder.place] = last
-            last.place = holder.place
+            level.holders[holder.index] = last
+            last.index = holder.index
         level.tickets -= holder.tickets
         self._tickets -= holder.tickets
         if not level.holders:
             del self._levels[level.bits]
 
-    def draw(self, random: Random) -> Holder[ItemT] | None:
+    def draw(self, random: Random) -> TicketHolder[ItemT] | None:
         """Return the holder of a ticket, or None if there is none."""
         if not self._tickets:
             return None

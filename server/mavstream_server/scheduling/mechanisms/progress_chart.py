@@ -47,8 +47,8 @@ def envelope(route: Route) -> list[float]:
 def _steepest(points: Sequence[Point]) -> tuple[float, int]:
     """Return the steepest descent from the first point, and to which one it goes, the furthest of equals."""
     steepest, last = 0.0, 1
-    for place in range(1, len(points)):
-        slope = (points[0].size - points[place].size) / points[place].time
+    for index in range(1, len(points)):
+        slope = (points[0].size - points[index].size) / points[index].time
         if slope >= steepest * _STRAIGHT:
-            steepest, last = max(slope, steepest), place
+            steepest, last = max(slope, steepest), index
     return steepest, last

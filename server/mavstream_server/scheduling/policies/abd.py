@@ -8,8 +8,8 @@ from typing import Annotated, Self
 from pydantic import Field, model_validator
 
 from mavstream_server.scheduling.bases.class_level import ClassLevelPolicy
-from mavstream_server.scheduling.mechanisms.broadcast_disk import BroadcastDisk, Place
-from mavstream_server.scheduling.mechanisms.inversion.additive import OneByOne
+from mavstream_server.scheduling.mechanisms.broadcast_disk import BroadcastDisk, SlotHolder
+from mavstream_server.scheduling.mechanisms.inversion.additive import StepwiseRecovery
 from mavstream_server.scheduling.mechanisms.inversion.monitor import InversionMonitor
 from mavstream_server.scheduling.policy import PolicyOptions, SourceService
 from mavstream_server.scheduling.registry import InnerPolicy, register
@@ -109,9 +109,9 @@ class AdaptiveBroadcastDisk(ClassLevelPolicy[AdaptiveBroadcastDiskOptions]):
     def __init__(self, view: View, options: AdaptiveBroadcastDiskOptions) -> None:
         super().__init__(view, options)
         self._disk: BroadcastDisk[str] = BroadcastDisk(self._new_round)
-        self._places: dict[str, Place[str]] = {}
+        self._holders: dict[str, SlotHolder[str]] = {}
         self._quota = QuotaSlice(options.quota_us * 1000, options.least_us * 1000, options.most_us * 1000)
-        self.monitor = InversionMonitor(OneByOne(), options.limit, options.calm)
+        self.monitor = InversionMonitor(StepwiseRecovery(), options.limit, options.calm)
         self._turns: dict[int, _Turn] = {}  # by core
         self._turn_of: dict[int, _Turn] = {}  # of slices under way, by their first operator's number
         self._newcomers = count(_LATER)
@@ -125,15 +125,15 @@ class AdaptiveBroadcastDisk(ClassLevelPolicy[AdaptiveBroadcastDiskOptions]):
     def classes_changed(self) -> None:
         """Let a new class have slots at once; other changes wait for the end of the round."""
         self._stale = True
-        for name in [name for name in self._places if name not in self._inner]:
-            self._disk.sleep(self._places.pop(name))
-        for name in [name for name in self._inner if name not in self._places]:
-            self._places[name] = Place(name, self.priority(name), next(self._newcomers))
+        for name in [name for name in self._holders if name not in self._inner]:
+            self._disk.sleep(self._holders.pop(name))
+        for name in [name for name in self._inner if name not in self._holders]:
+            self._holders[name] = SlotHolder(name, self.priority(name), next(self._newcomers))
 
     def arrived(self, operator: OperatorView, now: int) -> bool:
         """Tell the operator's class, and let it have its slots."""
         consult = super().arrived(operator, now)
-        self._disk.wake(self._places[operator.query.class_name])
+        self._disk.wake(self._holders[operator.query.class_name])
         return consult
 
     def next(self, core: int, now: int) -> Slice | None:
@@ -148,26 +148,26 @@ class AdaptiveBroadcastDisk(ClassLevelPolicy[AdaptiveBroadcastDiskOptions]):
                 bound = slice_.duration
                 left = turn.left if bound is None or turn.left < bound else bound
                 return Slice(slice_.operators, slice_.tuples, left)
-            if (place := self._places.get(turn.class_name)) is not None:
-                self._disk.sleep(place)
+            if (holder := self._holders.get(turn.class_name)) is not None:
+                self._disk.sleep(holder)
             turn = self._next_turn(core)
         return None
 
     def _next_turn(self, core: int) -> _Turn | None:
-        place = self._disk.take()
-        if place is None:
+        holder = self._disk.take()
+        if holder is None:
             self._turns.pop(core, None)
             return None
-        self._disk.wake(place)
-        turn = self._turns[core] = _Turn(place.item, self._quota.length)
+        self._disk.wake(holder)
+        turn = self._turns[core] = _Turn(holder.item, self._quota.length)
         return turn
 
     def finished(self, slice_: Slice, report: Report) -> None:
         """Tell the class, and let it have its slots."""
-        place = self._places.get(slice_.operators[0].query.class_name)
+        holder = self._holders.get(slice_.operators[0].query.class_name)
         super().finished(slice_, report)
-        if place is not None and place.entry is None and place.item in self._awake:
-            self._disk.wake(place)
+        if holder is not None and holder.entry is None and holder.item in self._awake:
+            self._disk.wake(holder)
 
     def charge(self, class_name: str, slice_: Slice, report: Report) -> None:
         """Take the time from the slot; if it was not enough, make the quota slice longer."""
@@ -204,4 +204,4 @@ class AdaptiveBroadcastDisk(ClassLevelPolicy[AdaptiveBroadcastDiskOptions]):
             changed = self.monitor.close_window().changed
         if changed:
             for order, name in enumerate(self.classes):
-                self._disk.change(self._places[name], int(self.monitor.frequency(name)), order)
+                self._disk.change(self._holders[name], int(self.monitor.frequency(name)), order)

@@ -15,18 +15,20 @@ from mavstream_server.scheduling.policy import Level, Policy, PolicyOptions
 from mavstream_server.scheduling.registry import POLICIES, InnerPolicy, register
 from mavstream_server.scheduling.view import OperatorView, QueryView, Report, Slice, View
 
-_LIBRARY = ("rr", "fifo", "mtiq", "chain", "hr")
+_DEFAULT_POLICIES = ("rr", "fifo", "mtiq", "chain", "hr")
 """The paper's four (2.1), and the one with the best mean response time."""
 
 
-def _library() -> tuple[InnerPolicy, ...]:
-    return tuple(InnerPolicy(policy=name) for name in _LIBRARY if name in POLICIES)
+def _default_policies() -> tuple[InnerPolicy, ...]:
+    return tuple(InnerPolicy(policy=name) for name in _DEFAULT_POLICIES if name in POLICIES)
 
 
 class AdaptiveOptions(PolicyOptions):
     """What is chosen from, for what, how often and how."""
 
-    policies: Annotated[tuple[InnerPolicy, ...], Field(min_length=1)] = Field(default_factory=_library)
+    policies: Annotated[tuple[InnerPolicy, ...], Field(min_length=1)] = Field(
+        default_factory=_default_policies
+    )
     """The policies to choose from; the same may be named several times with other options."""
     specification: Specification = DEFAULT_SPECIFICATION
     """What they are judged by."""
@@ -70,7 +72,7 @@ class AdaptiveSelection(Policy[AdaptiveOptions]):
         self._samples: list[Sample] = []  # of the policy in charge, since it was last judged
         self._patience = options.switch_delay  # samples until it is judged
         self._tried = 1  # policies that have had their first turn
-        self._put_in_charge(0)
+        self._activate(0)
         # Drivers ask once, so it holds for whoever may be in charge later.
         self.watches_growth = any(inner.make(view).watches_growth for inner in options.policies)
         self._now = 0
@@ -79,7 +81,7 @@ class AdaptiveSelection(Policy[AdaptiveOptions]):
     @property
     def active(self) -> InnerPolicy:
         """The policy that decides now."""
-        return self.options.policies[self._place]
+        return self.options.policies[self._index]
 
     @property
     def scores(self) -> list[float]:
@@ -173,29 +175,29 @@ class AdaptiveSelection(Policy[AdaptiveOptions]):
         self._restart(now)
 
     def _choose(self, now: int) -> None:
-        self._learner.learn(self._place, self._samples)
+        self._learner.learn(self._index, self._samples)
         self._samples, self._patience = [], 1
         if self._tried < len(self.options.policies):
-            place = self._tried
+            index = self._tried
             self._tried += 1
         else:
-            place = self._learner.choose(self._specification, self.view.random)
-        if place != self._place:
+            index = self._learner.choose(self._specification, self.view.random)
+        if index != self._index:
             self._patience = self.options.switch_delay
-            self._put_in_charge(place)
+            self._activate(index)
             self._hand_over(now)
 
-    def _put_in_charge(self, place: int) -> None:
-        self._place = place
-        self._policy: Policy[Any] = self.options.policies[place].make(self.view)
+    def _activate(self, index: int) -> None:
+        self._index = index
+        self._policy: Policy[Any] = self.options.policies[index].make(self.view)
 
     def _hand_over(self, now: int) -> None:
         """Tell the new policy of all queries, and of all that is ready and not being run."""
         self._left_over |= self._under_way
         self._under_way.clear()
-        taken = {operator.number for slice_ in self._left_over.values() for operator in slice_.operators}
+        claimed = {operator.number for slice_ in self._left_over.values() for operator in slice_.operators}
         for query in self._queries.values():
             self._policy.admit(query)
             for operator in query.operators:
-                if operator.number not in taken and operator.ready:
+                if operator.number not in claimed and operator.ready:
                     self._policy.arrived(operator, now)

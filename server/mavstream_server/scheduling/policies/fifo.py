@@ -7,7 +7,7 @@ from typing import Annotated, NamedTuple
 from pydantic import Field
 
 from mavstream_server.scheduling.bases.ranked import RankedPolicy
-from mavstream_server.scheduling.mechanisms.claimed_operators import Taken
+from mavstream_server.scheduling.mechanisms.claimed_operators import ClaimedOperators
 from mavstream_server.scheduling.mechanisms.route import onward
 from mavstream_server.scheduling.policy import PolicyOptions
 from mavstream_server.scheduling.registry import register
@@ -21,7 +21,7 @@ class FirstInFirstOutOptions(PolicyOptions):
     """At most this many, 1 in the papers; without a bound all that wait behind the oldest at its operator."""
 
 
-class _Way(NamedTuple):
+class _Pipeline(NamedTuple):
     """How an operator's tuples get to the output."""
 
     slice: Slice
@@ -47,8 +47,8 @@ class FirstInFirstOut(RankedPolicy[FirstInFirstOutOptions]):
 
     def __init__(self, view: View, options: FirstInFirstOutOptions) -> None:
         super().__init__(view, options)
-        self._ways: dict[int, _Way] = {}  # by operator number
-        self._taken = Taken()
+        self._pipelines: dict[int, _Pipeline] = {}  # by operator number
+        self._claimed = ClaimedOperators()
         self._now = 0
 
     def priority(self, operator: OperatorView) -> float:
@@ -58,27 +58,29 @@ class FirstInFirstOut(RankedPolicy[FirstInFirstOutOptions]):
 
     def rank(self, operator: OperatorView) -> None:
         """Put an operator where its oldest tuple belongs."""
-        self._ready.put(operator, (-self.priority(operator), *self._ways[operator.number].order))
+        self._ready.put(operator, (-self.priority(operator), *self._pipelines[operator.number].order))
 
     def admit(self, query: QueryView) -> None:
         """Lay out the ways to the query's output."""
-        self._taken.admit(query)
+        self._claimed.admit(query)
         first = query.operators[0].number
         for number, operators in onward(query).items():
             numbers = frozenset(operator.number for operator in operators)
-            self._ways[number] = _Way(Slice(operators, self.options.tuples), numbers, (first, -number))
+            self._pipelines[number] = _Pipeline(
+                Slice(operators, self.options.tuples), numbers, (first, -number)
+            )
 
     def retire(self, query: QueryView) -> None:
         """Forget the query."""
         super().retire(query)
-        self._taken.retire(query)
+        self._claimed.retire(query)
         for operator in query.operators:
-            self._ways.pop(operator.number, None)
+            self._pipelines.pop(operator.number, None)
 
     def arrived(self, operator: OperatorView, now: int) -> bool:
         """Rank the operator among the ready ones."""
         self._now = now
-        self._taken.told(operator)
+        self._claimed.arrived(operator)
         return super().arrived(operator, now)
 
     def grew(self, operator: OperatorView, now: int) -> None:
@@ -90,20 +92,20 @@ class FirstInFirstOut(RankedPolicy[FirstInFirstOutOptions]):
         self._now = now
         while (operator := self._ready.pop()) is not None:
             # Those above an operator that has run stay ranked, though they ran with it or still do.
-            if operator.ready and operator not in self._taken:
+            if operator.ready and operator not in self._claimed:
                 return self.turn(operator)
         return None
 
     def turn(self, operator: OperatorView) -> Slice:
         """Return the operator and those above it, without what another core is at work on."""
-        slice_, numbers, _ = self._ways[operator.number]
-        if not self._taken.leaves(numbers):
-            slice_ = self._taken.free(slice_)
+        slice_, numbers, _ = self._pipelines[operator.number]
+        if not self._claimed.all_free(numbers):
+            slice_ = self._claimed.without_claimed(slice_)
             numbers = frozenset(part.number for part in slice_.operators)
-        self._taken.take(slice_, numbers)
+        self._claimed.claim(slice_, numbers)
         return slice_
 
     def finished(self, slice_: Slice, report: Report) -> None:
         """Rank again those that are not done."""
-        self._taken.end(slice_)
+        self._claimed.release(slice_)
         super().finished(slice_, report)

@@ -8,11 +8,11 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from mavstream_server.scheduling.bases.multicore import Member, Unit
+from mavstream_server.scheduling.bases.multicore import CoreUnit, Member
 from mavstream_server.scheduling.bases.query_level import QueryLevelPolicy
 from mavstream_server.scheduling.mechanisms.broadcast_disk import (
     BroadcastDisk,
-    Place,
+    SlotHolder,
     multiplier,
     whole_slots,
 )
@@ -46,14 +46,14 @@ class MulticoreBroadcastDiskOptions(PolicyOptions):
     """The most slots for a query; beyond that, lighter ones get more than their share."""
 
 
-class DiskUnit(Unit):
+class DiskUnit(CoreUnit):
     """A unit with a place in the schedule."""
 
-    __slots__ = ("again", "chance", "class_name", "core", "place")
+    __slots__ = ("again", "chance", "class_name", "core", "holder")
 
     def __init__(self, members: Sequence[Member]) -> None:
         super().__init__(members)
-        self.place: Place[DiskUnit] = Place(self, 1, self.number)
+        self.holder: SlotHolder[DiskUnit] = SlotHolder(self, 1, self.number)
         self.chance = 1.0
         """Of being run in the first slot of a round; for the fraction of a slot."""
         self.again = False
@@ -121,7 +121,7 @@ class MulticoreBroadcastDisk(QueryLevelPolicy[MulticoreBroadcastDiskOptions, Dis
     def formed(self, unit: DiskUnit) -> None:
         """Give the unit its slots; the others' follow when a round is full."""
         unit.class_name = unit.leading_class(self._priorities)
-        self._place(unit)
+        self._assign_slots(unit)
         self._stale = True
 
     def dissolved(self, unit: DiskUnit) -> None:
@@ -146,30 +146,30 @@ class MulticoreBroadcastDisk(QueryLevelPolicy[MulticoreBroadcastDiskOptions, Dis
             unit.again = False
             self._again.append(unit)
         else:
-            self._disk.wake(unit.place)
+            self._disk.wake(unit.holder)
 
     def leave(self, unit: DiskUnit) -> None:
         """Take the unit out of the schedule."""
-        self._disk.sleep(unit.place)
+        self._disk.sleep(unit.holder)
 
-    def draw(self, core: int) -> DiskUnit | None:
+    def pick(self, core: int) -> DiskUnit | None:
         """Return the unit whose slot comes next."""
         while self._again:
             unit = self._again.popleft()
             if not unit.gone:
-                self._disk.take_now(unit.place)
+                self._disk.take_now(unit.holder)
                 unit.in_line = False
                 return unit
         disk, ahead = self._disk, self._ahead
-        while (place := self._take_ahead(core) if ahead else disk.take()) is not None:
-            unit = place.item
-            if unit.chance == 1 or not place.had_first or self.view.random.random() < unit.chance:
+        while (holder := self._take_ahead(core) if ahead else disk.take()) is not None:
+            unit = holder.item
+            if unit.chance == 1 or not holder.had_first_slot or self.view.random.random() < unit.chance:
                 unit.in_line = False
                 return unit
-            disk.wake(place)
+            disk.wake(holder)
         return None
 
-    def _take_ahead(self, core: int) -> Place[DiskUnit] | None:
+    def _take_ahead(self, core: int) -> SlotHolder[DiskUnit] | None:
         return self._disk.take_ahead(lambda unit: unit.core == core, self._ahead)
 
     def began(self, unit: DiskUnit, core: int) -> None:
@@ -181,7 +181,7 @@ class MulticoreBroadcastDisk(QueryLevelPolicy[MulticoreBroadcastDiskOptions, Dis
         self._slices += 1
         if report.answers:
             self.monitor.record(unit.class_name, report)
-        unit.again = self._disk.missed(unit.place)
+        unit.again = self._disk.missed(unit.holder)
 
     # Between two rounds
 
@@ -193,18 +193,18 @@ class MulticoreBroadcastDisk(QueryLevelPolicy[MulticoreBroadcastDiskOptions, Dis
             self._slices = 0
             self._judge()
         if self._urgent or (self._stale and full):
-            self._lay_out()
+            self._reassign_slots()
 
     def _judge(self) -> None:
-        verdict = self.monitor.close_window()
-        self._stale = self._stale or verdict.changed
-        if verdict.inverted and self.options.selectivity == "sa":
+        outcome = self.monitor.close_window()
+        self._stale = self._stale or outcome.changed
+        if outcome.inverted and self.options.selectivity == "sa":
             self._stale = True
             for unit in self._units.values():
                 for member in unit.members:
                     self.measure(member.query)
 
-    def _lay_out(self) -> None:
+    def _reassign_slots(self) -> None:
         if self._urgent and self.options.priority == "up":
             self._priorities = {name: self.view.priorities.get(name, 1) for name in self.classes}
             self.monitor.assign(self._priorities)
@@ -214,9 +214,9 @@ class MulticoreBroadcastDisk(QueryLevelPolicy[MulticoreBroadcastDiskOptions, Dis
         shares = [self.share(member) for unit in self._units.values() for member in unit.members]
         self._multiplier = multiplier(shares, self.options.longest)
         for unit in self._units.values():
-            self._place(unit)
+            self._assign_slots(unit)
 
-    def _place(self, unit: DiskUnit) -> None:
+    def _assign_slots(self, unit: DiskUnit) -> None:
         priority = sum(max(1.0, self.share(member) * self._multiplier) for member in unit.members)
         slots, unit.chance = whole_slots(priority)
-        self._disk.change(unit.place, slots, unit.number)
+        self._disk.change(unit.holder, slots, unit.number)

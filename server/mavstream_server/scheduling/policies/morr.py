@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from mavstream_server.scheduling.bases.multicore import Member, Unit
+from mavstream_server.scheduling.bases.multicore import CoreUnit, Member
 from mavstream_server.scheduling.bases.multicore_ring import MulticoreRing
 from mavstream_server.scheduling.policy import PolicyOptions
 from mavstream_server.scheduling.registry import register
@@ -16,7 +16,7 @@ class MulticoreOperatorRoundRobinOptions(PolicyOptions):
 
 
 @register
-class MulticoreOperatorRoundRobin(MulticoreRing[MulticoreOperatorRoundRobinOptions, Unit]):
+class MulticoreOperatorRoundRobin(MulticoreRing[MulticoreOperatorRoundRobinOptions, CoreUnit]):
     """Dissertation, 6.2.1, MORR: operators in turn, so that those of one query may run on several cores.
 
     Tuples wait at every operator anew, which makes it slower than MRR; good for few, long queries.
@@ -26,9 +26,9 @@ class MulticoreOperatorRoundRobin(MulticoreRing[MulticoreOperatorRoundRobinOptio
     optimises = "nothing in particular; one query can use several cores"
     Options = MulticoreOperatorRoundRobinOptions
 
-    def make_unit(self, members: Sequence[Member]) -> Unit:
+    def make_unit(self, members: Sequence[Member]) -> CoreUnit:
         """Return a plain unit."""
-        return Unit(members)
+        return CoreUnit(members)
 
     def parts(self, query: QueryView) -> Iterable[tuple[OperatorView, ...]]:
         """Return every operator for itself."""

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from math import ceil
 from typing import Literal
 
-from mavstream_server.scheduling.bases.multicore import Member, Unit
+from mavstream_server.scheduling.bases.multicore import CoreUnit, Member
 from mavstream_server.scheduling.bases.multicore_ring import MulticoreRing
 from mavstream_server.scheduling.policy import PolicyOptions
 from mavstream_server.scheduling.registry import register
@@ -21,7 +21,7 @@ class MulticoreProportionalRoundRobinOptions(PolicyOptions):
     """A class of priority p works on p / sum of the priorities, or on p / the largest of them."""
 
 
-class _Stages(Unit):
+class _Stages(CoreUnit):
     """A unit whose turn goes in stages: a part of each leaf's queue, then all that this has brought up."""
 
     __slots__ = ("above", "class_name", "leaves", "stage")
@@ -102,7 +102,7 @@ class MulticoreProportionalRoundRobin(MulticoreRing[MulticoreProportionalRoundRo
         else:
             self._ring.append(unit)
 
-    def rests(self, unit: _Stages) -> None:
+    def became_idle(self, unit: _Stages) -> None:
         """The unit's turn is over."""
         unit.stage = 0
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from mavstream_server.scheduling.bases.multicore import Member, Unit
+from mavstream_server.scheduling.bases.multicore import CoreUnit, Member
 from mavstream_server.scheduling.bases.multicore_ring import MulticoreRing
 from mavstream_server.scheduling.policy import PolicyOptions
 from mavstream_server.scheduling.registry import register
@@ -15,7 +15,7 @@ class MulticoreRoundRobinOptions(PolicyOptions):
 
 
 @register
-class MulticoreRoundRobin(MulticoreRing[MulticoreRoundRobinOptions, Unit]):
+class MulticoreRoundRobin(MulticoreRing[MulticoreRoundRobinOptions, CoreUnit]):
     """Dissertation, 6.2.1, MRR: queries in turn, each from its leaves to its output, on all that waits.
 
     Queries that share operators are one. Good for the mean over all queries; blind for classes.
@@ -25,6 +25,6 @@ class MulticoreRoundRobin(MulticoreRing[MulticoreRoundRobinOptions, Unit]):
     optimises = "mean response time on several cores; nobody starves"
     Options = MulticoreRoundRobinOptions
 
-    def make_unit(self, members: Sequence[Member]) -> Unit:
+    def make_unit(self, members: Sequence[Member]) -> CoreUnit:
         """Return a plain unit."""
-        return Unit(members)
+        return CoreUnit(members)

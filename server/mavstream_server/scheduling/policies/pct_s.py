@@ -30,13 +30,13 @@ class PerClassThreadSplit(ThreadedPolicy[PerClassThreadSplitOptions]):
         super().__init__(view, options)
         self._cores = 1
 
-    def in_two(self, classes: Sequence[str]) -> Sequence[str]:
+    def split_classes(self, classes: Sequence[str]) -> Sequence[str]:
         """Return as many of the most important classes as there are cores too many."""
         return classes[: max(0, self._cores - len(classes))]
 
-    def draw(self, core: int) -> ThreadUnit | None:
+    def pick(self, core: int) -> ThreadUnit | None:
         """Count the core, and return the next unit of the thread that has had the least time."""
         if core >= self._cores:
             self._cores = core + 1
             self._stale = True
-        return super().draw(core)
+        return super().pick(core)

@@ -9,7 +9,7 @@ from itertools import islice, repeat
 import numpy as np
 from numpy.typing import NDArray
 
-from mavstream_server.simulation.scenario import SECOND, ArrivalKind, Burst, StreamPlan
+from mavstream_server.simulation.scenario import SECOND, ArrivalKind, Burst, StreamSpec
 
 NEVER = 1 << 62
 """A time that does not come."""
@@ -21,15 +21,15 @@ _AHEAD = 4.0  # seconds of bursts that are laid out at a time
 Floats = NDArray[np.float64]
 
 
-class Feed:
+class ArrivalTimes:
     """The arrival times of one stream, read in order; `next` is the first that was not read."""
 
     __slots__ = ("_at", "_blocks", "_times", "name", "next", "read", "size")
 
-    def __init__(self, plan: StreamPlan, seed: np.random.SeedSequence) -> None:
-        self.name = plan.name
-        self.size = plan.size
-        self._blocks = arrival_blocks(plan, np.random.default_rng(seed))
+    def __init__(self, spec: StreamSpec, seed: np.random.SeedSequence) -> None:
+        self.name = spec.name
+        self.size = spec.size
+        self._blocks = arrival_blocks(spec, np.random.default_rng(seed))
         self._times: list[int] = []
         self._at = 0
         self.read = 0
@@ -88,39 +88,39 @@ class Feed:
         return True
 
 
-def merged(feeds: Sequence[Feed]) -> Iterator[tuple[int, int]]:
+def merge_arrivals(streams: Sequence[ArrivalTimes]) -> Iterator[tuple[int, int]]:
     """Return (time, place of the stream) of all arrivals in the order of time.
 
     They are sorted a stretch of time at a time, which costs a third of a heap over the streams.
     """
     stretch = SECOND // 1000
-    while (first := min((feed.next for feed in feeds), default=NEVER)) < NEVER:
+    while (first := min((stream.next for stream in streams), default=NEVER)) < NEVER:
         times: list[int] = []
-        places: list[int] = []
-        for place, feed in enumerate(feeds):
-            batch = feed.take(first + stretch, NEVER)
+        indices: list[int] = []
+        for index, stream in enumerate(streams):
+            batch = stream.take(first + stretch, NEVER)
             times += batch
-            places += repeat(place, len(batch))
+            indices += repeat(index, len(batch))
         order = np.argsort(times, kind="stable").tolist()
-        yield from [(times[at], places[at]) for at in order]
+        yield from [(times[at], indices[at]) for at in order]
         if len(times) < _BLOCK:
             stretch *= 2
         elif len(times) > 4 * _BLOCK:
             stretch //= 2
 
 
-def arrival_blocks(plan: StreamPlan, random: np.random.Generator) -> Iterator[list[int]]:
+def arrival_blocks(spec: StreamSpec, random: np.random.Generator) -> Iterator[list[int]]:
     """Return the arrival times of a stream in blocks, none of them empty."""
-    if plan.kind is ArrivalKind.RECORDED:
-        offsets = iter(plan.offsets[: plan.tuples])
+    if spec.kind is ArrivalKind.RECORDED:
+        offsets = iter(spec.offsets[: spec.tuples])
         while block := list(islice(offsets, _BLOCK)):
-            yield [int((plan.begin_s + offset) * SECOND) for offset in block]
+            yield [int((spec.begin_s + offset) * SECOND) for offset in block]
         return
-    profile, mass, left, size = _Profile(plan, random), 0.0, plan.tuples, _FIRST_BLOCK
+    profile, mass, left, size = _Profile(spec, random), 0.0, spec.tuples, _FIRST_BLOCK
     while left is None or left > 0:
         count = size if left is None else min(left, size)
         size = min(2 * size, _BLOCK)
-        steps = np.ones(count) if plan.kind is ArrivalKind.FIXED else random.exponential(size=count)
+        steps = np.ones(count) if spec.kind is ArrivalKind.FIXED else random.exponential(size=count)
         masses = mass + np.cumsum(steps)
         mass = float(masses[-1])
         times = profile.times(masses)
@@ -136,14 +136,14 @@ class _Profile:
     Arrivals of rate 1, looked up in it backwards, are arrivals of that rate (time change).
     """
 
-    def __init__(self, plan: StreamPlan, random: np.random.Generator) -> None:
+    def __init__(self, spec: StreamSpec, random: np.random.Generator) -> None:
         self._random = random
-        self._burst: Burst | None = plan.burst if plan.kind is ArrivalKind.BURSTY else None
-        self._high = plan.rate
-        self._seconds, self._masses = [plan.begin_s], [0.0]
-        self._last = plan.rate
+        self._burst: Burst | None = spec.burst if spec.kind is ArrivalKind.BURSTY else None
+        self._high = spec.rate
+        self._seconds, self._masses = [spec.begin_s], [0.0]
+        self._last = spec.rate
         if self._burst is None:
-            for second, rate in plan.rates:
+            for second, rate in spec.rates:
                 self._add(second - self._seconds[-1], self._last)
                 self._last = rate
 

@@ -8,11 +8,11 @@ from collections.abc import Sequence
 import numpy as np
 
 from mavstream_server.scheduling.view import OperatorKind
-from mavstream_server.simulation.model.accounts import Call
 from mavstream_server.simulation.model.arrivals import NEVER
+from mavstream_server.simulation.model.base_operator import Call
 from mavstream_server.simulation.model.operators import LONG, SimulatedOperator
 from mavstream_server.simulation.model.queries import SimulatedQuery
-from mavstream_server.simulation.scenario import OperatorPlan
+from mavstream_server.simulation.scenario import OperatorSpec
 
 
 class JoinOperator(SimulatedOperator):
@@ -30,14 +30,14 @@ class JoinOperator(SimulatedOperator):
     def __init__(
         self,
         number: int,
-        plan: OperatorPlan,
+        spec: OperatorSpec,
         query: SimulatedQuery,
         kind: OperatorKind,
         seed: np.random.SeedSequence,
     ) -> None:
-        super().__init__(number, plan, query, kind, seed)
+        super().__init__(number, spec, query, kind, seed)
         self._always_plain = self.plain = self.appends = False
-        self._window = NEVER if plan.window is None else int(plan.window)
+        self._window = NEVER if spec.window is None else int(spec.window)
         self._sides: list[list[int]] = [[], []]
         self._heads = [0, 0]
         self._seen = [-1, -1]  # the newest arrival of each side that was worked on,
@@ -63,17 +63,17 @@ class JoinOperator(SimulatedOperator):
             self._sides[port] += batch
             self._came[port] = max(self._came[port], batch[-1])
 
-    def has_room_at(self, port: int) -> bool:
+    def is_empty_at(self, port: int) -> bool:
         """Return whether nothing waits at a side."""
         return self._heads[port] == len(self._sides[port])
 
-    def stands_ready(self) -> bool:
+    def has_work(self) -> bool:
         """Return whether it could work on something."""
         return self._may_take(0) + self._may_take(1) > 0
 
     def work(self, begin: int, most: int | None, stop: int | None, factor: float) -> Call:
         """Work on what waits, and not only for the other side."""
-        if self.plan.synchronised:
+        if self.spec.synchronised:
             eligible = self._may_take(0) + self._may_take(1)
             most = eligible if most is None else min(most, eligible)
         return super().work(begin, most, stop, factor)
@@ -84,7 +84,7 @@ class JoinOperator(SimulatedOperator):
 
     def _may_take(self, port: int) -> int:
         side, head = self._sides[port], self._heads[port]
-        if not self.plan.synchronised:
+        if not self.spec.synchronised:
             return len(side) - head
         return bisect_right(side, min(self._came), head) - head
 
@@ -118,7 +118,7 @@ class JoinOperator(SimulatedOperator):
             return batch
         return [min(max(one, newest), one + window) for one in batch]
 
-    def untake(self) -> None:
+    def put_back_taken(self) -> None:
         """Put what was taken last back where it was."""
         for port, batch, seen in reversed(self._before):
             self._sides[port] = batch + self._sides[port][self._heads[port] :]

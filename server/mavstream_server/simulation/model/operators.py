@@ -15,10 +15,10 @@ from math import ceil
 import numpy as np
 
 from mavstream_server.scheduling.view import OperatorKind
-from mavstream_server.simulation.model.accounts import Accounted, Call
+from mavstream_server.simulation.model.base_operator import BaseOperator, Call
 from mavstream_server.simulation.model.queries import SimulatedQuery
 from mavstream_server.simulation.model.records import Record
-from mavstream_server.simulation.scenario import CostKind, OperatorPlan
+from mavstream_server.simulation.scenario import CostKind, OperatorSpec
 
 LONG = 1024
 """Tuples that were taken from the head of a queue before it is worth moving the others up."""
@@ -53,7 +53,7 @@ class VaryingCosts:
         self._at -= tuples
 
 
-class SimulatedOperator(Accounted):
+class SimulatedOperator(BaseOperator):
     """An operator with one queue, as the driver runs it and as policies see it.
 
     Outputs and unions are not classes of their own: where the interpreter meets one class only, it reads
@@ -65,17 +65,17 @@ class SimulatedOperator(Accounted):
     def __init__(
         self,
         number: int,
-        plan: OperatorPlan,
+        spec: OperatorSpec,
         query: SimulatedQuery,
         kind: OperatorKind,
         seed: np.random.SeedSequence,
     ) -> None:
         chance, costs = seed.spawn(2)
-        super().__init__(number, plan, query, kind, chance)
-        self._varying = VaryingCosts(costs) if plan.varies is CostKind.EXPONENTIAL else None
+        super().__init__(number, spec, query, kind, chance)
+        self._varying = VaryingCosts(costs) if spec.varies is CostKind.EXPONENTIAL else None
         self._always_plain = self._varying is None and not self.per_output
         self.plain = self._always_plain
-        self.appends = len(plan.inputs) == 1 or plan.kind == "join"
+        self.appends = len(spec.inputs) == 1 or spec.kind == "join"
         """Whether what it receives goes to the end of `waiting`; else to where it belongs in time."""
         if kind is OperatorKind.OUTPUT:
             self.record = Record()
@@ -115,14 +115,14 @@ class SimulatedOperator(Accounted):
         if self.appends or not batch or self.head == len(waiting) or batch[0] >= waiting[-1]:
             waiting += batch
         else:
-            place = bisect_right(waiting, batch[0], self.head)
-            waiting[place:] = sorted([*waiting[place:], *batch])
+            index = bisect_right(waiting, batch[0], self.head)
+            waiting[index:] = sorted([*waiting[index:], *batch])
 
-    def has_room_at(self, port: int) -> bool:
+    def is_empty_at(self, port: int) -> bool:
         """Return whether nothing waits at an input."""
         return self.head == len(self.waiting)
 
-    def stands_ready(self) -> bool:
+    def has_work(self) -> bool:
         """Return whether it could work on something."""
         return self.head < len(self.waiting)
 
@@ -181,7 +181,7 @@ class SimulatedOperator(Accounted):
         if self.record is not None:
             response = self.record.add(out, begin + int(setup) - self.progress, cost)
         self.progress, self.plain = 0, self._always_plain
-        self.enter(count, len(out), took)
+        self.count_call(count, len(out), took)
         return count, out, begin + took, response
 
     def _work_varying(self, begin: int, count: int, stop: int | None, factor: float) -> Call:
@@ -200,7 +200,7 @@ class SimulatedOperator(Accounted):
             response = self.record.add_each(out, [int(begun + done) for done in accumulate(costs[:count])])
         took = int(begun + sum(costs[:count]) + len(out) * self.per_output * factor) - begin
         self.progress = 0
-        self.enter(count, len(out), took)
+        self.count_call(count, len(out), took)
         return count, out, begin + took, response
 
     def _within(self, count: int, time: float, cost: float) -> int:
@@ -228,24 +228,24 @@ class SimulatedOperator(Accounted):
 
     # Being cut off
 
-    def take_back(self, begin: int, call: Call) -> None:
+    def undo(self, begin: int, call: Call) -> None:
         """Undo the last call, which began then: its tuples wait again."""
         count, out, end, _ = call
-        self.enter(-count, -len(out), begin - end, -1)
-        self.untake()
+        self.count_call(-count, -len(out), begin - end, -1)
+        self.put_back_taken()
         if self.selection is not None:
             self.selection.put_back(count)
         if self._varying is not None:
             self._varying.put_back(count)
         if self.record is not None:
-            self.record.take_back(count)
+            self.record.undo(count)
 
     def keep(self, progress: int) -> None:
         """Remember the work that was done on the head of the queue."""
         self.progress = progress
         self.plain = self._always_plain and not progress
 
-    def untake(self) -> None:
+    def put_back_taken(self) -> None:
         """Put what was taken last back where it was."""
         self.waiting = self.taken + self.waiting[self.head :]
         self.head = 0

@@ -37,7 +37,7 @@ class Record:
         self.calls += [(1, departure, 0.0) for departure in departures]
         return sum(departures) - sum(arrivals)
 
-    def take_back(self, count: int) -> None:
+    def undo(self, count: int) -> None:
         """Forget the answers of the last call."""
         del self.arrivals[-count:]
         while count:
@@ -56,7 +56,7 @@ class Record:
         if len(self.arrivals) < least:
             return
         counts, begins, each = (np.array(column) for column in zip(*self.calls, strict=True))
-        place = np.arange(1, len(self.arrivals) + 1) - np.repeat(np.cumsum(counts) - counts, counts)
-        departures = np.repeat(begins, counts) + (place * np.repeat(each, counts)).astype(np.int64)
+        position = np.arange(1, len(self.arrivals) + 1) - np.repeat(np.cumsum(counts) - counts, counts)
+        departures = np.repeat(begins, counts) + (position * np.repeat(each, counts)).astype(np.int64)
         self._packed.append((departures, departures - np.array(self.arrivals, np.int64)))
         self.arrivals, self.calls = [], []

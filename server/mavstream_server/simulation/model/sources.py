@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from mavstream_server.scheduling.view import OperatorKind
-from mavstream_server.simulation.model.accounts import Accounted, Call
-from mavstream_server.simulation.model.arrivals import Feed
-from mavstream_server.simulation.scenario import OperatorPlan, SourcePlan
+from mavstream_server.simulation.model.arrivals import ArrivalTimes
+from mavstream_server.simulation.model.base_operator import BaseOperator, Call
+from mavstream_server.simulation.scenario import OperatorSpec, SourceSpec
 
 if TYPE_CHECKING:
     from mavstream_server.simulation.model.queries import SimulatedQuery
 
 
-class Clock:
+class VirtualClock:
     """The virtual time."""
 
     __slots__ = ("now",)
@@ -24,56 +24,56 @@ class Clock:
         self.now = 0
 
 
-class SourceOperator(Accounted):
+class SourceOperator(BaseOperator):
     """A source. Where policies serve it, it belongs to a query; else it serves all that read its stream."""
 
-    __slots__ = ("_clock", "_restamp", "_train", "appends", "feed")
+    __slots__ = ("_clock", "_restamp", "_train", "appends", "arrivals")
 
     def __init__(
         self,
         number: int,
-        feed: Feed,
+        arrivals: ArrivalTimes,
         query: SimulatedQuery,
-        plan: SourcePlan,
-        clock: Clock,
+        spec: SourceSpec,
+        clock: VirtualClock,
         restamp: bool,
     ) -> None:
         """`restamp`: response times begin when it reads a tuple."""
-        own = OperatorPlan(feed.name, "source", (), plan.cost, plan.setup, size=feed.size)
+        own = OperatorSpec(arrivals.name, "source", (), spec.cost, spec.setup, size=arrivals.size)
         super().__init__(number, own, query, OperatorKind.SOURCE, np.random.SeedSequence(0))
-        self.feed = feed
+        self.arrivals = arrivals
         self.appends = False
-        self._train = plan.train
+        self._train = spec.train
         self._clock = clock
         self._restamp = restamp
 
     @property
     def consumed(self) -> int:
         """Tuples read since the beginning."""
-        return self.feed.read
+        return self.arrivals.read
 
     @property
     def queued(self) -> int:
         """Tuples that have come and were not read."""
-        return self.feed.waiting(self._clock.now)
+        return self.arrivals.waiting(self._clock.now)
 
     @property
     def queued_bytes(self) -> int:
         """Bytes of these."""
-        return int(self.queued * self.feed.size)
+        return int(self.queued * self.arrivals.size)
 
     @property
     def oldest(self) -> int | None:
         """Arrival time of the next tuple to be read, or None."""
-        return self.feed.next if self.feed.next <= self._clock.now else None
+        return self.arrivals.next if self.arrivals.next <= self._clock.now else None
 
-    def stands_ready(self) -> bool:
+    def has_work(self) -> bool:
         """Return whether something has come."""
-        return self.feed.next <= self._clock.now
+        return self.arrivals.next <= self._clock.now
 
     def read(self, begin: int, factor: float) -> tuple[int, list[int]]:
         """Read what has come, a train at most; returns when that is done, and what it is."""
-        batch = self.feed.take(begin, self._train)
+        batch = self.arrivals.take(begin, self._train)
         end = begin + int((self.setup + len(batch) * self.cost) * factor)
         return end, [begin] * len(batch) if self._restamp else batch
 
@@ -84,18 +84,18 @@ class SourceOperator(Accounted):
             self._train = most
         end, batch = self.read(begin, factor)
         self._train = train
-        self.enter(len(batch), len(batch), end - begin)
+        self.count_call(len(batch), len(batch), end - begin)
         return len(batch), batch, end, 0
 
-    def has_room(self) -> bool:
+    def may_read(self) -> bool:
         """Return whether what it handed on before has been taken, or a whole train waits.
 
         So under load tuples gather in the stream, as in the live engine, and calls work on as many as there
         are.
         """
-        heir = self.heir
-        if heir is not None:
-            taken = heir.head == len(heir.waiting)
+        sole_reader = self.sole_reader
+        if sole_reader is not None:
+            taken = sole_reader.head == len(sole_reader.waiting)
         else:
-            taken = all(reader.has_room_at(port) for reader, port in self.readers)
-        return taken or self.feed.at_least(self._train, self._clock.now)
+            taken = all(reader.is_empty_at(port) for reader, port in self.readers)
+        return taken or self.arrivals.at_least(self._train, self._clock.now)

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 from mavstream_server.scheduling.policies.abd import AdaptiveBroadcastDisk
 from mavstream_server.scheduling.policies.mbd import MulticoreBroadcastDisk
 from mavstream_server.scheduling.policy import Policy
-from mavstream_server.simulation.model.sources import Clock
+from mavstream_server.simulation.model.sources import VirtualClock
 
 
 class Convergence(NamedTuple):
@@ -21,7 +21,7 @@ class Convergence(NamedTuple):
 class ConvergenceWatch:
     """Notes when the monitor of a policy that has one changes frequencies."""
 
-    def __init__(self, policy: Policy[Any], clock: Clock) -> None:
+    def __init__(self, policy: Policy[Any], clock: VirtualClock) -> None:
         self._clock = clock
         self._updates = self._last = 0
         self._watches = isinstance(policy, AdaptiveBroadcastDisk | MulticoreBroadcastDisk)

@@ -20,7 +20,7 @@ LEVELS = (10, 25, 50, 75, 90, 95, 99)
 Numbers = NDArray[np.float64]
 
 
-class ClassFigures(NamedTuple):
+class ResponseMetrics(NamedTuple):
     """Response times of one class in milliseconds; None where it gave no answer."""
 
     priority: int
@@ -33,13 +33,13 @@ class ClassFigures(NamedTuple):
         return self.mean_ms if level is None else self.percentiles.get(level)
 
 
-def class_figures(priority: int, responses: NDArray[np.int64]) -> ClassFigures:
+def response_metrics(priority: int, responses: NDArray[np.int64]) -> ResponseMetrics:
     """Summarise the response times of a class."""
     if not responses.size:
-        return ClassFigures(priority, 0, None, {})
+        return ResponseMetrics(priority, 0, None, {})
     levels = np.percentile(responses, LEVELS) / MILLISECOND
     found = dict(zip(LEVELS, levels.tolist(), strict=True))
-    return ClassFigures(priority, responses.size, float(responses.mean()) / MILLISECOND, found)
+    return ResponseMetrics(priority, responses.size, float(responses.mean()) / MILLISECOND, found)
 
 
 def weighted_mean(classes: Sequence[tuple[int, float | None]]) -> float | None:
@@ -86,10 +86,10 @@ def mean_by_window(
     departures: NDArray[np.int64], values: NDArray[np.int64], end: int, length: int
 ) -> Numbers:
     """Return the mean of values in each window of time; NaN where there are none."""
-    place, count = windows(departures, end, length)
-    place = np.minimum(place, count - 1)
-    numbers = np.bincount(place, minlength=count)
-    sums = np.bincount(place, weights=values, minlength=count)
+    index, count = windows(departures, end, length)
+    index = np.minimum(index, count - 1)
+    numbers = np.bincount(index, minlength=count)
+    sums = np.bincount(index, weights=values, minlength=count)
     means: Numbers = np.full(count, np.nan)
     np.divide(sums, numbers, out=means, where=numbers > 0)
     return means
@@ -97,7 +97,7 @@ def mean_by_window(
 
 def throughput(departures: NDArray[np.int64], end: int, length: int) -> Numbers:
     """Return answers per second in each whole window of time."""
-    place, _ = windows(departures, end, length)
+    index, _ = windows(departures, end, length)
     whole = end // length
-    counts = np.bincount(place[place < whole], minlength=whole).astype(np.float64)
+    counts = np.bincount(index[index < whole], minlength=whole).astype(np.float64)
     return counts * (1e9 / length)

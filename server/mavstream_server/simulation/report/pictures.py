@@ -41,13 +41,13 @@ def draw(results: Mapping[str, Result], file: Path) -> None:
     axes.set_axisbelow(True)
     first = next(iter(results.values()))
     axes.set_title(f"{first.workload}, {first.cores} core{'s' if first.cores > 1 else ''}", loc="left")
-    known = [Patch(color=colour(place), label=_label(first, name)) for place, name in enumerate(classes)]
+    known = [Patch(color=colour(index), label=_label(first, name)) for index, name in enumerate(classes)]
     figure.legend(handles=known, loc="outside right upper", frameon=False, title="Class", alignment="left")
     figure.savefig(file, format=file.suffix[1:].lower())
 
 
 def _boxes(axes: Axes, result: Result, classes: list[str], begin: int) -> None:
-    for place, name in enumerate(classes):
+    for index, name in enumerate(classes):
         responses = result.answers[name].responses
         if not responses.size:
             continue
@@ -56,7 +56,7 @@ def _boxes(axes: Axes, result: Result, classes: list[str], begin: int) -> None:
         mean = float(responses.mean()) / MILLISECOND
         drawn = axes.bxp(
             [{**box, "mean": mean}],
-            positions=[begin + place],
+            positions=[begin + index],
             widths=0.7,
             showfliers=False,
             showmeans=True,
@@ -70,12 +70,12 @@ def _boxes(axes: Axes, result: Result, classes: list[str], begin: int) -> None:
                 "markersize": 4,
             },
         )
-        drawn["boxes"][0].set_facecolor(colour(place))
+        drawn["boxes"][0].set_facecolor(colour(index))
 
 
-def colour(place: int) -> str:
+def colour(index: int) -> str:
     """Return the colour of the class or series at a place."""
-    return _COLOURS[place % len(_COLOURS)]
+    return _COLOURS[index % len(_COLOURS)]
 
 
 def _label(result: Result, name: str) -> str:

@@ -12,11 +12,11 @@ from numpy.typing import NDArray
 from mavstream_server.simulation.report.convergence import Convergence
 from mavstream_server.simulation.report.metrics import (
     MILLISECOND,
-    ClassFigures,
     Numbers,
-    class_figures,
+    ResponseMetrics,
     inversion_ratio,
     mean_by_window,
+    response_metrics,
     starvation_ratio,
     throughput,
     weighted_mean,
@@ -108,7 +108,7 @@ class Result:
     cores: int
     sources: str
     """How they were served."""
-    classes: Mapping[str, ClassFigures]
+    classes: Mapping[str, ResponseMetrics]
     seconds: float
     """Virtual time that was simulated."""
     utilisation: float
@@ -136,7 +136,7 @@ class Result:
     # Figures at the mean, or at a percentile
 
     def _at(self, level: int | None) -> list[tuple[int, float | None]]:
-        return [(figures.priority, figures.at(level)) for figures in self.classes.values()]
+        return [(metrics.priority, metrics.at(level)) for metrics in self.classes.values()]
 
     def weighted_ms(self, level: int | None = None) -> float | None:
         """Return the mean over classes, weighted by priority, of their means or percentiles."""
@@ -164,15 +164,15 @@ class Result:
     @property
     def mean_ms(self) -> float | None:
         """The mean response time over all answers."""
-        answers = sum(figures.answers for figures in self.classes.values())
+        answers = sum(metrics.answers for metrics in self.classes.values())
         sums = [f.answers * f.mean_ms for f in self.classes.values() if f.mean_ms is not None]
         return sum(sums) / answers if answers else None
 
     @property
-    def overall(self) -> ClassFigures:
+    def overall(self) -> ResponseMetrics:
         """All answers together."""
         parts = [answers.responses for answers in self.answers.values()]
-        return class_figures(0, np.concatenate(parts) if parts else np.zeros(0, np.int64))
+        return response_metrics(0, np.concatenate(parts) if parts else np.zeros(0, np.int64))
 
     # Figures over time
 
@@ -190,8 +190,8 @@ class Result:
         columns = zip(*responses.values(), strict=True)
         return np.array(
             [
-                inversion_ratio(self._paired(list(responses), place * length, column))
-                for place, column in enumerate(columns)
+                inversion_ratio(self._paired(list(responses), index * length, column))
+                for index, column in enumerate(columns)
             ]
         )
 
@@ -215,7 +215,7 @@ class Result:
         rates = self.throughput(interval_s)
         return float(rates.std()) if rates.size else 0.0
 
-    def shown(self) -> dict[str, Any]:
+    def summary(self) -> dict[str, Any]:
         """Return the figures for programs."""
         return {
             "classes": {

@@ -9,7 +9,7 @@ from rich.console import Group, RenderableType
 from rich.markup import escape
 from rich.table import Table
 
-from mavstream_server.simulation.report.metrics import ClassFigures
+from mavstream_server.simulation.report.metrics import ResponseMetrics
 from mavstream_server.simulation.report.result import Result
 
 _LEVELS = (50, 95, 99)
@@ -18,8 +18,8 @@ _LEVELS = (50, 95, 99)
 def single(result: Result) -> RenderableType:
     """Return the figures of one run."""
     classes = _table("class", "priority", "answers", "mean ms", *(f"p{level} ms" for level in _LEVELS))
-    for name, figures in result.classes.items():
-        classes.add_row(escape(name), str(figures.priority), str(figures.answers), *_times(figures))
+    for name, metrics in result.classes.items():
+        classes.add_row(escape(name), str(metrics.priority), str(metrics.answers), *_times(metrics))
     classes.add_row("all", "", str(result.overall.answers), *_times(result.overall))
     return Group(_head(result), classes, _facts(result))
 
@@ -33,7 +33,7 @@ def comparison(results: Mapping[str, Result]) -> RenderableType:
     for name, result in results.items():
         table.add_row(
             escape(name),
-            *(_number(figures.mean_ms) for figures in result.classes.values()),
+            *(_number(metrics.mean_ms) for metrics in result.classes.values()),
             _number(result.weighted_mean_ms),
             _number(result.inversion_ratio),
             _number(result.starvation_ratio),
@@ -73,8 +73,8 @@ def _table(first: str, *others: str) -> Table:
     return table
 
 
-def _times(figures: ClassFigures) -> list[str]:
-    return [_number(figures.mean_ms), *(_number(figures.at(level)) for level in _LEVELS)]
+def _times(metrics: ResponseMetrics) -> list[str]:
+    return [_number(metrics.mean_ms), *(_number(metrics.at(level)) for level in _LEVELS)]
 
 
 def _number(value: float | None) -> str:

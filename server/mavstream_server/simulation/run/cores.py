@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from mavstream_server.scheduling.view import Report, Slice
-from mavstream_server.simulation.model.accounts import Accounted, Call, Readers
+from mavstream_server.simulation.model.base_operator import BaseOperator, Call, Readers
 from mavstream_server.simulation.model.operators import SimulatedOperator
 from mavstream_server.simulation.model.sources import SourceOperator
 
@@ -22,13 +22,13 @@ class Core:
         "busy",
         "due",
         "empty_visits",
-        "handed",
         "last",
-        "later",
         "number",
+        "outbox",
         "report",
         "single",
         "slice",
+        "source_outbox",
         "switches",
     )
 
@@ -42,11 +42,11 @@ class Core:
         self.report = Report(0, 0, 0)
         """What will have become of it then."""
         self.single: Single | None = None
-        self.later: list[tuple[Readers, Sequence[int]]] = []
+        self.outbox: list[tuple[Readers, Sequence[int]]] = []
         """What it hands on then."""
-        self.handed: list[tuple[SourceOperator, Sequence[int]]] = []
+        self.source_outbox: list[tuple[SourceOperator, Sequence[int]]] = []
         """What sources hand on then, if it serves some."""
-        self.last: Accounted | None = None
+        self.last: BaseOperator | None = None
         """The operator that it ran last."""
         self.busy = 0
         """Nanoseconds so far."""

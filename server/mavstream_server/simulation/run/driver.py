@@ -19,21 +19,21 @@ from mavstream_server.scheduling.mechanisms.units import QueryUnits
 from mavstream_server.scheduling.registry import make_policy
 from mavstream_server.scheduling.statistics import PUBLISH_EVERY
 from mavstream_server.scheduling.view import OperatorView, Report, Slice
-from mavstream_server.simulation.model.accounts import FREE, Readers
 from mavstream_server.simulation.model.arrivals import NEVER
+from mavstream_server.simulation.model.base_operator import FREE, Readers
 from mavstream_server.simulation.model.joins import JoinOperator
-from mavstream_server.simulation.model.network import Network
+from mavstream_server.simulation.model.network import SimulatedNetwork
 from mavstream_server.simulation.model.operators import SimulatedOperator
 from mavstream_server.simulation.model.queries import SimulatedQuery
-from mavstream_server.simulation.model.sources import Clock, SourceOperator
+from mavstream_server.simulation.model.sources import SourceOperator, VirtualClock
 from mavstream_server.simulation.run.cores import Core
-from mavstream_server.simulation.run.services import chosen, intake_of
-from mavstream_server.simulation.run.slices import AnyOperator, SliceRunner
+from mavstream_server.simulation.run.slices import AnyOperator, SimulatedSliceRunner
+from mavstream_server.simulation.run.source_service import chosen_service, make_intake
 from mavstream_server.simulation.run.timetable import Timetable
 from mavstream_server.simulation.scenario import SECOND, Scenario, Service
 
 
-class Trace:
+class RunDigest:
     """Takes in every slice of a run; two runs with the same digest did the same at the same times."""
 
     __slots__ = ("_hash", "slices")
@@ -63,23 +63,25 @@ class Driver:
         policy: str,
         options: Mapping[str, Any] | None = None,
         seed: int = 0,
-        trace: Trace | None = None,
+        digest: RunDigest | None = None,
     ) -> None:
         self.scenario = scenario
-        self.clock = Clock()
+        self.clock = VirtualClock()
         self.random = Random(seed)
         self.priorities: dict[str, int] = dict(scenario.priorities)
         self.queries: dict[str, SimulatedQuery] = {}
         self.policy = make_policy(policy, self, options)
-        self.service = chosen(scenario, self.policy.sources)
-        self.network = Network(scenario, seed, self.service, self.clock)
+        self.service = chosen_service(scenario, self.policy.sources)
+        self.network = SimulatedNetwork(scenario, seed, self.service, self.clock)
         self.cores = [Core(number) for number in range(scenario.cores)]
         ring = scenario.overheads.ring_visits and isinstance(self.policy, RingPolicy)
         operators = sum(len(query.operators) for query in scenario.queries)
-        self.runner = SliceRunner(scenario.overheads, scenario.exact_quantum, seed, operators if ring else 0)
+        self.runner = SimulatedSliceRunner(
+            scenario.overheads, scenario.exact_quantum, seed, operators if ring else 0
+        )
         self.slices = self.preemptions = self.consultations = 0
         """So far; a consultation is a tuple that arrived while a slice was being run."""
-        self.news = True
+        self.work_arrived = True
         """Whether something has become ready that idle cores were not asked about."""
         self._cut = False  # whether the policy wants to be asked at once
         self._watches_growth = self.policy.watches_growth
@@ -88,8 +90,8 @@ class Driver:
         self._events: list[tuple[int, int, Core]] = []
         self._numbers = count()
         self._idle = list(self.cores)
-        self._trace = trace
-        self.intake = intake_of(self)
+        self._digest = digest
+        self.intake = make_intake(self)
         self.timetable = Timetable(self)
 
     # The loop
@@ -107,7 +109,7 @@ class Driver:
             self._run(horizon)
         if seconds is not None:
             while self.timetable.next <= horizon:
-                self.timetable.happen()
+                self.timetable.handle()
             self.clock.now = horizon
 
     def _run(self, horizon: int) -> None:
@@ -124,12 +126,12 @@ class Driver:
             if now >= limit:
                 if now > horizon:
                     return
-                timetable.happen()
+                timetable.handle()
                 limit = min(timetable.next, horizon + 1)
                 continue
             clock.now = now
             if due:
-                intake.happen(now)
+                intake.handle(now)
             else:
                 _, number, core = heappop(events)
                 slice_ = core.slice
@@ -150,12 +152,12 @@ class Driver:
                             heappush(events, (begin(core, slice_, now), number, core))
             if self._cut:
                 self._cut_off(now)
-            if self._idle and self.news:
+            if self._idle and self.work_arrived:
                 self._wake(now)
 
     def _wake(self, now: int) -> None:
         """Ask the policy for the cores that have nothing to do, until there is nothing for one of them."""
-        self.news = False
+        self.work_arrived = False
         asked, self._idle = self._idle, []
         while asked and not self._idle:
             self._go_on(asked.pop(0), now)
@@ -187,14 +189,14 @@ class Driver:
             if reader.ready:
                 if self._watches_growth:
                     self.policy.grew(reader, now)
-            elif reader.appends or reader.stands_ready():
-                reader.ready = self.news = True
+            elif reader.appends or reader.has_work():
+                reader.ready = self.work_arrived = True
                 if self.policy.arrived(reader, now):
                     self._cut = True
 
     def arrived(self, operator: OperatorView, now: int) -> None:
         """Tell the policy of an operator that has something to do."""
-        self.news = True
+        self.work_arrived = True
         if self.policy.arrived(operator, now):
             self._cut = True
 
@@ -230,35 +232,35 @@ class Driver:
     def _end(self, core: Core, slice_: Slice, now: int) -> None:
         core.busy += now - core.begin
         core.slice = core.single = None
-        if core.later:
-            for readers, batch in core.later:
+        if core.outbox:
+            for readers, batch in core.outbox:
                 self.hand_on(readers, batch, now)
-            core.later.clear()
+            core.outbox.clear()
         operators: tuple[SimulatedOperator, ...] = slice_.operators  # type: ignore[assignment]
         for operator in operators:
             operator.core = FREE
             operator.ready = (
-                operator.head < len(operator.waiting) if operator.appends else operator.stands_ready()
+                operator.head < len(operator.waiting) if operator.appends else operator.has_work()
             )
             if operator.rows_in >= PUBLISH_EVERY and operator.publish():
                 self.refresh(operator)
         if self._scheduled:
-            self._rest(slice_)
-        if self._trace is not None:
-            self._trace.add(now, core.number, slice_, core.report)
+            self._rest_sources(slice_)
+        if self._digest is not None:
+            self._digest.add(now, core.number, slice_, core.report)
 
-    def _rest(self, slice_: Slice) -> None:
+    def _rest_sources(self, slice_: Slice) -> None:
         for operator in slice_.operators:
             if isinstance(operator, SourceOperator) and not operator.ready:
-                self.intake.rest(operator)
+                self.intake.await_arrivals(operator)
 
     def _end_serving(self, core: Core, now: int) -> None:
         core.busy += now - core.begin
-        handed, core.handed = core.handed, []
+        handed, core.source_outbox = core.source_outbox, []
         for source, batch in handed:
             source.core = FREE
             self.hand_on(source.readers, batch, now)
-            self.intake.rest(source)
+            self.intake.await_arrivals(source)
         self._decide(core, now)
 
     def _cut_off(self, now: int) -> None:

@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 
 from mavstream_server.simulation.report.convergence import ConvergenceWatch
-from mavstream_server.simulation.report.metrics import class_figures
+from mavstream_server.simulation.report.metrics import response_metrics
 from mavstream_server.simulation.report.result import Answers, Counts, QueueSamples, Result
 from mavstream_server.simulation.run.cores import Core
-from mavstream_server.simulation.run.driver import Driver, Trace
+from mavstream_server.simulation.run.driver import Driver, RunDigest
 from mavstream_server.simulation.run.intake import DirectIntake, OwnCoreIntake
 from mavstream_server.simulation.scenario import SECOND, Accounting, Scenario
 
@@ -27,8 +27,8 @@ def run(
     digest: bool = False,
 ) -> Result:
     """Run a scenario to its end; answers to tuples that came during the warm-up do not count."""
-    trace = Trace() if digest else None
-    driver = Driver(scenario, policy, options, seed, trace)
+    recorded = RunDigest() if digest else None
+    driver = Driver(scenario, policy, options, seed, recorded)
     watch = ConvergenceWatch(driver.policy, driver.clock)
     begin, cpu_begin = perf_counter(), process_time()
     driver.run()
@@ -36,7 +36,7 @@ def run(
     counts = _counts(driver)
     queries = _answers(driver, int(warm_up_s * SECOND), _added(scenario, counts))
     classes = {
-        name: _joined(queries[plan.id] for plan in scenario.queries if plan.class_name == name)
+        name: _joined(queries[spec.id] for spec in scenario.queries if spec.class_name == name)
         for name in sorted(scenario.priorities, key=lambda name: (-scenario.priorities[name], name))
     }
     elapsed = max(driver.clock.now, 1)
@@ -50,7 +50,7 @@ def run(
         cores=scenario.cores,
         sources=driver.service.value,
         classes={
-            name: class_figures(scenario.priorities[name], one.responses) for name, one in classes.items()
+            name: response_metrics(scenario.priorities[name], one.responses) for name, one in classes.items()
         },
         seconds=driver.clock.now / SECOND,
         utilisation=sum(_busy(core, driver.clock.now) for core in driver.cores) / elapsed / scenario.cores,
@@ -66,7 +66,7 @@ def run(
         answers=classes,
         queries=queries,
         priorities=tuple(driver.timetable.priorities),
-        digest=None if trace is None else trace.digest,
+        digest=None if recorded is None else recorded.digest,
     )
 
 
@@ -74,7 +74,7 @@ def _counts(driver: Driver) -> Counts:
     operators, sources, intake = list(driver.network.operators), driver.network.sources, driver.intake
     cores = [*driver.cores, *(intake.cores if isinstance(intake, OwnCoreIntake) else ())]
     if isinstance(intake, DirectIntake):
-        tuples, arrived = intake.delivered, intake.handed
+        tuples, arrived = intake.delivered, intake.delivered_to_readers
     else:
         tuples = sum(source.consumed for source in sources)
         arrived = sum(source.consumed * len(source.readers) for source in sources)
@@ -99,13 +99,13 @@ def _counts(driver: Driver) -> Counts:
 
 
 def _busy(core: Core, now: int) -> int:
-    under_way = core.slice is not None or bool(core.handed)
+    under_way = core.slice is not None or bool(core.source_outbox)
     return core.busy + (now - core.begin if under_way else 0)
 
 
 def _in_flight(core: Core) -> int:
-    later = sum(len(readers) * len(batch) for readers, batch in core.later)
-    return later + sum(len(source.readers) * len(batch) for source, batch in core.handed)
+    later = sum(len(readers) * len(batch) for readers, batch in core.outbox)
+    return later + sum(len(source.readers) * len(batch) for source, batch in core.source_outbox)
 
 
 def _added(scenario: Scenario, counts: Counts) -> int:

@@ -7,11 +7,11 @@ from collections.abc import Iterator, Sequence
 from heapq import heapify, heappop, heappush
 from typing import TYPE_CHECKING
 
-from mavstream_server.simulation.model.accounts import Readers
-from mavstream_server.simulation.model.arrivals import NEVER, Feed, merged
+from mavstream_server.simulation.model.arrivals import NEVER, ArrivalTimes, merge_arrivals
+from mavstream_server.simulation.model.base_operator import Readers
 from mavstream_server.simulation.model.sources import SourceOperator
 from mavstream_server.simulation.run.cores import Core
-from mavstream_server.simulation.run.source_lines import line_of
+from mavstream_server.simulation.run.source_order import source_order
 
 if TYPE_CHECKING:
     from mavstream_server.simulation.run.driver import Driver
@@ -22,14 +22,14 @@ _AT_ONCE = 2
 """Sources that are served between two slices, as in the live engine."""
 
 
-class Intake:
+class SimulatedIntake:
     """What happens by itself at `next`: tuples arrive, or sources have something to read."""
 
     def __init__(self, driver: Driver) -> None:
         self._driver = driver
         self.next = NEVER
 
-    def happen(self, now: int) -> None:
+    def handle(self, now: int) -> None:
         """Let happen what is due."""
 
     def before_slice(self, core: Core, now: int) -> bool:
@@ -40,59 +40,59 @@ class Intake:
         """Let a core serve sources for which there is no slice; returns whether it does."""
         return False
 
-    def rest(self, source: SourceOperator) -> None:
+    def await_arrivals(self, source: SourceOperator) -> None:
         """Wait until a source has something to read again."""
 
 
-class DirectIntake(Intake):
+class DirectIntake(SimulatedIntake):
     """Tuples are in the leaves' queues the moment they arrive."""
 
     def __init__(
         self,
         driver: Driver,
-        feeds: Sequence[Feed],
+        arrivals: Sequence[ArrivalTimes],
         readers: Sequence[Readers],
     ) -> None:
         super().__init__(driver)
         self._readers = readers
-        self._arrivals = merged(feeds)
-        self._place = 0
+        self._arrivals = merge_arrivals(arrivals)
+        self._index = 0
         self.delivered = 0
         """Tuples so far,"""
-        self.handed = 0
+        self.delivered_to_readers = 0
         """and once for each reader."""
         self._go_on()
 
     def _go_on(self) -> None:
-        self.next, self._place = next(self._arrivals, (NEVER, 0))
+        self.next, self._index = next(self._arrivals, (NEVER, 0))
 
-    def happen(self, now: int) -> None:
+    def handle(self, now: int) -> None:
         """Deliver one tuple."""
-        readers = self._readers[self._place]
+        readers = self._readers[self._index]
         self._go_on()
         self.delivered += 1
-        self.handed += len(readers)
+        self.delivered_to_readers += len(readers)
         self._driver.consult()
         self._driver.hand_on(readers, (now,), now)
 
 
-class WakingIntake(Intake):
+class WakingIntake(SimulatedIntake):
     """Sources sleep until something has come for them."""
 
     def __init__(self, driver: Driver, sources: Sequence[SourceOperator]) -> None:
         super().__init__(driver)
         self._asleep: list[tuple[int, int, SourceOperator]] = []
         for source in sources:
-            self.rest(source)
+            self.await_arrivals(source)
 
-    def rest(self, source: SourceOperator) -> None:
+    def await_arrivals(self, source: SourceOperator) -> None:
         """Wait until a source has something to read again."""
         source.ready = False
-        if source.feed.next < NEVER:
-            heappush(self._asleep, (source.feed.next, source.number, source))
+        if source.arrivals.next < NEVER:
+            heappush(self._asleep, (source.arrivals.next, source.number, source))
             self.next = self._asleep[0][0]
 
-    def happen(self, now: int) -> None:
+    def handle(self, now: int) -> None:
         """Wake the source whose time has come."""
         source = heappop(self._asleep)[2]
         self.next = self._asleep[0][0] if self._asleep else NEVER
@@ -111,7 +111,7 @@ class ScheduledIntake(WakingIntake):
         self._driver.arrived(source, now)
 
 
-class LineIntake(WakingIntake):
+class SharedCoreIntake(WakingIntake):
     """Cores serve the sources: a few between two slices, or all of them when nothing else is ready."""
 
     def __init__(self, driver: Driver, sources: Sequence[SourceOperator], eager: bool) -> None:
@@ -123,7 +123,7 @@ class LineIntake(WakingIntake):
     def woken(self, source: SourceOperator, now: int) -> None:
         """Let it stand in line."""
         self._line.append(source)
-        self._driver.news = True
+        self._driver.work_arrived = True
 
     def before_slice(self, core: Core, now: int) -> bool:
         """Serve the first two in line, if what they handed on before has been taken."""
@@ -142,7 +142,7 @@ class LineIntake(WakingIntake):
         line, chosen = self._line, list[SourceOperator]()
         for _ in range(min(most, len(line))):
             source = line.popleft()
-            if source.has_room():
+            if source.may_read():
                 chosen.append(source)
             else:
                 line.append(source)
@@ -150,15 +150,15 @@ class LineIntake(WakingIntake):
             self._driver.serve(core, chosen, now, empty)
         return bool(chosen)
 
-    def rest(self, source: SourceOperator) -> None:
+    def await_arrivals(self, source: SourceOperator) -> None:
         """Stand in line again, or wait until something comes."""
-        if source.stands_ready():
+        if source.has_work():
             self._line.append(source)
         else:
-            super().rest(source)
+            super().await_arrivals(source)
 
 
-class OwnCoreIntake(Intake):
+class OwnCoreIntake(SimulatedIntake):
     """Cores of their own serve the sources, by turns or slots; a source is read by one core at a time.
 
     What they do does not depend on the policy, so they need no events, and all that they need to know is in
@@ -173,7 +173,7 @@ class OwnCoreIntake(Intake):
         self._handings = self._serve()
         self._go_on()
 
-    def happen(self, now: int) -> None:
+    def handle(self, now: int) -> None:
         """Hand on what a core has read, and let it go on."""
         readers, batch = self._readers, self._batch
         self._go_on()
@@ -185,7 +185,7 @@ class OwnCoreIntake(Intake):
     @property
     def in_flight(self) -> int:
         """Tuples that were read and not handed on yet, once for each reader."""
-        under_way = [(self._sources[place].readers, batch) for *_, place, batch in self._serving]
+        under_way = [(self._sources[index].readers, batch) for *_, index, batch in self._serving]
         return sum(len(readers) * len(batch) for readers, batch in [*under_way, (self._readers, self._batch)])
 
     def _serve(self) -> Iterator[tuple[int, Readers, Sequence[int]]]:
@@ -196,11 +196,13 @@ class OwnCoreIntake(Intake):
         sources, runner, serving = self._sources, self._driver.runner, self._serving
         turn, factors = runner.turn, runner.factors
         coming = [
-            (source.feed.next, place) for place, source in enumerate(sources) if source.feed.next < NEVER
+            (source.arrivals.next, index)
+            for index, source in enumerate(sources)
+            if source.arrivals.next < NEVER
         ]
         heapify(coming)
         free = [(0, core.number, core) for core in self.cores]
-        line = line_of(self._driver.scenario, sources)  # of those that have something, by place
+        line = source_order(self._driver.scenario, sources)  # of those that have something, by place
         batch: Sequence[int]
         while True:
             while free and (line.waiting or coming):
@@ -208,19 +210,19 @@ class OwnCoreIntake(Intake):
                 if not line.waiting and coming[0][0] > time:
                     time = coming[0][0]
                 while coming and coming[0][0] <= time:
-                    line.join(heappop(coming)[1])
-                place = line.take()
-                source = sources[place]
+                    line.add(heappop(coming)[1])
+                index = line.take()
+                source = sources[index]
                 core.begin = time
                 runner.calls += 1
                 end, batch = source.read(time + turn(core, source), next(factors))
-                heappush(serving, (end, number, core, place, batch))
+                heappush(serving, (end, number, core, index, batch))
             if not serving:
                 return
             end, number, core, read, batch = heappop(serving)
             source = sources[read]
             core.busy += end - core.begin
-            if source.feed.next < NEVER:
-                heappush(coming, (source.feed.next, read))
+            if source.arrivals.next < NEVER:
+                heappush(coming, (source.arrivals.next, read))
             heappush(free, (end, number, core))
             yield end, source.readers, batch

@@ -8,7 +8,7 @@ from itertools import chain, repeat
 import numpy as np
 
 from mavstream_server.scheduling.view import OperatorKind, Report, Slice
-from mavstream_server.simulation.model.accounts import Accounted, Readers
+from mavstream_server.simulation.model.base_operator import BaseOperator, Readers
 from mavstream_server.simulation.model.operators import SimulatedOperator
 from mavstream_server.simulation.model.sources import SourceOperator
 from mavstream_server.simulation.run.cores import Core
@@ -21,7 +21,7 @@ _new = tuple.__new__  # a third of the time that the class of a named tuple take
 AnyOperator = SimulatedOperator | SourceOperator
 
 
-class SliceRunner:
+class SimulatedSliceRunner:
     """Works slices out when they begin; what they hand on to operators outside stands in `core.later`."""
 
     def __init__(self, overheads: Overheads, exact_quantum: bool, seed: int, ring: int = 0) -> None:
@@ -51,7 +51,7 @@ class SliceRunner:
         """
         operators: tuple[SimulatedOperator, ...]
         operators, tuples, duration = slice_  # type: ignore[assignment]
-        number, last, later, factors = core.number, core.last, core.later, self.factors
+        number, last, outbox, factors = core.number, core.last, core.outbox, self.factors
         switch, per_operator, per_call = self._switch, self._per_operator, self._call
         time = now + self._slice
         stop = None if duration is None else time + duration
@@ -111,12 +111,12 @@ class SliceRunner:
                 produced += len(out)
                 if alone:
                     if record is None:
-                        later.append((operator.readers, out))
+                        outbox.append((operator.readers, out))
                     break
-                heir = operator.heir
-                if heir is not None and heir.core == number:
-                    heir.waiting += out
-                    heir.ready = True
+                sole_reader = operator.sole_reader
+                if sole_reader is not None and sole_reader.core == number:
+                    sole_reader.waiting += out
+                    sole_reader.ready = True
                 elif record is None:
                     self._share(core, operator.readers, out)
             if stop is not None and time >= stop:
@@ -146,9 +146,9 @@ class SliceRunner:
         for reader, port in readers:
             if reader.core == core.number:
                 reader.receive(out, port)
-                reader.ready = reader.stands_ready()
+                reader.ready = reader.has_work()
             else:
-                core.later.append((((reader, port),), out))
+                core.outbox.append((((reader, port),), out))
 
     def cut(self, core: Core, now: int) -> None:
         """End a slice of one operator before its time: what is unfinished stays as progress."""
@@ -156,14 +156,14 @@ class SliceRunner:
         self.cuts += 1
         operator, begin, call, factor, progress = core.single
         done, left = operator.done_by(now, begin, call, factor, progress)
-        operator.take_back(begin, call)
+        operator.undo(begin, call)
         operator.keep(progress)
-        core.later.clear()
+        core.outbox.clear()
         out: Sequence[int] = ()
         response = 0
         if done:
             _, out, begin, response = operator.work(begin, done, None, factor)
-            core.later.append((operator.readers, out))
+            core.outbox.append((operator.readers, out))
         operator.keep(left)
         operator.elapsed += max(now - begin, 0)
         answers = 0 if operator.record is None else done
@@ -177,11 +177,11 @@ class SliceRunner:
         for source in sources:
             self.calls += 1
             time, batch = source.read(time + self.turn(core, source), next(self.factors))
-            core.handed.append((source, batch))
+            core.source_outbox.append((source, batch))
         core.begin = now
         return time
 
-    def turn(self, core: Core, operator: Accounted) -> int:
+    def turn(self, core: Core, operator: BaseOperator) -> int:
         """Turn a core to an operator; returns what that takes."""
         last = core.last
         if operator is last:
@@ -193,7 +193,7 @@ class SliceRunner:
         return 0
 
 
-def _apart(last: Accounted | None, operator: Accounted) -> bool:
+def _apart(last: BaseOperator | None, operator: BaseOperator) -> bool:
     return last is None or last.query is not operator.query
 
 

@@ -19,7 +19,7 @@ class Timetable:
         self._driver = driver
         self._changes = sorted(driver.scenario.changes, key=lambda change: change.at, reverse=True)
         self._every = int(driver.scenario.sample_s * SECOND)
-        self._look = self._every
+        self._next_sample = self._every
         self.samples: list[tuple[int, int, int]] = []
         """(time, tuples that wait, their bytes)"""
         self.priorities = [(0, dict(driver.priorities))]
@@ -27,20 +27,20 @@ class Timetable:
         self.next = NEVER
         self._go_on()
 
-    def happen(self) -> None:
+    def handle(self) -> None:
         """Do what is due at `next`."""
         now = self._driver.clock.now = self.next
         while self._changes and self._changes[-1].at <= now:
             self._change(self._changes.pop())
-        if self._look <= now:
-            self.look(now)
-            self._look += self._every
+        if self._next_sample <= now:
+            self.sample_queues(now)
+            self._next_sample += self._every
         self._go_on()
 
     def _go_on(self) -> None:
-        self.next = min(self._look, self._changes[-1].at) if self._changes else self._look
+        self.next = min(self._next_sample, self._changes[-1].at) if self._changes else self._next_sample
 
-    def look(self, now: int) -> None:
+    def sample_queues(self, now: int) -> None:
         """Note how much waits."""
         tuples = size = 0
         for operator in self._driver.network.operators:
@@ -63,4 +63,4 @@ class Timetable:
 
     def _operator(self, query: str, name: str) -> SimulatedOperator:
         tasks = self._driver.network.queries[query].tasks
-        return next(task for task in tasks if task.plan.name == name)
+        return next(task for task in tasks if task.spec.name == name)

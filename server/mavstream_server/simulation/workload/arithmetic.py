@@ -34,7 +34,7 @@ def resolve(data: Any, parameters: Mapping[str, float], path: tuple[str, ...] = 
     if isinstance(data, dict):
         return {key: resolve(value, parameters, (*path, str(key))) for key, value in data.items()}
     if isinstance(data, list):
-        return [resolve(value, parameters, (*path, str(place))) for place, value in enumerate(data)]
+        return [resolve(value, parameters, (*path, str(index))) for index, value in enumerate(data)]
     if isinstance(data, str) and data.startswith(_MARK):
         try:
             return _plain(evaluate(data[len(_MARK) :], parameters))

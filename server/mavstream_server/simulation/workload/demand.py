@@ -13,15 +13,15 @@ from mavstream_server.simulation.scenario import (
     SECOND,
     ArrivalKind,
     Change,
-    OperatorPlan,
-    QueryPlan,
+    OperatorSpec,
+    QuerySpec,
     Scenario,
     Service,
-    StreamPlan,
+    StreamSpec,
 )
 
 
-def mean_rate(stream: StreamPlan) -> float:
+def mean_rate(stream: StreamSpec) -> float:
     """Return the tuples per second of a stream, before its rate changes."""
     if stream.kind is ArrivalKind.RECORDED:
         return len(stream.offsets) / max(stream.offsets[-1], 1e-9)
@@ -32,7 +32,7 @@ def mean_rate(stream: StreamPlan) -> float:
     return stream.rate
 
 
-def query_work(operators: Sequence[OperatorPlan], rates: Mapping[str, float]) -> float:
+def query_work(operators: Sequence[OperatorSpec], rates: Mapping[str, float]) -> float:
     """Return the nanoseconds of work per second that streams of these rates make in a query."""
     reach, work = dict(rates), 0.0
     for operator in operators:
@@ -83,19 +83,19 @@ def scale_rates(scenario: Scenario, target: float) -> Scenario:
     return replace(scenario, streams=tuple(_faster(one, target / present) for one in scenario.streams))
 
 
-def _operators(query: QueryPlan, change: Callable[[OperatorPlan], OperatorPlan]) -> QueryPlan:
+def _operators(query: QuerySpec, change: Callable[[OperatorSpec], OperatorSpec]) -> QuerySpec:
     return replace(query, operators=tuple(change(operator) for operator in query.operators))
 
 
-def _dearer(operator: OperatorPlan, factor: float) -> OperatorPlan:
+def _dearer(operator: OperatorSpec, factor: float) -> OperatorSpec:
     return replace(operator, cost=operator.cost * factor, per_output=operator.per_output * factor)
 
 
 def _dearer_change(change: Change, factor: float) -> Change:
-    return replace(change, costs={place: cost * factor for place, cost in change.costs.items()})
+    return replace(change, costs={operator: cost * factor for operator, cost in change.costs.items()})
 
 
-def _faster(stream: StreamPlan, factor: float) -> StreamPlan:
+def _faster(stream: StreamSpec, factor: float) -> StreamSpec:
     burst = stream.burst
     return replace(
         stream,

@@ -70,10 +70,10 @@ Value = Annotated[
 ]
 
 
-def drawn(value: float | Range | Choice | Zipf, seed: int, name: str, place: int) -> float:
+def draw_value(value: float | Range | Choice | Zipf, seed: int, name: str, index: int) -> float:
     """Return the value of one of a family: the same for the same seed, name and place."""
     if isinstance(value, int | float):
         return float(value)
     if isinstance(value, Choice):
-        return value.choose[place % len(value.choose)]
-    return value.draw(np.random.default_rng((seed, crc32(name.encode()), place)))
+        return value.choose[index % len(value.choose)]
+    return value.draw(np.random.default_rng((seed, crc32(name.encode()), index)))

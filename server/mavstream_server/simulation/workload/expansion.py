@@ -15,10 +15,10 @@ from mavstream_server.simulation.scenario import (
     Burst,
     Change,
     Overheads,
-    QueryPlan,
+    QuerySpec,
     Scenario,
-    SourcePlan,
-    StreamPlan,
+    SourceSpec,
+    StreamSpec,
 )
 from mavstream_server.simulation.workload.demand import scale_costs, scale_rates
 from mavstream_server.simulation.workload.errors import InvalidWorkload
@@ -41,7 +41,7 @@ def expand(workload: Workload) -> Scenario:
         changes=tuple(_changes(workload, queries)),
         seconds=workload.seconds,
         response_from=workload.response_from,
-        figures=workload.statistics,
+        statistics=workload.statistics,
         exact_quantum=workload.exact_quantum,
         sample_s=workload.sample_s,
     )
@@ -55,9 +55,9 @@ def expand(workload: Workload) -> Scenario:
 
 def _reduced(workload: Workload, scenario: Scenario) -> Scenario:
     """Return a scenario without the queries of other classes than those that are to run."""
-    for place, name in enumerate(workload.only):
+    for index, name in enumerate(workload.only):
         if name not in workload.classes:
-            _refuse(workload, f"only/{place}", f"unknown class {name!r}")
+            _refuse(workload, f"only/{index}", f"unknown class {name!r}")
     queries = tuple(query for query in scenario.queries if query.class_name in workload.only)
     read = set(_stream_names(queries))
     return replace(
@@ -95,17 +95,17 @@ def stream_part(workload: Workload, name: str) -> StreamPart:
     return streams[max(fitting, key=len)]
 
 
-def _check(workload: Workload, queries: tuple[QueryPlan, ...]) -> None:
-    for place, part in enumerate(workload.queries):
+def _check(workload: Workload, queries: tuple[QuerySpec, ...]) -> None:
+    for index, part in enumerate(workload.queries):
         if part.class_ not in workload.classes:
             known = ", ".join(workload.classes)
-            _refuse(workload, f"queries/{place}/class", f"unknown class {part.class_!r}; known are: {known}")
+            _refuse(workload, f"queries/{index}/class", f"unknown class {part.class_!r}; known are: {known}")
     twice = [id_ for id_, count in Counter(query.id for query in queries).items() if count > 1]
     if twice:
         _refuse(workload, "queries", f"expected different ids, came twice: {', '.join(twice)}; give an id")
 
 
-def _streams(workload: Workload, queries: tuple[QueryPlan, ...]) -> Iterator[StreamPlan]:
+def _streams(workload: Workload, queries: tuple[QuerySpec, ...]) -> Iterator[StreamSpec]:
     for name in _stream_names(queries):
         part = stream_part(workload, name)
         if part.tuples is None and workload.seconds is None and part.arrivals is not ArrivalKind.RECORDED:
@@ -114,7 +114,7 @@ def _streams(workload: Workload, queries: tuple[QueryPlan, ...]) -> Iterator[Str
             )
         burst = part.burst
         changes = [one for one in workload.changes if one.stream and fnmatchcase(name, one.stream)]
-        yield StreamPlan(
+        yield StreamSpec(
             name,
             rate=part.rate or 0.0,
             kind=part.arrivals,
@@ -127,7 +127,7 @@ def _streams(workload: Workload, queries: tuple[QueryPlan, ...]) -> Iterator[Str
         )
 
 
-def _stream_names(queries: tuple[QueryPlan, ...]) -> list[str]:
+def _stream_names(queries: tuple[QuerySpec, ...]) -> list[str]:
     names: dict[str, None] = {}
     for query in queries:
         own = {operator.name for operator in query.operators}
@@ -135,11 +135,11 @@ def _stream_names(queries: tuple[QueryPlan, ...]) -> list[str]:
     return list(names)
 
 
-def _sources(workload: Workload) -> SourcePlan:
+def _sources(workload: Workload) -> SourceSpec:
     part = workload.sources
     setup = workload.overheads.setup_us if part.setup_us is None else part.setup_us
     costs = part.cost_us * MICROSECOND, setup * MICROSECOND
-    return SourcePlan(part.service, *costs, part.train, part.cores, part.order)
+    return SourceSpec(part.service, *costs, part.train, part.cores, part.order)
 
 
 def _overheads(workload: Workload) -> Overheads:
@@ -156,19 +156,19 @@ def _overheads(workload: Workload) -> Overheads:
     )
 
 
-def _changes(workload: Workload, queries: tuple[QueryPlan, ...]) -> Iterator[Change]:
+def _changes(workload: Workload, queries: tuple[QuerySpec, ...]) -> Iterator[Change]:
     """Return what the timetable is to do; changes of rates are in the streams."""
-    for place, part in enumerate(workload.changes):
+    for index, part in enumerate(workload.changes):
         change = Change(int(part.at * SECOND))
         if part.priority is not None:
             names = [name for name in workload.classes if fnmatchcase(name, part.class_)]
             if not names:
-                _refuse(workload, f"changes/{place}/class", f"no class fits {part.class_!r}")
+                _refuse(workload, f"changes/{index}/class", f"no class fits {part.class_!r}")
             change = replace(change, priorities=dict.fromkeys(names, part.priority))
         if part.operator is not None:
             found = list(_meant(part, queries))
             if not found:
-                _refuse(workload, f"changes/{place}/operator", f"no operator fits {part.operator!r}")
+                _refuse(workload, f"changes/{index}/operator", f"no operator fits {part.operator!r}")
             if part.selectivity is not None:
                 change = replace(change, selectivities=dict.fromkeys(found, part.selectivity))
             if part.cost_us is not None:
@@ -177,7 +177,7 @@ def _changes(workload: Workload, queries: tuple[QueryPlan, ...]) -> Iterator[Cha
             yield change
 
 
-def _meant(part: ChangePart, queries: tuple[QueryPlan, ...]) -> Iterator[tuple[str, str]]:
+def _meant(part: ChangePart, queries: tuple[QuerySpec, ...]) -> Iterator[tuple[str, str]]:
     """Return the operators that a change speaks of."""
     for query in queries:
         if fnmatchcase(query.class_name, part.class_) and fnmatchcase(query.id, part.query):

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import NoReturn
 
-from mavstream_server.simulation.scenario import MICROSECOND, CostKind, OperatorPlan, QueryPlan
-from mavstream_server.simulation.workload.draws import drawn
+from mavstream_server.simulation.scenario import MICROSECOND, CostKind, OperatorSpec, QuerySpec
+from mavstream_server.simulation.workload.draws import draw_value
 from mavstream_server.simulation.workload.errors import InvalidWorkload
 from mavstream_server.simulation.workload.model import Workload
 from mavstream_server.simulation.workload.query_model import Costs, OperatorPart, QueryPart
@@ -28,40 +28,40 @@ class Families:
         self._workload = workload
         self._sizes = sizes
 
-    def queries(self) -> Iterator[QueryPlan]:
+    def queries(self) -> Iterator[QuerySpec]:
         """Return all queries."""
         for at, part in enumerate(self._workload.queries):
-            for place in range(part.count):
+            for index in range(part.count):
                 for replica in range(part.replicas):
-                    yield self._query(part, at, place, replica)
+                    yield self._query(part, at, index, replica)
 
-    def _query(self, part: QueryPart, at: int, place: int, replica: int) -> QueryPlan:
+    def _query(self, part: QueryPart, at: int, index: int, replica: int) -> QuerySpec:
         id_ = part.id or f"{part.class_}.{part.shape or ('tree' if part.tree else f'query{at}')}"
         if part.count > 1 or part.shape is not None:
-            id_ += str(place)
+            id_ += str(index)
         if part.replicas > 1:
             id_ += f".{replica}"
         if part.tree is not None:
             setup = self._workload.overheads.setup_us
-            return QueryPlan(id_, part.class_, tree(part.tree, id_, self._workload.seed, setup))
-        return QueryPlan(id_, part.class_, self._operators(part, at, place, id_))
+            return QuerySpec(id_, part.class_, tree(part.tree, id_, self._workload.seed, setup))
+        return QuerySpec(id_, part.class_, self._operators(part, at, index, id_))
 
-    def _operators(self, part: QueryPart, at: int, place: int, id_: str) -> tuple[OperatorPlan, ...]:
+    def _operators(self, part: QueryPart, at: int, index: int, id_: str) -> tuple[OperatorSpec, ...]:
         shapes, path = self._workload.shapes, f"queries/{at}"
         if part.shape is not None and part.shape not in shapes:
             known = ", ".join(shapes) or "none"
             self._refuse(f"{path}/shape", f"unknown shape {part.shape!r}; known are: {known}")
         parts = part.operators or shapes[part.shape or ""]
         path = f"{path}/operators" if part.operators else f"shapes/{part.shape}"
-        made: dict[str, OperatorPlan] = {}
+        made: dict[str, OperatorSpec] = {}
         for name, operator in {**parts, **self._output(parts, path)}.items():
             for one in operator.reads:
                 if one in parts and one not in made:
                     self._refuse(f"{path}/{name}", f"reads {one!r}, which must stand before it: bottom-up")
-            inputs = tuple(one if one in made else _stream(part, place, one) for one in operator.reads)
+            inputs = tuple(one if one in made else _stream(part, index, one) for one in operator.reads)
             size = max(made[one].size if one in made else self._sizes[one] for one in inputs)
             drawing = f"{part.shape or id_}/{name}"
-            made[name] = self._plan(name, operator, inputs, size, drawing, place)
+            made[name] = self._spec(name, operator, inputs, size, drawing, index)
         return tuple(made.values())
 
     def _output(self, parts: Mapping[str, OperatorPart], path: str) -> dict[str, OperatorPart]:
@@ -74,18 +74,18 @@ class Families:
             self._refuse(path, f"expected one operator that no other reads, came {len(roots)}: {roots}")
         return {OUTPUT: OperatorPart(kind=OUTPUT, input=roots[0])}
 
-    def _plan(
-        self, name: str, part: OperatorPart, inputs: tuple[str, ...], size: float, drawing: str, place: int
-    ) -> OperatorPlan:
+    def _spec(
+        self, name: str, part: OperatorPart, inputs: tuple[str, ...], size: float, drawing: str, index: int
+    ) -> OperatorSpec:
         kind, workload = self._workload.operators.get(part.kind, _NOTHING), self._workload
 
         def number(field: str, default: float) -> float:
             own, of_kind = getattr(part, field), getattr(kind, field)
             value = of_kind if own is None else own
-            return default if value is None else drawn(value, workload.seed, f"{drawing}/{field}", place)
+            return default if value is None else draw_value(value, workload.seed, f"{drawing}/{field}", index)
 
         window = number("window_us", -1.0)
-        return OperatorPlan(
+        return OperatorSpec(
             name,
             part.kind,
             inputs,
@@ -104,8 +104,8 @@ class Families:
         raise InvalidWorkload.at(self._workload.name, path, detail)
 
 
-def _stream(part: QueryPart, place: int, name: str) -> str:
+def _stream(part: QueryPart, index: int, name: str) -> str:
     """Return the stream that an input of a family's member is; a single query names it itself."""
     if part.shape is None and part.count == 1:
         return name
-    return f"{part.class_}.{part.id or part.shape or 'query'}{place % (part.streams or part.count)}.{name}"
+    return f"{part.class_}.{part.id or part.shape or 'query'}{index % (part.streams or part.count)}.{name}"

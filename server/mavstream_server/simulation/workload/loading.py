@@ -71,7 +71,7 @@ def parse(
         raise InvalidWorkload.of(file, error) from None
 
 
-def text_of(workload: Workload) -> str:
+def to_yaml(workload: Workload) -> str:
     """Return a workload as YAML; what has its default is left out."""
     data = workload.model_dump(mode="json", by_alias=True, exclude_defaults=True)
     return yaml.safe_dump(data, sort_keys=False, allow_unicode=True, width=110)

@@ -13,10 +13,10 @@ from pydantic import Field, model_validator
 from mavstream_server.simulation.scenario import (
     Accounting,
     ArrivalKind,
-    Figures,
     ResponseFrom,
     Service,
     SourceOrder,
+    StatisticsKind,
     SwitchPoint,
 )
 from mavstream_server.simulation.workload.query_model import (
@@ -170,7 +170,7 @@ class Workload(Part):
     seconds: Positive | None = None
     utilisation: Utilisation | None = None
     response_from: ResponseFrom = ResponseFrom.ARRIVAL
-    statistics: Figures = Figures.MEASURED
+    statistics: StatisticsKind = StatisticsKind.MEASURED
     exact_quantum: bool = False
     """Whether a slice's duration cuts a tuple in two."""
     sample_s: Positive = 0.1

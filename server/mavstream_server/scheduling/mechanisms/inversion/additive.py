@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from math import inf
 
 from mavstream_server.scheduling.mechanisms.inversion.correction import (
-    ClassFigures,
+    ClassState,
     Inversion,
     InversionModule,
-    of_one_priority,
+    priority_groups,
 )
 
 
@@ -22,25 +22,25 @@ class DecreaseViolator(InversionModule):
 
     name = "dvp"
 
-    def correct(self, classes: Sequence[ClassFigures], found: Sequence[Inversion]) -> list[float]:
+    def correct(self, classes: Sequence[ClassState], found: Sequence[Inversion]) -> list[float]:
         """Lower the violators one by one, else raise their victims."""
-        now = [figures.frequency for figures in classes]
+        now = [state.frequency for state in classes]
         for victim, violator in found:
             lower = now.copy()
             lower[violator] -= 1
-            lower = _pressed_down(classes, lower)
-            if all(one >= figures.least for one, figures in zip(lower, classes, strict=True)):
+            lower = _lowered_below(classes, lower)
+            if all(one >= state.least for one, state in zip(lower, classes, strict=True)):
                 now = lower
             else:
                 now[victim] += 1
-                now = _pushed_up(classes, now)
+                now = _raised_above(classes, now)
         return now
 
 
-class OneByOne(DecreaseViolator):
+class StepwiseRecovery(DecreaseViolator):
     """ABD's way (5.2.2): the same, and taken back one by one when it is calm."""
 
-    def recover(self, classes: Sequence[ClassFigures]) -> list[float]:
+    def recover(self, classes: Sequence[ClassState]) -> list[float]:
         """Go a step back towards the priorities."""
         return [one.frequency + max(-1, min(1, one.priority - one.frequency)) for one in classes]
 
@@ -53,12 +53,12 @@ class IncreaseVictim(InversionModule):
 
     name = "ivp"
 
-    def correct(self, classes: Sequence[ClassFigures], found: Sequence[Inversion]) -> list[float]:
+    def correct(self, classes: Sequence[ClassState], found: Sequence[Inversion]) -> list[float]:
         """Raise the victims."""
-        now = [figures.frequency for figures in classes]
+        now = [state.frequency for state in classes]
         for victim, _ in found:
             now[victim] += 1
-        return _pushed_up(classes, now)
+        return _raised_above(classes, now)
 
 
 class DecreaseSide(InversionModule):
@@ -70,15 +70,15 @@ class DecreaseSide(InversionModule):
 
     name = "dsp"
 
-    def correct(self, classes: Sequence[ClassFigures], found: Sequence[Inversion]) -> list[float]:
+    def correct(self, classes: Sequence[ClassState], found: Sequence[Inversion]) -> list[float]:
         """Lower the violators' side, else raise the other."""
-        before = [figures.frequency for figures in classes]
+        before = [state.frequency for state in classes]
         violators = {violator for _, violator in found}
         now, loss = before.copy(), 0
-        for place, figures in enumerate(classes):
-            loss += place in violators
-            now[place] = max(figures.least, now[place] - loss)
-        now = _pushed_up(classes, now)
+        for index, state in enumerate(classes):
+            loss += index in violators
+            now[index] = max(state.least, now[index] - loss)
+        now = _raised_above(classes, now)
         if now == before:
             now = [one + sum(one > before[violator] for violator in violators) for one in before]
         return now
@@ -92,33 +92,33 @@ class IncreaseSide(InversionModule):
 
     name = "isp"
 
-    def correct(self, classes: Sequence[ClassFigures], found: Sequence[Inversion]) -> list[float]:
+    def correct(self, classes: Sequence[ClassState], found: Sequence[Inversion]) -> list[float]:
         """Raise the victims' side."""
         victims = {victim for victim, _ in found}
-        now = [figures.frequency for figures in classes]
+        now = [state.frequency for state in classes]
         gain = 0
-        for place in reversed(range(len(now))):
-            gain += place in victims
-            now[place] += gain
+        for index in reversed(range(len(now))):
+            gain += index in victims
+            now[index] += gain
         return now
 
 
-def _pressed_down(classes: Sequence[ClassFigures], frequencies: Sequence[float]) -> list[float]:
+def _lowered_below(classes: Sequence[ClassState], frequencies: Sequence[float]) -> list[float]:
     """Lower whoever has not less than every more important class; may go below one."""
-    return _stairs(classes, frequencies, 1)
+    return _with_steps(classes, frequencies, 1)
 
 
-def _pushed_up(classes: Sequence[ClassFigures], frequencies: Sequence[float]) -> list[float]:
+def _raised_above(classes: Sequence[ClassState], frequencies: Sequence[float]) -> list[float]:
     """Raise whoever has not more than every less important class."""
-    return _stairs(classes, frequencies, -1)
+    return _with_steps(classes, frequencies, -1)
 
 
-def _stairs(classes: Sequence[ClassFigures], frequencies: Sequence[float], way: int) -> list[float]:
+def _with_steps(classes: Sequence[ClassState], frequencies: Sequence[float], way: int) -> list[float]:
     """Go over the classes, down (1) or up (-1), and leave a step of one between different priorities."""
-    stairs = list(frequencies)
+    steps = list(frequencies)
     limit = inf
-    for group in of_one_priority(classes)[::way]:
-        for place in group:
-            stairs[place] = way * min(way * stairs[place], limit)
-        limit = min(way * stairs[place] for place in group) - 1
-    return stairs
+    for group in priority_groups(classes)[::way]:
+        for index in group:
+            steps[index] = way * min(way * steps[index], limit)
+        limit = min(way * steps[index] for index in group) - 1
+    return steps

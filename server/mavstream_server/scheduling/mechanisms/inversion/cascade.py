@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from math import inf
 
 from mavstream_server.scheduling.mechanisms.inversion.correction import (
-    ClassFigures,
+    ClassState,
     Inversion,
     InversionModule,
-    between_any,
-    of_one_priority,
+    all_inversions,
+    priority_groups,
 )
 
 
@@ -29,25 +29,25 @@ class Cascade(InversionModule):
     room = 0.1
     """How much later than the classes above is clearly later: more than a step makes up for."""
 
-    def find(self, classes: Sequence[ClassFigures]) -> list[Inversion]:
+    def find(self, classes: Sequence[ClassState]) -> list[Inversion]:
         """Return who answers earlier than any class above."""
-        return between_any(classes)
+        return all_inversions(classes)
 
-    def correct(self, classes: Sequence[ClassFigures], found: Sequence[Inversion]) -> list[float]:
+    def correct(self, classes: Sequence[ClassState], found: Sequence[Inversion]) -> list[float]:
         """Let all from the highest violator downwards give way."""
         highest, keep = min(violator for _, violator in found), 1 - self.step
-        return [one.frequency * (keep if place >= highest else 1) for place, one in enumerate(classes)]
+        return [one.frequency * (keep if index >= highest else 1) for index, one in enumerate(classes)]
 
-    def recover(self, classes: Sequence[ClassFigures]) -> list[float]:
+    def recover(self, classes: Sequence[ClassState]) -> list[float]:
         """Give back where there is room."""
         now = [one.frequency for one in classes]
         part, slowest = 1.0, -inf  # what the classes above have of their priorities, and how they answered
-        for group in of_one_priority(classes):
-            members = [classes[place] for place in group]
-            for place, one in zip(group, members, strict=True):
+        for group in priority_groups(classes):
+            members = [classes[index] for index in group]
+            for index, one in zip(group, members, strict=True):
                 room = one.response is None or one.response > slowest * (1 + self.room)
-                now[place] = min(now[place] * (1 + self.back * room), part * one.priority)
-            part = min(now[place] / classes[place].priority for place in group)
+                now[index] = min(now[index] * (1 + self.back * room), part * one.priority)
+            part = min(now[index] / classes[index].priority for index in group)
             slowest = max([slowest, *(one.response for one in members if one.response is not None)])
         return now
 

@@ -13,7 +13,7 @@ from math import ceil, floor, inf
 from typing import ClassVar, NamedTuple
 
 
-class ClassFigures(NamedTuple):
+class ClassState(NamedTuple):
     """A class as the modules see it; they are given the most important first."""
 
     priority: int
@@ -34,15 +34,15 @@ class Inversion(NamedTuple):
     violator: int
 
 
-def of_one_priority(classes: Sequence[ClassFigures]) -> list[list[int]]:
+def priority_groups(classes: Sequence[ClassState]) -> list[list[int]]:
     """Return the positions of the classes, in groups of equal priority."""
-    groups = groupby(range(len(classes)), key=lambda place: classes[place].priority)
+    groups = groupby(range(len(classes)), key=lambda index: classes[index].priority)
     return [list(group) for _, group in groups]
 
 
-def between_neighbours(classes: Sequence[ClassFigures]) -> list[Inversion]:
+def neighbour_inversions(classes: Sequence[ClassState]) -> list[Inversion]:
     """Return which neighbours are inverted; a class that gave no answer is nobody's neighbour."""
-    heard = [(place, one, one.response) for place, one in enumerate(classes) if one.response is not None]
+    heard = [(index, one, one.response) for index, one in enumerate(classes) if one.response is not None]
     return [
         Inversion(above, below)
         for (above, one, slow), (below, other, fast) in pairwise(heard)
@@ -50,13 +50,13 @@ def between_neighbours(classes: Sequence[ClassFigures]) -> list[Inversion]:
     ]
 
 
-def between_any(classes: Sequence[ClassFigures]) -> list[Inversion]:
+def all_inversions(classes: Sequence[ClassState]) -> list[Inversion]:
     """Return who answers earlier than some class above, each with the slowest of those."""
     found: list[Inversion] = []
     slowest, worst = -inf, -1
-    for group in of_one_priority(classes):
-        heard = [(response, place) for place in group if (response := classes[place].response) is not None]
-        found += [Inversion(worst, place) for response, place in heard if response < slowest]
+    for group in priority_groups(classes):
+        heard = [(response, index) for index in group if (response := classes[index].response) is not None]
+        found += [Inversion(worst, index) for response, index in heard if response < slowest]
         slowest, worst = max([(slowest, worst), *heard])
     return found
 
@@ -66,28 +66,28 @@ class InversionModule(ABC):
 
     name: ClassVar[str]
 
-    def find(self, classes: Sequence[ClassFigures]) -> list[Inversion]:
+    def find(self, classes: Sequence[ClassState]) -> list[Inversion]:
         """Return what is to be corrected."""
-        return between_neighbours(classes)
+        return neighbour_inversions(classes)
 
     @abstractmethod
-    def correct(self, classes: Sequence[ClassFigures], found: Sequence[Inversion]) -> list[float]:
+    def correct(self, classes: Sequence[ClassState], found: Sequence[Inversion]) -> list[float]:
         """Return the frequencies of the classes from now on."""
 
-    def recover(self, classes: Sequence[ClassFigures]) -> list[float]:
+    def recover(self, classes: Sequence[ClassState]) -> list[float]:
         """Return the frequencies after a calm time; the dissertation's modules leave them as they are."""
-        return [figures.frequency for figures in classes]
+        return [state.frequency for state in classes]
 
     def bounds(self, priority: int, limit: float) -> tuple[float, float]:
         """Return the least and the highest frequency at most `limit` times off the priority."""
         return max(1, ceil(priority / limit)), max(1, floor(priority * limit))
 
 
-class Watch(InversionModule):
+class NoCorrection(InversionModule):
     """None: inversions are seen and left alone."""
 
     name = "none"
 
-    def correct(self, classes: Sequence[ClassFigures], found: Sequence[Inversion]) -> list[float]:
+    def correct(self, classes: Sequence[ClassState], found: Sequence[Inversion]) -> list[float]:
         """Change nothing."""
-        return [figures.frequency for figures in classes]
+        return [state.frequency for state in classes]

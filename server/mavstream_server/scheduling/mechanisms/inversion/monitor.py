@@ -12,17 +12,21 @@ from mavstream_server.scheduling.mechanisms.inversion.additive import (
     IncreaseVictim,
 )
 from mavstream_server.scheduling.mechanisms.inversion.cascade import Cascade
-from mavstream_server.scheduling.mechanisms.inversion.correction import ClassFigures, InversionModule, Watch
+from mavstream_server.scheduling.mechanisms.inversion.correction import (
+    ClassState,
+    InversionModule,
+    NoCorrection,
+)
 from mavstream_server.scheduling.view import Report
 
 MODULES: dict[str, type[InversionModule]] = {
     module.name: module
-    for module in (Watch, DecreaseViolator, IncreaseVictim, DecreaseSide, IncreaseSide, Cascade)
+    for module in (NoCorrection, DecreaseViolator, IncreaseVictim, DecreaseSide, IncreaseSide, Cascade)
 }
 """The modules by their names."""
 
 
-class Verdict(NamedTuple):
+class WindowOutcome(NamedTuple):
     """What a window has shown."""
 
     inverted: bool
@@ -31,7 +35,7 @@ class Verdict(NamedTuple):
     """Frequencies are others than before."""
 
 
-class _Watched:
+class _ClassWindow:
     __slots__ = ("answers", "frequency", "least", "most", "priority", "response", "slices")
 
     def __init__(self, priority: int, bounds: tuple[float, float]) -> None:
@@ -43,13 +47,13 @@ class _Watched:
         self.slices: list[tuple[float, int]] = []
         """Mean response time and answers of each slice, where a percentile is asked for."""
 
-    def figures(self, level: int | None) -> ClassFigures:
+    def state(self, level: int | None) -> ClassState:
         response = None
         if self.answers:
-            response = self.response / self.answers if level is None else self._at(level)
-        return ClassFigures(self.priority, self.frequency, response, self.least)
+            response = self.response / self.answers if level is None else self._percentile(level)
+        return ClassState(self.priority, self.frequency, response, self.least)
 
-    def _at(self, level: int) -> float:
+    def _percentile(self, level: int) -> float:
         """Return the percentile over answers, each counted with the mean of its slice."""
         above = self.answers * (100 - level) / 100
         ranked = sorted(self.slices, reverse=True)
@@ -80,18 +84,18 @@ class InversionMonitor:
         self._calm = calm
         self._level = level
         self._calm_windows = 0
-        self._classes: dict[str, _Watched] = {}  # the most important first
-        self.updated: Callable[[], None] = _nobody_asks
+        self._classes: dict[str, _ClassWindow] = {}  # the most important first
+        self.updated: Callable[[], None] = _ignore_update
         """Called whenever a window has changed frequencies."""
 
     def assign(self, priorities: Mapping[str, int]) -> None:
         """Classes have come or gone, or have other priorities: what was corrected before is forgotten."""
-        if priorities == {name: watched.priority for name, watched in self._classes.items()}:
+        if priorities == {name: window.priority for name, window in self._classes.items()}:
             return
         order = sorted(priorities, key=lambda name: (-priorities[name], name))
         bounds = self._module.bounds
         self._classes = {
-            name: _Watched(priorities[name], bounds(priorities[name], self._limit)) for name in order
+            name: _ClassWindow(priorities[name], bounds(priorities[name], self._limit)) for name in order
         }
 
     def frequency(self, class_name: str) -> float:
@@ -100,34 +104,34 @@ class InversionMonitor:
 
     def record(self, class_name: str, report: Report) -> None:
         """Count the answers of a slice."""
-        if (watched := self._classes.get(class_name)) is not None:
-            watched.answers += report.answers
-            watched.response += report.response
+        if (window := self._classes.get(class_name)) is not None:
+            window.answers += report.answers
+            window.response += report.response
             if self._level is not None and report.answers:
-                watched.slices.append((report.response / report.answers, report.answers))
+                window.slices.append((report.response / report.answers, report.answers))
 
-    def close_window(self) -> Verdict:
+    def close_window(self) -> WindowOutcome:
         """Judge what was recorded since the last window, correct, and begin a new one."""
         if len(self._classes) < 2:
-            return Verdict(False, False)
+            return WindowOutcome(False, False)
         classes = list(self._classes.values())
-        figures = [watched.figures(self._level) for watched in classes]
-        found = self._module.find(figures)
-        before = frequencies = [watched.frequency for watched in classes]
+        states = [window.state(self._level) for window in classes]
+        found = self._module.find(states)
+        before = frequencies = [window.frequency for window in classes]
         if found:
             self._calm_windows = 0
-            frequencies = self._module.correct(figures, found)
+            frequencies = self._module.correct(states, found)
         else:
             self._calm_windows += 1
             if self._calm_windows > self._calm:
-                frequencies = self._module.recover(figures)
-        for watched, frequency in zip(classes, frequencies, strict=True):
-            watched.begin(frequency)
-        changed = before != [watched.frequency for watched in classes]
+                frequencies = self._module.recover(states)
+        for window, frequency in zip(classes, frequencies, strict=True):
+            window.begin(frequency)
+        changed = before != [window.frequency for window in classes]
         if changed:
             self.updated()
-        return Verdict(bool(found), changed)
+        return WindowOutcome(bool(found), changed)
 
 
-def _nobody_asks() -> None:
+def _ignore_update() -> None:
     """Stand in until someone wants to know of updates."""

@@ -19,7 +19,7 @@ class Learner(ABC):
         return metric
 
     @abstractmethod
-    def learn(self, place: int, samples: Sequence[Sample]) -> None:
+    def learn(self, index: int, samples: Sequence[Sample]) -> None:
         """A policy has decided for some intervals; these are their samples, in order."""
 
     @abstractmethod
@@ -42,14 +42,14 @@ class PrintedLearner(Learner):
         self._history: dict[Metric, Synopsis] = {}
         self._scores: list[dict[Metric, float]] = [{} for _ in range(policies)]
 
-    def learn(self, place: int, samples: Sequence[Sample]) -> None:
+    def learn(self, index: int, samples: Sequence[Sample]) -> None:
         """Add the samples to the history, which covers all policies, and score the policy against it."""
         current: dict[Metric, Synopsis] = {}
         for sample in samples:
             for metric, value in sample.items():
                 self._history.setdefault(metric, Synopsis()).add(value)
                 current.setdefault(metric, Synopsis()).add(value)
-        scores = self._scores[place]
+        scores = self._scores[index]
         for metric, synopsis in current.items():
             scores[metric] = statistic_score(
                 synopsis.mean, self._history[metric], scores.get(metric), self._decay

@@ -37,13 +37,13 @@ class SharpLearner(Learner):
         """Judge delay by what waits: those who hold tuples back answer for it, not those who let them out."""
         return Metric.PENDING_ANSWERS if metric is Metric.DELAY else metric
 
-    def learn(self, place: int, samples: Sequence[Sample]) -> None:
+    def learn(self, index: int, samples: Sequence[Sample]) -> None:
         """Fit each metric's model to the samples."""
         for sample in samples:
             for metric, value in sample.items():
                 if metric not in self._models:
                     self._models[metric] = _Model(self._policies)
-                self._models[metric].fit(place, log1p(max(value, 0.0)))
+                self._models[metric].fit(index, log1p(max(value, 0.0)))
 
     def scores(self, specification: Specification) -> list[float]:
         """Return the weighted sum of each policy's estimated effects."""
@@ -60,8 +60,8 @@ class SharpLearner(Learner):
             model = self._models.get(self.evidence(requirement.metric))
             if model is not None:
                 factor = requirement.quantifier.sign * share
-                for place in range(self._policies):
-                    sums[place] += factor * model.effect(place, random)
+                for index in range(self._policies):
+                    sums[index] += factor * model.effect(index, random)
         return sums
 
 
@@ -79,21 +79,21 @@ class _Model:
         self._origin: float | None = None  # values count from the first one: priors are around 0
         self._before = 0.0
 
-    def effect(self, place: int, random: Random | None) -> float:
+    def effect(self, index: int, random: Random | None) -> float:
         """Return a policy's estimated effect, or one drawn around it."""
-        effect = self._weights[place]
+        effect = self._weights[index]
         if random is None:
             return effect
-        return random.gauss(effect, sqrt(self._noise * self._covariance[place][place]))
+        return random.gauss(effect, sqrt(self._noise * self._covariance[index][index]))
 
-    def fit(self, place: int, value: float) -> None:
+    def fit(self, index: int, value: float) -> None:
         """Take in the value of an interval in which a policy decided."""
         if self._origin is None:
             self._origin = value
             return
         value -= self._origin
         features = [0.0] * len(self._weights)
-        features[place], features[-1] = 1.0, self._before
+        features[index], features[-1] = 1.0, self._before
         self._before = value
         spread = [_dot(row, features) for row in self._covariance]
         weight = _FORGETTING + _dot(features, spread)
@@ -107,15 +107,15 @@ class _Model:
         for row, gain in zip(self._covariance, spread, strict=True):
             for column, part in enumerate(spread):
                 row[column] = (row[column] - gain * part / weight) / _FORGETTING
-        for place, prior in enumerate(self._priors):
-            if self._covariance[place][place] > prior:
-                self._bound(place, sqrt(prior / self._covariance[place][place]))
+        for index, prior in enumerate(self._priors):
+            if self._covariance[index][index] > prior:
+                self._bound(index, sqrt(prior / self._covariance[index][index]))
 
-    def _bound(self, place: int, factor: float) -> None:
+    def _bound(self, index: int, factor: float) -> None:
         """Scale one row and its column, which keeps the matrix a covariance."""
         for other in range(len(self._priors)):
-            self._covariance[place][other] *= factor
-            self._covariance[other][place] *= factor
+            self._covariance[index][other] *= factor
+            self._covariance[other][index] *= factor
 
 
 def _dot(left: Sequence[float], right: Sequence[float]) -> float:

@@ -11,7 +11,7 @@ from mavstream_server.scheduling.statistics import Statistics, StatisticsCollect
 from mavstream_server.scheduling.view import OperatorKind
 from mavstream_server.simulation.model.records import Record
 from mavstream_server.simulation.model.selection import Selection
-from mavstream_server.simulation.scenario import OperatorPlan
+from mavstream_server.simulation.scenario import OperatorSpec
 
 if TYPE_CHECKING:
     from mavstream_server.simulation.model.operators import SimulatedOperator
@@ -27,7 +27,7 @@ Call = tuple[int, Sequence[int], int, int]
 the response times of answers. Not a named tuple, which takes three times as long to make."""
 
 
-class Accounted:
+class BaseOperator:
     """An operator with its books; how tuples wait for it, subclasses say."""
 
     __slots__ = (
@@ -39,14 +39,12 @@ class Accounted:
         "cost",
         "downstream",
         "elapsed",
-        "heir",
         "kind",
         "leaf",
         "number",
         "operator",
         "per_output",
         "plain",
-        "plan",
         "progress",
         "query",
         "readers",
@@ -56,29 +54,31 @@ class Accounted:
         "rows_out",
         "selection",
         "setup",
+        "sole_reader",
+        "spec",
         "statistics",
     )
 
     def __init__(
         self,
         number: int,
-        plan: OperatorPlan,
+        spec: OperatorSpec,
         query: SimulatedQuery,
         kind: OperatorKind,
         seed: np.random.SeedSequence,
     ) -> None:
         self.number = number
-        self.plan = plan
+        self.spec = spec
         self.query = query
         self.kind = kind
-        self.operator = plan.kind
+        self.operator = spec.kind
         self.leaf = False
         self.downstream: tuple[SimulatedOperator, ...] = ()
         self.readers: Readers = ()
-        self.heir: SimulatedOperator | None = None
+        self.sole_reader: SimulatedOperator | None = None
         """The only one of them, if that one appends what it gets."""
-        self.setup, self.cost, self.per_output = plan.setup, plan.cost, plan.per_output
-        self.selection = Selection(plan.selectivity, plan.random, seed) if plan.selectivity != 1 else None
+        self.setup, self.cost, self.per_output = spec.setup, spec.cost, spec.per_output
+        self.selection = Selection(spec.selectivity, spec.random, seed) if spec.selectivity != 1 else None
         self.plain = False
         """Whether it has one list of waiting tuples, and costs that depend on nothing but their number."""
         self.core = FREE
@@ -91,7 +91,7 @@ class Accounted:
         self._consumed = self._produced = 0
         self.rows_in = self.rows_out = self.elapsed = self.calls = 0
         """Since figures were last published."""
-        self.statistics = self.true_figures()
+        self.statistics = self.true_statistics()
         self._collector: StatisticsCollector | None = StatisticsCollector(self.statistics)
 
     def connect(self, readers: Readers) -> None:
@@ -99,7 +99,7 @@ class Accounted:
         self.readers = readers
         self.downstream = tuple(reader for reader, _ in readers)
         if len(readers) == 1 and self.downstream[0].appends:
-            self.heir = self.downstream[0]
+            self.sole_reader = self.downstream[0]
 
     @property
     def consumed(self) -> int:
@@ -116,29 +116,29 @@ class Accounted:
         """What comes out per tuple, at this time."""
         return 1.0 if self.selection is None else self.selection.selectivity
 
-    def true_figures(self) -> Statistics:
+    def true_statistics(self) -> Statistics:
         """Return the figures as they are now."""
         cost = self.cost + self.per_output * self.selectivity
-        return Statistics(self.setup + cost, cost, self.selectivity, self.plan.size)
+        return Statistics(self.setup + cost, cost, self.selectivity, self.spec.size)
 
-    def enter(self, rows_in: int, rows_out: int, elapsed: int, calls: int = 1) -> None:
+    def count_call(self, rows_in: int, rows_out: int, elapsed: int, calls: int = 1) -> None:
         """Enter a call into the books; less than nothing takes it out again."""
         self.rows_in += rows_in
         self.rows_out += rows_out
         self.elapsed += elapsed
         self.calls += calls
 
-    def declare(self) -> None:
+    def use_true_statistics(self) -> None:
         """Publish the true figures from now on, instead of measured ones."""
         self._collector = None
-        self.statistics = self.true_figures()
+        self.statistics = self.true_statistics()
 
     def publish(self) -> bool:
         """Publish what was measured; returns whether there is anything new."""
         self._consumed += self.rows_in
         self._produced += self.rows_out
         if self._collector is not None:
-            size = int(self.rows_out * self.plan.size)
+            size = int(self.rows_out * self.spec.size)
             self._collector.add(self.rows_in, self.rows_out, size, self.elapsed, self.calls)
             self.statistics = self._collector.published
         self.rows_in = self.rows_out = self.elapsed = self.calls = 0
@@ -153,8 +153,8 @@ class Accounted:
         if selectivity is not None:
             if self.selection is None:
                 seed = np.random.SeedSequence(self.number)
-                self.selection = Selection(selectivity, self.plan.random, seed)
+                self.selection = Selection(selectivity, self.spec.random, seed)
             else:
                 self.selection.change(selectivity)
         if self._collector is None:
-            self.statistics = self.true_figures()
+            self.statistics = self.true_statistics()

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 from mavstream_server.scheduling.policy import SourceService
 from mavstream_server.simulation.run.intake import (
     DirectIntake,
-    Intake,
-    LineIntake,
     OwnCoreIntake,
     ScheduledIntake,
+    SharedCoreIntake,
+    SimulatedIntake,
 )
 from mavstream_server.simulation.scenario import Scenario, Service
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from mavstream_server.simulation.run.driver import Driver
 
 
-def chosen(scenario: Scenario, paper: SourceService) -> Service:
+def chosen_service(scenario: Scenario, paper: SourceService) -> Service:
     """Return how sources are served: as the scenario says, else on their own cores where there are some.
 
     Where there are none, as the policy's paper has it; sources that would need a core of their own are then
@@ -32,14 +32,14 @@ def chosen(scenario: Scenario, paper: SourceService) -> Service:
     return Service.PER_CLASS if paper is SourceService.OWN_CORE else Service(paper.value)
 
 
-def intake_of(driver: Driver) -> Intake:
+def make_intake(driver: Driver) -> SimulatedIntake:
     """Return what brings tuples to the leaves of a driver's network."""
     network, service = driver.network, driver.service
     if service is Service.DIRECT:
-        readers = [tuple(network.readers[feed.name]) for feed in network.feeds]
-        return DirectIntake(driver, network.feeds, readers)
+        readers = [tuple(network.readers[arrivals.name]) for arrivals in network.arrivals]
+        return DirectIntake(driver, network.arrivals, readers)
     if service is Service.PER_CLASS:
         return ScheduledIntake(driver, network.sources)
     if service is Service.OWN_CORE:
         return OwnCoreIntake(driver, network.sources, driver.scenario.sources.cores)
-    return LineIntake(driver, network.sources, eager=service is Service.BETWEEN_SLICES)
+    return SharedCoreIntake(driver, network.sources, eager=service is Service.BETWEEN_SLICES)
