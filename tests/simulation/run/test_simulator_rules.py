@@ -18,6 +18,7 @@ from tests.support.scenarios import (
 )
 
 from mavstream_server.scheduling.statistics import Statistics
+from mavstream_server.simulation import simulate
 from mavstream_server.simulation.run.driver import Driver
 from mavstream_server.simulation.run.execute import run
 from mavstream_server.simulation.run.source_order import BroadcastDiskOrder, RoundRobinOrder
@@ -170,6 +171,14 @@ def test_an_exact_quantum_cuts_a_tuple_in_two() -> None:
     parted = run(replace(plan, exact_quantum=True), "rr", {"quantum_us": 10})
     assert [departures_us(parted, name) for name in ("a", "b")] == [[50], [60]]
     assert parted.counts.slices == 6
+
+
+def test_a_call_without_tuples_that_is_cut_off_keeps_the_answers_before_it() -> None:
+    """On several cores an operator can be run, and cut off, while nothing waits at it."""
+    result = simulate("5G_4", "prb", seconds=0.3, seed=3)
+    left = sum(answers.departures.size for answers in result.queries.values())
+    # Slices that go on at the end are counted already; what they answer has not left yet.
+    assert result.counts.answers - result.cores * 64 <= left <= result.counts.answers
 
 
 # Sources

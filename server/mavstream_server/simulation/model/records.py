@@ -39,7 +39,7 @@ class Record:
 
     def undo(self, count: int) -> None:
         """Forget the answers of the last call."""
-        del self.arrivals[-count:]
+        del self.arrivals[len(self.arrivals) - count :]  # `[-count:]` would be everything for a count of 0
         while count:
             count -= self.calls.pop()[0]
 
