@@ -1,20 +1,20 @@
-"""The seam between deciding and doing: what every scheduling policy must obey.
+"""The interface between policies, which decide, and drivers, which run operators.
 
-Rules, each checked by the contract suite:
+Rules that every policy obeys, each checked by the contract suite:
 1. A policy is pure: it never sleeps, reads a clock, does I/O or draws randomness other than the view's.
-2. It is work conserving: while an operator that it was told of is ready, `next` returns a slice.
+2. It is work conserving: while an operator that was reported to it is ready, `next` returns a slice.
 3. A slice names operators of admitted queries only; after `retire`, none of that query's.
 4. The same calls in the same order give the same decisions.
 5. `next` and `finished` cost O(log n) in the number of operators; nothing scans all queues.
-6. It can take over while tuples are in flight: told by `admit` of every query, then by `arrived` of every
-   ready operator.
-7. Operators of a slice are taken from `next` to `finished`: no other core gets them meanwhile.
+6. It can take over while tuples are in flight: the driver calls `admit` for every query, then `arrived` for
+   every ready operator.
+7. Operators of a slice are claimed from `next` to `finished`: no other core gets them in between.
 
 What the driver promises:
-- `arrived` comes when an operator that had nothing to do has something, but not for operators of a slice
-  that is being run: whether those are ready again, `finished` must look.
-- `retire` may come while a slice of the query is being run (it has failed); `finished` follows, and none of
-  the operators is ready then.
+- `arrived` is called when an operator that had nothing to do has something, but not for operators of a
+  running slice: `finished` must check whether those are ready again.
+- `retire` may be called while a slice of the query is running (the query has failed); `finished` follows,
+  and none of the operators is ready then.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from mavstream_server.scheduling.view import OperatorView, QueryView, Report, Sl
 
 
 class PolicyOptions(BaseModel):
-    """Base of the options models: frozen, and unknown options are refused."""
+    """Base of the options models: frozen, and unknown options are rejected."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -42,9 +42,9 @@ class Level(StrEnum):
     """What a policy decides on."""
 
     OPERATOR = "operator"
-    """Operators, paths or segments, whatever their class; can be an inner policy."""
+    """Operators, paths or segments, regardless of class; can be an inner policy."""
     CLASS = "class"
-    """Classes, with an inner policy for what happens inside one."""
+    """Classes, with an inner policy for the operators of each class."""
     QUERY = "query"
     """Whole queries on one or several cores."""
     META = "meta"
@@ -52,21 +52,21 @@ class Level(StrEnum):
 
 
 class Policy(ABC, Generic[OptionsT]):
-    """A scheduling policy: asked what to run next, told what came of it."""
+    """A scheduling policy: decides what to run next and is informed of the outcome."""
 
     name: ClassVar[str]
     """The public name, equal to the module's."""
     optimises: ClassVar[str]
-    """What it is good for, in a few words."""
+    """What the policy optimises, in a few words."""
     level: ClassVar[Level] = Level.OPERATOR
     fair: ClassVar[bool] = True
-    """Whether nobody starves, however much arrives for others."""
+    """Whether every operator gets a turn, however much arrives for others (no starvation)."""
     sources: ClassVar[SourceService] = SourceService.BETWEEN_SLICES
-    """How its paper serves sources; the driver does so unless it was told otherwise."""
+    """How the policy's paper serves sources; the driver does the same unless configured otherwise."""
     weighs: ClassVar[bool] = False
-    """Whether queries that weigh more get more; a policy over classes leaves it to the inner one."""
+    """Whether queries of higher weight get more; a class-level policy leaves that to its inner policy."""
     watches_growth: bool = False
-    """Whether `grew` must be called: it costs a call per batch."""
+    """Whether the driver must call `grew`, which costs a call per batch."""
     Options: ClassVar[type[PolicyOptions]]
 
     def __init__(self, view: View, options: OptionsT) -> None:
@@ -74,18 +74,18 @@ class Policy(ABC, Generic[OptionsT]):
         self.options = options
 
     def admit(self, query: QueryView) -> None:
-        """A query has come, or its class, plan or weight has changed (then it was retired before)."""
+        """Add a query, or add it again after a change of class, plan or weight (it was retired before)."""
 
     @abstractmethod
     def retire(self, query: QueryView) -> None:
-        """A query goes: forget its operators."""
+        """Remove a query and its operators."""
 
     @abstractmethod
     def arrived(self, operator: OperatorView, now: int) -> bool:
-        """An operator that had nothing to do has something. True asks to be consulted at once."""
+        """Note that an operator that had nothing to do has something; True asks for an immediate decision."""
 
     def grew(self, operator: OperatorView, now: int) -> None:
-        """A ready operator that is not being run has got more to do."""
+        """Note that the queue of a ready operator that is not running has grown."""
 
     @abstractmethod
     def next(self, core: int, now: int) -> Slice | None:
@@ -93,14 +93,14 @@ class Policy(ABC, Generic[OptionsT]):
 
     @abstractmethod
     def finished(self, slice_: Slice, report: Report) -> None:
-        """The slice has been run; its operators are ready again or not, as they say."""
+        """Note that a slice has been run; `ready` of its operators says whether they have more to do."""
 
     def refreshed(self, query: QueryView) -> None:
-        """Figures of a query have moved by more than a tenth: its units were worked out anew."""
+        """Note that statistics of a query changed by more than 10 % and its units were recomputed."""
 
     def reprioritised(self) -> None:
-        """Priorities of classes have changed, or classes have come or gone."""
+        """Note that class priorities have changed, or that classes were added or removed."""
 
     def adopt(self, options: OptionsT) -> bool:
-        """Go on with other options and with all that was learned, if that can be; False: begin anew."""
+        """Continue with other options and keep the learned state; False if a new policy must be made."""
         return False

@@ -1,4 +1,4 @@
-"""The policies there are, by their public names."""
+"""Registry of scheduling policies by public name."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ PolicyT = TypeVar("PolicyT", bound=type[Policy[Any]])
 
 
 def register(policy: PolicyT) -> PolicyT:
-    """Make a policy known: a class decorator."""
+    """Class decorator that adds a policy to the registry."""
     if policy.name in POLICIES:
         raise RuntimeError(f"two policies have the name {policy.name!r}")
     POLICIES[policy.name] = policy
@@ -26,19 +26,19 @@ def register(policy: PolicyT) -> PolicyT:
 
 
 class InvalidPolicy(InvalidObject):
-    """A policy that is not known, or options that it does not take."""
+    """Unknown policy, or options that the policy does not accept."""
 
     code = "invalid_policy"
     title = "The scheduling policy is not valid"
 
 
 def make_policy(name: str, view: View, options: Mapping[str, Any] | None = None) -> Policy[Any]:
-    """Build a policy by its public name; raises InvalidPolicy."""
+    """Create a policy by its public name; raises InvalidPolicy."""
     return _kind(name)(view, check_options(name, options))
 
 
 def check_options(name: str, options: Mapping[str, Any] | None = None) -> PolicyOptions:
-    """Return the options of a policy as its model; raises InvalidPolicy."""
+    """Return the options of a policy, validated by its model; raises InvalidPolicy."""
     kind = _kind(name)
     try:
         return kind.Options.model_validate(dict(options or {}))
@@ -48,7 +48,7 @@ def check_options(name: str, options: Mapping[str, Any] | None = None) -> Policy
                 ProblemItem(
                     pointer="/".join(["options", *map(str, item["loc"])]),
                     code="invalid_option",
-                    detail=f"policy {name!r}: {item['msg']} (came {item['input']!r}); "
+                    detail=f"policy {name!r}: {item['msg']} (got {item['input']!r}); "
                     f"its options are: {', '.join(kind.Options.model_fields) or 'none'}",
                 )
                 for item in error.errors()
@@ -59,19 +59,19 @@ def check_options(name: str, options: Mapping[str, Any] | None = None) -> Policy
 def _kind(name: str) -> type[Policy[Any]]:
     kind = POLICIES.get(name)
     if kind is None:
-        detail = f"unknown policy {name!r}; known are: {', '.join(sorted(POLICIES))}"
+        detail = f"unknown policy {name!r}; known policies are: {', '.join(sorted(POLICIES))}"
         raise InvalidPolicy([ProblemItem(pointer="policy", code="unknown_policy", detail=detail)])
     return kind
 
 
 def weighs(name: str, options: Mapping[str, Any] | None = None) -> bool:
-    """Whether a policy gives more to queries that weigh more; raises InvalidPolicy."""
+    """Return whether a policy gives more to queries of higher weight; raises InvalidPolicy."""
     inner = getattr(check_options(name, options), "inner", None)
     return _kind(inner.policy if isinstance(inner, InnerPolicy) else name).weighs
 
 
 class InnerPolicy(BaseModel):
-    """A policy inside another one: any that decides on operators, with its options."""
+    """Any operator-level policy, with its options, used inside another policy."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
     policy: str
@@ -85,11 +85,11 @@ class InnerPolicy(BaseModel):
             raise ValueError("; ".join(item.detail for item in error.items)) from None
         if POLICIES[self.policy].level is not Level.OPERATOR:
             raise ValueError(
-                f"{self.policy!r} is a policy of {POLICIES[self.policy].level} level and cannot be inside "
-                "another; choose one of operator level"
+                f"{self.policy!r} is a policy of {POLICIES[self.policy].level} level and cannot be used "
+                "inside another policy; choose one of operator level"
             )
         return self
 
     def make(self, view: View) -> Policy[Any]:
-        """Build it."""
+        """Create the policy."""
         return make_policy(self.policy, view, self.options)

@@ -1,43 +1,43 @@
-"""Statistics: what an operator costs and gives, measured while it runs."""
+"""Statistics of an operator, measured while it runs: cost, selectivity, tuple size."""
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
 PUBLISH_EVERY = 200
-"""Tuples between two publications: policies see figures that stand still in between."""
+"""Tuples between two publications; policies see constant values in between."""
 _PUBLISH_CALLS = 8
-"""Calls between two, where each takes many tuples at once: figures that follow every train mostly follow the
-noise of the machine, and what is worked out from them would be worked out again for that."""
+"""Calls between two publications where each call takes many tuples. Values published for every train would
+mostly follow the noise of the machine, and everything derived from them would be recomputed for that."""
 _SMOOTHING = 0.25
 """Weight of the newest period: high enough to follow a change within a few periods."""
 
 
 class Statistics(NamedTuple):
-    """Published figures of an operator. Times are nanoseconds, sizes bytes."""
+    """Published statistics of an operator. Times are nanoseconds, sizes are bytes."""
 
     cost_per_call: float = 10_000.0
     cost_per_tuple: float = 100.0
     selectivity: float = 1.0
     """Tuples out per tuple in."""
     tuple_size: float = 64.0
-    """Of an output tuple."""
+    """Size of an output tuple."""
     tuples: int = 0
-    """Measured so far; 0 says that the figures are declared or defaults."""
+    """Tuples measured so far; 0 means that the values are declared or defaults."""
 
 
 class StatisticsCollector:
-    """Gathers runs of one operator; publishes smoothed figures every 200 tuples, or every eight trains."""
+    """Collects runs of one operator; publishes smoothed values every 200 tuples, or every eight trains."""
 
     __slots__ = ("_bytes_out", "_calls", "_elapsed", "_rows_in", "_rows_out", "published")
 
     def __init__(self, declared: Statistics | None = None) -> None:
         self.published = declared or Statistics()
-        # What was gathered since the last publication; nothing, if there were no calls.
+        # Collected since the last publication; meaningless while `_calls` is 0.
         self._rows_in = self._rows_out = self._bytes_out = self._elapsed = self._calls = 0
 
     def add(self, rows_in: int, rows_out: int, bytes_out: int, elapsed: int, calls: int) -> bool:
-        """Record a run; returns whether new figures were published."""
+        """Record a run; return whether new values were published."""
         if self._calls:
             rows_in += self._rows_in
             rows_out += self._rows_out
@@ -49,7 +49,7 @@ class StatisticsCollector:
             self._elapsed, self._calls = elapsed, calls
             return False
         call, cost, selectivity, size, tuples = self.published
-        # The first measured period replaces the defaults: they say nothing about this operator.
+        # The first measured period replaces the defaults, which say nothing about this operator.
         weight = _SMOOTHING if tuples else 1.0
         if rows_out:
             size += weight * (bytes_out / rows_out - size)

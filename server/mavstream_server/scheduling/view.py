@@ -1,4 +1,4 @@
-"""What a policy sees: operators, queries and classes, to be read and not to be touched.
+"""Read-only view of operators, queries and classes on which policies decide.
 
 The live engine and the simulator offer the same view of very different operators.
 """
@@ -17,21 +17,21 @@ if TYPE_CHECKING:
 
 
 class OperatorKind(StrEnum):
-    """What part an operator plays in a query."""
+    """Role of an operator in a query."""
 
     SOURCE = "source"
-    """Brings tuples in; served by the driver, unless sources are served `per_class`: then by policies."""
+    """Reads tuples from a stream; run by the driver, or by policies where sources are served `per_class`."""
     OPERATIONAL = "operational"
     OUTPUT = "output"
-    """Hands answers to their log."""
+    """Writes answers to the result log."""
 
 
 class OperatorView(Protocol):
-    """An operator as policies see it. Identity is the object: views are compared with `is`."""
+    """An operator as seen by policies; views are compared by identity (`is`)."""
 
     @property
     def number(self) -> int:
-        """Running number in order of admission: breaks ties."""
+        """Sequence number in order of admission, used to break ties."""
 
     @property
     def kind(self) -> OperatorKind:
@@ -39,7 +39,7 @@ class OperatorView(Protocol):
 
     @property
     def operator(self) -> str:
-        """What it does: `select`, `join`, ..."""
+        """Kind of the operator: `select`, `join`, ..."""
 
     @property
     def leaf(self) -> bool:
@@ -47,15 +47,15 @@ class OperatorView(Protocol):
 
     @property
     def query(self) -> QueryView:
-        """The query it belongs to; of a shared one, a query of the highest class that uses it."""
+        """The query it belongs to; for a shared operator, a query of the highest class that uses it."""
 
     @property
     def downstream(self) -> Sequence[OperatorView]:
-        """Those that read its output; empty for an output."""
+        """Operators that read its output; empty for an output."""
 
     @property
     def ready(self) -> bool:
-        """Whether anything waits at its inputs: tuples, or a mark that must be passed on."""
+        """Whether anything waits at its inputs: tuples, or a watermark that must be passed on."""
 
     @property
     def queued(self) -> int:
@@ -67,11 +67,11 @@ class OperatorView(Protocol):
 
     @property
     def oldest(self) -> int | None:
-        """Arrival time (ns) of the oldest tuple waiting, or None."""
+        """Arrival time (ns) of the oldest waiting tuple, or None."""
 
     @property
     def progress(self) -> int:
-        """Nanoseconds of work already done on what is at the head of its queue, and cut off there."""
+        """Nanoseconds of work already done on the head of its queue before it was preempted."""
 
     @property
     def statistics(self) -> Statistics:
@@ -79,7 +79,7 @@ class OperatorView(Protocol):
 
 
 class QueryView(Protocol):
-    """A query as policies see it."""
+    """A query as seen by policies."""
 
     @property
     def id(self) -> str:
@@ -91,23 +91,23 @@ class QueryView(Protocol):
 
     @property
     def weight(self) -> int:
-        """How much of its class it is to have against one that weighs 1; may change while it runs."""
+        """Its share of the class relative to a query of weight 1; may change while it runs."""
 
     @property
     def operators(self) -> Sequence[OperatorView]:
-        """Bottom-up: each behind the ones that feed it. Sources only where policies serve them."""
+        """Bottom-up: each operator after those that feed it. Includes sources only if policies run them."""
 
     @property
     def paths(self) -> Sequence[Sequence[OperatorView]]:
-        """Operator paths, leaf to root, one per source. Sources only where policies serve them."""
+        """Operator paths, leaf to root, one per source. Include sources only if policies run them."""
 
     @property
     def units(self) -> QueryUnits:
-        """What is worked out from its statistics; the driver keeps it, whoever decides."""
+        """Values derived from its statistics; kept by the driver, whichever policy is active."""
 
 
 class View(Protocol):
-    """Everything a policy may know."""
+    """Everything that a policy may read."""
 
     @property
     def queries(self) -> Mapping[str, QueryView]:
@@ -119,35 +119,35 @@ class View(Protocol):
 
     @property
     def random(self) -> Random:
-        """The only randomness a policy may use: seeded by the driver."""
+        """The only source of randomness that a policy may use; seeded by the driver."""
 
 
 class Slice(NamedTuple):
-    """A decision: run these operators, in this order, each until a bound is met or nothing waits."""
+    """A decision: run these operators in this order, each until a bound is reached or its queue is empty."""
 
     operators: tuple[OperatorView, ...]
     tuples: int | None = None
     """At most this many tuples per operator."""
     duration: int | None = None
-    """At most about this many nanoseconds in all; looked at between two batches."""
+    """At most about this many nanoseconds in total; checked between batches."""
 
     @property
     def ready(self) -> bool:
         """Whether any of the operators is ready."""
-        for operator in self.operators:  # noqa: SIM110 (twice as quick as any, and called for every slice)
+        for operator in self.operators:  # noqa: SIM110 (twice as fast as any(), and called for every slice)
             if operator.ready:
                 return True
         return False
 
 
 class Report(NamedTuple):
-    """What became of a slice."""
+    """Outcome of a slice."""
 
     consumed: int
     produced: int
     elapsed: int
     """Nanoseconds."""
     answers: int = 0
-    """Tuples that left an output,"""
+    """Tuples written by an output."""
     response: int = 0
-    """and the sum of their response times in nanoseconds."""
+    """Sum of the response times of these answers, in nanoseconds."""

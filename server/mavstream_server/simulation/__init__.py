@@ -1,4 +1,4 @@
-"""The simulator: the same policies as in the live engine, on cost models and in virtual time."""
+"""Simulator of the scheduling policies of the live engine, on cost models and in virtual time."""
 
 from mavstream_server.simulation.entry import compare, simulate
 from mavstream_server.simulation.report.metrics import ResponseMetrics

@@ -23,47 +23,49 @@ from mavstream_server.simulation.workload.model import Workload
 app = typer.Typer(no_args_is_help=False)
 
 _PICTURES = (".png", ".svg")
-_WIDE = 200  # columns where nobody says how wide the terminal is
+_WIDE = 200  # columns where the width of the terminal is unknown
 
 
 @app.command()
 def simulate(
     workload: Annotated[
-        str | None, typer.Argument(help="Name of a workload that comes along, or a YAML file.")
+        str | None, typer.Argument(help="Name of a built-in workload, or a YAML file.")
     ] = None,
-    policy: Annotated[str, typer.Option(help="The policy that decides.")] = "cqc",
-    options: Annotated[str | None, typer.Option(help="Its options, as a JSON object.")] = None,
+    policy: Annotated[str, typer.Option(help="The scheduling policy.")] = "cqc",
+    options: Annotated[str | None, typer.Option(help="Options of the policy, as a JSON object.")] = None,
     compare: Annotated[
-        str | None, typer.Option(metavar="POLICIES", help="Several policies instead: rr,hr,cqc,abd.")
+        str | None, typer.Option(metavar="POLICIES", help="Compare several policies: rr,hr,cqc,abd.")
     ] = None,
-    cores: Annotated[int | None, typer.Option(min=1, max=64, help="Cores for operators.")] = None,
-    source_cores: Annotated[int | None, typer.Option(min=0, max=16, help="Cores for sources.")] = None,
+    cores: Annotated[int | None, typer.Option(min=1, max=64, help="Cores that run operators.")] = None,
+    source_cores: Annotated[
+        int | None, typer.Option(min=0, max=16, help="Cores that run only sources.")
+    ] = None,
     seconds: Annotated[
-        float | None, typer.Option(help="Virtual seconds; without, until all is done.")
+        float | None, typer.Option(help="Virtual seconds; by default until all tuples are processed.")
     ] = None,
     seed: Annotated[int, typer.Option(min=0, help="The same seed gives the same run.")] = 0,
     utilisation: Annotated[
-        float | None, typer.Option(min=0.01, max=1.5, help="Scale the work on tuples to this load.")
+        float | None, typer.Option(min=0.01, max=1.5, help="Scale the work on tuples to this utilisation.")
     ] = None,
     sources: Annotated[
-        str | None, typer.Option(help="How sources are served: between_slices, own_core, ...")
+        str | None, typer.Option(help="How sources are run: between_slices, own_core, ...")
     ] = None,
     parameter: Annotated[
-        list[str] | None, typer.Option(metavar="NAME=NUMBER", help="A parameter of the workload.")
+        list[str] | None, typer.Option(metavar="NAME=NUMBER", help="Set a parameter of the workload.")
     ] = None,
     from_server: Annotated[
-        str | None, typer.Option(metavar="URL", help="The queries of a running server as the workload.")
+        str | None, typer.Option(metavar="URL", help="Use the queries of a running server as the workload.")
     ] = None,
     save: Annotated[
-        Path | None, typer.Option(metavar="FILE", dir_okay=False, help="Write the workload down as YAML.")
+        Path | None, typer.Option(metavar="FILE", dir_okay=False, help="Save the workload as a YAML file.")
     ] = None,
     picture: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", dir_okay=False, help="Draw boxes and whiskers, as .png or .svg."),
+        typer.Option(metavar="FILE", dir_okay=False, help="Draw a box plot, as .png or .svg."),
     ] = None,
     json_: Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")] = False,
 ) -> None:
-    """Try a policy on a workload in virtual time, before it goes live."""
+    """Simulate a workload under a scheduling policy in virtual time."""
     try:
         if picture is not None:
             _check_picture(picture)
@@ -93,7 +95,9 @@ def simulate(
 
 def _workload(name: str | None, parameters: list[str] | None, server: str | None) -> Workload:
     if (name is None) == (server is None):
-        raise typer.BadParameter(f"expected a workload or --from-server; there are: {', '.join(names())}")
+        raise typer.BadParameter(
+            f"expected either a workload or --from-server; built-in workloads are: {', '.join(names())}"
+        )
     if server is not None:
         return export(server)
     assert name is not None
@@ -105,12 +109,12 @@ def _parameter(text: str) -> tuple[str, float]:
     try:
         return name.strip(), float(value)
     except ValueError:
-        raise typer.BadParameter(f"--parameter: expected NAME=NUMBER, came {text!r}") from None
+        raise typer.BadParameter(f"--parameter: expected NAME=NUMBER, got {text!r}") from None
 
 
 def _service(name: str | None) -> str | None:
     if name is not None and name not in [*Service]:
-        raise typer.BadParameter(f"--sources: expected one of {', '.join(Service)}, came {name!r}")
+        raise typer.BadParameter(f"--sources: expected one of {', '.join(Service)}, got {name!r}")
     return name
 
 
@@ -120,9 +124,9 @@ def _options(text: str | None) -> dict[str, Any] | None:
     try:
         found = json.loads(text)
     except json.JSONDecodeError as error:
-        raise typer.BadParameter(f"--options: expected a JSON object, came {text!r} ({error})") from None
+        raise typer.BadParameter(f"--options: expected a JSON object, got {text!r} ({error})") from None
     if not isinstance(found, dict):
-        raise typer.BadParameter(f"--options: expected a JSON object, came {text!r}")
+        raise typer.BadParameter(f"--options: expected a JSON object, got {text!r}")
     return found
 
 
@@ -130,7 +134,7 @@ def _save(model: Workload, file: Path) -> None:
     try:
         file.write_text(to_yaml(model), encoding="utf-8")
     except OSError as error:
-        raise typer.BadParameter(f"--save: '{file}' cannot be written ({error.strerror})") from None
+        raise typer.BadParameter(f"--save: cannot write '{file}' ({error.strerror})") from None
 
 
 def _show(results: Mapping[str, Result], compared: bool, as_json: bool) -> None:
@@ -145,16 +149,16 @@ def _show(results: Mapping[str, Result], compared: bool, as_json: bool) -> None:
 
 
 def _check_picture(file: Path) -> None:
-    """Refuse before anything is run what could not be drawn."""
+    """Reject a picture that could not be drawn, before anything is simulated."""
     if file.suffix.lower() not in _PICTURES:
         raise typer.BadParameter(
-            f"--picture: '{file}' ends in '{file.suffix}'; pictures are written as {' or '.join(_PICTURES)}"
+            f"--picture: '{file}' ends in '{file.suffix}'; supported formats are {' and '.join(_PICTURES)}"
         )
     try:
         import mavstream_server.simulation.report.pictures  # noqa: F401
     except ImportError as error:
         raise typer.BadParameter(
-            f"--picture needs more than is installed ({error}): pip install 'mavstream[pictures]'"
+            f"--picture needs an optional dependency ({error}): pip install 'mavstream[pictures]'"
         ) from None
 
 
@@ -164,7 +168,7 @@ def _draw(results: Mapping[str, Result], file: Path) -> None:
     try:
         draw(results, file)
     except OSError as error:
-        raise typer.BadParameter(f"--picture: '{file}' cannot be written ({error.strerror})") from None
+        raise typer.BadParameter(f"--picture: cannot write '{file}' ({error.strerror})") from None
 
 
 def _complain(error: Exception) -> None:

@@ -1,4 +1,4 @@
-"""The entry for programs: simulate a workload under a policy, or compare several."""
+"""Entry points for programs: simulate a workload under a policy, or compare several policies."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from mavstream_server.simulation.workload.loading import load
 from mavstream_server.simulation.workload.model import Utilisation, Workload
 
 PolicyChoice = str | tuple[str, Mapping[str, Any]]
-"""A policy, alone or with options."""
+"""A policy name, alone or with options."""
 
 
 def simulate(
@@ -35,10 +35,10 @@ def simulate(
     warm_up_s: float = 0.0,
     digest: bool = False,
 ) -> Result:
-    """Run a workload (its name, a file or a model) under a policy.
+    """Run a workload (a name, a file or a model) under a policy.
 
-    What is None is as the workload has it. Options of the policy are put on top of those that the workload
-    names for it. Raises UnknownWorkload, InvalidWorkload or InvalidPolicy.
+    Arguments that are None default to the values of the workload. Options of the policy override those that
+    the workload sets for it. Raises UnknownWorkload, InvalidWorkload or InvalidPolicy.
 
         result = simulate("A", "cqc", utilisation=0.95)
         result.classes["H"].mean_ms
@@ -62,9 +62,9 @@ def simulate(
 def compare(
     workload: str | Path | Workload, policies: Iterable[PolicyChoice], **settings: Any
 ) -> dict[str, Result]:
-    """Run a workload under several policies, with the same arrivals and the same chances for each.
+    """Run a workload under several policies, with the same arrivals and random draws for each.
 
-    `settings` are those of `simulate`. A policy that is named twice is told apart by a number.
+    `settings` are those of `simulate`. A policy that is named twice gets a number appended.
     """
     found: dict[str, Result] = {}
     for choice in policies:

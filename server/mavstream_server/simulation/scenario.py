@@ -1,7 +1,7 @@
-"""Scenarios: what is simulated, written out flat. Times are nanoseconds, rates tuples per second.
+"""Scenarios: fully expanded input of a simulation. Times are nanoseconds, rates tuples per second.
 
-A workload file is compact and speaks of families and ranges; from it a scenario is made, in which every
-stream, query and operator stands for itself.
+A workload file is compact, with families of queries and ranges of values; it is expanded into a scenario that
+lists every stream, query and operator.
 """
 
 from __future__ import annotations
@@ -15,33 +15,33 @@ MICROSECOND = 1_000
 
 
 class Service(StrEnum):
-    """How tuples get from streams into queues: the ways of the live engine, and one more."""
+    """How tuples get from streams into queues: as in the live engine, or directly."""
 
     POLICY = "policy"
-    """As the policy's paper has it; `own_core` wherever there are cores for sources."""
+    """As in the policy's paper; `own_core` wherever there are cores for sources."""
     BETWEEN_SLICES = "between_slices"
     WHEN_IDLE = "when_idle"
     PER_CLASS = "per_class"
     OWN_CORE = "own_core"
     DIRECT = "direct"
-    """There are no source operators: a tuple is in the queue of the leaf at the moment it arrives."""
+    """Without source operators: a tuple is in the queue of the leaf at the moment it arrives."""
 
 
 class SourceOrder(StrEnum):
-    """Which source a core that serves nothing but sources reads next."""
+    """Which source a core that runs only sources reads next."""
 
     ROUND_ROBIN = "round_robin"
     BROADCAST_DISK = "broadcast_disk"
-    """In slots by the priority of the most important class that reads it (dissertation, 6.3.6)."""
+    """Slots by the priority of the most important class that reads the source (dissertation, 6.3.6)."""
 
 
 class ArrivalKind(StrEnum):
-    """What the times between two tuples are."""
+    """Distribution of the times between two tuples."""
 
     POISSON = "poisson"
     FIXED = "fixed"
     BURSTY = "bursty"
-    """Poisson at two rates by turns."""
+    """Poisson at two alternating rates."""
     RECORDED = "recorded"
 
 
@@ -53,67 +53,67 @@ class CostKind(StrEnum):
 
 
 class Accounting(StrEnum):
-    """What overheads do."""
+    """How overheads are accounted for."""
 
     CONSUMED = "consumed"
-    """They take time of the core."""
+    """Overheads consume time of the core."""
     COUNTED = "counted"
-    """They take none; their sum, divided by the tuples that came, is added to the response times."""
+    """Overheads consume no time; their sum, divided by the input tuples, is added to the response times."""
 
 
 class SwitchPoint(StrEnum):
     """When a core pays for a context switch."""
 
     OPERATORS = "operators"
-    """When it turns to another operator than it ran last."""
+    """When it switches to another operator than it ran last."""
     QUERIES = "queries"
-    """When it turns to another query."""
+    """When it switches to another query."""
     SLICES = "slices"
     """Once for every slice."""
 
 
 class ResponseFrom(StrEnum):
-    """Where response times begin."""
+    """Where the measurement of response times starts."""
 
     ARRIVAL = "arrival"
     SOURCE_READ = "source_read"
-    """When a source operator begins to read the tuple: what came before is not seen (CQC paper)."""
+    """When a source operator starts to read the tuple; the wait before that is not included (CQC paper)."""
 
 
 class StatisticsKind(StrEnum):
     """Which statistics policies see."""
 
     MEASURED = "measured"
-    """Published every 200 tuples and smoothed, as in the live engine; until then the true ones."""
+    """Published every 200 tuples and smoothed, as in the live engine; until then the true values."""
     DECLARED = "declared"
-    """The true ones, at all times."""
+    """Always the true values."""
 
 
 @dataclass(frozen=True, slots=True)
 class Burst:
-    """Times at a high and at a low rate by turns, beginning with the high one."""
+    """Alternating periods of a high and a low rate, starting with the high one."""
 
     high_s: float
     low_s: float
     low_rate: float = 0.0
     random: bool = False
-    """Whether these lengths are means of exponential ones."""
+    """Whether the lengths are means of exponential distributions."""
 
 
 @dataclass(frozen=True, slots=True)
 class StreamSpec:
-    """A stream and what it brings."""
+    """A stream and the arrivals of its tuples."""
 
     name: str
     rate: float
     kind: ArrivalKind = ArrivalKind.POISSON
     tuples: int | None = None
-    """It ends with so many, or never."""
+    """Number of tuples after which the stream ends; None if it never ends."""
     rates: tuple[tuple[float, float], ...] = ()
     """(second, rate from then on), in order."""
     burst: Burst | None = None
     offsets: tuple[float, ...] = ()
-    """Seconds, for `recorded`."""
+    """Arrival times in seconds, for `recorded`."""
     begin_s: float = 0.0
     size: float = 64.0
     """Bytes of a tuple."""
@@ -121,28 +121,28 @@ class StreamSpec:
 
 @dataclass(frozen=True, slots=True)
 class OperatorSpec:
-    """An operator and what it costs and gives."""
+    """An operator with its costs and selectivity."""
 
     name: str
     kind: str
     inputs: tuple[str, ...]
     """Operators of the same query, or streams."""
     cost: float
-    """Nanoseconds per tuple,"""
+    """Nanoseconds per input tuple."""
     setup: float = 0.0
-    """per call,"""
+    """Nanoseconds per call."""
     per_output: float = 0.0
-    """and per tuple that comes out."""
+    """Nanoseconds per output tuple."""
     selectivity: float = 1.0
     random: bool = False
-    """Whether tuples pass by chance; otherwise so that fractions add up."""
+    """Whether tuples pass at random; otherwise at regular intervals, so that fractions add up."""
     size: float = 64.0
-    """Bytes of a tuple that comes out."""
+    """Bytes of an output tuple."""
     varies: CostKind = CostKind.CONSTANT
     synchronised: bool = False
-    """For a join: a side waits until the other stream has come as far in time."""
+    """For a join: whether a side waits until the other side has reached the same time."""
     window: float | None = None
-    """For a join: partners are at most so many nanoseconds apart; None where any time may lie between."""
+    """For a join: partners are at most this many nanoseconds apart; None without a limit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,56 +156,56 @@ class QuerySpec:
 
 @dataclass(frozen=True, slots=True)
 class Overheads:
-    """What is paid besides the work on tuples, in nanoseconds."""
+    """Overheads in addition to the work on tuples, in nanoseconds."""
 
     context_switch: int = 0
     switch_point: SwitchPoint = SwitchPoint.OPERATORS
     empty_visit: int = 0
-    """For looking at an operator or source that has nothing to do."""
+    """Per visit of an operator or source that has nothing to do."""
     ring_visits: bool = False
-    """Whether round robin pays for the operators that it passes over because they have nothing to do."""
+    """Whether round robin pays for the operators that it skips because they have nothing to do."""
     decision: int = 0
-    """For every slice: asking the policy."""
+    """Per slice, for the decision of the policy."""
     transition: int = 0
-    """For every transition between scheduler and operators, and for every preemption (PRB paper, 5.6)."""
+    """Per transition between scheduler and operators, and per preemption (PRB paper, 5.6)."""
     accounting: Accounting = Accounting.CONSUMED
     noise: float = 0.0
-    """Costs of a call vary by up to this share, upwards and downwards."""
+    """Largest relative deviation of the costs of a call, upwards and downwards."""
 
 
 @dataclass(frozen=True, slots=True)
 class SourceSpec:
-    """How sources are served and what that costs."""
+    """How sources are run and what they cost."""
 
     service: Service = Service.POLICY
     cost: float = 0.0
-    """Nanoseconds per tuple,"""
+    """Nanoseconds per tuple."""
     setup: float = 0.0
-    """and per call."""
+    """Nanoseconds per call."""
     train: int = 4096
-    """Most tuples that a source hands on at a time."""
+    """Most tuples that a source passes on per call."""
     cores: int = 0
-    """Cores that serve nothing but sources,"""
+    """Cores that run only sources."""
     order: SourceOrder = SourceOrder.ROUND_ROBIN
-    """and how they choose."""
+    """Order in which these cores read the sources."""
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """From a time on, something is different."""
+    """A change of priorities, selectivities or costs at a point in time (ns)."""
 
     at: int
     priorities: Mapping[str, int] = field(default_factory=dict)
-    """By class."""
+    """New priorities by class."""
     selectivities: Mapping[tuple[str, str], float] = field(default_factory=dict)
-    """By query and operator."""
+    """New selectivities by query and operator."""
     costs: Mapping[tuple[str, str], float] = field(default_factory=dict)
-    """Likewise; nanoseconds per tuple."""
+    """New costs in nanoseconds per tuple, by query and operator."""
 
 
 @dataclass(frozen=True, slots=True)
 class Scenario:
-    """Everything that a run needs but the policy and the seed."""
+    """Input of a run, except for the policy and the seed."""
 
     name: str
     priorities: Mapping[str, int]
@@ -216,10 +216,10 @@ class Scenario:
     overheads: Overheads = Overheads()
     changes: tuple[Change, ...] = ()
     seconds: float | None = None
-    """Stop then; None for when all that came is worked off."""
+    """End of the run; None: when all tuples are processed."""
     response_from: ResponseFrom = ResponseFrom.ARRIVAL
     statistics: StatisticsKind = StatisticsKind.MEASURED
     exact_quantum: bool = False
-    """Whether a slice's duration cuts a tuple in two; otherwise the tuple that is begun is finished."""
+    """Whether the end of a slice interrupts a tuple; otherwise the current tuple is finished."""
     sample_s: float = 0.1
-    """Between two looks at the queues."""
+    """Seconds between two samples of the queues."""

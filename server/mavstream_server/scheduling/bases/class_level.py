@@ -1,4 +1,4 @@
-"""Two levels: whose turn it is among the classes, and an inner policy for what happens inside one."""
+"""Base of policies that schedule classes and run an inner policy inside each class."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from mavstream_server.scheduling.view import OperatorView, QueryView, Report, Sl
 
 
 class ClassLevelPolicy(Policy[OptionsT]):
-    """Keeps an inner policy per class; which class runs and for how long, subclasses say.
+    """Keeps one inner policy per class; subclasses decide which class runs and for how long.
 
-    A class is known from its first query on, and forgotten with its last.
+    A class is added with its first query and removed with its last.
     """
 
     level = Level.CLASS
@@ -24,20 +24,20 @@ class ClassLevelPolicy(Policy[OptionsT]):
         self._inner: dict[str, Policy[Any]] = {}
         self._queries: dict[str, int] = {}
         self._awake: set[str] = set()  # classes that may have something ready
-        self._under_way: dict[int, str] = {}  # class of a slice by its first operator's number
+        self._under_way: dict[int, str] = {}  # class of a running slice, by its first operator's number
 
     @property
     @abstractmethod
     def inner(self) -> InnerPolicy:
-        """What decides inside a class."""
+        """The policy that decides inside a class."""
 
     @abstractmethod
     def classes_changed(self) -> None:
-        """Classes have come or gone, or their priorities have changed."""
+        """React to classes that were added or removed, or to changed priorities."""
 
     @property
     def classes(self) -> list[str]:
-        """The classes that have queries, the most important first."""
+        """The classes that have queries, highest priority first."""
         priorities = self.view.priorities
         return sorted(self._inner, key=lambda name: (-priorities.get(name, 1), name))
 
@@ -46,7 +46,7 @@ class ClassLevelPolicy(Policy[OptionsT]):
         return self.view.priorities.get(class_name, 1)
 
     def ask(self, class_name: str, core: int, now: int) -> Slice | None:
-        """Return what a class would run next, or None if it has nothing ready."""
+        """Return the next slice of a class, or None if nothing of it is ready."""
         if class_name not in self._awake:
             return None
         slice_ = self._inner[class_name].next(core, now)
@@ -57,7 +57,7 @@ class ClassLevelPolicy(Policy[OptionsT]):
         return slice_
 
     def admit(self, query: QueryView) -> None:
-        """Hand the query to its class."""
+        """Admit the query to the inner policy of its class."""
         name = query.class_name
         new = name not in self._inner
         if new:
@@ -69,7 +69,7 @@ class ClassLevelPolicy(Policy[OptionsT]):
             self.classes_changed()
 
     def retire(self, query: QueryView) -> None:
-        """Take the query from its class."""
+        """Retire the query from the inner policy of its class."""
         name = query.class_name
         self._inner[name].retire(query)
         self._queries[name] -= 1
@@ -79,17 +79,17 @@ class ClassLevelPolicy(Policy[OptionsT]):
             self.classes_changed()
 
     def arrived(self, operator: OperatorView, now: int) -> bool:
-        """Tell the operator's class."""
+        """Forward to the inner policy of the operator's class."""
         name = operator.query.class_name
         self._awake.add(name)
         return self._inner[name].arrived(operator, now)
 
     def grew(self, operator: OperatorView, now: int) -> None:
-        """Tell the operator's class."""
+        """Forward to the inner policy of the operator's class."""
         self._inner[operator.query.class_name].grew(operator, now)
 
     def finished(self, slice_: Slice, report: Report) -> None:
-        """Tell the class that the slice came from, or the one that the query has moved to meanwhile."""
+        """Forward to the class that the slice came from, or to the one the query has moved to since."""
         first = slice_.operators[0]
         came_from, now_in = self._under_way.pop(first.number, None), first.query.class_name
         if came_from is not None:
@@ -104,14 +104,14 @@ class ClassLevelPolicy(Policy[OptionsT]):
 
     @abstractmethod
     def charge(self, class_name: str, slice_: Slice, report: Report) -> None:
-        """A slice of a class has been run: account for it."""
+        """Account for a slice of a class that has been run."""
 
     def refreshed(self, query: QueryView) -> None:
-        """Tell the query's class."""
+        """Forward to the inner policy of the query's class."""
         self._inner[query.class_name].refreshed(query)
 
     def reprioritised(self) -> None:
-        """Tell the classes and take their new priorities."""
+        """Forward to all inner policies and apply the new priorities."""
         for inner in self._inner.values():
             inner.reprioritised()
         self.classes_changed()

@@ -1,4 +1,4 @@
-"""Lotteries on several cores: whoever is worth more holds more tickets."""
+"""Base of lottery policies on several cores: tickets in proportion to priority."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from mavstream_server.scheduling.policy import OptionsT
 from mavstream_server.scheduling.view import QueryView, View
 
 _TICKETS = 1 << 24
-"""Tickets for a worth of 1: enough that a ten-thousandth of a class is still a fair share."""
+"""Tickets for a priority of 1: enough to represent a ten-thousandth of a class accurately."""
 
 
 class LotteryUnit(CoreUnit):
@@ -25,12 +25,12 @@ class LotteryUnit(CoreUnit):
 
 
 class LotteryPolicy(QueryLevelPolicy[OptionsT, LotteryUnit]):
-    """Draws a ticket at every scheduling point among those of the units in line."""
+    """Draws a ticket at every scheduling point among those of the ready units."""
 
     def __init__(self, view: View, options: OptionsT) -> None:
         super().__init__(view, options)
         self._lottery: Lottery[LotteryUnit] = Lottery()
-        self._stale = False  # some worth has moved
+        self._stale = False  # some priority has changed
 
     def frequency(self, class_name: str) -> float:
         """Return the priority of the class."""
@@ -41,12 +41,12 @@ class LotteryPolicy(QueryLevelPolicy[OptionsT, LotteryUnit]):
         return LotteryUnit(members)
 
     def formed(self, unit: LotteryUnit) -> None:
-        """Give the unit its tickets; the others' follow when a round is full."""
+        """Give the unit its tickets; those of other units are updated when a round is complete."""
         self._assign_tickets(unit)
         self._stale = True
 
     def dissolved(self, unit: LotteryUnit) -> None:
-        """The others' tickets follow when a round is full."""
+        """Mark the tickets of other units for an update when a round is complete."""
         self._stale = True
 
     def enter(self, unit: LotteryUnit) -> None:
@@ -58,7 +58,7 @@ class LotteryPolicy(QueryLevelPolicy[OptionsT, LotteryUnit]):
         self._lottery.leave(unit.holder)
 
     def pick(self, core: int) -> LotteryUnit | None:
-        """Draw a ticket; its holder takes all of its own out."""
+        """Draw a ticket and take the winner's tickets out of the lottery."""
         if self._stale and self.round_full:
             self._assign_all_tickets()
         holder = self._lottery.draw(self.view.random)
@@ -70,12 +70,12 @@ class LotteryPolicy(QueryLevelPolicy[OptionsT, LotteryUnit]):
         return unit
 
     def refreshed(self, query: QueryView) -> None:
-        """Measure the query anew; tickets follow when a round is full."""
+        """Recompute the query's work; tickets are updated when a round is complete."""
         self.measure(query)
         self._stale = True
 
     def reprioritised(self) -> None:
-        """Hand out tickets by the new priorities."""
+        """Reassign all tickets by the new priorities."""
         self._assign_all_tickets()
 
     def _assign_all_tickets(self) -> None:

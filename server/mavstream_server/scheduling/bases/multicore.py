@@ -1,4 +1,4 @@
-"""Policies for several cores: a unit runs on one core at a time, whatever is shared inside it."""
+"""Base of policies for several cores: units of operators, each run by one core at a time."""
 
 from __future__ import annotations
 
@@ -11,30 +11,30 @@ from mavstream_server.scheduling.view import OperatorView, QueryView, Report, Sl
 
 
 class Member(NamedTuple):
-    """What a query has in a unit: all its operators, or one of them."""
+    """The part of a query in a unit: all of its operators, or one of them."""
 
     query: QueryView
     operators: tuple[OperatorView, ...]
 
 
 class CoreUnit:
-    """What a core runs at a time: a query, or queries that share operators (dissertation, 6.1.4)."""
+    """What one core runs at a time: a query, or queries that share operators (dissertation, 6.1.4)."""
 
     __slots__ = ("gone", "held", "in_line", "members", "number", "operators", "slice", "under_way")
 
     def __init__(self, members: Sequence[Member]) -> None:
         self.members = tuple(members)
-        # Every member lists its operators bottom-up, so the union, in order of mention, is bottom-up too.
+        # Every member lists its operators bottom-up, so the union in that order is bottom-up too.
         found = {operator.number: operator for member in members for operator in member.operators}
         self.operators = tuple(found.values())
         self.slice = Slice(self.operators)
         self.number = self.operators[0].number
         self.in_line = False
-        """Whether the policy has it among those to be chosen from."""
+        """Whether it is among the units that the policy chooses from."""
         self.held = 0
-        """Slices under way that have an operator of it: while there is one, nobody else runs it."""
+        """Running slices that contain one of its operators; while there is one, no other core runs it."""
         self.under_way: tuple[OperatorView, ...] = ()
-        """What the slice under way has of it."""
+        """Its operators in the running slice."""
         self.gone = False
 
     @property
@@ -43,7 +43,7 @@ class CoreUnit:
         return self.slice.ready
 
     def leading_class(self, priorities: Mapping[str, int]) -> str:
-        """Return the most important class of its queries."""
+        """Return the highest-priority class among its queries."""
         names = {member.query.class_name for member in self.members}
         return min(names, key=lambda name: (-priorities.get(name, 1), name))
 
@@ -52,9 +52,9 @@ UnitT = TypeVar("UnitT", bound=CoreUnit)
 
 
 class MulticorePolicy(Policy[OptionsT], Generic[OptionsT, UnitT]):
-    """Forms units, hands them to cores and takes them back; who is next in line, subclasses say.
+    """Forms units, assigns them to cores and takes them back; subclasses choose the next unit.
 
-    Whoever is in line has something to do. Any core takes any unit, so that none idles while one waits.
+    Units in line have something to do. Any core takes any unit, so that no core idles while a unit waits.
     """
 
     level = Level.QUERY
@@ -66,7 +66,7 @@ class MulticorePolicy(Policy[OptionsT], Generic[OptionsT, UnitT]):
         self._unit_of: dict[int, UnitT] = {}  # by operator number
         self._under_way: dict[int, UnitT] = {}  # by the number of the slice's first operator
 
-    # What subclasses say
+    # Hooks of subclasses
 
     @abstractmethod
     def make_unit(self, members: Sequence[Member]) -> UnitT:
@@ -74,42 +74,42 @@ class MulticorePolicy(Policy[OptionsT], Generic[OptionsT, UnitT]):
 
     @abstractmethod
     def enter(self, unit: UnitT) -> None:
-        """Put a unit in line."""
+        """Add a unit to those to choose from."""
 
     @abstractmethod
     def pick(self, core: int) -> UnitT | None:
-        """Return who is next in line, taken out of it, or None."""
+        """Remove and return the next unit to run, or None."""
 
     def leave(self, unit: UnitT) -> None:
-        """Take a unit out of line; unless overridden, `draw` passes over those that are gone."""
+        """Remove a unit from those to choose from; by default `pick` skips units that are gone."""
 
     def parts(self, query: QueryView) -> Iterable[tuple[OperatorView, ...]]:
-        """Return what of a query runs together: all of it."""
+        """Return the groups of operators of a query that run together: by default one with all of them."""
         return (tuple(query.operators),)
 
     def turn(self, unit: UnitT) -> Slice:
-        """Return what a core runs that has drawn a unit: all that waits in it."""
+        """Return the slice of a unit that was picked: by default everything that waits in it."""
         return unit.slice
 
     def formed(self, unit: UnitT) -> None:
-        """A unit is there that was not."""
+        """React to a new unit."""
 
     def dissolved(self, unit: UnitT) -> None:
-        """A unit is no more."""
+        """React to the removal of a unit."""
 
     def began(self, unit: UnitT, core: int) -> None:
-        """A core runs a unit."""
+        """React to a core starting to run a unit."""
 
     def ended(self, unit: UnitT, report: Report) -> None:
-        """A unit has been run."""
+        """React to the end of a unit's slice."""
 
     def became_idle(self, unit: UnitT) -> None:
-        """A unit that has been run has nothing more to do."""
+        """React to a unit that has been run and has nothing left to do."""
 
-    # Queries come and go
+    # Adding and removing queries
 
     def admit(self, query: QueryView) -> None:
-        """Form units of the query; those that share operators with it become one with it."""
+        """Form units of the query; existing units that share operators with it are merged into them."""
         for operators in self.parts(query):
             sharing = self._units_with(operators)
             members = [member for unit in sharing for member in self._dissolve(unit).members]
@@ -118,7 +118,7 @@ class MulticorePolicy(Policy[OptionsT], Generic[OptionsT, UnitT]):
                 self._line_up(unit)
 
     def retire(self, query: QueryView) -> None:
-        """Dissolve the query's units; others that were in them go on without it."""
+        """Dissolve the query's units; other queries in them form units without it."""
         for unit in self._units_with(query.operators):
             self._dissolve(unit)
             others = [member for member in unit.members if member.query is not query]
@@ -154,14 +154,14 @@ class MulticorePolicy(Policy[OptionsT], Generic[OptionsT, UnitT]):
     # Deciding
 
     def arrived(self, operator: OperatorView, now: int) -> bool:
-        """Put the operator's unit in line."""
+        """Add the operator's unit to those to choose from."""
         unit = self._unit_of[operator.number]
         if not unit.in_line:
             self._line_up(unit)
         return False
 
     def next(self, core: int, now: int) -> Slice | None:
-        """Return a turn of who is next in line."""
+        """Return a slice of the next unit."""
         unit = self.pick(core)
         if unit is None:
             return None
@@ -173,9 +173,9 @@ class MulticorePolicy(Policy[OptionsT], Generic[OptionsT, UnitT]):
         return slice_
 
     def finished(self, slice_: Slice, report: Report) -> None:
-        """Put the unit back in line, or what has become of it meanwhile."""
+        """Put the unit, or the units that replaced it in the meantime, back in line."""
         unit = self._under_way.pop(slice_.operators[0].number, None)
-        if unit is None:  # begun under another policy
+        if unit is None:  # started by another policy
             for operator in slice_.operators:
                 if operator.ready:
                     self.arrived(operator, 0)
@@ -195,7 +195,7 @@ class MulticorePolicy(Policy[OptionsT], Generic[OptionsT, UnitT]):
 
 
 def _group_sharing(members: Iterable[Member]) -> list[list[Member]]:
-    """Group members that share operators, directly or by way of others."""
+    """Group members that share operators, directly or through other members."""
     groups: list[tuple[set[int], list[Member]]] = []
     for member in members:
         numbers = {operator.number for operator in member.operators}

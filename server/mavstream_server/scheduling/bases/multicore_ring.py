@@ -1,4 +1,4 @@
-"""Round robin on several cores: units take turns in the order in which they became ready."""
+"""Base of round-robin policies on several cores: units run in the order in which they became ready."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from mavstream_server.scheduling.view import View
 
 
 class MulticoreRing(MulticorePolicy[OptionsT, UnitT]):
-    """Gives everybody a turn; an idle core takes whoever has waited longest."""
+    """Runs units in turn; an idle core takes the unit that has waited longest."""
 
     def __init__(self, view: View, options: OptionsT) -> None:
         super().__init__(view, options)
         self._ring: deque[UnitT] = deque()
 
     def enter(self, unit: UnitT) -> None:
-        """Put the unit behind the others."""
+        """Append the unit to the ring."""
         self._ring.append(unit)
 
     def pick(self, core: int) -> UnitT | None:

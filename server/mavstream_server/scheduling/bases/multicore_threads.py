@@ -1,4 +1,4 @@
-"""Threads on several cores: a class has one, or two, and each runs on one core at a time."""
+"""Base of policies with one or two threads per class; each thread runs on one core at a time."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from mavstream_server.scheduling.view import Report, View
 
 
 class Thread:
-    """Goes around its units; `used` is the time it has had."""
+    """Runs its units in turn; `used` is its accumulated run time in nanoseconds."""
 
     __slots__ = ("busy", "line", "number", "units", "used")
 
@@ -39,28 +39,28 @@ class ThreadUnit(CoreUnit):
 
 
 class ThreadedPolicy(MulticorePolicy[OptionsT, ThreadUnit]):
-    """Gives a free core to the thread that has had the least time; how many a class has, subclasses say.
+    """Gives a free core to the thread with the least run time; subclasses choose the threads per class.
 
-    That stands for the operating system, which the dissertation leaves the choice to: it divides the
-    machine evenly among the threads that have something to do. A thread that has slept gets nothing for it.
+    This models the operating system's scheduler, to which the dissertation leaves the choice: it divides
+    the machine evenly among runnable threads. A thread gets no credit for the time it slept.
     """
 
     def __init__(self, view: View, options: OptionsT) -> None:
         super().__init__(view, options)
         self._threads: dict[tuple[str, int], Thread] = {}
-        self._waiting: Ranking[Thread] = Ranking()  # those with units in line and no core
-        self._used = 0  # of the thread that was chosen last: no other starts from less
+        self._waiting: Ranking[Thread] = Ranking()  # threads with ready units and no core
+        self._used = 0  # run time of the thread chosen last: no other starts from less
         self._class_sizes: dict[str, int] = {}
         self._split_classes: set[str] = set()
         self._numbers = count()
-        self._stale = False  # the classes, or their priorities, are others
+        self._stale = False  # classes or their priorities have changed
 
     def split_classes(self, classes: Sequence[str]) -> Sequence[str]:
-        """Return the classes that have two threads, of those given, the most important first: none."""
+        """Return the classes with two threads, given all classes by descending priority: by default none."""
         return ()
 
     def make_unit(self, members: Sequence[Member]) -> ThreadUnit:
-        """Return a unit of the most important class among its queries."""
+        """Return a unit of the highest-priority class among its queries."""
         unit = ThreadUnit(members, "")
         unit.class_name = unit.leading_class(self.view.priorities)
         return unit
@@ -73,7 +73,7 @@ class ThreadedPolicy(MulticorePolicy[OptionsT, ThreadUnit]):
         self._assign(unit)
 
     def dissolved(self, unit: ThreadUnit) -> None:
-        """Take the unit from its thread."""
+        """Remove the unit from its thread."""
         unit.thread.units -= 1
         self._class_sizes[unit.class_name] -= 1
         if not self._class_sizes[unit.class_name]:
@@ -81,12 +81,12 @@ class ThreadedPolicy(MulticorePolicy[OptionsT, ThreadUnit]):
             self._stale = True
 
     def enter(self, unit: ThreadUnit) -> None:
-        """Put the unit behind the others of its thread."""
+        """Append the unit to the queue of its thread."""
         unit.thread.line.append(unit)
         self._queue(unit.thread)
 
     def pick(self, core: int) -> ThreadUnit | None:
-        """Return the next unit of the thread that has had the least time."""
+        """Return the next unit of the thread with the least run time."""
         if self._stale:
             self.reassign()
         while (thread := self._waiting.first()) is not None:
@@ -100,13 +100,13 @@ class ThreadedPolicy(MulticorePolicy[OptionsT, ThreadUnit]):
         return None
 
     def began(self, unit: ThreadUnit, core: int) -> None:
-        """The unit's thread has a core."""
+        """Mark the unit's thread as running on a core."""
         unit.runs_in = unit.thread
         unit.runs_in.busy = True
         self._waiting.remove(unit.runs_in)
 
     def ended(self, unit: ThreadUnit, report: Report) -> None:
-        """The thread that ran the unit gives its core back."""
+        """Release the core of the thread that ran the unit."""
         thread = unit.runs_in
         thread.busy = False
         thread.used += report.elapsed
@@ -114,11 +114,11 @@ class ThreadedPolicy(MulticorePolicy[OptionsT, ThreadUnit]):
             self._queue(thread)
 
     def reprioritised(self) -> None:
-        """Arrange the units by the new order of the classes."""
+        """Reassign units to threads before the next decision."""
         self._stale = True
 
     def reassign(self) -> None:
-        """Give all units to threads anew."""
+        """Assign all units to threads again."""
         self._stale = False
         in_line = [unit for thread in self._threads.values() for unit in thread.line if not unit.gone]
         for thread in self._threads.values():

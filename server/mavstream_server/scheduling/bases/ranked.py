@@ -1,4 +1,4 @@
-"""Policies that always run the ready operator of highest priority."""
+"""Base of policies that always run the ready operator of highest priority."""
 
 from __future__ import annotations
 
@@ -10,27 +10,27 @@ from mavstream_server.scheduling.view import OperatorView, QueryView, Report, Sl
 
 
 class RankedPolicy(Policy[OptionsT]):
-    """Keeps ready operators in a heap by their priority; what that is, subclasses say."""
+    """Keeps ready operators in a heap by priority, which subclasses define."""
 
     def __init__(self, view: View, options: OptionsT) -> None:
         super().__init__(view, options)
-        # Every ready operator that is not running stands here.
+        # All ready operators that are not running.
         self._ready: Ranking[OperatorView] = Ranking()
 
     @abstractmethod
     def priority(self, operator: OperatorView) -> float:
-        """Return how urgent an operator is; the highest runs first, of equals the one admitted first."""
+        """Return the priority of an operator; the highest runs first, of equals the one admitted first."""
 
     def turn(self, operator: OperatorView) -> Slice:
-        """Return what to run once an operator was chosen: all that waits at it, unless overridden."""
+        """Return the slice of a chosen operator: by default everything that waits at it."""
         return Slice((operator,))
 
     def rank(self, operator: OperatorView) -> None:
-        """Put an operator where its priority of now belongs."""
+        """Insert an operator into the ranking by its current priority."""
         self._ready.put(operator, (-self.priority(operator), operator.number))
 
     def retire(self, query: QueryView) -> None:
-        """Forget the query's operators."""
+        """Remove the query's operators."""
         for operator in query.operators:
             self._ready.remove(operator)
 
@@ -40,18 +40,18 @@ class RankedPolicy(Policy[OptionsT]):
         return False
 
     def next(self, core: int, now: int) -> Slice | None:
-        """Return a turn of the operator of highest priority."""
+        """Return a slice of the operator of highest priority."""
         operator = self._ready.pop()
         return None if operator is None else self.turn(operator)
 
     def finished(self, slice_: Slice, report: Report) -> None:
-        """Rank again those that are not done."""
+        """Rank operators that are still ready."""
         for operator in slice_.operators:
             if operator.ready:
                 self.rank(operator)
 
     def refreshed(self, query: QueryView) -> None:
-        """Rank the query's ready operators by their new figures."""
+        """Rank the query's ready operators by their new statistics."""
         for operator in query.operators:
             if operator in self._ready:
                 self.rank(operator)

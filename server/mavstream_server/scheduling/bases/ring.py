@@ -1,4 +1,4 @@
-"""The ring of turns that round-robin policies go around."""
+"""Base of round-robin policies: a ring of turns."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from mavstream_server.scheduling.view import OperatorView, QueryView, Report, Sl
 
 
 class Turn:
-    """What takes turns: an operator, or several that run together; its slice is always the same."""
+    """An operator, or several that run together, in the ring; its slice is always the same."""
 
     __slots__ = ("gone", "line", "queued_or_running", "slice", "weight")
 
@@ -20,17 +20,17 @@ class Turn:
         self.slice = slice_
         self.weight = weight
         self.line = line
-        """Where it waits for its turn."""
+        """The queue that it waits in."""
         self.queued_or_running = False
-        """Whether it stands in the ring or is being run."""
+        """Whether it is in the ring or running."""
         self.gone = False
 
 
 class RingPolicy(Policy[OptionsT]):
-    """Gives turns in the order in which operators became ready; what a turn is, subclasses say.
+    """Gives turns in the order in which operators became ready; subclasses define the turns.
 
-    Queries that weigh more than 1 stand in a line of their own, which goes ahead of the ring: of their turns
-    as many in a row as they weigh, then one of the others, so that nobody starves.
+    Queries of a weight above 1 wait in a queue of their own, which goes ahead of the ring: as many of their
+    turns in a row as their weight, then one of the others, so that none starves.
     """
 
     weighs = True
@@ -44,23 +44,23 @@ class RingPolicy(Policy[OptionsT]):
 
     @abstractmethod
     def turns(self, query: QueryView) -> Iterable[Slice]:
-        """Return the turns of a query: each operator in one of them."""
+        """Return the turns of a query; each operator is in one of them."""
 
     def admit(self, query: QueryView) -> None:
-        """Lay out the query's turns."""
+        """Create the query's turns."""
         for slice_ in self.turns(query):
             turn = Turn(slice_, query.weight, self._ring if query.weight == 1 else self._ahead)
             for operator in slice_.operators:
                 self._turns[operator.number] = turn
 
     def retire(self, query: QueryView) -> None:
-        """Forget the query's turns; the ring passes over those that still stand in it."""
+        """Remove the query's turns; the ring skips those that are still in it."""
         for operator in query.operators:
             if (turn := self._turns.pop(operator.number, None)) is not None:
                 turn.gone = True
 
     def arrived(self, operator: OperatorView, now: int) -> bool:
-        """Give the operator a turn behind the others."""
+        """Append the operator's turn to the ring."""
         turn = self._turns[operator.number]
         if not turn.queued_or_running:
             turn.queued_or_running = True
@@ -88,7 +88,7 @@ class RingPolicy(Policy[OptionsT]):
         return None
 
     def finished(self, slice_: Slice, report: Report) -> None:
-        """Put what is not done behind the others."""
+        """Append the turn to the ring again if its operators have more to do."""
         turn = self._turns.get(slice_.operators[0].number)
         if turn is None:
             return

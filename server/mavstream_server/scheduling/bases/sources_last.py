@@ -1,4 +1,4 @@
-"""Sources that run on the credit of their class: only when nothing else of the class is ready (AQSIOS)."""
+"""Inner policy that runs the sources of a class when nothing else of the class is ready (AQSIOS)."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from mavstream_server.scheduling.registry import InnerPolicy
 from mavstream_server.scheduling.view import OperatorKind, OperatorView, QueryView, Report, Slice, View
 
 _Line: TypeAlias = OrderedDict[int, OperatorView]
-"""Sources that are ready, by number, the one that has waited longest first."""
+"""Ready sources by number, the one that has waited longest first."""
 
 
 class QueryWithoutSources:
-    """A query as it looks where the driver serves its sources."""
+    """View of a query without its sources, as if the driver ran them."""
 
     def __init__(self, query: QueryView) -> None:
         self._query = query
@@ -33,15 +33,15 @@ class QueryWithoutSources:
 
     @property
     def weight(self) -> int:
-        """How much of its class it is to have."""
+        """Its share of the class relative to a query of weight 1."""
         return self._query.weight
 
 
 class SourcesLast(Policy[Any]):
-    """An inner policy that never sees sources, and the ring of those that are ready, asked when it is idle.
+    """An inner policy that never sees sources, and a ring of ready sources that run when it is idle.
 
-    So the rule holds whatever the inner policy makes of a query: operators, paths or segments. Sources of
-    queries that weigh more than 1 go ahead of the others.
+    The rule thus holds for any inner policy, whether it schedules operators, paths or segments. Sources of
+    queries of a weight above 1 go ahead of the others.
     """
 
     def __init__(self, inner: Policy[Any]) -> None:
@@ -54,32 +54,32 @@ class SourcesLast(Policy[Any]):
         self._seen: dict[str, QueryWithoutSources] = {}  # queries that have sources to hide, by id
 
     def admit(self, query: QueryView) -> None:
-        """Hand on the query without its sources."""
+        """Admit the query without its sources to the inner policy."""
         if any(operator.kind is OperatorKind.SOURCE for operator in query.operators):
             self._seen[query.id] = QueryWithoutSources(query)
         self._inner.admit(self._seen.get(query.id, query))
 
     def retire(self, query: QueryView) -> None:
-        """Forget the query and its sources."""
+        """Remove the query and its sources."""
         for operator in query.operators:
             self._ready.pop(operator.number, None)
             self._ahead.pop(operator.number, None)
         self._inner.retire(self._seen.pop(query.id, query))
 
     def arrived(self, operator: OperatorView, now: int) -> bool:
-        """Put a source behind the others; all else is for the inner policy."""
+        """Append a source to the ring; forward all other operators to the inner policy."""
         if operator.kind is OperatorKind.SOURCE:
             self._put(operator)
             return False
         return self._inner.arrived(operator, now)
 
     def grew(self, operator: OperatorView, now: int) -> None:
-        """Hand on, unless it is a source."""
+        """Forward to the inner policy, except for sources."""
         if operator.kind is not OperatorKind.SOURCE:
             self._inner.grew(operator, now)
 
     def next(self, core: int, now: int) -> Slice | None:
-        """Return what the inner policy wants to run, else the source that has waited longest."""
+        """Return the slice of the inner policy, else the source that has waited longest."""
         slice_ = self._inner.next(core, now)
         if slice_ is None and (self._ahead or self._ready):
             return Slice((self._next_line().popitem(last=False)[1],))
@@ -97,7 +97,7 @@ class SourcesLast(Policy[Any]):
         line[source.number] = source
 
     def finished(self, slice_: Slice, report: Report) -> None:
-        """Put a source that has more behind the others; all else is for the inner policy."""
+        """Append a source that has more to the ring; forward all other slices to the inner policy."""
         first = slice_.operators[0]
         if first.kind is not OperatorKind.SOURCE:
             self._inner.finished(slice_, report)
@@ -105,22 +105,22 @@ class SourcesLast(Policy[Any]):
             self._put(first)
 
     def refreshed(self, query: QueryView) -> None:
-        """Work out the units of what the inner policy sees, and tell it."""
+        """Recompute the units that the inner policy sees, then forward."""
         seen = self._seen.get(query.id)
         if seen is not None:
             seen.units = QueryUnits(seen)
         self._inner.refreshed(seen or query)
 
     def reprioritised(self) -> None:
-        """Tell the inner policy."""
+        """Forward to the inner policy."""
         self._inner.reprioritised()
 
 
 class InnerWithSources(InnerPolicy):
-    """The policy inside a class that pays for its sources."""
+    """The policy inside a class whose sources run on the credit of the class."""
 
     def make(self, view: View) -> Policy[Any]:
-        """Build it, with a ring of sources behind it."""
+        """Create the policy, with a ring of sources behind it."""
         return SourcesLast(super().make(view))
 
 

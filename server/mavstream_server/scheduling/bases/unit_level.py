@@ -1,4 +1,4 @@
-"""Policies that run units: paths, segments or simplified segments, the one of highest capacity first."""
+"""Base of policies that run units (paths, segments, simplified segments), highest capacity first."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from mavstream_server.scheduling.view import OperatorView, QueryView, Report, Sl
 
 
 class UnitOptions(PolicyOptions):
-    """When a unit counts as ready, and how long its turn is."""
+    """Options of unit-level policies: when a unit counts as ready, and how long its turn is."""
 
     tau: Annotated[int, Field(ge=0)] = 0
-    """A unit is ready when more than this many tuples wait in it: fewer decisions, longer waits."""
+    """A unit is ready when more than this many tuples wait in it. Higher: fewer decisions, longer waits."""
     drain_ms: Annotated[int, Field(gt=0)] = 100
-    """A unit that holds tau tuples or fewer counts as ready after this time."""
+    """A unit that holds tau tuples or fewer counts as ready after this many milliseconds."""
     quantum_us: Annotated[int, Field(gt=0)] | None = None
-    """How long the first operator of a unit works in one turn; without it, on all that waits."""
+    """Microseconds that the first operator of a unit works in one turn; None: until its queue is empty."""
 
 
 UnitOptionsT = TypeVar("UnitOptionsT", bound=UnitOptions)
@@ -37,7 +37,7 @@ class _Turn(NamedTuple):
 
 
 class _RankedUnit:
-    """A unit as the policy keeps it."""
+    """A unit with its possible turns and its position in the rankings."""
 
     __slots__ = ("due", "first", "key", "neighbours", "ranking", "since", "upper", "whole")
 
@@ -50,11 +50,11 @@ class _RankedUnit:
         self.neighbours: list[_RankedUnit] = []
         """Other units that share an operator with it."""
         self.ranking: Ranking[_RankedUnit] | None = None
-        """The one ranking that it stands in, if something waits in it that is not being run."""
+        """The ranking that it is in, if something waits in it that is not being run."""
         self.since: int | None = None
-        """Since when it has held too little to be ready."""
+        """Time since which it has held too few tuples to be ready."""
         self.due = False
-        """Whether that has lasted too long."""
+        """Whether that has lasted longer than `drain_ms`."""
 
 
 def _turn(slice_: Slice) -> _Turn:
@@ -62,19 +62,20 @@ def _turn(slice_: Slice) -> _Turn:
 
 
 class UnitPolicy(Policy[UnitOptionsT]):
-    """Keeps units in heaps by capacity; which units, and which capacity, subclasses say.
+    """Keeps units in heaps by capacity; subclasses define the units and the capacity.
 
     Thesis, 4.1.2.2: the unit of highest capacity runs, bottom-up, while it has tuples and until one of higher
-    capacity has some ("or" in the text). Readings taken:
-    - A unit is ready when something waits at any of its operators, not only at the first one: a pruned
-      segment's tuples wait inside another one, whose own first operator may have nothing to do.
-    - With a quantum only the first operator is bounded; the others run until they are empty. Such a turn
-      takes two decisions, first operator and the others; in between a better unit can come first.
-    - tau (5.1.3, and the threshold against starvation of 4.1.6.4) never strands anything and never idles a
-      core: units at or below it run when no other is ready, the one that has waited longest first, so also
-      when a stream has ended, and after `drain_ms` they rank with the others.
-    - Units that share an operator exclude each other. A core that would idle for it runs those operators of a
-      unit that nobody has taken.
+    capacity has some ("or" in the text). Interpretation where the thesis leaves room:
+    - A unit is ready when something waits at any of its operators, not only at the first one: tuples of a
+      pruned segment wait inside another one, whose own first operator may have nothing to do.
+    - With a quantum only the first operator is bounded; the others run until their queues are empty. Such a
+      turn takes two decisions, one for the first operator and one for the others; a better unit can come
+      in between.
+    - tau (5.1.3, and the threshold against starvation of 4.1.6.4) never strands tuples and never idles a
+      core: units at or below it run when no other is ready, the one that has waited longest first (also
+      when a stream has ended), and after `drain_ms` they rank with the others.
+    - Units that share an operator exclude each other. A core that would otherwise idle runs the operators
+      of a unit that are not claimed.
     """
 
     fair = False
@@ -101,29 +102,29 @@ class UnitPolicy(Policy[UnitOptionsT]):
 
     @abstractmethod
     def capacity(self, unit: Unit) -> float:
-        """Return what units are ranked by, the highest first."""
+        """Return the capacity by which units are ranked, highest first."""
 
-    # What is told
+    # Notifications
 
     def admit(self, query: QueryView) -> None:
-        """Lay out the query's units."""
+        """Add the query's units."""
         self._claimed.admit(query)
         self._add_units(query)
 
     def retire(self, query: QueryView) -> None:
-        """Forget the query's units."""
+        """Remove the query's units."""
         self._remove_units(query)
         self._claimed.retire(query)
 
     def refreshed(self, query: QueryView) -> None:
-        """Lay out the query's units anew: they may be others, and rank elsewhere."""
+        """Replace the query's units: both the units and their capacities may have changed."""
         self._remove_units(query)
         self._add_units(query)
         for ranked in self._units_by_query[query.id]:
             self._update(ranked)
 
     def arrived(self, operator: OperatorView, now: int) -> bool:
-        """Let the operator's units stand where they belong now."""
+        """Update the ranking of the operator's units."""
         self._now = now
         self._claimed.arrived(operator)
         for ranked in self._units_of[operator.number]:
@@ -131,15 +132,15 @@ class UnitPolicy(Policy[UnitOptionsT]):
         return False
 
     def grew(self, operator: OperatorView, now: int) -> None:
-        """See whether enough waits now."""
+        """Update the ranking of the operator's units: they may now hold more than tau tuples."""
         self._now = now
         for ranked in self._units_of[operator.number]:
             self._update(ranked)
 
-    # What is decided
+    # Decisions
 
     def next(self, core: int, now: int) -> Slice | None:
-        """Return a turn of the unit of highest capacity."""
+        """Return a slice of the unit of highest capacity."""
         self._now = now
         if self._tau:
             self._promote(now)
@@ -158,10 +159,10 @@ class UnitPolicy(Policy[UnitOptionsT]):
         return slice_
 
     def finished(self, slice_: Slice, report: Report) -> None:
-        """Let the units of these operators stand where they belong now."""
+        """Update the ranking of the units that contain these operators."""
         self._claimed.release(slice_)
         ranked = self._under_way.pop(slice_.operators[0].number, None)
-        if ranked is None:  # the query's units are others now
+        if ranked is None:  # the query's units have been replaced
             for other in self._sharing_with(slice_.operators):
                 self._update(other)
             return
@@ -184,7 +185,7 @@ class UnitPolicy(Policy[UnitOptionsT]):
             ranked.due = True
             self._update(ranked)
 
-    # Where units stand
+    # Rankings
 
     def _add_units(self, query: QueryView) -> None:
         units = self._units_by_query[query.id] = []

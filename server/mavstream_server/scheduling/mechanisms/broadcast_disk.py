@@ -1,4 +1,4 @@
-"""The broadcast-disk schedule: everybody gets as many slots as its priority says, spread over the round."""
+"""Broadcast-disk schedule: every item gets as many slots per round as its priority, evenly spread."""
 
 from __future__ import annotations
 
@@ -11,23 +11,24 @@ from typing import Generic, TypeAlias, TypeVar
 ItemT = TypeVar("ItemT")
 
 BITS = 40
-"""A round has 2^40 - 1 slots, most of them nobody's: the schedule is never written out.
+"""A round has 2^40 - 1 slots, most of them empty: the schedule is never materialised.
 
-That is the same schedule as with the least power of two that holds the priorities, for the slots between
-are empty; so priorities can change and items come while a round is under way.
+It equals the schedule for the smallest power of two that holds all priorities, because the slots in between
+are empty; so priorities can change and items can be added during a round.
 """
 MAX_PRIORITY = (1 << BITS) - 1
-"""The highest priority that has its slots."""
-_ROUNDING = 1e-9  # a priority that is whole but for the arithmetic is whole
-_SLACK = 64  # outdated entries that are not worth a clean-up
-_LAST_ORDER = 1 << 62  # an order behind all others: at this slot nobody is left
+"""The highest priority that can be represented."""
+_ROUNDING = 1e-9  # tolerance within which a priority counts as an integer
+_SLACK = 64  # outdated entries that do not justify a clean-up
+_LAST_ORDER = 1 << 62  # an order after all others: no item is left in this slot
 
 
 def next_slot(priority: int, after: int) -> int:
-    """Return the first slot behind `after` in which a priority has a turn; slots count on over rounds.
+    """Return the first slot after `after` that belongs to a priority; slot numbers continue over rounds.
 
-    Bit b of a priority stands for the slots whose number has BITS - 1 - b trailing zeros. The highest bit's
-    slots are the densest, and just one other slot lies between two of them: the multiple of twice their step.
+    Bit b of a priority represents the slots whose number has BITS - 1 - b trailing zeros. The slots of the
+    highest bit are the densest, and exactly one other slot lies between two of them: the multiple of twice
+    their step.
     """
     width = priority.bit_length()
     step = 1 << (BITS - width)
@@ -41,9 +42,9 @@ def next_slot(priority: int, after: int) -> int:
 
 
 def multiplier(shares: Iterable[float], longest: int) -> float:
-    """Return what makes the least share a priority of 1, but none more than `longest` (dissertation, 6.1.2).
+    """Return the factor that makes the least share a priority of 1, but none above `longest` (6.1.2).
 
-    Without that bound one very light query would make the round endless for all others.
+    Without that bound one very light query would make the round extremely long for all others.
     """
     least, limit = inf, 0.0
     for share in shares:
@@ -52,20 +53,20 @@ def multiplier(shares: Iterable[float], longest: int) -> float:
 
 
 def whole_slots(priority: float) -> tuple[int, float]:
-    """Return the slots of a priority and the chance of its first one: 1.7 gives two, the first with 0.7.
+    """Return the slots of a priority and the probability of the first: 1.7 gives two, the first with 0.7.
 
-    A whole priority has all of its slots for certain; the text, which speaks of the fraction, would give the
-    first one none.
+    An integer priority always gets all of its slots; taken literally, the text, which uses the fractional
+    part, would never give it the first one.
     """
     slots = ceil(priority - _ROUNDING)
     return slots, min(1.0, priority + 1 - slots)
 
 
-_Entry: TypeAlias = "tuple[int, int, int, SlotHolder[ItemT]]"  # slot, order, a running number
+_Entry: TypeAlias = "tuple[int, int, int, SlotHolder[ItemT]]"  # slot, order, sequence number, holder
 
 
 class SlotHolder(Generic[ItemT]):
-    """Where an item stands in the schedule."""
+    """An item with its priority and its next slot in the schedule."""
 
     __slots__ = ("entry", "item", "last_slot", "order", "priority")
 
@@ -73,20 +74,20 @@ class SlotHolder(Generic[ItemT]):
         self.item = item
         self.priority = min(max(priority, 1), MAX_PRIORITY)
         self.order = order
-        """Who goes first of those that share a slot; different for everybody."""
+        """Rank among the holders that share a slot; unique."""
         self.entry: _Entry[ItemT] | None = None
         """Its next slot and its order, while it is awake."""
         self.last_slot = -1
-        """The last slot that it had."""
+        """The slot that it had last."""
 
     @property
     def had_first_slot(self) -> bool:
-        """Whether the slot that it had last was its first in the round."""
+        """Whether the slot that it had last was its first of the round."""
         return self.last_slot & MAX_PRIORITY == 1 << (BITS - self.priority.bit_length())
 
 
 class BroadcastDisk(Generic[ItemT]):
-    """The dissertation's Algorithm 2, gone around without a visit to those who sleep.
+    """The dissertation's Algorithm 2, without visits to sleeping items.
 
     Bit b of a priority goes into the slots whose number has mp - 1 - b trailing zeros, for the slots from 1
     to 2^mp - 1: priorities 5, 4, 3, 2, 1 give A B C D A B A C E A B C D A B.
@@ -94,22 +95,22 @@ class BroadcastDisk(Generic[ItemT]):
 
     def __init__(self, new_round: Callable[[], None] = lambda: None) -> None:
         self._new_round = new_round
-        """Called before the first slot of a round is taken: the time to change priorities."""
-        # A heap by slot and order. It is not a `Ranking`, which costs twice as much; like there, entries
-        # that are not their place's any more are passed over.
+        """Called before the first slot of a round is taken; the time to change priorities."""
+        # A heap by slot and order. A `Ranking` would cost twice as much; as there, entries that are no longer
+        # their holder's are skipped.
         self._heap: list[_Entry[ItemT]] = []
         self._outdated = 0
         self._numbers = count()
-        self._slot = self._last = -1  # where the round stands, and ends; before the first there is nothing
+        self._slot = self._last = -1  # current slot and last slot of the round; -1 before the first round
         self._order = _LAST_ORDER
 
     def wake(self, holder: SlotHolder[ItemT]) -> None:
-        """Let an item have its slots from here on."""
+        """Give an item its slots from now on."""
         if holder.entry is None:
             self._schedule(holder)
 
     def sleep(self, holder: SlotHolder[ItemT]) -> None:
-        """Pass over an item's slots."""
+        """Skip an item's slots until it wakes."""
         if holder.entry is not None:
             holder.entry = None
             self._outdated += 1
@@ -119,7 +120,7 @@ class BroadcastDisk(Generic[ItemT]):
                 self._outdated = 0
 
     def change(self, holder: SlotHolder[ItemT], priority: int, order: int) -> None:
-        """Give an item other slots from here on; to keep what was promised, do so between two rounds."""
+        """Change an item's priority and order; its slots of a round are exact if done between two rounds."""
         priority = min(max(priority, 1), MAX_PRIORITY)
         if priority != holder.priority or order != holder.order:
             holder.priority, holder.order = priority, order
@@ -128,7 +129,7 @@ class BroadcastDisk(Generic[ItemT]):
                 self._schedule(holder)
 
     def take(self) -> SlotHolder[ItemT] | None:
-        """Go to the next slot of anybody awake and return who it is, who sleeps from then on, or None."""
+        """Advance to the next slot of an awake item and return its holder, which then sleeps, or None."""
         heap = self._heap
         entry = heap[0] if heap else None
         if entry is None or entry[0] > self._last or entry[3].entry is not entry:
@@ -141,7 +142,7 @@ class BroadcastDisk(Generic[ItemT]):
         return holder
 
     def take_ahead(self, wanted: Callable[[ItemT], bool], limit: int) -> SlotHolder[ItemT] | None:
-        """Like `take`, but whoever is wanted goes before up to `most` others that are due in this round."""
+        """Like `take`, but a wanted item goes ahead of up to `limit` others that are due in this round."""
         passed: list[_Entry[ItemT]] = []
         entry = self._next_entry()
         while entry is not None and not wanted(entry[3].item):
@@ -159,11 +160,11 @@ class BroadcastDisk(Generic[ItemT]):
         return holder
 
     def take_now(self, holder: SlotHolder[ItemT]) -> None:
-        """Give an item that sleeps the slot of now."""
+        """Give the current slot to a sleeping item."""
         holder.last_slot = self._slot
 
     def missed(self, holder: SlotHolder[ItemT]) -> bool:
-        """Return whether an item that sleeps would have had another slot since the last one that it had."""
+        """Return whether a sleeping item has missed a slot since the last one that it had."""
         if holder.last_slot == self._slot:
             return False
         due = next_slot(holder.priority, holder.last_slot)
@@ -172,7 +173,7 @@ class BroadcastDisk(Generic[ItemT]):
     def _next_entry(self) -> _Entry[ItemT] | None:
         entry = self._head()
         if entry is not None and entry[0] > self._last:
-            # Rounds that nobody has a slot in are left out.
+            # Rounds in which no item has a slot are skipped.
             self._slot, self._order = entry[0] & ~MAX_PRIORITY, -1
             self._last = entry[0] | MAX_PRIORITY
             self._new_round()
@@ -190,7 +191,7 @@ class BroadcastDisk(Generic[ItemT]):
         return None
 
     def _schedule(self, holder: SlotHolder[ItemT]) -> None:
-        # Those who come later in the slot of now still have it before them.
+        # Items that come later in the current slot can still have it.
         after = self._slot - 1 if holder.order > self._order else self._slot
         slot = next_slot(holder.priority, after if after > holder.last_slot else holder.last_slot)
         holder.entry = entry = (slot, holder.order, next(self._numbers), holder)

@@ -1,12 +1,12 @@
-"""Credit: how long a class may still run, and what it owes for having run too long."""
+"""Credit accounts: how long a class may still run in a round, and its debt for running too long."""
 
 from __future__ import annotations
 
 
 class Account:
-    """The quota of one class in weighted round robin with negative credit (CQC paper, Algorithm 1).
+    """Quota of one class in weighted round robin with negative credit (CQC paper, Algorithm 1).
 
-    A turn begins with `begin`, is paid for with `charge` and ends with `leave`. Nanoseconds throughout.
+    A turn starts with `begin`, is charged with `charge` and ends with `leave`. All times in nanoseconds.
     """
 
     __slots__ = ("class_name", "credit", "literal", "running", "share", "spent", "turn")
@@ -14,27 +14,27 @@ class Account:
     def __init__(self, class_name: str, literal: bool = False) -> None:
         self.class_name = class_name
         self.literal = literal
-        """Whether step 3b is taken as it is printed."""
+        """Whether step 3b is applied as printed."""
         self.share = 0
-        """T: what a round gives."""
+        """T: credit granted per round."""
         self.credit = 0
-        """c: what the class may use in this turn; what it owes if negative."""
+        """c: time that the class may use in this turn; its debt if negative."""
         self.spent = 0
-        """tu: what it has used of it."""
+        """tu: time used in this turn."""
         self.turn = False
-        """Whether a turn has begun that is not settled yet."""
+        """Whether a turn has started and is not settled yet."""
         self.running = 0
-        """Slices of the class that are being run."""
+        """Running slices of the class."""
 
     def grant(self, share: int) -> None:
-        """Give another share per round, from now on; debts stay, and what was used by right makes none."""
+        """Change the share per round; debts stay, and time already used within the credit adds no debt."""
         credit = self.credit + share - self.share
         self.credit = max(credit, min(self.credit, self.spent)) if self.turn else credit
         self.share = share
 
     def begin(self) -> bool:
-        """Begin a turn (step 2); False if the class is in debt, of which this round pays a share."""
-        if self.turn:  # left while slices of it were still being run on other cores
+        """Start a turn (step 2); return False if the class is in debt, which is then reduced by a share."""
+        if self.turn:  # left while slices of the class were still running on other cores
             if self.running and self.spent < self.credit:
                 return True
             self._settle()
@@ -45,7 +45,7 @@ class Account:
         return True
 
     def charge(self, elapsed: int) -> None:
-        """Account for a slice; work that costs nothing is charged too, or its turn would never end."""
+        """Account for a slice; at least 1 ns is charged, or a turn of free work would never end."""
         self.running = max(self.running - 1, 0)
         if self.turn:
             self.spent += max(elapsed, 1)
@@ -53,16 +53,16 @@ class Account:
             self.credit -= elapsed
 
     def leave(self) -> None:
-        """End the turn (step 3), or leave that to the next `begin` if slices are still being run."""
+        """End the turn (step 3), or leave that to the next `begin` if slices are still running."""
         if not self.running:
             self._settle()
 
     def rounds_to_wait(self) -> int:
-        """Return how many rounds it takes until the class may run."""
+        """Return the number of rounds until the class may run."""
         return 0 if self.turn or self.credit > 0 else -self.credit // self.share + 1
 
     def pay_off(self, rounds: int) -> None:
-        """Let rounds go by in which the class does not run."""
+        """Apply rounds in which the class does not run."""
         if not self.turn and self.credit <= 0:
             self.credit = min(self.credit + rounds * self.share, self.share)
 

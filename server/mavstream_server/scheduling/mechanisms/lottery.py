@@ -1,4 +1,4 @@
-"""A lottery: items hold tickets, and each ticket is as likely to be drawn as any other."""
+"""A lottery: items hold tickets, and each ticket is drawn with equal probability."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ ItemT = TypeVar("ItemT")
 
 
 class TicketHolder(Generic[ItemT]):
-    """An item and its tickets; they are in the lottery or not."""
+    """An item and its tickets, which are in the lottery or not."""
 
     __slots__ = ("index", "item", "level", "tickets")
 
     def __init__(self, item: ItemT, tickets: int = 1) -> None:
         self.item = item
         self.tickets = tickets
-        """One at least; to be changed only while they are not in the lottery."""
+        """At least one; may be changed only while the holder is not in the lottery."""
         self.level: _Level[ItemT] | None = None
         self.index = 0
 
 
 class _Level(Generic[ItemT]):
-    """Holders that have from 2^(bits - 1) up to 2^bits tickets: of them, one drawn blindly mostly wins."""
+    """Holders of 2^(bits - 1) to 2^bits - 1 tickets: rejection sampling accepts at least half of them."""
 
     __slots__ = ("bits", "holders", "tickets")
 
@@ -33,19 +33,19 @@ class _Level(Generic[ItemT]):
 
 
 class Lottery(Generic[ItemT]):
-    """Tickets by level, so that a draw costs as much as there are levels, and a change costs O(1).
+    """Tickets by level: a draw costs O(levels), a change O(1).
 
-    Levels double, so there are as many as the largest number of tickets has digits, however many hold them;
-    a tree of sums takes a step for every doubling of the holders in each draw and each change. Tickets are
-    whole, so that sums stay exact.
+    Levels are powers of two, so there are as many as the largest number of tickets has bits, however many
+    holders there are; a tree of sums would cost O(log holders) for each draw and each change. Tickets are
+    integers, so that sums stay exact.
     """
 
     def __init__(self) -> None:
-        self._levels: dict[int, _Level[ItemT]] = {}  # those that have holders
+        self._levels: dict[int, _Level[ItemT]] = {}  # non-empty levels by bits
         self._tickets = 0
 
     def join(self, holder: TicketHolder[ItemT]) -> None:
-        """Put a holder's tickets into the lottery."""
+        """Add a holder's tickets to the lottery."""
         bits = holder.tickets.bit_length()
         level = self._levels.get(bits)
         if level is None:
@@ -57,7 +57,7 @@ class Lottery(Generic[ItemT]):
         self._tickets += holder.tickets
 
     def leave(self, holder: TicketHolder[ItemT]) -> None:
-        """Take a holder's tickets out of the lottery, if they are in."""
+        """Remove a holder's tickets from the lottery, if they are in it."""
         level = holder.level
         if level is None:
             return
@@ -72,7 +72,7 @@ class Lottery(Generic[ItemT]):
             del self._levels[level.bits]
 
     def draw(self, random: Random) -> TicketHolder[ItemT] | None:
-        """Return the holder of a ticket, or None if there is none."""
+        """Return the holder of a random ticket, or None if there are no tickets."""
         if not self._tickets:
             return None
         ticket = random.random() * self._tickets

@@ -1,12 +1,13 @@
-"""Precedence: those who weigh more go ahead of the others, and leave them a turn now and then."""
+"""Precedence of queries of higher weight, without starving the others."""
 
 from __future__ import annotations
 
 
 class Precedence:
-    """Counts turns: as many in a row for the heavy as the one weighs who is next, then one for the others.
+    """Grants as many turns in a row to heavy queries as the next one's weight, then one to the others.
 
-    Where more of the heavy wait than of the others, it is as many times more: else they would have less.
+    If more heavy queries wait than others, the number of turns is scaled by that ratio; otherwise each heavy
+    query would get less than its share.
     """
 
     __slots__ = ("_in_a_row",)
@@ -15,7 +16,7 @@ class Precedence:
         self._in_a_row = 0
 
     def granted(self, weight: int, heavy: int, others: int) -> bool:
-        """Whether one who weighs so much has the next turn, with so many waiting; else one of the others."""
+        """Return whether a heavy query of this weight has the next turn, given the numbers that wait."""
         granted = not others or self._in_a_row < max(weight, weight * heavy // others)
         self._in_a_row = self._in_a_row + 1 if granted else 0
         return granted

@@ -1,4 +1,4 @@
-"""A ranking: items with keys that change, the one with the highest key first."""
+"""A priority queue whose keys can change and whose items can be removed."""
 
 from __future__ import annotations
 
@@ -7,21 +7,21 @@ from typing import Any, Generic, TypeVar
 
 ItemT = TypeVar("ItemT")
 
-_SLACK = 64  # outdated entries that are not worth a clean-up
+_SLACK = 64  # outdated entries that do not justify a clean-up
 
 
 class Ranking(Generic[ItemT]):
-    """A heap in which keys can be changed and items removed, each in O(log n).
+    """A heap with changeable keys and removable items, each operation in O(log n).
 
-    Keys compare as tuples; end them with a running number, so that ties are broken alike in every run.
-    A changed or removed item leaves an outdated entry behind, which is passed over when it comes up.
+    Keys compare as tuples; end them with a unique number, so that ties are broken the same way in every run.
+    A changed or removed item leaves an outdated entry behind, which is skipped when it reaches the top.
     """
 
     __slots__ = ("_entries", "_heap")
 
     def __init__(self) -> None:
         self._heap: list[tuple[Any, int, ItemT]] = []
-        self._entries: dict[int, tuple[Any, int, ItemT]] = {}  # the valid one of each item, by identity
+        self._entries: dict[int, tuple[Any, int, ItemT]] = {}  # valid entry of each item, by identity
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -42,11 +42,11 @@ class Ranking(Generic[ItemT]):
             heapify(self._heap)
 
     def remove(self, item: ItemT) -> None:
-        """Take an item out, if it is in."""
+        """Remove an item, if it is present."""
         self._entries.pop(id(item), None)
 
     def first(self) -> ItemT | None:
-        """Return the item that is first, or None."""
+        """Return the first item, or None."""
         heap, entries = self._heap, self._entries
         while heap:
             entry = heap[0]
@@ -56,7 +56,7 @@ class Ranking(Generic[ItemT]):
         return None
 
     def pop(self) -> ItemT | None:
-        """Take out the item that is first, or None."""
+        """Remove and return the first item, or None."""
         item = self.first()
         if item is not None:
             heappop(self._heap)

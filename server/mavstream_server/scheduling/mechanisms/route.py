@@ -1,4 +1,4 @@
-"""Routes through a query: operators from leaf to root, with the figures that a tuple meets on its way."""
+"""Routes through a query: operators from leaf to root, with their cost, selectivity and tuple sizes."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from mavstream_server.scheduling.statistics import Statistics
 from mavstream_server.scheduling.view import OperatorKind, OperatorView, QueryView
 
 _LEAST_COST = 0.001
-"""Nanoseconds. Nothing is free: capacities stay finite, so that they can be compared."""
+"""Nanoseconds. Keeps capacities finite, so that they can be compared."""
 _LEAST_SELECTIVITY = 1e-6
-"""What has passed nothing yet may still: operators above it stay comparable."""
+"""An operator that has passed nothing yet may still: keeps the operators above it comparable."""
 
 
 class Stage(NamedTuple):
@@ -19,13 +19,13 @@ class Stage(NamedTuple):
 
     operator: OperatorView
     cost: float
-    """Nanoseconds per tuple that comes."""
+    """Nanoseconds per input tuple."""
     selectivity: float
-    """Tuples handed on along the route per tuple that comes."""
+    """Tuples passed on along the route per input tuple."""
     size_in: float
-    """Bytes of a tuple that comes,"""
+    """Bytes of an input tuple."""
     size_out: float
-    """and of one that is handed on: 0 for an output, whose tuples wait nowhere any more."""
+    """Bytes of a tuple that is passed on: 0 for an output, whose tuples do not wait anywhere."""
 
 
 Route = tuple[Stage, ...]
@@ -51,12 +51,12 @@ def routes(query: QueryView, figures: Mapping[int, Statistics]) -> tuple[Route, 
 
 
 def readers(operator: OperatorView, figures: Mapping[int, Statistics]) -> list[OperatorView]:
-    """Return who reads an operator in its query: of a shared one, the other queries count for themselves."""
+    """Return the readers of an operator inside its query; readers in other queries are left out."""
     return [reader for reader in operator.downstream if reader.number in figures]
 
 
 def onward(query: QueryView) -> dict[int, tuple[OperatorView, ...]]:
-    """Return each operator with all that its tuples go on to inside the query, bottom-up, by its number."""
+    """Return each operator with all operators above it inside the query, bottom-up, by operator number."""
     operators = query.operators
     reached: dict[int, set[int]] = {}
     for place in range(len(operators) - 1, -1, -1):
@@ -83,7 +83,7 @@ def _staged(
     for operator in path:
         own = figures[operator.number]
         output = operator.kind is OperatorKind.OUTPUT
-        # A split hands each tuple to one of its readers.
+        # A split passes each tuple to one of its readers.
         share = 1 / len(operator.downstream) if operator.operator == "split" and operator.downstream else 1.0
         stages.append(
             Stage(
@@ -103,6 +103,6 @@ def _entering(
     figures: Mapping[int, Statistics],
     feeders: Mapping[int, Sequence[OperatorView]],
 ) -> float:
-    """Return the size of what enters a route; what streams bring is not measured, and taken as unchanged."""
+    """Return the tuple size at the start of a route; streams are not measured and count as unchanged."""
     below = feeders[operator.number] or [operator]
     return sum(figures[feeder.number].tuple_size for feeder in below) / len(below)

@@ -1,4 +1,4 @@
-"""Paths, segments, simplified segments: operators that run as one unit (MavStream thesis, 4.1.2 to 4.1.4)."""
+"""Units of operators that run as one: paths, segments, simplified segments (thesis, 4.1.2 to 4.1.4)."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from mavstream_server.scheduling.view import OperatorView
 
 
 class Unit(NamedTuple):
-    """Operators that run together, bottom-up, with what they can do as one."""
+    """Operators that run together, bottom-up, with their joint capacities."""
 
     operators: tuple[OperatorView, ...]
     processing: float
-    """Processing capacity: tuples that it can take in per nanosecond."""
+    """Processing capacity: tuples that the unit can consume per nanosecond."""
     release: float
-    """Memory release capacity: bytes that it can free per nanosecond; negative if it makes them more."""
+    """Memory release capacity: bytes that the unit can free per nanosecond; negative if it adds bytes."""
 
 
 def unit(part: Sequence[Stage]) -> Unit:
-    """Make a unit of a part of a route.
+    """Return a part of a route as a unit.
 
-    Processing capacity is 1 / sum of (product of the selectivities before x cost), memory release capacity
+    Processing capacity is 1 / sum of (product of the preceding selectivities x cost), memory release capacity
     is that times (size in - size out x product of all selectivities).
     """
     time, passed = 0.0, 1.0
@@ -40,7 +40,7 @@ def paths(routes: Iterable[Route]) -> tuple[Unit, ...]:
 
 
 def segments(routes: Iterable[Route]) -> tuple[Unit, ...]:
-    """Cut routes wherever the next operator does not release memory faster than the one before (4.1.3.1)."""
+    """Cut routes wherever an operator does not release memory faster than the one before it (4.1.3.1)."""
     cut: list[Route] = []
     for route in routes:
         begin = 0
@@ -52,7 +52,7 @@ def segments(routes: Iterable[Route]) -> tuple[Unit, ...]:
 
 
 def simplified_segments(routes: Iterable[Route], gamma: float) -> tuple[Unit, ...]:
-    """Cut routes once at most, where the release capacity falls to gamma times the one before (4.1.4.1)."""
+    """Cut routes at most once, where the release capacity falls to gamma times that before (4.1.4.1)."""
     cut: list[Route] = []
     for route in routes:
         end = _together(route, gamma)
@@ -61,10 +61,10 @@ def simplified_segments(routes: Iterable[Route], gamma: float) -> tuple[Unit, ..
 
 
 def _together(route: Route, gamma: float) -> int:
-    """Return how many operators at the beginning belong together.
+    """Return how many operators at the start of a route form one segment.
 
-    Single operators are compared, not segments as in Chain. A negative capacity breaks a segment: the ratio
-    of two of them says nothing.
+    Single operators are compared, not segments as in Chain. A negative capacity ends a segment: the ratio
+    of two negative capacities is meaningless.
     """
     capacities = [unit((stage,)).release for stage in route]
     for place in range(1, len(route)):
@@ -75,7 +75,7 @@ def _together(route: Route, gamma: float) -> int:
 
 
 def _pruned(parts: Iterable[Route]) -> list[Route]:
-    """Leave out what is part of another one (5.1.5): routes that meet have segments in common."""
+    """Leave out parts contained in another part (5.1.5): routes that join have segments in common."""
     kept: list[tuple[frozenset[int], Route]] = []
     for part in parts:
         numbers = frozenset(stage.operator.number for stage in part)

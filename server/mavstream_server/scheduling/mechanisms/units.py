@@ -1,7 +1,7 @@
-"""What is worked out from the statistics of a running query: kept for every query, whoever decides.
+"""Values derived from the statistics of a running query: paths, segments, rates, slopes.
 
-So a policy that takes over finds everything in place (MavStream thesis, 4.1.5), and what it costs to work
-it out is paid only when figures move by more than a tenth.
+They are kept for every query whichever policy is active, so a policy that takes over finds them in place
+(MavStream thesis, 4.1.5), and they are recomputed only when statistics change by more than 10 %.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _TOLERANCE = 0.1
 
 
 class Fragment(NamedTuple):
-    """An operator with everything above it, as one: what a tuple that enters there costs and gives."""
+    """An operator with everything above it: total cost and selectivity of a tuple that enters there."""
 
     cost: float
     """Nanoseconds per tuple."""
@@ -34,7 +34,7 @@ class Fragment(NamedTuple):
 
 
 class QueryUnits:
-    """Figures and units of one query, worked out when they are first asked for."""
+    """Statistics and units of one query, computed on first use."""
 
     def __init__(self, query: QueryView) -> None:
         self._query = query
@@ -42,7 +42,7 @@ class QueryUnits:
         self._simplified: dict[float, tuple[Unit, ...]] = {}
 
     def moved(self, operator: OperatorView) -> bool:
-        """Whether an operator's figures differ by more than a tenth from those that are in use."""
+        """Return whether an operator's statistics differ by more than 10 % from those in use."""
         _, cost, selectivity, size, _ = self._based_on[operator.number]
         now = operator.statistics
         return (
@@ -52,7 +52,7 @@ class QueryUnits:
         )
 
     def based_on(self, operator: OperatorView) -> Statistics:
-        """Return the figures of an operator that are in use."""
+        """Return the statistics of an operator that the units are based on."""
         return self._based_on[operator.number]
 
     @cached_property
@@ -61,7 +61,7 @@ class QueryUnits:
         found: dict[int, Fragment] = {}
         for operator in reversed(self._query.operators):
             figures, above = self._based_on[operator.number], readers(operator, self._based_on)
-            # A split hands each tuple to one of its readers, all others hand it to every reader.
+            # A split passes each tuple to one of its readers, all other operators to every reader.
             share = 1 / len(operator.downstream) if operator.operator == "split" and above else 1.0
             cost = figures.cost_per_tuple
             selectivity = figures.selectivity if above else 1.0
@@ -74,7 +74,7 @@ class QueryUnits:
 
     @cached_property
     def routes(self) -> tuple[Route, ...]:
-        """Operators from leaf to root with the figures that are in use: every operator is on one at least."""
+        """Routes from leaf to root with the statistics in use; every operator is on at least one."""
         return routes(self._query, self._based_on)
 
     @cached_property
@@ -88,7 +88,7 @@ class QueryUnits:
         return segments(self.routes)
 
     def simplified_segments(self, gamma: float) -> tuple[Unit, ...]:
-        """Simplified segments with their capacities; worked out once for each gamma."""
+        """Return simplified segments with their capacities; computed once for each gamma."""
         if gamma not in self._simplified:
             self._simplified[gamma] = simplified_segments(self.routes, gamma)
         return self._simplified[gamma]
@@ -97,7 +97,7 @@ class QueryUnits:
     def slopes(self) -> Mapping[int, float]:
         """The slope of the lower envelope of the progress chart at each operator, by the operator's number.
 
-        An operator on several routes takes the steepest: that is how fast it can free memory.
+        An operator on several routes takes the steepest slope: that is how fast it can free memory.
         """
         found: dict[int, float] = {}
         for route in self.routes:

@@ -1,4 +1,4 @@
-"""Scheduling policies, one file each, named as users name them; importing this registers them all."""
+"""Scheduling policies, one module each, named by their public names; importing this registers them all."""
 
 from importlib import import_module
 from pkgutil import iter_modules

@@ -1,4 +1,4 @@
-"""Adaptive broadcast disk: classes in slots by priority, slices that fit the work, no inversion."""
+"""Adaptive broadcast disk: slots by class priority, adaptive slices, correction of inversions."""
 
 from __future__ import annotations
 
@@ -16,27 +16,28 @@ from mavstream_server.scheduling.registry import InnerPolicy, register
 from mavstream_server.scheduling.view import OperatorView, Report, Slice, View
 
 _LATER = 1 << 32
-"""Where classes stand in a slot that have come since the round began: behind the others."""
+"""Order within a slot of classes that were added since the round started: after the others."""
 Microseconds = Annotated[int, Field(gt=0, le=10_000_000)]
 
 
 class AdaptiveBroadcastDiskOptions(PolicyOptions):
-    """What decides inside a class, the quota slice and its bounds, and how far corrections may go."""
+    """Options of `abd`: the inner policy, the quota slice and its bounds, and the limit of corrections."""
 
     inner: InnerPolicy = Field(default_factory=lambda: InnerPolicy(policy="rr", options={"unit": "query"}))
-    """Round robin, so that no operator of a class starves when its slice is over. In the text it goes around
-    a list, where an output stands right behind what feeds it; in the order in which operators become ready,
-    rows would wait for a whole round of the class at each of them."""
+    """The policy inside a class. Round robin, so that no operator of a class starves when its slice ends. The
+    text uses a list in which an output follows right after the operator that feeds it; in the order in
+    which operators become ready, tuples would wait for a whole round of the class at each operator."""
     quota_us: Microseconds = 50
-    """The quota slice to begin with; it hardly matters which."""
+    """Initial quota slice in microseconds; its value hardly matters."""
     least_us: Microseconds = 20
+    """Lower bound of the quota slice in microseconds."""
     most_us: Microseconds = 2000
-    """The slice grows up to here while work is left over, so this bounds how long a class waits for another
-    that is overloaded."""
+    """Upper bound of the quota slice in microseconds. The slice grows while work is left over, so this limits
+    how long a class waits for another one that is overloaded."""
     limit: Annotated[float, Field(ge=1, le=1000)] = 4.0
-    """How many times above or below its priority a correction may bring a class."""
+    """Largest factor by which a correction may raise or lower a class against its priority."""
     calm: Annotated[int, Field(ge=0)] = 10
-    """Rounds without an inversion before corrections are taken back, by one a round."""
+    """Rounds without an inversion before corrections are undone, by one per round."""
 
     @model_validator(mode="after")
     def _in_order(self) -> Self:
@@ -49,7 +50,7 @@ class AdaptiveBroadcastDiskOptions(PolicyOptions):
 
 
 class QuotaSlice:
-    """A length of time that grows by what was missing, and shrinks by the same in a round without need.
+    """Length of a slot: grows by the time that was missing, and shrinks after a round without need.
 
     Dissertation, 5.2.1 and Algorithm 3. Nanoseconds.
     """
@@ -64,7 +65,7 @@ class QuotaSlice:
         self._grown = False
 
     def lengthen(self, missing: int) -> None:
-        """So much more time would have been needed to finish what was begun."""
+        """Grow by the time that was missing to finish the work of a slot."""
         self._grown = True
         grown = min(self._most, self.length + missing)
         if grown > self.length:
@@ -72,15 +73,15 @@ class QuotaSlice:
             self.length = grown
 
     def round_over(self) -> None:
-        """Give back the last growth, unless the round that ends has asked for more."""
+        """Undo the last growth, unless the slice has grown in the round that ends."""
         if not self._grown and self.length > self._last:
             self.length = max(self._least, self.length - self._last)
-        # As printed this is never reset, and a slice that has grown once can never shrink again.
+        # As printed, this is never reset, and a slice that has grown once can never shrink again.
         self._grown = False
 
 
 class _Turn:
-    """A slot that a core is in: whose it is, and what is left of the quota slice."""
+    """The slot that a core is in: its class, and the rest of the quota slice in nanoseconds."""
 
     __slots__ = ("class_name", "left")
 
@@ -93,11 +94,11 @@ class _Turn:
 class AdaptiveBroadcastDisk(ClassLevelPolicy[AdaptiveBroadcastDiskOptions]):
     """Dissertation, 5.2, ABD: a class of priority p has p slots in a round, spread over it (Algorithm 2).
 
-    A slot lasts a quota slice, which grows by the time that was missing to finish what its last operator had
-    (Algorithm 3, with its flag reset every round); a class with nothing to do gives its slot up at once. At
-    the end of a round a class that answered earlier than a more important neighbour loses a slot, or, if it
-    has but one, the neighbour gains one. The text does not say over what it averages: over the round; nor
-    does it ever take a correction back: this does, and keeps within `limit`.
+    A slot lasts a quota slice, which grows by the time that was missing to empty the queue of its last
+    operator (Algorithm 3, with its flag reset every round); a class with nothing to do gives up its slot at
+    once. At the end of a round a class that answered earlier than a more important neighbour loses a slot,
+    or, if it has only one, the neighbour gains one. The text does not specify the averaging period: here it
+    is the round. Nor does it ever undo a correction: here corrections are undone and stay within `limit`.
     Every class waits a bounded number of slices, so that none starves and important ones wait little.
     """
 
@@ -113,17 +114,17 @@ class AdaptiveBroadcastDisk(ClassLevelPolicy[AdaptiveBroadcastDiskOptions]):
         self._quota = QuotaSlice(options.quota_us * 1000, options.least_us * 1000, options.most_us * 1000)
         self.monitor = InversionMonitor(StepwiseRecovery(), options.limit, options.calm)
         self._turns: dict[int, _Turn] = {}  # by core
-        self._turn_of: dict[int, _Turn] = {}  # of slices under way, by their first operator's number
+        self._turn_of: dict[int, _Turn] = {}  # of running slices, by their first operator's number
         self._newcomers = count(_LATER)
-        self._stale = False  # classes or priorities have changed: they count from the next round on
+        self._stale = False  # classes or priorities have changed: applied from the next round on
 
     @property
     def inner(self) -> InnerPolicy:
-        """What decides inside a class."""
+        """The policy that decides inside a class."""
         return self.options.inner
 
     def classes_changed(self) -> None:
-        """Let a new class have slots at once; other changes wait for the end of the round."""
+        """Give a new class its slots at once; other changes are applied at the end of the round."""
         self._stale = True
         for name in [name for name in self._holders if name not in self._inner]:
             self._disk.sleep(self._holders.pop(name))
@@ -131,13 +132,13 @@ class AdaptiveBroadcastDisk(ClassLevelPolicy[AdaptiveBroadcastDiskOptions]):
             self._holders[name] = SlotHolder(name, self.priority(name), next(self._newcomers))
 
     def arrived(self, operator: OperatorView, now: int) -> bool:
-        """Tell the operator's class, and let it have its slots."""
+        """Forward to the operator's class and wake its slots."""
         consult = super().arrived(operator, now)
         self._disk.wake(self._holders[operator.query.class_name])
         return consult
 
     def next(self, core: int, now: int) -> Slice | None:
-        """Return what the class runs whose slot the core is in, or the next one that has something to do."""
+        """Return a slice of the class whose slot the core is in, or of the next class with work."""
         turn = self._turns.get(core)
         if turn is None or turn.left <= 0:
             turn = self._next_turn(core)
@@ -163,27 +164,27 @@ class AdaptiveBroadcastDisk(ClassLevelPolicy[AdaptiveBroadcastDiskOptions]):
         return turn
 
     def finished(self, slice_: Slice, report: Report) -> None:
-        """Tell the class, and let it have its slots."""
+        """Forward to the class and wake its slots if it has more to do."""
         holder = self._holders.get(slice_.operators[0].query.class_name)
         super().finished(slice_, report)
         if holder is not None and holder.entry is None and holder.item in self._awake:
             self._disk.wake(holder)
 
     def charge(self, class_name: str, slice_: Slice, report: Report) -> None:
-        """Take the time from the slot; if it was not enough, make the quota slice longer."""
+        """Deduct the time from the slot; if it was not enough, lengthen the quota slice."""
         if report.answers:
             self.monitor.record(class_name, report)
         turn = self._turn_of.pop(slice_.operators[0].number)
         turn.left -= report.elapsed
         if turn.left >= report.elapsed:
-            return  # what was enough for all of its tuples is enough for one
+            return  # enough time for all of its tuples is enough for one more
         for operator in slice_.operators:
             if turn.left < operator.statistics.cost_per_tuple:
                 self._close(turn, slice_)
                 return
 
     def _close(self, turn: _Turn, slice_: Slice) -> None:
-        """End a slot that has not enough left for a tuple, unless its operators have nothing to do either."""
+        """End a slot that has too little time for a tuple, unless its operators have nothing to do."""
         left_over = sum(
             max(operator.queued, 1) * operator.statistics.cost_per_tuple
             for operator in slice_.operators

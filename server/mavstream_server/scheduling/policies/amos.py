@@ -1,4 +1,4 @@
-"""Adaptive choice between policies, by what they do for weighted requirements."""
+"""Adaptive choice between policies by weighted requirements (AMoS)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from mavstream_server.scheduling.registry import POLICIES, InnerPolicy, register
 from mavstream_server.scheduling.view import OperatorView, QueryView, Report, Slice, View
 
 _DEFAULT_POLICIES = ("rr", "fifo", "mtiq", "chain", "hr")
-"""The paper's four (2.1), and the one with the best mean response time."""
+"""The four policies of the paper (2.1), and the one with the best mean response time."""
 
 
 def _default_policies() -> tuple[InnerPolicy, ...]:
@@ -24,32 +24,32 @@ def _default_policies() -> tuple[InnerPolicy, ...]:
 
 
 class AdaptiveOptions(PolicyOptions):
-    """What is chosen from, for what, how often and how."""
+    """Options of `amos`: the candidates, the requirements, the interval and the learner."""
 
     policies: Annotated[tuple[InnerPolicy, ...], Field(min_length=1)] = Field(
         default_factory=_default_policies
     )
-    """The policies to choose from; the same may be named several times with other options."""
+    """The policies to choose from; a policy may occur several times with different options."""
     specification: Specification = DEFAULT_SPECIFICATION
-    """What they are judged by."""
+    """The weighted requirements by which policies are judged."""
     interval_ms: Annotated[int, Field(gt=0)] = 1000
-    """Time between two measurements; after each, the policy that decides may change."""
+    """Milliseconds between two measurements; after each, the active policy may change."""
     switch_delay: Annotated[int, Field(gt=0)] = 1
-    """Intervals that a newly chosen policy has before it is judged: the first still shows its predecessor."""
+    """Intervals before a newly chosen policy is judged: the first one still shows its predecessor."""
     learner: Literal["printed", "sharp"] = "printed"
-    """How the next policy is chosen: the paper's roulette wheel, or a bandit that tells policies apart."""
+    """How the next policy is chosen: `printed`, the paper's roulette wheel, or `sharp`, a bandit."""
     decay: Annotated[float, Field(gt=0, lt=0.5)] = 0.25
-    """What an old score weighs against a new one, for `printed`."""
+    """Weight of the previous score against the new one; used by the learner `printed`."""
 
 
 @register
 class AdaptiveSelection(Policy[AdaptiveOptions]):
-    """AMoS paper, 3: runs one policy at a time, measures it and chooses again, from wherever queues are.
+    """AMoS paper, 3: runs one policy at a time, measures it and chooses again; queues are kept.
 
-    All policies have a first interval in turn; then the learner chooses. Where the paper is silent: scores
-    are 0 while all measurements are the same, delay without an answer is the age of the oldest tuple, and
-    intervals in which there was nothing to do are not judged. Good when load or requirements change; as
-    printed it is little better than choosing at random, and a fixed load is served best by its best policy.
+    Each policy first gets one interval; then the learner chooses. Where the paper leaves it open: scores
+    are 0 while all measurements are equal, delay without an answer is the age of the oldest tuple, and
+    intervals without work are not judged. Good when load or requirements change; as printed it is little
+    better than a random choice, and a constant load is served best by the one policy that fits it.
     """
 
     name = "amos"
@@ -67,38 +67,38 @@ class AdaptiveSelection(Policy[AdaptiveOptions]):
             else PrintedLearner(len(options.policies), options.decay)
         )
         self._queries: dict[str, QueryView] = {}
-        self._under_way: dict[int, Slice] = {}  # by the number of the first operator
-        self._left_over: dict[int, Slice] = {}  # likewise, but begun by a policy that decides no more
-        self._samples: list[Sample] = []  # of the policy in charge, since it was last judged
-        self._patience = options.switch_delay  # samples until it is judged
-        self._tried = 1  # policies that have had their first turn
+        self._under_way: dict[int, Slice] = {}  # running slices, by number of the first operator
+        self._left_over: dict[int, Slice] = {}  # likewise, but started by a previous policy
+        self._samples: list[Sample] = []  # of the active policy, since it was last judged
+        self._patience = options.switch_delay  # samples until the active policy is judged
+        self._tried = 1  # policies that have had their first interval
         self._activate(0)
-        # Drivers ask once, so it holds for whoever may be in charge later.
+        # Drivers read this once, so it must hold for every policy that may become active.
         self.watches_growth = any(inner.make(view).watches_growth for inner in options.policies)
         self._now = 0
         self._restart(sys.maxsize)
 
     @property
     def active(self) -> InnerPolicy:
-        """The policy that decides now."""
+        """The active policy."""
         return self.options.policies[self._index]
 
     @property
     def scores(self) -> list[float]:
-        """How good the learner takes each policy to be, in the order of the options; more is better."""
+        """The learner's score of each policy, in the order of the options; higher is better."""
         return self._learner.scores(self._specification)
 
     @property
     def specification(self) -> Specification:
-        """What policies are judged by."""
+        """The weighted requirements by which policies are judged."""
         return self._specification
 
     def specify(self, specification: Specification) -> None:
-        """Judge by other requirements from now on; what was learned of their metrics is kept."""
+        """Change the requirements; what was learned about their metrics is kept."""
         self._specification = specification
 
     def adopt(self, options: AdaptiveOptions) -> bool:
-        """Take another specification without forgetting what was learned; other options need a new start."""
+        """Apply a changed specification and keep the learned state; other options need a new policy."""
         other = options.specification
         fits = options == self.options.model_copy(update={"specification": other})
         if not fits or other == self._specification:
@@ -107,37 +107,37 @@ class AdaptiveSelection(Policy[AdaptiveOptions]):
         self.specify(other)
         return True
 
-    # What the policy in charge is told
+    # Notifications of the active policy
 
     def admit(self, query: QueryView) -> None:
-        """Hand on."""
+        """Forward to the active policy."""
         self._queries[query.id] = query
         self._policy.admit(query)
 
     def retire(self, query: QueryView) -> None:
-        """Hand on."""
+        """Forward to the active policy."""
         del self._queries[query.id]
         self._policy.retire(query)
 
     def arrived(self, operator: OperatorView, now: int) -> bool:
-        """Hand on."""
+        """Forward to the active policy."""
         return self._policy.arrived(operator, now)
 
     def grew(self, operator: OperatorView, now: int) -> None:
-        """Hand on, if it matters now."""
+        """Forward to the active policy, if it watches growth."""
         if self._policy.watches_growth:
             self._policy.grew(operator, now)
 
     def refreshed(self, query: QueryView) -> None:
-        """Hand on."""
+        """Forward to the active policy."""
         self._policy.refreshed(query)
 
     def reprioritised(self) -> None:
-        """Hand on."""
+        """Forward to the active policy."""
         self._policy.reprioritised()
 
     def next(self, core: int, now: int) -> Slice | None:
-        """Return what the policy in charge wants to run; at the end of an interval, choose who that is."""
+        """Return the slice of the active policy, which may change at the end of an interval."""
         if not self._since <= now < self._due:
             self._close_interval(now)
         self._now = now
@@ -147,7 +147,7 @@ class AdaptiveSelection(Policy[AdaptiveOptions]):
         return slice_
 
     def finished(self, slice_: Slice, report: Report) -> None:
-        """Count what came of it, and tell the policy in charge, whoever began it."""
+        """Add the report to the interval and notify the active policy, whichever policy started the slice."""
         self._interval.add(report)
         first = slice_.operators[0].number
         if self._under_way.pop(first, None) is not None:
@@ -158,14 +158,14 @@ class AdaptiveSelection(Policy[AdaptiveOptions]):
             if operator.ready:
                 self._policy.arrived(operator, self._now)
 
-    # Measuring and choosing
+    # Measurement and choice
 
     def _restart(self, now: int) -> None:
         self._interval = Interval(now)
         self._since, self._due = now, now + self.options.interval_ms * 1_000_000
 
     def _close_interval(self, now: int) -> None:
-        if now >= self._since:  # else it has not begun yet, or the clock was set back
+        if now >= self._since:  # otherwise it has not started yet, or the clock was set back
             metrics = [self._learner.evidence(goal.metric) for goal in self._specification.requirements]
             sample = self._interval.measure(metrics, self._queries.values(), now)
             if sample is not None:
@@ -192,7 +192,7 @@ class AdaptiveSelection(Policy[AdaptiveOptions]):
         self._policy: Policy[Any] = self.options.policies[index].make(self.view)
 
     def _hand_over(self, now: int) -> None:
-        """Tell the new policy of all queries, and of all that is ready and not being run."""
+        """Admit all queries to the new policy, and report all operators that are ready and not running."""
         self._left_over |= self._under_way
         self._under_way.clear()
         claimed = {operator.number for slice_ in self._left_over.values() for operator in slice_.operators}

@@ -1,4 +1,4 @@
-"""Chain: the operators that take memory off the queues by the steepest descent."""
+"""Chain: run the operators on the steepest descent of queue memory."""
 
 from __future__ import annotations
 
@@ -13,20 +13,21 @@ from mavstream_server.scheduling.view import OperatorView, Slice
 
 
 class ChainOptions(PolicyOptions):
-    """How many tuples an operator takes at a time; without a bound all that wait."""
+    """Options of `chain`."""
 
     tuples: Annotated[int, Field(gt=0)] | None = None
-    """1 in theory; switching operators for every tuple costs more memory than the order saves."""
+    """Tuples that an operator takes per turn; None: all that wait. 1 in theory, but switching operators for
+    every tuple costs more memory than the order saves."""
 
 
 @register
 class Chain(RankedPolicy[ChainOptions]):
     """AMoS paper, 2.1 (Babcock et al.): priority is the slope of the progress chart's lower envelope.
 
-    The chart has x = sum of (product of the selectivities before x cost) and y = expected tuple size, 0
-    behind the last operator. Operators below one line have the same priority, and the upper one goes first:
+    The chart has x = sum of (product of the preceding selectivities x cost) and y = expected tuple size, 0
+    after the last operator. Operators on one line have the same priority, and the upper one goes first:
     together they free memory, the lower ones alone only move it. An operator on several paths takes the
-    steepest slope. Least memory in queues; long response times while input comes in bursts.
+    steepest slope. Least memory in queues; long response times during bursts.
     """
 
     name = "chain"
@@ -39,7 +40,7 @@ class Chain(RankedPolicy[ChainOptions]):
         return operator.query.units.slopes[operator.number]
 
     def rank(self, operator: OperatorView) -> None:
-        """Put an operator where its slope belongs; of equals queries as admitted, and the upper operator."""
+        """Rank an operator by slope; ties by order of admission of the queries, then the upper operator."""
         first = operator.query.operators[0].number
         self._ready.put(operator, (-self.priority(operator), first, -operator.number))
 

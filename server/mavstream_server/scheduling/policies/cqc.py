@@ -1,4 +1,4 @@
-"""Continuous query classes: classes share the time by priority, rates decide inside each."""
+"""Continuous query classes: classes share the time by priority, output rates decide inside a class."""
 
 from __future__ import annotations
 
@@ -15,28 +15,30 @@ from mavstream_server.scheduling.view import Report, Slice, View
 
 
 class QueryClassOptions(PolicyOptions):
-    """How long a round is, how finely it is cut, and what decides inside a class."""
+    """Options of `cqc`: length of a round, longest train, and the inner policy."""
 
     period_us: Annotated[int, Field(gt=0)] = 10_000
-    """The period k that the classes share. The paper's is 1000, for operators that take tuples one by one;
-    here they take batches, and the lowest of classes 6:3:1 should have time for a few in its 1 ms."""
+    """The period k that the classes share, in microseconds. 1000 in the paper, whose operators take tuples
+    one by one; here they take batches, and the lowest of classes 6:3:1 should have time for a few of them
+    in its 1 ms."""
     step_3b: Literal["intent", "literal"] = "intent"
-    """What a class that ran tu > c starts its next turn with: T - (tu - c), or as printed T - (tu - T)."""
+    """Credit of the next turn of a class that ran tu > c: T - (tu - c), or as printed T - (tu - T)."""
     train: Annotated[int, Field(gt=0)] | None = 4096
-    """Most tuples per operator between two looks at the credit; without a bound all that wait."""
+    """Most tuples per operator between two checks of the credit; None: all that wait."""
     inner: InnerWithSources = Field(default_factory=lambda: InnerWithSources(policy="hr"))
-    """What decides inside a class."""
+    """The policy inside a class."""
 
 
 @register
 class QueryClasses(ClassLevelPolicy[QueryClassOptions]):
     """CQC paper, Algorithm 1: weighted round robin with negative credit, T_i = k P_i / sum of P_j.
 
-    A class runs until its credit is used up or nothing of it is ready; what it used too much, it owes to the
-    next rounds, what it did not use is lost. Rounds in which all who are ready only pay debts take no time,
-    and when nothing is ready at all, debts are over and the next round begins with the highest class. Step 3b
-    is read as the text means it (`step_3b`). Good for isolation of important classes on one core: no class
-    starves, though queries inside one may, as its inner policy has it. A class waits for a whole round.
+    A class runs until its credit is used up or nothing of it is ready; it owes the excess to the next
+    rounds, unused credit is lost. Rounds in which all ready classes only pay debts take no time, and when
+    nothing is ready at all, debts are cancelled and the next round starts with the highest class. Step 3b is
+    applied as the text intends it (`step_3b`). Good for isolation of important classes on one core: no class
+    starves, though queries inside a class may, depending on its inner policy. A class may wait for a whole
+    round.
     """
 
     name = "cqc"
@@ -49,22 +51,22 @@ class QueryClasses(ClassLevelPolicy[QueryClassOptions]):
         super().__init__(view, options)
         self._train = options.train
         self._accounts: dict[str, Account] = {}
-        self._ring: list[Account] = []  # the most important class first
-        self._at = 0  # whose turn it is or comes next
-        self._begun = False  # whether that turn has begun
+        self._ring: list[Account] = []  # by descending class priority
+        self._at = 0  # index of the class whose turn it is or that comes next
+        self._begun = False  # whether that turn has started
 
     @property
     def inner(self) -> InnerPolicy:
-        """What decides inside a class."""
+        """The policy that decides inside a class."""
         return self.options.inner
 
     @property
     def accounts(self) -> list[Account]:
-        """The classes' accounts, the most important class first."""
+        """The accounts of the classes, by descending priority."""
         return self._ring
 
     def classes_changed(self) -> None:
-        """Share the period anew; who has the turn keeps it, and debts stay."""
+        """Divide the period again; the class whose turn it is keeps it, and debts stay."""
         current = self._ring[self._at].class_name if self._ring else ""
         names, known, literal = self.classes, self._accounts, self.options.step_3b == "literal"
         self._accounts = {name: known.get(name) or Account(name, literal) for name in names}
@@ -74,11 +76,11 @@ class QueryClasses(ClassLevelPolicy[QueryClassOptions]):
             account.grant(max(period * self.priority(name) // max(total, 1), 1))
         if current not in self._accounts:
             self._at, self._begun = self._at if self._at < len(names) else 0, False
-        elif self._at or self._begun:  # else a round is about to begin, with whoever is first now
+        elif self._at or self._begun:  # otherwise a round is about to start, with the class that is first now
             self._at = names.index(current)
 
     def next(self, core: int, now: int) -> Slice | None:
-        """Return a slice of the class whose turn it is, going around until one has something ready."""
+        """Return a slice of the class whose turn it is, or of the next class that has something ready."""
         while self._awake:
             for _ in self._ring:
                 account = self._ring[self._at]
@@ -107,14 +109,14 @@ class QueryClasses(ClassLevelPolicy[QueryClassOptions]):
         return Slice(operators, tuples, left if duration is None or left < duration else duration)
 
     def _skip_rounds(self) -> None:
-        """After a round in which nobody ran: go on to where the first of those in debt may."""
+        """After a round in which no class ran, skip to the round in which the first may run."""
         awake = self._awake
         rounds = min((a.rounds_to_wait() for a in self._ring if a.class_name in awake), default=0)
         for account in self._ring:
             account.pay_off(rounds)
 
     def charge(self, class_name: str, slice_: Slice, report: Report) -> None:
-        """Take the time of a slice from the credit of the class that it came from."""
+        """Charge the time of a slice to the class that it came from."""
         account = self._accounts.get(class_name)
         if account is not None:
             account.charge(report.elapsed)

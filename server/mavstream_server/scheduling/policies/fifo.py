@@ -1,4 +1,4 @@
-"""First in, first out: the oldest tuple goes through to the output before a newer one begins."""
+"""First in, first out: the oldest tuple is processed up to the output before a newer one starts."""
 
 from __future__ import annotations
 
@@ -15,34 +15,34 @@ from mavstream_server.scheduling.view import OperatorView, QueryView, Report, Sl
 
 
 class FirstInFirstOutOptions(PolicyOptions):
-    """How many tuples go through together."""
+    """Options of `fifo`."""
 
     tuples: Annotated[int, Field(gt=0)] | None = None
-    """At most this many, 1 in the papers; without a bound all that wait behind the oldest at its operator."""
+    """Most tuples per turn, 1 in the papers; None: all that wait at the operator of the oldest tuple."""
 
 
 class _Pipeline(NamedTuple):
-    """How an operator's tuples get to the output."""
+    """An operator and all operators above it, up to the output."""
 
     slice: Slice
     numbers: frozenset[int]
     order: tuple[int, int]
-    """Of operators with equally old tuples: queries as admitted, and the operator nearest to the output."""
+    """Tie break for equally old tuples: order of admission, then the operator nearest to the output."""
 
 
 @register
 class FirstInFirstOut(RankedPolicy[FirstInFirstOutOptions]):
     """PRB paper, 3.4, and AMoS paper, 2.1: the operator that holds the oldest tuple, pipelined.
 
-    The papers take single tuples; here it is a train. What was begun is carried through: a slice is the
-    operator and all above it. Of equally old tuples the one nearest to the output is first, so that a bounded
-    train is done before the next one begins; marks are as old as their arrival here. Even response times,
-    whatever operators cost and give: cheap queries wait for costly ones.
+    The papers process single tuples, this a train. A slice is the operator and all above it, so that a train
+    is carried through to the output. Of equally old tuples the one nearest to the output goes first, so that
+    a bounded train is finished before the next one starts; watermarks are as old as their arrival. Even
+    response times whatever operators cost, but cheap queries wait for costly ones.
     """
 
     name = "fifo"
     optimises = "the longest response time; nobody starves"
-    watches_growth = True  # an operator with several inputs can get a tuple that is older than what it has
+    watches_growth = True  # an operator with several inputs can get a tuple older than those it has
     Options = FirstInFirstOutOptions
 
     def __init__(self, view: View, options: FirstInFirstOutOptions) -> None:
@@ -52,16 +52,16 @@ class FirstInFirstOut(RankedPolicy[FirstInFirstOutOptions]):
         self._now = 0
 
     def priority(self, operator: OperatorView) -> float:
-        """Return how old the oldest tuple is, from the beginning of time."""
+        """Return the negated arrival time of the oldest tuple, so that the oldest ranks first."""
         oldest = operator.oldest
         return -(self._now if oldest is None else oldest)
 
     def rank(self, operator: OperatorView) -> None:
-        """Put an operator where its oldest tuple belongs."""
+        """Rank an operator by its oldest tuple."""
         self._ready.put(operator, (-self.priority(operator), *self._pipelines[operator.number].order))
 
     def admit(self, query: QueryView) -> None:
-        """Lay out the ways to the query's output."""
+        """Determine the pipelines to the query's output."""
         self._claimed.admit(query)
         first = query.operators[0].number
         for number, operators in onward(query).items():
@@ -71,7 +71,7 @@ class FirstInFirstOut(RankedPolicy[FirstInFirstOutOptions]):
             )
 
     def retire(self, query: QueryView) -> None:
-        """Forget the query."""
+        """Remove the query."""
         super().retire(query)
         self._claimed.retire(query)
         for operator in query.operators:
@@ -84,20 +84,20 @@ class FirstInFirstOut(RankedPolicy[FirstInFirstOutOptions]):
         return super().arrived(operator, now)
 
     def grew(self, operator: OperatorView, now: int) -> None:
-        """See whether an older tuple has come."""
+        """Rank the operator again: an older tuple may have arrived."""
         self.rank(operator)
 
     def next(self, core: int, now: int) -> Slice | None:
-        """Return the way to the output from the oldest tuple on."""
+        """Return the pipeline from the oldest tuple to the output."""
         self._now = now
         while (operator := self._ready.pop()) is not None:
-            # Those above an operator that has run stay ranked, though they ran with it or still do.
+            # Operators above one that has run stay ranked, though they ran with it or still do.
             if operator.ready and operator not in self._claimed:
                 return self.turn(operator)
         return None
 
     def turn(self, operator: OperatorView) -> Slice:
-        """Return the operator and those above it, without what another core is at work on."""
+        """Return the operator and those above it, without operators that another core is running."""
         slice_, numbers, _ = self._pipelines[operator.number]
         if not self._claimed.all_free(numbers):
             slice_ = self._claimed.without_claimed(slice_)
@@ -106,6 +106,6 @@ class FirstInFirstOut(RankedPolicy[FirstInFirstOutOptions]):
         return slice_
 
     def finished(self, slice_: Slice, report: Report) -> None:
-        """Rank again those that are not done."""
+        """Rank operators that are still ready."""
         self._claimed.release(slice_)
         super().finished(slice_, report)

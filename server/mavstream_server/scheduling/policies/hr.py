@@ -13,16 +13,17 @@ from mavstream_server.scheduling.view import OperatorView, Slice
 
 
 class HighestRateOptions(PolicyOptions):
-    """How many tuples an operator takes at a time; without a bound all that wait."""
+    """Options of `hr`."""
 
     tuples: Annotated[int, Field(gt=0)] | None = None
+    """Most tuples that an operator takes per turn; None: all that wait."""
 
 
 @register
 class HighestRate(RankedPolicy[HighestRateOptions]):
     """CQC paper, 3 (AQSIOS): priority S_x / C_x, selectivity over cost of the fragment above operator x.
 
-    The best mean response time of the policies that know no classes; slow and selective queries wait.
+    The best mean response time of the policies without classes; slow and selective queries wait.
     """
 
     name = "hr"
@@ -33,7 +34,7 @@ class HighestRate(RankedPolicy[HighestRateOptions]):
     Options = HighestRateOptions
 
     def priority(self, operator: OperatorView) -> float:
-        """Return the global output rate, times what the query weighs."""
+        """Return the global output rate times the query's weight."""
         query = operator.query
         return query.weight * query.units.fragments[operator.number].rate
 

@@ -1,4 +1,4 @@
-"""Multicore broadcast disk: queries in slots by class priority and cost, on several cores."""
+"""Multicore broadcast disk: slots of queries by class priority and cost, on several cores."""
 
 from __future__ import annotations
 
@@ -23,31 +23,31 @@ from mavstream_server.scheduling.view import QueryView, Report, View
 
 
 class MulticoreBroadcastDiskOptions(PolicyOptions):
-    """Which modules watch over the schedule, and how far they may go."""
+    """Options of `mbd`: the modules that adapt the schedule, and their limits."""
 
     inversion: Literal["none", "dvp", "ivp", "dsp", "isp", "cascade"] = "cascade"
-    """What is done when a class answers later than a less important one (6.1.5)."""
+    """Module that corrects inversions, where a class answers later than a less important one (6.1.5)."""
     level: Annotated[int, Field(gt=0, lt=100)] | None = None
-    """The percentile that this is judged by, from the means of slices; without, the mean (6.3.3)."""
+    """Percentile at which classes are compared, over the means of slices; None: the mean (6.3.3)."""
     selectivity: Literal["none", "s", "sa"] = "s"
-    """`s`: figures that have moved by a tenth count from the next round on. `sa`: all figures are taken
-    over when there is an inversion. `none`: those hold that a query came with (6.1.6)."""
+    """`s`: statistics that have changed by 10 % apply from the next round on. `sa`: all statistics are
+    updated after an inversion. `none`: the statistics at admission of a query apply (6.1.6)."""
     priority: Literal["none", "up"] = "up"
-    """`up`: priorities that are changed count from the next round on (6.1.7)."""
+    """`up`: changed priorities apply from the next round on (6.1.7)."""
     affinity: bool = False
     """Whether a core prefers queries that it ran last: the variant AMBD (7.3)."""
     ahead: Annotated[int, Field(gt=0, le=1000)] = 10
-    """How many others may be passed over for that."""
+    """How many other queries may be passed over for affinity."""
     limit: Annotated[float, Field(ge=1, le=1000)] = 10.0
-    """How many times above or below its priority a correction may bring a class."""
+    """Largest factor by which a correction may raise or lower a class against its priority."""
     calm: Annotated[int, Field(ge=0)] = 10
-    """Rounds without an inversion before `cascade` takes back some of a correction."""
+    """Rounds without an inversion before `cascade` undoes part of a correction."""
     longest: Annotated[int, Field(gt=0, le=1_000_000)] = 1000
-    """The most slots for a query; beyond that, lighter ones get more than their share."""
+    """Most slots of a query per round; beyond that, lighter queries get more than their share."""
 
 
 class DiskUnit(CoreUnit):
-    """A unit with a place in the schedule."""
+    """A unit with slots in the schedule."""
 
     __slots__ = ("again", "chance", "class_name", "core", "holder")
 
@@ -55,9 +55,9 @@ class DiskUnit(CoreUnit):
         super().__init__(members)
         self.holder: SlotHolder[DiskUnit] = SlotHolder(self, 1, self.number)
         self.chance = 1.0
-        """Of being run in the first slot of a round; for the fraction of a slot."""
+        """Probability of being run in the first slot of a round, for the fractional part of the priority."""
         self.again = False
-        """Whether a slot came while it was running."""
+        """Whether one of its slots came while it was running."""
         self.core = -1
         self.class_name = ""
 
@@ -67,14 +67,14 @@ class MulticoreBroadcastDisk(QueryLevelPolicy[MulticoreBroadcastDiskOptions, Dis
     """Dissertation, 6.1, MBD: Pr_i = Pr_class * cost(i) / cost(class) * multiplier, in slots as of ABD.
 
     The multiplier makes the least priority 1, but no query gets more than `longest` slots. A query has
-    ceil(Pr_i) slots, the first of a round with the chance of the fraction (all of it, if Pr_i is whole).
-    cost(i) sums over the query's sources. Slots of queries with nothing to do are passed over. A slot of a
-    query that is running marks it to be run again, before anybody else, by the core that asks first: in
-    practice the one that has just ended it. Queries that share operators are one, with the sum of their
-    priorities, and count as of the most important of their classes.
+    ceil(Pr_i) slots, the first of a round with the probability of the fractional part (always, if Pr_i is an
+    integer). cost(i) sums over the query's sources. Slots of queries with nothing to do are skipped. A slot
+    of a running query marks it to run again, ahead of all others, on the core that asks first: in practice
+    the one that has just finished it. Queries that share operators are one unit, with the sum of their
+    priorities and the most important of their classes.
 
     Any core takes any query. With `affinity` a core prefers its own within the round, but never idles for it.
-    Good response times of important classes on several cores, while no query is left out of a round.
+    Good response times of important classes on several cores, while every query runs in every round.
     """
 
     name = "mbd"
@@ -88,60 +88,60 @@ class MulticoreBroadcastDisk(QueryLevelPolicy[MulticoreBroadcastDiskOptions, Dis
         self.monitor = InversionMonitor(
             MODULES[options.inversion](), options.limit, options.calm, options.level
         )
-        self._priorities: dict[str, int] = {}  # of the classes, as they count now
+        self._priorities: dict[str, int] = {}  # class priorities in use
         self._ahead = options.ahead if options.affinity else 0
         self._multiplier = 1.0
-        self._stale = False  # worths have moved: look when a round is full
-        self._urgent = True  # priorities have changed: look when a round is over
+        self._stale = False  # priorities of queries have changed: update when a round is complete
+        self._urgent = True  # priorities of classes have changed: update when the round ends
 
     # Classes and queries
 
     def frequency(self, class_name: str) -> float:
-        """Return the frequency that stands for the priority of the class."""
+        """Return the corrected priority of the class."""
         return self.monitor.frequency(class_name)
 
     def admit(self, query: QueryView) -> None:
-        """Give the query slots of its own, or a part in those of the queries that it shares with."""
+        """Give the query slots of its own, or merge it with the queries it shares operators with."""
         if query.class_name not in self._priorities:
             self._priorities[query.class_name] = self.view.priorities.get(query.class_name, 1)
             self.monitor.assign(self._priorities)
         super().admit(query)
 
     def retire(self, query: QueryView) -> None:
-        """Leave the query's slots to the others."""
+        """Remove the query and its slots."""
         super().retire(query)
         if query.class_name not in self.classes:
             del self._priorities[query.class_name]
             self.monitor.assign(self._priorities)
 
     def make_unit(self, members: Sequence[Member]) -> DiskUnit:
-        """Return a unit with a place in the schedule."""
+        """Return a unit with slots in the schedule."""
         return DiskUnit(members)
 
     def formed(self, unit: DiskUnit) -> None:
-        """Give the unit its slots; the others' follow when a round is full."""
+        """Give the unit its slots; those of other units are updated when a round is complete."""
         unit.class_name = unit.leading_class(self._priorities)
         self._assign_slots(unit)
         self._stale = True
 
     def dissolved(self, unit: DiskUnit) -> None:
-        """The others' slots follow when a round is full."""
+        """Mark the slots of other units for an update when a round is complete."""
         self._stale = True
 
     def refreshed(self, query: QueryView) -> None:
-        """Measure the query anew, if that is what `selectivity` says."""
+        """Recompute the query's work, if the option `selectivity` is `s`."""
         if self.options.selectivity == "s":
             self.measure(query)
             self._stale = True
 
     def reprioritised(self) -> None:
-        """Take the new priorities when the round is over, if that is what `priority` says."""
+        """Apply the new priorities when the round ends, if the option `priority` is `up`."""
         self._urgent = self._urgent or self.options.priority == "up"
 
     # Deciding
 
     def enter(self, unit: DiskUnit) -> None:
-        """Let the unit have its slots, or run it at once if one came while it was running."""
+        """Wake the unit's slots, or run it at once if one of them came while it was running."""
         if unit.again:
             unit.again = False
             self._again.append(unit)
@@ -149,7 +149,7 @@ class MulticoreBroadcastDisk(QueryLevelPolicy[MulticoreBroadcastDiskOptions, Dis
             self._disk.wake(unit.holder)
 
     def leave(self, unit: DiskUnit) -> None:
-        """Take the unit out of the schedule."""
+        """Remove the unit from the schedule."""
         self._disk.sleep(unit.holder)
 
     def pick(self, core: int) -> DiskUnit | None:
@@ -177,17 +177,17 @@ class MulticoreBroadcastDisk(QueryLevelPolicy[MulticoreBroadcastDiskOptions, Dis
         unit.core = core
 
     def ended(self, unit: DiskUnit, report: Report) -> None:
-        """Record how the unit's class answered, and whether it missed a slot."""
+        """Record the response times of the unit's class, and whether the unit missed a slot."""
         self._slices += 1
         if report.answers:
             self.monitor.record(unit.class_name, report)
         unit.again = self._disk.missed(unit.holder)
 
-    # Between two rounds
+    # Between rounds
 
     def _new_round(self) -> None:
-        # A round is over quickly when few have something to do. A window then spans several, so that it
-        # holds as many slices as there are units, and laying all of them out anew is paid for.
+        # A round is short when few units have work. A window then spans several rounds, so that it holds as
+        # many slices as there are units, which amortises the reassignment of all slots.
         full = self.round_full
         if full:
             self._slices = 0

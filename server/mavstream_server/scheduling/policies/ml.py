@@ -1,4 +1,4 @@
-"""Multicore lottery: a query's chance of the next turn is its priority."""
+"""Multicore lottery: the probability that a query runs next is proportional to its priority."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from mavstream_server.scheduling.registry import register
 
 
 class MulticoreLotteryOptions(PolicyOptions):
-    """There is nothing to choose: the seed is the view's."""
+    """`ml` has no options; it uses the random generator of the view."""
 
 
 @register
 class MulticoreLottery(LotteryPolicy[MulticoreLotteryOptions]):
-    """Dissertation, 6.2.1, ML: a lottery at every scheduling point, and the winner runs all that waits.
+    """Dissertation, 6.2.1, ML: a lottery at every scheduling point; the winner runs all that waits.
 
-    A query's tickets are its priority as MBD works it out (6.1.2), which the text leaves open: its class's,
-    divided among the queries of the class by their cost. Only queries that have something to do take part.
-    Follows priorities on average, but promises nothing about how long one waits.
+    A query's tickets are its priority as computed by MBD (6.1.2), which the text leaves open: that of its
+    class, divided among the queries of the class by their cost. Only queries with work take part. Follows
+    priorities on average, but does not bound waiting times.
     """
 
     name = "ml"

@@ -1,4 +1,4 @@
-"""Multicore operator lottery: an operator's chance of the next turn is its part of its class's priority."""
+"""Multicore operator lottery: tickets of operators by their share of the class priority."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from mavstream_server.scheduling.view import OperatorView, QueryView
 
 
 class MulticoreOperatorLotteryOptions(PolicyOptions):
-    """There is nothing to choose: the seed is the view's."""
+    """`mol` has no options; it uses the random generator of the view."""
 
 
 @register
 class MulticoreOperatorLottery(LotteryPolicy[MulticoreOperatorLotteryOptions]):
     """Dissertation, 6.2.1, MOL: a lottery among operators; tickets Pr_class * load(operator) / cost(class).
 
-    An operator's load is its cost per tuple times the tuples that reach it for each that enters, so that
-    the operators of a class share just its priority; a shared one holds the tickets of all its queries.
-    A tuple waits for luck at every operator, so that classes hardly differ.
+    An operator's load is its cost per tuple times the tuples that reach it per input tuple, so that the
+    operators of a class share exactly its priority; a shared operator holds the tickets of all its queries.
+    A tuple waits for a draw at every operator, so that classes hardly differ.
     """
 
     name = "mol"
@@ -28,5 +28,5 @@ class MulticoreOperatorLottery(LotteryPolicy[MulticoreOperatorLotteryOptions]):
     Options = MulticoreOperatorLotteryOptions
 
     def parts(self, query: QueryView) -> Iterable[tuple[OperatorView, ...]]:
-        """Return every operator for itself."""
+        """Return each operator separately."""
         return ((operator,) for operator in query.operators)

@@ -1,4 +1,4 @@
-"""Multicore operator round robin: every operator gets a turn, whatever its query."""
+"""Multicore operator round robin: operators run in turn, regardless of their query."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from mavstream_server.scheduling.view import OperatorView, QueryView
 
 
 class MulticoreOperatorRoundRobinOptions(PolicyOptions):
-    """There is nothing to choose: a turn is all that waits at the operator."""
+    """`morr` has no options: a turn is all that waits at the operator."""
 
 
 @register
 class MulticoreOperatorRoundRobin(MulticoreRing[MulticoreOperatorRoundRobinOptions, CoreUnit]):
-    """Dissertation, 6.2.1, MORR: operators in turn, so that those of one query may run on several cores.
+    """Dissertation, 6.2.1, MORR: operators in turn; those of one query may run on several cores.
 
-    Tuples wait at every operator anew, which makes it slower than MRR; good for few, long queries.
+    Tuples wait at every operator, which makes it slower than MRR; good for few, long queries.
     """
 
     name = "morr"
@@ -31,5 +31,5 @@ class MulticoreOperatorRoundRobin(MulticoreRing[MulticoreOperatorRoundRobinOptio
         return CoreUnit(members)
 
     def parts(self, query: QueryView) -> Iterable[tuple[OperatorView, ...]]:
-        """Return every operator for itself."""
+        """Return each operator separately."""
         return ((operator,) for operator in query.operators)

@@ -1,4 +1,4 @@
-"""Multicore proportional round robin: in its turn a query works on a part of what waits, by its class."""
+"""Multicore proportional round robin: a query's turn covers a part of its queue, by class priority."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from mavstream_server.scheduling.view import OperatorView, Slice, View
 
 
 class MulticoreProportionalRoundRobinOptions(PolicyOptions):
-    """What the part is measured by."""
+    """Options of `mprr`."""
 
     of: Literal["sum", "largest"] = "sum"
-    """A class of priority p works on p / sum of the priorities, or on p / the largest of them."""
+    """Part of the queue for a class of priority p: p / sum of all priorities, or p / largest priority."""
 
 
 class _Stages(CoreUnit):
-    """A unit whose turn goes in stages: a part of each leaf's queue, then all that this has brought up."""
+    """A unit whose turn has stages: a part of each leaf's queue, then everything above the leaves."""
 
     __slots__ = ("above", "class_name", "leaves", "stage")
 
@@ -34,7 +34,7 @@ class _Stages(CoreUnit):
         self.stage = 0
 
     def goes_on(self) -> bool:
-        """Return whether the turn that is under way has something left to do; if not, it is over."""
+        """Return whether the current turn has work left; if not, end it."""
         if self.stage and not any(operator.ready for operator in self._left()):
             self.stage = 0
         return self.stage > 0
@@ -43,7 +43,7 @@ class _Stages(CoreUnit):
         return (*self.leaves[self.stage :], *self.above.operators)
 
     def go_on(self, part: float) -> Slice:
-        """Return the slice of the next stage that has something to do."""
+        """Return the slice of the next stage that has work."""
         while self.stage < len(self.leaves):
             leaf = self.leaves[self.stage]
             self.stage += 1
@@ -57,9 +57,9 @@ class _Stages(CoreUnit):
 class MulticoreProportionalRoundRobin(MulticoreRing[MulticoreProportionalRoundRobinOptions, _Stages]):
     """Dissertation, 6.2.1, MPRR: round robin in which a query executes a percentage of its input queue.
 
-    "Proportional to its class priority" is read as of the sum of the priorities; `of` has the other reading.
-    The part is taken of each leaf's queue when its turn comes; the operators above work on all they have.
-    Fast for the highest class, while low ones keep long queues.
+    "Proportional to its class priority" is taken relative to the sum of the priorities; `of` offers the other
+    reading. The part is computed from each leaf's queue when its turn comes; the operators above process all
+    that waits. Fast for the highest class, while low classes keep long queues.
     """
 
     name = "mprr"
@@ -72,42 +72,42 @@ class MulticoreProportionalRoundRobin(MulticoreRing[MulticoreProportionalRoundRo
         self._parts: dict[str, float] = {}
 
     def make_unit(self, members: Sequence[Member]) -> _Stages:
-        """Return a unit that runs in stages, as one of the most important class among its queries."""
+        """Return a unit with stages, of the highest-priority class among its queries."""
         return _Stages(members, self.view.priorities)
 
     def formed(self, unit: _Stages) -> None:
-        """Count the unit; a new class takes its part."""
+        """Count the unit; recompute the parts for a new class."""
         self._sizes[unit.class_name] += 1
         if self._sizes[unit.class_name] == 1:
             self._share_out()
 
     def dissolved(self, unit: _Stages) -> None:
-        """Count the unit off; a class that goes leaves its part to the others."""
+        """Uncount the unit; recompute the parts if its class is gone."""
         self._sizes[unit.class_name] -= 1
         if not self._sizes[unit.class_name]:
             del self._sizes[unit.class_name]
             self._share_out()
 
     def reprioritised(self) -> None:
-        """Share out by the new priorities."""
+        """Recompute the parts by the new priorities."""
         for unit in self._units.values():
             unit.class_name = unit.leading_class(self.view.priorities)
         self._sizes = Counter(unit.class_name for unit in self._units.values())
         self._share_out()
 
     def enter(self, unit: _Stages) -> None:
-        """Put the unit behind the others, or first if its turn is not over."""
+        """Append the unit to the ring, or put it first if its turn is not over."""
         if unit.goes_on():
             self._ring.appendleft(unit)
         else:
             self._ring.append(unit)
 
     def became_idle(self, unit: _Stages) -> None:
-        """The unit's turn is over."""
+        """End the unit's turn."""
         unit.stage = 0
 
     def turn(self, unit: _Stages) -> Slice:
-        """Return what the unit does next in its turn."""
+        """Return the next stage of the unit's turn."""
         return unit.go_on(self._parts[unit.class_name])
 
     def _share_out(self) -> None:

@@ -1,4 +1,4 @@
-"""Multicore round robin: every query gets a turn, whatever its class."""
+"""Multicore round robin: queries run in turn, regardless of their class."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from mavstream_server.scheduling.registry import register
 
 
 class MulticoreRoundRobinOptions(PolicyOptions):
-    """There is nothing to choose: a turn is all that waits in the query."""
+    """`mrr` has no options: a turn is all that waits in the query."""
 
 
 @register
 class MulticoreRoundRobin(MulticoreRing[MulticoreRoundRobinOptions, CoreUnit]):
     """Dissertation, 6.2.1, MRR: queries in turn, each from its leaves to its output, on all that waits.
 
-    Queries that share operators are one. Good for the mean over all queries; blind for classes.
+    Queries that share operators are one unit. Good for the mean over all queries; ignores classes.
     """
 
     name = "mrr"

@@ -1,4 +1,4 @@
-"""Most tuples in queue: the operator with the longest queue."""
+"""Most tuples in queue: run the operator with the longest queue."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from mavstream_server.scheduling.view import OperatorView, Slice
 
 
 class MostTuplesInQueueOptions(PolicyOptions):
-    """How many tuples an operator takes at a time; without a bound all that wait."""
+    """Options of `mtiq`."""
 
     tuples: Annotated[int, Field(gt=0)] | None = None
-    """1 in the paper's example."""
+    """Most tuples that an operator takes per turn, 1 in the paper's example; None: all that wait."""
 
 
 @register
 class MostTuplesInQueue(RankedPolicy[MostTuplesInQueueOptions]):
-    """AMoS paper, 2.1: priority is the number of tuples that wait at an operator, at all its inputs.
+    """AMoS paper, 2.1: priority is the number of tuples that wait at all inputs of an operator.
 
-    Of equals, the lowest operator. Long trains at little cost per tuple and short queues; what trickles in
-    waits until its queue is the longest, and the answer comes in bursts.
+    Ties go to the lowest operator. Long trains at low cost per tuple and short queues; tuples of slow streams
+    wait until their queue is the longest, and answers come in bursts.
     """
 
     name = "mtiq"

@@ -1,4 +1,4 @@
-"""Path capacity: the operator path that a tuple gets through fastest."""
+"""Path capacity: run the operator path of highest processing capacity."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ class PathCapacity(UnitPolicy[UnitOptions]):
     """MavStream thesis, 4.1.2: the ready path of highest processing capacity, leaf to root.
 
     Processing capacity is 1 / (c_1 + s_1 c_2 + ... + s_1 ... s_k-1 c_k) with costs c and selectivities s.
-    Tuples wait at leaves only, and long there on slow paths: low latency, much memory. Where a split's
-    readers part, the first belongs to the path; the others begin paths of their own.
+    Tuples wait only at leaves, and long on slow paths: low latency, much memory. Where a path reaches a
+    split, it continues with the first reader; the other readers start paths of their own.
     """
 
     name = "path_capacity"

@@ -1,4 +1,4 @@
-"""Per-class threads: every class has a thread of its own."""
+"""Per-class threads: one thread per class."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from mavstream_server.scheduling.registry import register
 
 
 class PerClassThreadOptions(PolicyOptions):
-    """There is nothing to choose."""
+    """`pct` has no options."""
 
 
 @register
 class PerClassThread(ThreadedPolicy[PerClassThreadOptions]):
-    """Dissertation, 6.2.1, PCT: a thread per class; with fewer cores than classes, they compete for them.
+    """Dissertation, 6.2.1, PCT: a thread per class; with fewer cores than classes, threads compete.
 
-    A thread is on one core at a time, so that cores beyond the number of classes stay idle even while
-    queries wait: the paper wants it so. Inside a thread, which the text leaves open, queries take turns.
-    Isolates classes, but gives each the same; a heavy class overloads its thread.
+    A thread runs on one core at a time, so cores beyond the number of classes stay idle even while queries
+    wait, as the paper intends. Inside a thread, which the text leaves open, queries run in turn. Isolates
+    classes, but gives each the same time; a heavy class overloads its thread.
     """
 
     name = "pct"

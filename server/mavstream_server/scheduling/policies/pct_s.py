@@ -1,4 +1,4 @@
-"""Per-class threads, split: important classes have two threads where cores are left over."""
+"""Per-class threads, split: important classes have two threads where there are spare cores."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from mavstream_server.scheduling.view import View
 
 
 class PerClassThreadSplitOptions(PolicyOptions):
-    """There is nothing to choose."""
+    """`pct_s` has no options."""
 
 
 @register
 class PerClassThreadSplit(ThreadedPolicy[PerClassThreadSplitOptions]):
     """Dissertation, 6.2.1, PCT_S: like PCT, but as many classes as there are spare cores are split in two.
 
-    The most important classes are split, their queries halved by number, not by load. How many cores there
-    are shows in who asks. Cores beyond two for each class stay idle.
+    The most important classes are split, with their queries halved by number, not by load. The number of
+    cores is learned from the cores that ask. Cores beyond two per class stay idle.
     """
 
     name = "pct_s"
@@ -31,11 +31,11 @@ class PerClassThreadSplit(ThreadedPolicy[PerClassThreadSplitOptions]):
         self._cores = 1
 
     def split_classes(self, classes: Sequence[str]) -> Sequence[str]:
-        """Return as many of the most important classes as there are cores too many."""
+        """Return as many of the most important classes as there are spare cores."""
         return classes[: max(0, self._cores - len(classes))]
 
     def pick(self, core: int) -> ThreadUnit | None:
-        """Count the core, and return the next unit of the thread that has had the least time."""
+        """Count the core and return the next unit of the thread with the least run time."""
         if core >= self._cores:
             self._cores = core + 1
             self._stale = True

@@ -1,4 +1,4 @@
-"""Preemptive rate-based: as rate-based, and a newcomer of higher rate need not wait for the one that runs."""
+"""Preemptive rate-based: as rate-based, but a tuple of higher rate preempts the running operator."""
 
 from __future__ import annotations
 
@@ -12,35 +12,36 @@ from mavstream_server.scheduling.registry import register
 from mavstream_server.scheduling.view import OperatorKind, OperatorView, QueryView, Report, Slice, View
 
 _LEAST_SHARE = 0.001
-"""Of its cost, that is left at least: what took longer than expected must not outrank those above it."""
+"""Least remaining part of an operator's cost: one that takes longer than expected must not outrank those
+above it."""
 
 
 class PreemptiveRateBasedOptions(PolicyOptions):
-    """How many tuples an operator takes between two decisions."""
+    """Options of `prb`."""
 
     tuples: Annotated[int, Field(gt=0)] = 64
-    """1 in the paper; more is a train, which then takes the tuple's place in what follows."""
+    """Most tuples that an operator takes between two decisions: 1 in the paper, more makes a train."""
 
 
 class _Running(NamedTuple):
-    """An operator that is being run."""
+    """A running operator."""
 
     operator: OperatorView
     progress: int
-    """Nanoseconds of work on the head of its queue when it began,"""
+    """Nanoseconds of work done on the head of its queue when it started."""
     began: int
-    """and when that was."""
+    """Time when it started."""
 
 
 @register
 class PreemptiveRateBased(RankedPolicy[PreemptiveRateBasedOptions]):
-    """PRB paper, 3.3: the global output rate of `rb`, with C_1 - delta for C_1 where delta is done already.
+    """PRB paper, 3.3: global output rate of `rb` with C_1 - delta instead of C_1, where delta is work done.
 
-    delta is the work on the tuple at the head. Of a train it is the work on those of its tuples that are
-    done; their share of done and waiting tuples is taken off C_1, because the head's length is not known.
-    A tuple that arrives at a leaf asks for a decision if it outranks an operator that runs, delta counted up
-    to now. Operators above always outrank those below, so one remainder per operator is enough. The best mean
-    response time where costs are skewed; costly paths wait even longer than under `rb`.
+    delta is the work on the tuple at the head of the queue. For a train it is the work on those of its tuples
+    that are done; C_1 is reduced by their share of done and waiting tuples, because the length of the head
+    is not known. A tuple that arrives at a leaf asks for a decision if it outranks a running operator, with
+    delta counted up to now. Operators above always outrank those below, so one remainder per operator is
+    enough. The best mean response time where costs are skewed; costly paths wait even longer than with `rb`.
     """
 
     name = "prb"
@@ -54,7 +55,7 @@ class PreemptiveRateBased(RankedPolicy[PreemptiveRateBasedOptions]):
         self._now = 0
 
     def priority(self, operator: OperatorView) -> float:
-        """Return the global output rate of what is left to do."""
+        """Return the global output rate of the remaining work."""
         return self._rate(operator, operator.progress)
 
     def _rate(self, operator: OperatorView, delta: int) -> float:
@@ -71,12 +72,12 @@ class PreemptiveRateBased(RankedPolicy[PreemptiveRateBasedOptions]):
         return fragment._replace(cost=fragment.cost - cost + max(left, _LEAST_SHARE * cost)).rate
 
     def turn(self, operator: OperatorView) -> Slice:
-        """Return a turn of bounded length, and remember when it began."""
+        """Return a turn of bounded length, and record when it started."""
         self._running[operator.number] = _Running(operator, operator.progress, self._now)
         return Slice((operator,), self.options.tuples)
 
     def arrived(self, operator: OperatorView, now: int) -> bool:
-        """Rank the operator; true if a tuple has come to a leaf that outranks an operator that runs."""
+        """Rank the operator; return True if it is a leaf and outranks a running operator."""
         self.rank(operator)
         if not self._running or not (operator.leaf or operator.kind is OperatorKind.SOURCE):
             return False
@@ -92,12 +93,12 @@ class PreemptiveRateBased(RankedPolicy[PreemptiveRateBasedOptions]):
         return super().next(core, now)
 
     def finished(self, slice_: Slice, report: Report) -> None:
-        """Rank it again if it is not done, by what is left."""
+        """Rank the operator by its remaining work, if it is still ready."""
         self._running.pop(slice_.operators[0].number, None)
         super().finished(slice_, report)
 
     def retire(self, query: QueryView) -> None:
-        """Forget the query's operators, also those that are being run."""
+        """Remove the query's operators, including running ones."""
         super().retire(query)
         for operator in query.operators:
             self._running.pop(operator.number, None)

@@ -1,4 +1,4 @@
-"""Rate-based: the tuple that turns into an answer fastest, chosen anew after a few tuples."""
+"""Rate-based: highest global output rate first, with a decision after every few tuples."""
 
 from __future__ import annotations
 
@@ -13,18 +13,19 @@ from mavstream_server.scheduling.view import OperatorView, Slice
 
 
 class RateBasedOptions(PolicyOptions):
-    """How many tuples an operator takes between two decisions."""
+    """Options of `rb`."""
 
     tuples: Annotated[int, Field(gt=0)] = 64
-    """1 in the paper, whose calls cost nothing; a live call costs the same for 1 tuple as for hundreds."""
+    """Most tuples that an operator takes between two decisions. 1 in the paper, where calls are free; a live
+    call costs the same for 1 tuple as for hundreds."""
 
 
 @register
 class RateBased(RankedPolicy[RateBasedOptions]):
     """PRB paper, 3.2: priority S_1 ... S_n / (C_1 + C_2 S_1 + ... + C_n S_n-1 ... S_1): global output rate.
 
-    A decision is made whenever an operator has done a few tuples, where `hr` runs whole trains. Answers come
-    early; a tuple of higher rate waits for one short train at most, costly and selective paths wait long.
+    A decision is made after every few tuples of an operator, where `hr` runs whole trains. Answers come
+    early; a tuple of higher rate waits for at most one short train, costly and selective paths wait long.
     """
 
     name = "rb"
@@ -34,7 +35,7 @@ class RateBased(RankedPolicy[RateBasedOptions]):
     Options = RateBasedOptions
 
     def priority(self, operator: OperatorView) -> float:
-        """Return the global output rate, times what the query weighs."""
+        """Return the global output rate times the query's weight."""
         query = operator.query
         return query.weight * query.units.fragments[operator.number].rate
 

@@ -1,4 +1,4 @@
-"""Round robin: everyone who has something to do gets a turn."""
+"""Round robin: every ready operator gets a turn."""
 
 from __future__ import annotations
 
@@ -14,19 +14,21 @@ from mavstream_server.scheduling.view import QueryView, Slice
 
 
 class RoundRobinOptions(PolicyOptions):
-    """Who takes turns, and how long one is; without a bound all that waits is worked on."""
+    """Options of `rr`: the unit of a turn and its bounds; without a bound a turn takes all that waits."""
 
     unit: Literal["operator", "query"] = "operator"
-    """`query`: all ready operators of a query run together, bottom-up, so that rows wait only once."""
+    """`query`: all ready operators of a query run together, bottom-up, so that tuples wait only once."""
     tuples: Annotated[int, Field(gt=0)] | None = None
+    """Most tuples per operator in a turn."""
     quantum_us: Annotated[int, Field(gt=0)] | None = None
+    """Length of a turn in microseconds."""
 
 
 @register
 class RoundRobin(RingPolicy[RoundRobinOptions]):
     """MavStream thesis, 4.1.1: equal turns, bottom-up, in the order in which operators became ready.
 
-    Operators with nothing to do are not visited; the thesis's scheduler visits them, which only costs.
+    Operators with nothing to do are not visited; the thesis's scheduler visits them, which only adds cost.
     """
 
     name = "rr"
@@ -34,7 +36,7 @@ class RoundRobin(RingPolicy[RoundRobinOptions]):
     Options = RoundRobinOptions
 
     def turns(self, query: QueryView) -> Iterable[Slice]:
-        """Return the same turn for everybody."""
+        """Return one turn per operator, or one for the whole query, all with the same bounds."""
         options = self.options
         duration = None if options.quantum_us is None else options.quantum_us * 1000
         whole = (tuple(query.operators),) if options.unit == "query" else ((o,) for o in query.operators)

@@ -1,4 +1,4 @@
-"""Segment: the run of operators that frees memory fastest."""
+"""Segment: run the segment of operators that frees memory fastest."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ class Segment(UnitPolicy[UnitOptions]):
     """MavStream thesis, 4.1.3: the ready segment of highest memory release capacity, bottom-up.
 
     Memory release capacity is the processing capacity times (size in - size out x s_1 ... s_k). Paths are cut
-    where the next operator alone frees memory no faster than the one before alone, and where one of the two
-    has a negative capacity; a segment inside another one is left out. Little memory, but under overload
-    hardly an answer, because the operators at the bottom free most.
+    where an operator frees memory no faster than the one before it, and where one of the two has a negative
+    capacity; a segment inside another one is left out. Little memory, but hardly any answers under overload,
+    because the operators at the bottom free most.
     """
 
     name = "segment"

@@ -1,4 +1,4 @@
-"""Simplified segment: at most two segments to a path, so that tuples wait twice at most."""
+"""Simplified segment: at most two segments per path, so that tuples wait at most twice."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from mavstream_server.scheduling.view import QueryView
 
 
 class SimplifiedSegmentOptions(UnitOptions):
-    """Those of units, and where a path is cut."""
+    """Options of `simplified_segment`: those of units, and where a path is cut."""
 
     gamma: Annotated[float, Field(gt=0, le=1)] = 0.9
-    """The first segment ends where memory is freed at no more than this part of the rate one below."""
+    """The first segment ends at an operator whose release capacity is at most gamma times the one below."""
 
 
 @register
 class SimplifiedSegment(UnitPolicy[SimplifiedSegmentOptions]):
-    """MavStream thesis, 4.1.4: as `segment`, but a path is cut once at most.
+    """MavStream thesis, 4.1.4: as `segment`, but a path is cut at most once.
 
-    The first segment goes on while the next operator's release capacity is more than gamma times that of the
-    one before and neither is negative; all above is the second. Less latency and fewer decisions than
+    The first segment continues while the next operator's release capacity is more than gamma times that of
+    the one before and neither is negative; the rest is the second. Less latency and fewer decisions than
     `segment` for a little more memory.
     """
 

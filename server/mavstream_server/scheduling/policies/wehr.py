@@ -1,4 +1,4 @@
-"""Weighted highest rate: the operator whose tuples turn into important answers fastest."""
+"""Weighted highest rate: output rate of operators times class priority."""
 
 from __future__ import annotations
 
@@ -11,8 +11,9 @@ from mavstream_server.scheduling.view import OperatorView
 class WeightedHighestRate(HighestRate):
     """CQC paper, 4.1 (dissertation, 5.3): priority P x S_x / C_x, the rate of HR times the class's priority.
 
-    Good when higher classes are light and rates alike. Else it inverts classes, since an operator of class N
-    runs before one of class H wherever its rate is more than P_H / P_N times as high, and low classes starve.
+    Good when higher classes are light and rates are similar. Otherwise it inverts classes, because an
+    operator of class N runs before one of class H if its rate is more than P_H / P_N times as high, and low
+    classes starve.
     """
 
     name = "wehr"
@@ -23,6 +24,6 @@ class WeightedHighestRate(HighestRate):
         return super().priority(operator) * self.view.priorities.get(operator.query.class_name, 1)
 
     def reprioritised(self) -> None:
-        """Rank all that is ready by the new priorities."""
+        """Rank all ready operators by the new priorities."""
         for query in self.view.queries.values():
             self.refreshed(query)

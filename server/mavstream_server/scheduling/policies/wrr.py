@@ -1,4 +1,4 @@
-"""Weighted round robin: turns whose length depends on what the operator does."""
+"""Weighted round robin: the length of a turn depends on the kind of operator."""
 
 from __future__ import annotations
 
@@ -16,11 +16,12 @@ Weight = Annotated[float, Field(gt=0, le=1000)]
 
 
 class WeightedRoundRobinOptions(PolicyOptions):
-    """Weights by operator; an operator that is not named weighs 1."""
+    """Options of `wrr`: weights by kind of operator."""
 
     tuples: Annotated[int, Field(gt=0)] = 1024
-    """The turn of an operator of weight 1."""
+    """Most tuples in a turn of an operator of weight 1."""
     weights: Mapping[str, Weight] = {"join": 4.0, "aggregate": 2.0, "except": 2.0}
+    """Weight by kind of operator; 1 for kinds that are not listed."""
     leaf_bonus: Weight = 2.0
     """Factor for operators that read from a source: they are close to the data."""
 

@@ -1,1 +1,1 @@
-"""Simulated operators, queries, sources and streams."""
+"""Simulated streams, sources, operators and queries, and the network that connects them."""

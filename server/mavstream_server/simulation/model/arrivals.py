@@ -1,4 +1,4 @@
-"""Arrivals: when the tuples of a stream come, in nanoseconds, drawn in blocks."""
+"""Arrival times of the tuples of streams, in nanoseconds, generated in blocks."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from numpy.typing import NDArray
 from mavstream_server.simulation.scenario import SECOND, ArrivalKind, Burst, StreamSpec
 
 NEVER = 1 << 62
-"""A time that does not come."""
+"""A time after the end of any run."""
 _BLOCK = 4096
-_FIRST_BLOCK = 128  # where there are hundreds of streams, most bring few tuples
+_FIRST_BLOCK = 128  # with hundreds of streams, most have few tuples
 _FEW = (4, 32)
-_AHEAD = 4.0  # seconds of bursts that are laid out at a time
+_AHEAD = 4.0  # seconds of bursts that are generated at a time
 
 Floats = NDArray[np.float64]
 
 
 class ArrivalTimes:
-    """The arrival times of one stream, read in order; `next` is the first that was not read."""
+    """The arrival times of one stream, read in order; `next` is the first that has not been read."""
 
     __slots__ = ("_at", "_blocks", "_times", "name", "next", "read", "size")
 
@@ -33,15 +33,15 @@ class ArrivalTimes:
         self._times: list[int] = []
         self._at = 0
         self.read = 0
-        """How many tuples were read."""
+        """Tuples read so far."""
         self.next = NEVER
         self._refill()
 
     def take(self, until: int, most: int) -> list[int]:
-        """Read what has come up to a time, but at most so many."""
+        """Read the tuples that have arrived up to a time, at most `most`."""
         at, times = self._at, self._times
         end = at + 1
-        if end >= len(times) or times[end] <= until or self.next > until:  # most often it is just one
+        if end >= len(times) or times[end] <= until or self.next > until:  # usually it is just one
             end = self._come(until)
             at, times = self._at, self._times
         if end - at > most:
@@ -53,18 +53,18 @@ class ArrivalTimes:
         return batch
 
     def waiting(self, until: int) -> int:
-        """Return how many have come up to a time and were not read."""
+        """Return how many tuples have arrived up to a time and have not been read."""
         return self._come(until) - self._at
 
     def at_least(self, count: int, until: int) -> bool:
-        """Return whether so many have come up to a time and were not read."""
+        """Return whether at least `count` tuples have arrived up to a time and have not been read."""
         while self._at + count > len(self._times):
             if not self._refill():
                 return False
         return self._times[self._at + count - 1] <= until
 
     def _come(self, until: int) -> int:
-        """Return the place behind the last that has come; most often few have."""
+        """Return the index after the last tuple that has arrived; usually there are few."""
         times, at = self._times, self._at
         for few in _FEW:
             near = at + few
@@ -89,9 +89,9 @@ class ArrivalTimes:
 
 
 def merge_arrivals(streams: Sequence[ArrivalTimes]) -> Iterator[tuple[int, int]]:
-    """Return (time, place of the stream) of all arrivals in the order of time.
+    """Return (time, index of the stream) of all arrivals in order of time.
 
-    They are sorted a stretch of time at a time, which costs a third of a heap over the streams.
+    They are sorted one stretch of time after the other, which costs a third of a heap over the streams.
     """
     stretch = SECOND // 1000
     while (first := min((stream.next for stream in streams), default=NEVER)) < NEVER:
@@ -131,9 +131,9 @@ def arrival_blocks(spec: StreamSpec, random: np.random.Generator) -> Iterator[li
 
 
 class _Profile:
-    """The rate of a stream over time, as the expected number of tuples up to each time.
+    """The rate of a stream over time, as the cumulative expected number of tuples.
 
-    Arrivals of rate 1, looked up in it backwards, are arrivals of that rate (time change).
+    Its inverse turns arrivals of rate 1 into arrivals of that rate (time change).
     """
 
     def __init__(self, spec: StreamSpec, random: np.random.Generator) -> None:
@@ -148,11 +148,11 @@ class _Profile:
                 self._last = rate
 
     def times(self, masses: Floats) -> Floats:
-        """Return when so many tuples are expected to have come; those that never come are left out."""
+        """Return the times at which these numbers of tuples are expected; without those that never come."""
         if self._burst is None and len(self._seconds) == 1 and self._last > 0:
             return self._seconds[0] + masses / self._last
         while self._burst is not None and self._masses[-1] < masses[-1]:
-            self._lay_out(self._burst)
+            self._extend(self._burst)
         known = np.interp(masses, self._masses, self._seconds)
         if self._burst is not None or masses[-1] <= self._masses[-1]:
             return known
@@ -161,7 +161,7 @@ class _Profile:
         beyond = self._seconds[-1] + (masses - self._masses[-1]) / self._last
         return np.where(masses > self._masses[-1], beyond, known)
 
-    def _lay_out(self, burst: Burst) -> None:
+    def _extend(self, burst: Burst) -> None:
         until = self._seconds[-1] + _AHEAD
         while self._seconds[-1] < until:
             for length, rate in ((burst.high_s, self._high), (burst.low_s, burst.low_rate)):

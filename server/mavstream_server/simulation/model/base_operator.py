@@ -1,4 +1,4 @@
-"""What every simulated operator keeps: its place in a query, what it costs and gives, what was measured."""
+"""Base of simulated operators: position in the query, costs, selectivity and statistics."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ if TYPE_CHECKING:
     from mavstream_server.simulation.model.queries import SimulatedQuery
 
 FREE = -1
-"""The core of an operator that is not being run."""
+"""Core number of an operator that is not running."""
 
 Readers = tuple[tuple["SimulatedOperator", int], ...]
-"""Operators, and the input that each reads by."""
+"""Reading operators, each with the number of its input."""
 Call = tuple[int, Sequence[int], int, int]
-"""What a call of an operator did: tuples taken, arrival times of what came out, when it ended, and the sum of
-the response times of answers. Not a named tuple, which takes three times as long to make."""
+"""Outcome of a call of an operator: tuples consumed, arrival times of the output tuples, end time, and the
+sum of the response times of answers. Not a named tuple, which takes three times as long to create."""
 
 
 class BaseOperator:
-    """An operator with its books; how tuples wait for it, subclasses say."""
+    """An operator with its statistics; subclasses implement the queue of waiting tuples."""
 
     __slots__ = (
         "_collector",
@@ -76,26 +76,26 @@ class BaseOperator:
         self.downstream: tuple[SimulatedOperator, ...] = ()
         self.readers: Readers = ()
         self.sole_reader: SimulatedOperator | None = None
-        """The only one of them, if that one appends what it gets."""
+        """The only reader, if there is just one and it appends its input to one queue."""
         self.setup, self.cost, self.per_output = spec.setup, spec.cost, spec.per_output
         self.selection = Selection(spec.selectivity, spec.random, seed) if spec.selectivity != 1 else None
         self.plain = False
-        """Whether it has one list of waiting tuples, and costs that depend on nothing but their number."""
+        """Whether it has a single queue and costs that depend only on the number of tuples."""
         self.core = FREE
-        """Where it is being run."""
+        """Number of the core that runs it, or FREE."""
         self.ready = False
-        """Whether anything waits or is being worked on."""
+        """Whether tuples wait or are being processed."""
         self.progress = 0
         self.record: Record | None = None
-        """Where an output records what leaves."""
+        """Record of the answers of an output."""
         self._consumed = self._produced = 0
         self.rows_in = self.rows_out = self.elapsed = self.calls = 0
-        """Since figures were last published."""
+        """Since statistics were last published."""
         self.statistics = self.true_statistics()
         self._collector: StatisticsCollector | None = StatisticsCollector(self.statistics)
 
     def connect(self, readers: Readers) -> None:
-        """Say who reads what comes out."""
+        """Set the readers of the output."""
         self.readers = readers
         self.downstream = tuple(reader for reader, _ in readers)
         if len(readers) == 1 and self.downstream[0].appends:
@@ -103,38 +103,38 @@ class BaseOperator:
 
     @property
     def consumed(self) -> int:
-        """Tuples taken since the beginning."""
+        """Input tuples since the start."""
         return self._consumed + self.rows_in
 
     @property
     def produced(self) -> int:
-        """Tuples that came out since the beginning."""
+        """Output tuples since the start."""
         return self._produced + self.rows_out
 
     @property
     def selectivity(self) -> float:
-        """What comes out per tuple, at this time."""
+        """Current number of output tuples per input tuple."""
         return 1.0 if self.selection is None else self.selection.selectivity
 
     def true_statistics(self) -> Statistics:
-        """Return the figures as they are now."""
+        """Return the current true statistics."""
         cost = self.cost + self.per_output * self.selectivity
         return Statistics(self.setup + cost, cost, self.selectivity, self.spec.size)
 
     def count_call(self, rows_in: int, rows_out: int, elapsed: int, calls: int = 1) -> None:
-        """Enter a call into the books; less than nothing takes it out again."""
+        """Count a call; negative numbers undo one."""
         self.rows_in += rows_in
         self.rows_out += rows_out
         self.elapsed += elapsed
         self.calls += calls
 
     def use_true_statistics(self) -> None:
-        """Publish the true figures from now on, instead of measured ones."""
+        """Publish true statistics from now on, instead of measured ones."""
         self._collector = None
         self.statistics = self.true_statistics()
 
     def publish(self) -> bool:
-        """Publish what was measured; returns whether there is anything new."""
+        """Publish measured statistics; return False if true statistics are used."""
         self._consumed += self.rows_in
         self._produced += self.rows_out
         if self._collector is not None:
@@ -147,7 +147,7 @@ class BaseOperator:
         return self._collector is not None
 
     def change(self, selectivity: float | None = None, cost: float | None = None) -> None:
-        """Let it cost or give something else from now on."""
+        """Change the selectivity or the cost from now on."""
         if cost is not None:
             self.cost = cost
         if selectivity is not None:

@@ -1,4 +1,4 @@
-"""Simulated joins of two sides that are told apart."""
+"""Simulated joins with separate queues for their two sides."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from mavstream_server.simulation.scenario import OperatorSpec
 
 
 class JoinOperator(SimulatedOperator):
-    """A join. That a tuple finds a partner is a matter of its selectivity; the values are not simulated.
+    """A join. Whether a tuple finds a partner depends on the selectivity; values are not simulated.
 
-    A joined tuple carries the later of the two arrival times: its own, or that of the newest partner that
-    was worked on before, which lies at most a window ahead. If synchronised, a tuple waits until the other
-    stream has brought one that is as late or later: that is how operators keep their output in the order of
-    time (dissertation, 6.3.3, where one class has a slow stream). Joins with a window of 0 that are not
-    synchronised need no sides: they are operators like others.
+    A joined tuple has the later of two arrival times: its own, or that of the newest partner that was
+    processed before, which is at most a window ahead. If synchronised, a tuple waits until a tuple that is
+    as late or later has arrived at the other side, as operators do to keep their output in order of time
+    (dissertation, 6.3.3, where one class has a slow stream). Joins with a window of 0 that are not
+    synchronised need no separate sides and are ordinary operators.
     """
 
     __slots__ = ("_before", "_came", "_heads", "_seen", "_sides", "_window")
@@ -40,11 +40,10 @@ class JoinOperator(SimulatedOperator):
         self._window = NEVER if spec.window is None else int(spec.window)
         self._sides: list[list[int]] = [[], []]
         self._heads = [0, 0]
-        self._seen = [-1, -1]  # the newest arrival of each side that was worked on,
-        self._came = [-1, -1]  # and that has come
-        self._before: list[
-            tuple[int, list[int], list[int]]
-        ] = []  # taken by the last call: side, tuples, seen
+        self._seen = [-1, -1]  # newest arrival time of each side that was processed
+        self._came = [-1, -1]  # newest arrival time of each side that was received
+        # Taken by the last call: side, tuples, `_seen` before.
+        self._before: list[tuple[int, list[int], list[int]]] = []
 
     @property
     def queued(self) -> int:
@@ -53,12 +52,12 @@ class JoinOperator(SimulatedOperator):
 
     @property
     def oldest(self) -> int | None:
-        """Arrival time of the oldest tuple that waits, or None."""
+        """Arrival time of the oldest waiting tuple, or None."""
         heads = zip(self._sides, self._heads, strict=True)
         return min((side[head] for side, head in heads if head < len(side)), default=None)
 
     def receive(self, batch: Sequence[int], port: int) -> None:
-        """Let tuples wait at one side."""
+        """Append tuples to the queue of a side."""
         if batch:
             self._sides[port] += batch
             self._came[port] = max(self._came[port], batch[-1])
@@ -68,18 +67,18 @@ class JoinOperator(SimulatedOperator):
         return self._heads[port] == len(self._sides[port])
 
     def has_work(self) -> bool:
-        """Return whether it could work on something."""
+        """Return whether there are tuples that it can process."""
         return self._may_take(0) + self._may_take(1) > 0
 
     def work(self, begin: int, most: int | None, stop: int | None, factor: float) -> Call:
-        """Work on what waits, and not only for the other side."""
+        """Process waiting tuples, except those that wait for the other side."""
         if self.spec.synchronised:
             eligible = self._may_take(0) + self._may_take(1)
             most = eligible if most is None else min(most, eligible)
         return super().work(begin, most, stop, factor)
 
     def stop_waiting(self) -> None:
-        """The streams have ended: nothing waits for a partner any more."""
+        """Stop waiting for the other side, because the streams have ended."""
         self._came = [NEVER, NEVER]
 
     def _may_take(self, port: int) -> int:
@@ -89,7 +88,7 @@ class JoinOperator(SimulatedOperator):
         return bisect_right(side, min(self._came), head) - head
 
     def take(self, count: int) -> list[int]:
-        """Take tuples of the side with the older head first, then of the other; returns what they carry."""
+        """Take tuples of the side with the older head, then of the other; return their arrival times."""
         sides, heads, there = self._sides, self._heads, (self._may_take(0), self._may_take(1))
         first = 0 if there[0] else 1
         if there[0] and there[1] and sides[1][heads[1]] < sides[0][heads[0]]:
@@ -119,7 +118,7 @@ class JoinOperator(SimulatedOperator):
         return [min(max(one, newest), one + window) for one in batch]
 
     def put_back_taken(self) -> None:
-        """Put what was taken last back where it was."""
+        """Put the tuples of the last call back into the queues."""
         for port, batch, seen in reversed(self._before):
             self._sides[port] = batch + self._sides[port][self._heads[port] :]
             self._heads[port] = 0

@@ -1,4 +1,4 @@
-"""The network: operators, queries and streams that a scenario asks for."""
+"""Network of the operators, queries and streams of a scenario."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ ReaderList = list[tuple[SimulatedOperator, int]]
 
 
 class SimulatedNetwork:
-    """Everything that a scenario speaks of, connected.
+    """The streams, sources, operators and queries of a scenario, connected.
 
-    Seeds are taken from names, so that a stream brings the same tuples and an operator drops the same ones
-    whatever else there is, and whoever decides.
+    Seeds are derived from names, so that a stream has the same arrivals and an operator drops the same
+    tuples regardless of the rest of the scenario and of the policy.
     """
 
     def __init__(self, scenario: Scenario, seed: int, service: Service, clock: VirtualClock) -> None:
@@ -54,7 +54,7 @@ class SimulatedNetwork:
 
     @property
     def operators(self) -> Iterator[SimulatedOperator]:
-        """All but the sources."""
+        """All operators except sources."""
         for query in self.queries.values():
             yield from query.tasks
 

@@ -1,7 +1,7 @@
-"""Simulated operators: queues of arrival times, and a cost model instead of work.
+"""Simulated operators: queues of arrival times, and a cost model instead of real work.
 
-No object stands for a tuple. A queue is a list of arrival times, a call works on the first of them, and what
-is drawn at random is drawn in blocks: batches are short at high rates of decisions, and for a dozen tuples
+There is no object per tuple. A queue is a list of arrival times, a call processes the first of them, and
+random numbers are drawn in blocks. Batches are short when decisions are frequent, and for a dozen tuples
 plain lists are several times as fast as arrays.
 """
 
@@ -21,12 +21,12 @@ from mavstream_server.simulation.model.records import Record
 from mavstream_server.simulation.scenario import CostKind, OperatorSpec
 
 LONG = 1024
-"""Tuples that were taken from the head of a queue before it is worth moving the others up."""
-_COSTS = 1024  # drawn at a time
+"""Tuples taken from the head of a queue after which the rest is moved to the front."""
+_COSTS = 1024  # random costs drawn at a time
 
 
 class VaryingCosts:
-    """Exponential costs; a tuple that comes again, as its work was cut off, costs what it did before."""
+    """Exponential costs per tuple; a tuple that is repeated after a preemption keeps its cost."""
 
     __slots__ = ("_at", "_block", "_generator")
 
@@ -45,19 +45,19 @@ class VaryingCosts:
         return self.last(tuples, mean)
 
     def last(self, tuples: int, mean: float) -> list[float]:
-        """Return the costs of the tuples that were drawn last."""
+        """Return the costs of the last tuples."""
         return [cost * mean for cost in self._block[self._at - tuples : self._at]]
 
     def put_back(self, tuples: int) -> None:
-        """Forget the last tuples: they will come again."""
+        """Return the costs of the last tuples to the generator: these tuples will be repeated."""
         self._at -= tuples
 
 
 class SimulatedOperator(BaseOperator):
-    """An operator with one queue, as the driver runs it and as policies see it.
+    """An operator with one queue, run by the driver and seen by policies.
 
-    Outputs and unions are not classes of their own: where the interpreter meets one class only, it reads
-    attributes several times as fast.
+    Outputs and unions are not separate classes: the interpreter reads attributes several times as fast where
+    it meets only one class.
     """
 
     __slots__ = ("_always_plain", "_varying", "appends", "head", "size_in", "streams", "taken", "waiting")
@@ -76,41 +76,41 @@ class SimulatedOperator(BaseOperator):
         self._always_plain = self._varying is None and not self.per_output
         self.plain = self._always_plain
         self.appends = len(spec.inputs) == 1 or spec.kind == "join"
-        """Whether what it receives goes to the end of `waiting`; else to where it belongs in time."""
+        """Whether input is appended to `waiting`; otherwise it is inserted in order of time."""
         if kind is OperatorKind.OUTPUT:
             self.record = Record()
         self.streams = 0
-        """How many streams it reads: a leaf reads one at least."""
+        """Number of streams that it reads; at least one for a leaf."""
         self.size_in = 64.0
-        """Bytes of a tuple that waits."""
+        """Bytes of an input tuple."""
         self.waiting: list[int] = []
-        """Arrival times, from `head` on; those that are being worked on are not among them."""
+        """Arrival times of waiting tuples, from `head` on; without those that are being processed."""
         self.head = 0
         self.taken: list[int] = []
-        """By the last call."""
+        """Tuples taken by the last call."""
 
     @property
     def queued(self) -> int:
-        """Tuples that wait."""
+        """Waiting tuples."""
         return len(self.waiting) - self.head
 
     @property
     def queued_bytes(self) -> int:
-        """Bytes that wait."""
+        """Bytes of waiting tuples."""
         return int(self.queued * self.size_in)
 
     @property
     def oldest(self) -> int | None:
-        """Arrival time of the oldest tuple that waits, or None."""
+        """Arrival time of the oldest waiting tuple, or None."""
         return self.waiting[self.head] if self.head < len(self.waiting) else None
 
     @property
     def received(self) -> int:
-        """Tuples that ever came."""
+        """Tuples received since the start."""
         return self.consumed + self.queued
 
     def receive(self, batch: Sequence[int], port: int) -> None:
-        """Let tuples wait here: behind the others, or where they belong in time."""
+        """Add tuples to the queue: at the end, or in order of time."""
         waiting = self.waiting
         if self.appends or not batch or self.head == len(waiting) or batch[0] >= waiting[-1]:
             waiting += batch
@@ -123,15 +123,15 @@ class SimulatedOperator(BaseOperator):
         return self.head == len(self.waiting)
 
     def has_work(self) -> bool:
-        """Return whether it could work on something."""
+        """Return whether tuples wait."""
         return self.head < len(self.waiting)
 
-    # Working
+    # Processing
 
     def work(self, begin: int, most: int | None, stop: int | None, factor: float) -> Call:
-        """Work on what waits: on so many tuples at most, and until a time is over.
+        """Process waiting tuples: at most `most`, and until the time `stop`.
 
-        `factor` is what all costs of this call are multiplied by.
+        All costs of the call are multiplied by `factor`.
         """
         if not self.plain:
             return self._work(begin, most, stop, factor)
@@ -165,7 +165,7 @@ class SimulatedOperator(BaseOperator):
         return count, out, begin + took, response
 
     def _work(self, begin: int, most: int | None, stop: int | None, factor: float) -> Call:
-        """Work where something of the head is done already, or where costs are not just so much per tuple."""
+        """Process where the head is partly done, or where costs are not constant per tuple."""
         count = self.queued
         if most is not None and most < count:
             count = most
@@ -204,14 +204,14 @@ class SimulatedOperator(BaseOperator):
         return count, out, begin + took, response
 
     def _within(self, count: int, time: float, cost: float) -> int:
-        """Return how many tuples it takes until a time is over: one at least."""
+        """Return how many tuples are started within a time: at least one."""
         cost += self.per_output * self.selectivity
         if not cost or count * cost <= time:
             return count
         return min(count, max(ceil((time + self.progress) / cost), 1))
 
     def take(self, count: int) -> list[int]:
-        """Take the first tuples that wait."""
+        """Take tuples from the head of the queue."""
         waiting, head = self.waiting, self.head
         end = head + count
         if end == len(waiting):
@@ -226,10 +226,10 @@ class SimulatedOperator(BaseOperator):
         self.head = end
         return self.taken
 
-    # Being cut off
+    # Preemption
 
     def undo(self, begin: int, call: Call) -> None:
-        """Undo the last call, which began then: its tuples wait again."""
+        """Undo the last call, which started at `begin`: its tuples wait again."""
         count, out, end, _ = call
         self.count_call(-count, -len(out), begin - end, -1)
         self.put_back_taken()
@@ -241,19 +241,19 @@ class SimulatedOperator(BaseOperator):
             self.record.undo(count)
 
     def keep(self, progress: int) -> None:
-        """Remember the work that was done on the head of the queue."""
+        """Store the work (ns) that was done on the head of the queue."""
         self.progress = progress
         self.plain = self._always_plain and not progress
 
     def put_back_taken(self) -> None:
-        """Put what was taken last back where it was."""
+        """Put the tuples of the last call back into the queue."""
         self.waiting = self.taken + self.waiting[self.head :]
         self.head = 0
 
     def done_by(self, now: int, begin: int, call: Call, factor: float, progress: int) -> tuple[int, int]:
-        """Return how many tuples of a call were done at a time, and the time spent on the next one.
+        """Return how many tuples of a call were finished at a time, and the time spent on the next one.
 
-        `progress` is what had been done of the first one before the call.
+        `progress` is the work that had been done on the first one before the call.
         """
         count, _, end, _ = call
         setup = self.setup * factor

@@ -1,4 +1,4 @@
-"""Simulated queries, as policies see them."""
+"""Simulated queries, as seen by policies."""
 
 from __future__ import annotations
 
@@ -23,22 +23,22 @@ class SimulatedQuery:
         self.id = id_
         self.class_name = class_name
         self.tasks: list[SimulatedOperator] = []
-        """Without sources."""
+        """Operators without sources."""
         self.sources: list[SourceOperator] = []
-        """Where policies serve them."""
+        """Sources, if policies run them."""
         self.operators: Sequence[OperatorView] = ()
         self.paths: Sequence[Sequence[OperatorView]] = ()
         self.units: QueryUnits
 
     @property
     def record(self) -> Record:
-        """What has left."""
+        """Record of the query's answers."""
         record = self.tasks[-1].record
         assert record is not None
         return record
 
     def arrange(self) -> None:
-        """Show operators and paths to policies; a path begins at a source, else at the leaf."""
+        """Set the operators and paths that policies see; a path starts at a source, or else at a leaf."""
         self.operators = [*self.sources, *self.tasks]
         if self.sources:
             self.paths = [_upwards(source) for source in self.sources]

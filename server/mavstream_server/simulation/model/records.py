@@ -1,4 +1,4 @@
-"""Records: when the answers of a query left, and how long they had taken."""
+"""Records of the answers of a query: departure and response times."""
 
 from __future__ import annotations
 
@@ -7,44 +7,44 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-_PACK = 1 << 15  # answers that are kept as Python numbers before they are packed
+_PACK = 1 << 15  # answers that are kept as Python integers before they are packed
 
 Times = NDArray[np.int64]
 
 
 class Record:
-    """Answers of one query. What is added is a few numbers per call; times are worked out later."""
+    """Answers of one query. Each call adds a few numbers; times are computed later."""
 
     __slots__ = ("_packed", "arrivals", "calls")
 
     def __init__(self) -> None:
         self.arrivals: list[int] = []
-        """Of the answers that are not packed yet,"""
+        """Arrival times of the answers that are not packed yet."""
         self.calls: list[tuple[int, int, float]] = []
-        """and the calls that they left in: how many, from when on, how long each took."""
+        """Calls that produced these answers: number of answers, start time, time per answer."""
         self._packed: list[tuple[Times, Times]] = []
 
     def add(self, arrivals: Sequence[int], begin: int, each: float) -> int:
-        """Record answers that left one after the other; returns the sum of their response times."""
+        """Record answers of a call, one after the other; return the sum of their response times."""
         count = len(arrivals)
         self.arrivals += arrivals
         self.calls.append((count, begin, each))
         return count * begin + int(each * (count * (count + 1) // 2)) - sum(arrivals)
 
     def add_each(self, arrivals: Sequence[int], departures: Sequence[int]) -> int:
-        """Record answers that left at these times; returns the sum of their response times."""
+        """Record answers with their departure times; return the sum of their response times."""
         self.arrivals += arrivals
         self.calls += [(1, departure, 0.0) for departure in departures]
         return sum(departures) - sum(arrivals)
 
     def undo(self, count: int) -> None:
-        """Forget the answers of the last call."""
+        """Remove the answers of the last call."""
         del self.arrivals[len(self.arrivals) - count :]  # `[-count:]` would be everything for a count of 0
         while count:
             count -= self.calls.pop()[0]
 
     def times(self) -> tuple[Times, Times]:
-        """Return (departures, response times) of all answers, in the order in which they were recorded."""
+        """Return (departure times, response times) of all answers, in order of recording."""
         self.pack(least=1)
         if not self._packed:
             return np.zeros(0, np.int64), np.zeros(0, np.int64)
@@ -52,7 +52,7 @@ class Record:
         return np.concatenate(departures), np.concatenate(responses)
 
     def pack(self, least: int = _PACK) -> None:
-        """Turn numbers into arrays, which take a fifth of the memory, if there are enough of them."""
+        """Convert `least` or more answers into arrays, which take a fifth of the memory."""
         if len(self.arrivals) < least:
             return
         counts, begins, each = (np.array(column) for column in zip(*self.calls, strict=True))

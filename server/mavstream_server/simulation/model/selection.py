@@ -1,4 +1,4 @@
-"""Selection: which tuples come out of an operator."""
+"""Selection of the tuples that pass an operator."""
 
 from __future__ import annotations
 
@@ -7,15 +7,14 @@ from itertools import compress
 import numpy as np
 
 _BLOCK = 2048
-_ROUNDING = 1e-9  # a sum of fractions that is whole but for the arithmetic is whole
+_ROUNDING = 1e-9  # tolerance within which a sum of fractions counts as an integer
 
 
 class Selection:
-    """How many tuples come out for each that goes in, in the order in which they go in.
+    """Number of output tuples for each input tuple, in order of input.
 
-    What becomes of the k-th tuple does not depend on when it is worked on or with which others: so the
-    number of answers is the same for every policy. Drawn in blocks, because one draw costs as much as
-    a hundred.
+    The output of the k-th tuple depends neither on when it is processed nor on its batch, so the number of
+    answers is the same for every policy. Drawn in blocks, because one draw costs as much as a hundred.
     """
 
     __slots__ = ("_at", "_block", "_carried", "_generator", "_random", "_several", "selectivity")
@@ -27,14 +26,14 @@ class Selection:
         self.change(selectivity)
 
     def change(self, selectivity: float) -> None:
-        """Let another share pass from now on."""
+        """Change the selectivity from now on."""
         self.selectivity = selectivity
         self._several = selectivity > 1
         self._block = b""
         self._at = 0
 
     def pick(self, batch: list[int]) -> list[int]:
-        """Return what comes out for the next tuples."""
+        """Return the output for the next tuples."""
         at, block = self._at, self._block
         end = at + len(batch)
         if end > len(block):
@@ -48,7 +47,7 @@ class Selection:
         return list(compress(batch, block[at:end]))
 
     def put_back(self, tuples: int) -> None:
-        """Forget the last tuples: they will come again."""
+        """Step back by the last tuples: they will be repeated."""
         self._at -= tuples
 
     def _more(self, least: int) -> bytes:

@@ -1,4 +1,4 @@
-"""Simulated source operators: they read what has come on a stream and hand it on."""
+"""Simulated source operators, which read the tuples of a stream and pass them on."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class VirtualClock:
-    """The virtual time."""
+    """The current virtual time, in nanoseconds."""
 
     __slots__ = ("now",)
 
@@ -25,7 +25,7 @@ class VirtualClock:
 
 
 class SourceOperator(BaseOperator):
-    """A source. Where policies serve it, it belongs to a query; else it serves all that read its stream."""
+    """A source. It belongs to a query if policies run it; otherwise it serves all readers of its stream."""
 
     __slots__ = ("_clock", "_restamp", "_train", "appends", "arrivals")
 
@@ -38,7 +38,7 @@ class SourceOperator(BaseOperator):
         clock: VirtualClock,
         restamp: bool,
     ) -> None:
-        """`restamp`: response times begin when it reads a tuple."""
+        """`restamp`: response times start when the source reads a tuple."""
         own = OperatorSpec(arrivals.name, "source", (), spec.cost, spec.setup, size=arrivals.size)
         super().__init__(number, own, query, OperatorKind.SOURCE, np.random.SeedSequence(0))
         self.arrivals = arrivals
@@ -49,17 +49,17 @@ class SourceOperator(BaseOperator):
 
     @property
     def consumed(self) -> int:
-        """Tuples read since the beginning."""
+        """Tuples read since the start."""
         return self.arrivals.read
 
     @property
     def queued(self) -> int:
-        """Tuples that have come and were not read."""
+        """Tuples that have arrived and have not been read."""
         return self.arrivals.waiting(self._clock.now)
 
     @property
     def queued_bytes(self) -> int:
-        """Bytes of these."""
+        """Bytes of the queued tuples."""
         return int(self.queued * self.arrivals.size)
 
     @property
@@ -68,17 +68,17 @@ class SourceOperator(BaseOperator):
         return self.arrivals.next if self.arrivals.next <= self._clock.now else None
 
     def has_work(self) -> bool:
-        """Return whether something has come."""
+        """Return whether tuples have arrived."""
         return self.arrivals.next <= self._clock.now
 
     def read(self, begin: int, factor: float) -> tuple[int, list[int]]:
-        """Read what has come, a train at most; returns when that is done, and what it is."""
+        """Read at most a train of tuples; return the end time and the tuples."""
         batch = self.arrivals.take(begin, self._train)
         end = begin + int((self.setup + len(batch) * self.cost) * factor)
         return end, [begin] * len(batch) if self._restamp else batch
 
     def work(self, begin: int, most: int | None, stop: int | None, factor: float) -> Call:
-        """Read as an operator that a policy runs: also no more than a slice allows."""
+        """Read as an operator run by a policy: at most a train, and at most what the slice allows."""
         train = self._train
         if most is not None and most < train:
             self._train = most
@@ -88,10 +88,10 @@ class SourceOperator(BaseOperator):
         return len(batch), batch, end, 0
 
     def may_read(self) -> bool:
-        """Return whether what it handed on before has been taken, or a whole train waits.
+        """Return whether its previous output has been consumed, or a whole train waits.
 
-        So under load tuples gather in the stream, as in the live engine, and calls work on as many as there
-        are.
+        Under load, tuples thus accumulate in the stream, as in the live engine, and calls process larger
+        batches.
         """
         sole_reader = self.sole_reader
         if sole_reader is not None:

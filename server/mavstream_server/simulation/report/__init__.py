@@ -1,1 +1,1 @@
-"""Metrics of a run, and how they are shown."""
+"""Results of a run: metrics, tables and pictures."""

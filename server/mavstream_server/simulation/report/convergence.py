@@ -1,4 +1,4 @@
-"""Convergence: how often a policy changed its schedule against inversions, and when it did so last."""
+"""Convergence of policies that correct inversions: number of updates and time of the last one."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from mavstream_server.simulation.model.sources import VirtualClock
 
 
 class Convergence(NamedTuple):
-    """Of the dissertation, 6.2.3: convergence updates and convergence time."""
+    """Convergence updates and convergence time (dissertation, 6.2.3)."""
 
     updates: int
     seconds: float
-    """The time of the last update; 0 if there was none."""
+    """Time of the last update in seconds; 0 if there was none."""
 
 
 class ConvergenceWatch:
-    """Notes when the monitor of a policy that has one changes frequencies."""
+    """Records when the inversion monitor of a policy changes frequencies."""
 
     def __init__(self, policy: Policy[Any], clock: VirtualClock) -> None:
         self._clock = clock
@@ -34,5 +34,5 @@ class ConvergenceWatch:
 
     @property
     def found(self) -> Convergence | None:
-        """What was noted, or None if the policy corrects nothing."""
+        """The recorded convergence, or None if the policy has no inversion monitor."""
         return Convergence(self._updates, self._last / 1e9) if self._watches else None

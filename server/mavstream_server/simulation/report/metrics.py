@@ -1,7 +1,7 @@
-"""Metrics: response times of classes, inversions and starvation, memory and throughput.
+"""Metrics: response times of classes, inversion and starvation ratios, throughput.
 
-Definitions are the dissertation's (2.3, 6.2.3), the MavStream thesis's (6.1) and the AMoS paper's (3.2, 4).
-Classes come in the order of their priorities, the most important first; times are nanoseconds.
+Definitions are those of the dissertation (2.3, 6.2.3), the MavStream thesis (6.1) and the AMoS paper (3.2,
+4). Classes are in order of descending priority; times are nanoseconds.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from numpy.typing import NDArray
 
 MILLISECOND = 1e6
 LEVELS = (10, 25, 50, 75, 90, 95, 99)
-"""Percentiles that are worked out for every class."""
+"""Percentiles that are computed for every class."""
 
 Numbers = NDArray[np.float64]
 
 
 class ResponseMetrics(NamedTuple):
-    """Response times of one class in milliseconds; None where it gave no answer."""
+    """Response times of one class in milliseconds; None if there was no answer."""
 
     priority: int
     answers: int
@@ -45,7 +45,7 @@ def response_metrics(priority: int, responses: NDArray[np.int64]) -> ResponseMet
 def weighted_mean(classes: Sequence[tuple[int, float | None]]) -> float | None:
     """Return the mean over classes of (priority, response time), weighted by priority.
 
-    The published Wavg of Scale_CQs follows from the published class means in just this way.
+    The published Wavg of Scale_CQs follows from the published class means by this formula.
     """
     known = [(priority, response) for priority, response in classes if response is not None]
     weight = sum(priority for priority, _ in known)
@@ -55,7 +55,7 @@ def weighted_mean(classes: Sequence[tuple[int, float | None]]) -> float | None:
 def inversion_ratio(classes: Sequence[tuple[int, float | None]]) -> float:
     """Return the sum over neighbouring classes of Pr_i / Pr_i+1 x |min(0, 1 - RT_i / RT_i+1)|.
 
-    Classes of the same priority cannot be inverted, and are left out of account with each other.
+    Classes of the same priority are not compared with each other.
     """
     known = sorted(
         ((priority, response) for priority, response in classes if response is not None),
@@ -78,14 +78,14 @@ def starvation_ratio(classes: Sequence[tuple[int, float | None]]) -> float | Non
 
 
 def windows(departures: NDArray[np.int64], end: int, length: int) -> tuple[NDArray[np.int64], int]:
-    """Return in which window each answer left, and how many windows there are."""
+    """Return the window of each answer, and the number of windows."""
     return departures // length, max(-(-end // length), 1)
 
 
 def mean_by_window(
     departures: NDArray[np.int64], values: NDArray[np.int64], end: int, length: int
 ) -> Numbers:
-    """Return the mean of values in each window of time; NaN where there are none."""
+    """Return the mean of values in each window of time; NaN for windows without values."""
     index, count = windows(departures, end, length)
     index = np.minimum(index, count - 1)
     numbers = np.bincount(index, minlength=count)
@@ -96,7 +96,7 @@ def mean_by_window(
 
 
 def throughput(departures: NDArray[np.int64], end: int, length: int) -> Numbers:
-    """Return answers per second in each whole window of time."""
+    """Return answers per second in each complete window of time."""
     index, _ = windows(departures, end, length)
     whole = end // length
     counts = np.bincount(index[index < whole], minlength=whole).astype(np.float64)

@@ -1,4 +1,4 @@
-"""Pictures: response times of classes under several policies. Needs the extra `pictures`."""
+"""Box plots of response times by class under several policies. Needs the extra `pictures`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from matplotlib.patches import Patch
 from mavstream_server.simulation.report.metrics import MILLISECOND
 from mavstream_server.simulation.report.result import Result
 
-# Okabe and Ito's colours, which are hard to confuse.
+# Palette of Okabe and Ito, which is safe for colour-blind readers.
 _COLOURS = ("#0072b2", "#e69f00", "#009e73", "#d55e00", "#56b4e9", "#cc79a7", "#b8a200", "#7a4fa3")
 _DOTS = 120  # per inch
 _BOX, _HEIGHT = 0.42, 4.8  # inches
@@ -23,8 +23,10 @@ BOX_LEVELS = (10, 25, 50, 75, 90)
 
 
 def draw(results: Mapping[str, Result], file: Path) -> None:
-    """Write a PNG or SVG: a group of boxes per policy, one box per class, from the 10th to the 90th
-    percentile, with the mean as a dot, on a logarithmic axis."""
+    """Write a box plot as PNG or SVG: a group per policy, a box per class, on a logarithmic axis.
+
+    Whiskers are the 10th and the 90th percentile, the dot is the mean.
+    """
     classes = list(next(iter(results.values())).classes)
     width = max(5.0, 1.5 + _BOX * len(results) * (len(classes) + 1))
     figure = Figure(figsize=(width, _HEIGHT), dpi=_DOTS, layout="constrained")
@@ -74,7 +76,7 @@ def _boxes(axes: Axes, result: Result, classes: list[str], begin: int) -> None:
 
 
 def colour(index: int) -> str:
-    """Return the colour of the class or series at a place."""
+    """Return the colour of the class or series with an index."""
     return _COLOURS[index % len(_COLOURS)]
 
 

@@ -1,4 +1,4 @@
-"""Results: what came of a run."""
+"""Result of a run."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ Times = NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class Answers:
-    """When answers left, and their response times, in nanoseconds."""
+    """Departure times and response times of answers, in nanoseconds."""
 
     departures: Times
     responses: Times
@@ -36,7 +36,7 @@ class Answers:
 
 @dataclass(frozen=True, slots=True)
 class QueueSamples:
-    """How much waited in all queues, at regular times."""
+    """Total length of all queues at regular times."""
 
     at: Times
     tuples: Times
@@ -44,54 +44,54 @@ class QueueSamples:
 
     @property
     def max_bytes(self) -> int:
-        """The most at any of these times."""
+        """Maximum over the samples."""
         return int(self.bytes.max(initial=0))
 
     @property
     def mean_bytes(self) -> float:
-        """The mean over these times."""
+        """Mean over the samples."""
         return float(self.bytes.mean()) if self.bytes.size else 0.0
 
     @property
     def mean_tuples(self) -> float:
-        """The mean number of tuples that waited."""
+        """Mean number of waiting tuples over the samples."""
         return float(self.tuples.mean()) if self.tuples.size else 0.0
 
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """What became of the tuples, and what was done for it."""
+    """Counters of tuples and of scheduling events."""
 
     tuples: int
-    """Tuples of streams that were read."""
+    """Tuples read from streams."""
     arrived: int
-    """The same, once for each operator that reads them."""
+    """Tuples read from streams, counted once for each reading operator."""
     consumed: int
-    """By operators, all added up."""
+    """Tuples consumed by all operators."""
     dropped: int
-    """By operators that let only some pass; less than nothing if more came out than went in."""
+    """Tuples dropped by selective operators; negative if there was more output than input."""
     queued: int
-    """At the end,"""
+    """Tuples that wait in queues at the end."""
     in_flight: int
-    """and on the way from one operator to the next."""
+    """Tuples between two operators at the end."""
     answers: int
     slices: int
     calls: int
     switches: int
     empty_visits: int
     preemptions: int
-    """Slices that an arrival ended,"""
+    """Slices that were ended by an arrival."""
     cuts: int
-    """and all that ended in the middle of a tuple, at the end of a quantum too."""
+    """Slices that ended in the middle of a tuple, by an arrival or at the end of a quantum."""
     consultations: int
-    """Tuples that came from streams while a slice was being run."""
+    """Tuples that arrived from streams while a slice was running."""
 
     @property
     def transitions(self) -> int:
-        """Of the PRB paper, 5.6: invoking the scheduler or an operator, and preempting one.
+        """Transitions of the PRB paper, 5.6: invocations of scheduler or operators, and preemptions.
 
-        A policy that preempts is also invoked by every arrival; one that does preempt is the invocation for
-        the slice that follows, and counts once.
+        A preemptive policy is also invoked by every arrival; an arrival that does preempt is the invocation
+        for the next slice, and counts once.
         """
         consulted = self.consultations - self.preemptions if self.preemptions else 0
         return self.slices + self.calls + self.cuts + consulted
@@ -99,7 +99,7 @@ class Counts:
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """The figures of one run, and methods for more of them. Classes: the most important first."""
+    """Metrics of one run, and methods that compute more. Classes are in order of descending priority."""
 
     workload: str
     policy: str
@@ -107,33 +107,34 @@ class Result:
     seed: int
     cores: int
     sources: str
-    """How they were served."""
+    """How sources were run."""
     classes: Mapping[str, ResponseMetrics]
     seconds: float
-    """Virtual time that was simulated."""
+    """Simulated virtual time."""
     utilisation: float
-    """Share of the time in which the cores were busy, sources on cores of their own not counted,"""
+    """Share of the time in which the cores were busy, without cores that run only sources."""
     source_utilisation: float | None
-    """and the same of those."""
+    """Share of the time in which the cores that run only sources were busy; None if there are none."""
     tuple_steps: int
-    """Tuples through an operator, sources included."""
+    """Tuples consumed by all operators, including sources."""
     wall_s: float
-    """Real time that it took,"""
+    """Real time of the simulation."""
     cpu_s: float
-    """and time of the processor, which says more on a machine that others use too."""
+    """Processor time of the simulation, which is more reliable on a shared machine."""
     counts: Counts
     queues: QueueSamples
     convergence: Convergence | None
-    """Of policies that correct inversions."""
+    """Only for policies that correct inversions."""
     answers: Mapping[str, Answers] = field(repr=False)
-    """By class."""
+    """Answers by class."""
     queries: Mapping[str, Answers] = field(repr=False)
+    """Answers by query."""
     priorities: tuple[tuple[int, Mapping[str, int]], ...] = field(repr=False)
     """(nanosecond, priorities from then on)"""
     digest: str | None = None
-    """The same for two runs that did the same at the same times; only where it was asked for."""
+    """Hash of all slices, equal for two identical runs; only on request."""
 
-    # Figures at the mean, or at a percentile
+    # Metrics at the mean, or at a percentile
 
     def _at(self, level: int | None) -> list[tuple[int, float | None]]:
         return [(metrics.priority, metrics.at(level)) for metrics in self.classes.values()]
@@ -143,7 +144,7 @@ class Result:
         return weighted_mean(self._at(level))
 
     def inversion(self, level: int | None = None) -> float:
-        """Return the priority inversion ratio at the mean or at a percentile; 0 is without inversion."""
+        """Return the priority inversion ratio at the mean or at a percentile; 0 without inversion."""
         return inversion_ratio(self._at(level))
 
     @property
@@ -170,14 +171,14 @@ class Result:
 
     @property
     def overall(self) -> ResponseMetrics:
-        """All answers together."""
+        """Response times over all classes."""
         parts = [answers.responses for answers in self.answers.values()]
         return response_metrics(0, np.concatenate(parts) if parts else np.zeros(0, np.int64))
 
-    # Figures over time
+    # Metrics over time
 
     def response_over_time(self, window_s: float = 0.1) -> dict[str, Numbers]:
-        """Return the mean response time (ms) of each class in every window; NaN where it gave no answer."""
+        """Return the mean response time (ms) of each class in every window; NaN without answers."""
         end, length = int(self.seconds * SECOND), int(window_s * SECOND)
         return {
             name: mean_by_window(one.departures, one.responses, end, length) / MILLISECOND
@@ -185,7 +186,7 @@ class Result:
         }
 
     def inversion_over_time(self, window_s: float = 0.1) -> Numbers:
-        """Return the priority inversion ratio in every window, by the priorities of that time."""
+        """Return the priority inversion ratio in every window, by the priorities at that time."""
         responses, length = self.response_over_time(window_s), int(window_s * SECOND)
         columns = zip(*responses.values(), strict=True)
         return np.array(
@@ -203,7 +204,7 @@ class Result:
         return [(held[name], None if np.isnan(value) else value) for name, value in pairs]
 
     def throughput(self, interval_s: float = 1.0) -> Numbers:
-        """Return the answers per second of all classes in every whole interval."""
+        """Return the answers per second of all classes in every complete interval."""
         end, length = int(self.seconds * SECOND), int(interval_s * SECOND)
         return sum(
             (throughput(one.departures, end, length) for one in self.answers.values()),
@@ -216,7 +217,7 @@ class Result:
         return float(rates.std()) if rates.size else 0.0
 
     def summary(self) -> dict[str, Any]:
-        """Return the figures for programs."""
+        """Return the main metrics as a JSON object."""
         return {
             "classes": {
                 name: {

@@ -1,4 +1,4 @@
-"""Tables of results, for people."""
+"""Tables of results for the terminal."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _LEVELS = (50, 95, 99)
 
 
 def single(result: Result) -> RenderableType:
-    """Return the figures of one run."""
+    """Return the metrics of one run as tables."""
     classes = _table("class", "priority", "answers", "mean ms", *(f"p{level} ms" for level in _LEVELS))
     for name, metrics in result.classes.items():
         classes.add_row(escape(name), str(metrics.priority), str(metrics.answers), *_times(metrics))
@@ -25,7 +25,7 @@ def single(result: Result) -> RenderableType:
 
 
 def comparison(results: Mapping[str, Result]) -> RenderableType:
-    """Return several runs side by side: mean response times by class, and what is made of them."""
+    """Return a table of several runs: mean response times by class, and the ratios derived from them."""
     first = next(iter(results.values()))
     table = _table(
         "policy", *(f"{name} ms" for name in first.classes), "weighted ms", "inversion", "starvation", "busy"
@@ -57,7 +57,7 @@ def _facts(result: Result) -> Table:
         ("inversion ratio", _number(result.inversion_ratio)),
         ("starvation ratio", _number(result.starvation_ratio)),
         ("busy", f"{result.utilisation:.1%}"),
-        ("queues", f"{result.queues.mean_bytes:.0f} bytes in the mean, {result.queues.max_bytes} at most"),
+        ("queues", f"{result.queues.mean_bytes:.0f} bytes on average, {result.queues.max_bytes} at most"),
         ("simulated", f"{result.tuple_steps} tuple-steps in {result.wall_s:.2f} s"),
     ]
     for name, value in rows:

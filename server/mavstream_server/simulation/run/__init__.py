@@ -1,1 +1,1 @@
-"""Execution of a scenario in virtual time under a policy."""
+"""Execution of a scenario under a policy in virtual time."""

@@ -1,4 +1,4 @@
-"""Cores: what each is doing."""
+"""State of the simulated cores."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from mavstream_server.simulation.model.operators import SimulatedOperator
 from mavstream_server.simulation.model.sources import SourceOperator
 
 Single = tuple[SimulatedOperator, int, Call, float, int]
-"""A call that is all that a slice does, so that it can be cut off: the operator, when it began, what it does,
-what its costs were multiplied by, and the progress of the head of the queue before it."""
+"""The only call of a slice, which can therefore be preempted: operator, start time, outcome, cost factor, and
+the progress of the head of the queue before the call."""
 
 
 class Core:
-    """A core, and the slice or the sources that it is busy with."""
+    """A core with the slice or the sources that it runs."""
 
     __slots__ = (
         "begin",
@@ -36,18 +36,18 @@ class Core:
         self.number = number
         self.slice: Slice | None = None
         self.begin = 0
-        """When it began."""
+        """Start time of the slice."""
         self.due = -1
-        """The running number of the event that ends it."""
+        """Sequence number of the event that ends the slice."""
         self.report = Report(0, 0, 0)
-        """What will have become of it then."""
+        """Outcome of the slice at its end."""
         self.single: Single | None = None
         self.outbox: list[tuple[Readers, Sequence[int]]] = []
-        """What it hands on then."""
+        """Tuples that are passed to operators outside of the slice at its end."""
         self.source_outbox: list[tuple[SourceOperator, Sequence[int]]] = []
-        """What sources hand on then, if it serves some."""
+        """Tuples that sources pass on at the end, if the core runs sources."""
         self.last: BaseOperator | None = None
         """The operator that it ran last."""
         self.busy = 0
-        """Nanoseconds so far."""
+        """Busy time so far, in nanoseconds."""
         self.switches = self.empty_visits = 0

@@ -1,8 +1,8 @@
-"""The driver: runs a scenario in virtual time by enacting what a policy decides.
+"""Driver: runs a scenario in virtual time under a policy.
 
-It keeps the promises of the live engine to policies (`scheduling/policy.py`). A slice is worked out when it
-begins, on what waits then; what it hands on to others is there when it ends (dissertation, 6.2: a query
-executes the tuples that have come before its scheduling point). So there is one event per slice.
+It keeps the promises of drivers to policies (`scheduling/policy.py`). A slice is computed when it starts, on
+the tuples that wait then; its output reaches other operators when it ends (dissertation, 6.2: a query
+executes the tuples that have arrived before its scheduling point). So there is one event per slice.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from mavstream_server.simulation.scenario import SECOND, Scenario, Service
 
 
 class RunDigest:
-    """Takes in every slice of a run; two runs with the same digest did the same at the same times."""
+    """Hash of all slices of a run; equal for two runs that did the same at the same times."""
 
     __slots__ = ("_hash", "slices")
 
@@ -43,19 +43,19 @@ class RunDigest:
         self.slices = 0
 
     def add(self, now: int, core: int, slice_: Slice, report: Report) -> None:
-        """Take in a slice that has ended."""
+        """Add a slice that has ended."""
         numbers = [operator.number for operator in slice_.operators]
         self._hash.update(repr((now, core, numbers, tuple(report))).encode())
         self.slices += 1
 
     @property
     def digest(self) -> str:
-        """The number, as text."""
+        """The hash in hexadecimal."""
         return self._hash.hexdigest()
 
 
 class Driver:
-    """A run: the view that the policy decides on, and the loop that does what it says."""
+    """A run: the view on which the policy decides, and the event loop that executes its decisions."""
 
     def __init__(
         self,
@@ -80,10 +80,10 @@ class Driver:
             scenario.overheads, scenario.exact_quantum, seed, operators if ring else 0
         )
         self.slices = self.preemptions = self.consultations = 0
-        """So far; a consultation is a tuple that arrived while a slice was being run."""
+        """Counters; a consultation is a tuple that arrived while a slice was running."""
         self.work_arrived = True
-        """Whether something has become ready that idle cores were not asked about."""
-        self._cut = False  # whether the policy wants to be asked at once
+        """Whether something has become ready since idle cores were last offered work."""
+        self._cut = False  # whether the policy has asked for an immediate decision
         self._watches_growth = self.policy.watches_growth
         self._scheduled = self.service is Service.PER_CLASS
         self._serving = self.service is Service.BETWEEN_SLICES
@@ -94,10 +94,10 @@ class Driver:
         self.intake = make_intake(self)
         self.timetable = Timetable(self)
 
-    # The loop
+    # Event loop
 
     def run(self) -> None:
-        """Run to the end: until the time is over, or all that came is worked off."""
+        """Run until the end time, or until all tuples are processed."""
         for id_, query in self.network.queries.items():
             self.queries[id_] = query
             self.policy.admit(query)
@@ -113,7 +113,7 @@ class Driver:
             self.clock.now = horizon
 
     def _run(self, horizon: int) -> None:
-        """Go from event to event. What every slice needs stands in the loop: calls would cost a fifth."""
+        """Process events up to the horizon. Inlined: calls for every slice would cost 20 %."""
         events, intake, clock, timetable = self._events, self.intake, self.clock, self.timetable
         begin, finished, next_slice = self.runner.begin, self.policy.finished, self.policy.next
         numbers, serving = self._numbers, self._serving
@@ -136,7 +136,7 @@ class Driver:
                 _, number, core = heappop(events)
                 slice_ = core.slice
                 if core.due != number:
-                    pass  # it was cut off
+                    pass  # the slice was preempted
                 elif slice_ is None:
                     self._end_serving(core, now)
                 else:
@@ -156,7 +156,7 @@ class Driver:
                 self._wake(now)
 
     def _wake(self, now: int) -> None:
-        """Ask the policy for the cores that have nothing to do, until there is nothing for one of them."""
+        """Ask the policy for slices for idle cores, until there is none for one of them."""
         self.work_arrived = False
         asked, self._idle = self._idle, []
         while asked and not self._idle:
@@ -164,7 +164,7 @@ class Driver:
         self._idle += asked
 
     def _stop_waiting(self) -> bool:
-        """Nothing will come any more: joins stop waiting for it; returns whether any did."""
+        """Let joins stop waiting, as no more tuples will arrive; return whether any was waiting."""
         joins = [operator for operator in self.network.operators if isinstance(operator, JoinOperator)]
         waiting = [join for join in joins if join.queued and not join.ready]
         for join in waiting:
@@ -175,10 +175,10 @@ class Driver:
             self._wake(self.clock.now)
         return bool(waiting)
 
-    # Tuples come
+    # Arrivals
 
     def hand_on(self, readers: Readers, batch: Sequence[int], now: int) -> None:
-        """Let tuples wait at all that read them, and tell the policy of those that are not being run."""
+        """Add tuples to the queues of their readers, and notify the policy for those that are not running."""
         for reader, port in readers:
             if reader.appends:
                 reader.waiting += batch
@@ -195,13 +195,13 @@ class Driver:
                     self._cut = True
 
     def arrived(self, operator: OperatorView, now: int) -> None:
-        """Tell the policy of an operator that has something to do."""
+        """Notify the policy of an operator that has something to do."""
         self.work_arrived = True
         if self.policy.arrived(operator, now):
             self._cut = True
 
     def consult(self) -> None:
-        """Count a tuple that came from a stream while a core was busy: a policy that preempts looks at it."""
+        """Count a tuple that arrived while a core was busy: a preemptive policy is invoked for it."""
         self.consultations += len(self._idle) < len(self.cores)
 
     # Cores
@@ -224,7 +224,7 @@ class Driver:
             self._idle.append(core)
 
     def serve(self, core: Core, sources: Sequence[SourceOperator], now: int, empty: int) -> None:
-        """Let a core serve sources, after looking at others in vain."""
+        """Let a core run sources, after `empty` visits of sources that had nothing."""
         until = self.runner.serve(core, sources, now, empty)
         core.due = number = next(self._numbers)
         heappush(self._events, (until, number, core))
@@ -264,7 +264,7 @@ class Driver:
         self._decide(core, now)
 
     def _cut_off(self, now: int) -> None:
-        """End the slices that can be cut off: the policy has something better to do."""
+        """Preempt the running slices that can be preempted, at the request of the policy."""
         self._cut = False
         for core in self.cores:
             slice_ = core.slice
@@ -277,7 +277,7 @@ class Driver:
                 self._go_on(core, now)
 
     def refresh(self, operator: AnyOperator) -> None:
-        """Work out a query's units anew if the figures of an operator have moved by more than a tenth."""
+        """Recompute a query's units if the statistics of an operator have changed by more than 10 %."""
         query = operator.query
         if query.units.moved(operator):
             query.units = QueryUnits(query)

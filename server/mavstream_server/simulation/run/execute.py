@@ -1,4 +1,4 @@
-"""Running a scenario under a policy, and summing up what came of it."""
+"""Execution of a scenario under a policy, and collection of its result."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def run(
     warm_up_s: float = 0.0,
     digest: bool = False,
 ) -> Result:
-    """Run a scenario to its end; answers to tuples that came during the warm-up do not count."""
+    """Run a scenario to its end; answers to tuples that arrived during the warm-up are not counted."""
     recorded = RunDigest() if digest else None
     driver = Driver(scenario, policy, options, seed, recorded)
     watch = ConvergenceWatch(driver.policy, driver.clock)
@@ -109,7 +109,7 @@ def _in_flight(core: Core) -> int:
 
 
 def _added(scenario: Scenario, counts: Counts) -> int:
-    """Return what counted overheads add to every response time: their sum, divided by the tuples."""
+    """Return the time that counted overheads add to every response time: their sum, divided by the tuples."""
     overheads = scenario.overheads
     if overheads.accounting is Accounting.CONSUMED or not counts.tuples:
         return 0
@@ -126,7 +126,7 @@ def _answers(driver: Driver, since: int, added: int) -> dict[str, Answers]:
     found = {}
     for id_, query in driver.network.queries.items():
         departures, responses = query.record.times()
-        # A slice is worked out when it begins: what leaves after the end has not left.
+        # A slice is computed when it starts: answers after the end of the run are left out.
         kept = (departures - responses >= since) & (departures <= driver.clock.now)
         found[id_] = Answers(departures[kept], responses[kept] + added)
     return found

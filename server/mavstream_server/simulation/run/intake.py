@@ -1,4 +1,4 @@
-"""Intake: how tuples get from streams into the queues of leaves, in each of the ways there are."""
+"""Intake: delivery of tuples from streams to the queues of leaves, for each kind of source service."""
 
 from __future__ import annotations
 
@@ -19,25 +19,25 @@ if TYPE_CHECKING:
 Handed = list[tuple[SourceOperator, Sequence[int]]]
 
 _AT_ONCE = 2
-"""Sources that are served between two slices, as in the live engine."""
+"""Sources that are run between two slices, as in the live engine."""
 
 
 class SimulatedIntake:
-    """What happens by itself at `next`: tuples arrive, or sources have something to read."""
+    """Base of intakes; at the time `next`, tuples arrive or sources have something to read."""
 
     def __init__(self, driver: Driver) -> None:
         self._driver = driver
         self.next = NEVER
 
     def handle(self, now: int) -> None:
-        """Let happen what is due."""
+        """Process the event at the time `next`."""
 
     def before_slice(self, core: Core, now: int) -> bool:
-        """Let a core serve sources before it is given a slice; returns whether it does."""
+        """Let a core run sources before it gets a slice; return whether it does."""
         return False
 
     def when_idle(self, core: Core, now: int) -> bool:
-        """Let a core serve sources for which there is no slice; returns whether it does."""
+        """Let a core for which there is no slice run sources; return whether it does."""
         return False
 
     def await_arrivals(self, source: SourceOperator) -> None:
@@ -45,7 +45,7 @@ class SimulatedIntake:
 
 
 class DirectIntake(SimulatedIntake):
-    """Tuples are in the leaves' queues the moment they arrive."""
+    """Tuples are in the queues of leaves at the moment they arrive."""
 
     def __init__(
         self,
@@ -58,9 +58,9 @@ class DirectIntake(SimulatedIntake):
         self._arrivals = merge_arrivals(arrivals)
         self._index = 0
         self.delivered = 0
-        """Tuples so far,"""
+        """Tuples delivered so far."""
         self.delivered_to_readers = 0
-        """and once for each reader."""
+        """Tuples delivered so far, counted once for each reader."""
         self._go_on()
 
     def _go_on(self) -> None:
@@ -77,7 +77,7 @@ class DirectIntake(SimulatedIntake):
 
 
 class WakingIntake(SimulatedIntake):
-    """Sources sleep until something has come for them."""
+    """Sources sleep until tuples have arrived for them."""
 
     def __init__(self, driver: Driver, sources: Sequence[SourceOperator]) -> None:
         super().__init__(driver)
@@ -100,19 +100,19 @@ class WakingIntake(SimulatedIntake):
         self.woken(source, now)
 
     def woken(self, source: SourceOperator, now: int) -> None:
-        """A source has something to read."""
+        """React to a source that has something to read."""
 
 
 class ScheduledIntake(WakingIntake):
-    """Policies serve the sources, as operators of their queries."""
+    """Policies run the sources, as operators of their queries."""
 
     def woken(self, source: SourceOperator, now: int) -> None:
-        """Tell the policy."""
+        """Notify the policy."""
         self._driver.arrived(source, now)
 
 
 class SharedCoreIntake(WakingIntake):
-    """Cores serve the sources: a few between two slices, or all of them when nothing else is ready."""
+    """Cores run the sources: a few between two slices, or all of them when nothing else is ready."""
 
     def __init__(self, driver: Driver, sources: Sequence[SourceOperator], eager: bool) -> None:
         self._line: deque[SourceOperator] = deque()
@@ -121,16 +121,16 @@ class SharedCoreIntake(WakingIntake):
         super().__init__(driver, sources)
 
     def woken(self, source: SourceOperator, now: int) -> None:
-        """Let it stand in line."""
+        """Add the source to the queue."""
         self._line.append(source)
         self._driver.work_arrived = True
 
     def before_slice(self, core: Core, now: int) -> bool:
-        """Serve the first two in line, if what they handed on before has been taken."""
+        """Run the first two sources in the queue whose previous output has been consumed."""
         return self._eager and bool(self._line) and self._serve(core, now, _AT_ONCE)
 
     def when_idle(self, core: Core, now: int) -> bool:
-        """Serve all in line, and look at the others in vain."""
+        """Run all sources in the queue; the others cost an empty visit."""
         if not self._line:
             return False
         if self._eager:
@@ -151,7 +151,7 @@ class SharedCoreIntake(WakingIntake):
         return bool(chosen)
 
     def await_arrivals(self, source: SourceOperator) -> None:
-        """Stand in line again, or wait until something comes."""
+        """Add the source to the queue again, or wait until tuples arrive."""
         if source.has_work():
             self._line.append(source)
         else:
@@ -159,10 +159,10 @@ class SharedCoreIntake(WakingIntake):
 
 
 class OwnCoreIntake(SimulatedIntake):
-    """Cores of their own serve the sources, by turns or slots; a source is read by one core at a time.
+    """Separate cores run the sources, in turn or by slots; a source is read by one core at a time.
 
-    What they do does not depend on the policy, so they need no events, and all that they need to know is in
-    the variables of one generator.
+    They do not depend on the policy, so they need no events of their own, and all of their state is in the
+    local variables of one generator.
     """
 
     def __init__(self, driver: Driver, sources: Sequence[SourceOperator], cores: int) -> None:
@@ -174,7 +174,7 @@ class OwnCoreIntake(SimulatedIntake):
         self._go_on()
 
     def handle(self, now: int) -> None:
-        """Hand on what a core has read, and let it go on."""
+        """Pass on what a core has read, and let it continue."""
         readers, batch = self._readers, self._batch
         self._go_on()
         self._driver.hand_on(readers, batch, now)
@@ -184,14 +184,14 @@ class OwnCoreIntake(SimulatedIntake):
 
     @property
     def in_flight(self) -> int:
-        """Tuples that were read and not handed on yet, once for each reader."""
+        """Tuples that were read and not yet passed on, counted once for each reader."""
         under_way = [(self._sources[index].readers, batch) for *_, index, batch in self._serving]
         return sum(len(readers) * len(batch) for readers, batch in [*under_way, (self._readers, self._batch)])
 
     def _serve(self) -> Iterator[tuple[int, Readers, Sequence[int]]]:
-        """Return when what is handed on to whom.
+        """Return (time, readers, tuples) of what the cores pass on.
 
-        Sources that have nothing are passed over at no cost: a core would look at them while it waits.
+        Sources without tuples are skipped at no cost: a core would visit them while it waits.
         """
         sources, runner, serving = self._sources, self._driver.runner, self._serving
         turn, factors = runner.turn, runner.factors
@@ -202,7 +202,7 @@ class OwnCoreIntake(SimulatedIntake):
         ]
         heapify(coming)
         free = [(0, core.number, core) for core in self.cores]
-        line = source_order(self._driver.scenario, sources)  # of those that have something, by place
+        line = source_order(self._driver.scenario, sources)  # of sources that have tuples, by index
         batch: Sequence[int]
         while True:
             while free and (line.waiting or coming):

@@ -1,4 +1,4 @@
-"""Slices in virtual time: what a core does in one, how long it takes, and what is left if it is cut off."""
+"""Execution of slices in virtual time: outcome, duration, and remaining work after a preemption."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from mavstream_server.simulation.scenario import Accounting, Overheads, SwitchPo
 
 _BLOCK = 4096
 _SOURCE = OperatorKind.SOURCE
-_new = tuple.__new__  # a third of the time that the class of a named tuple takes
+_new = tuple.__new__  # three times as fast as calling the class of a named tuple
 
 AnyOperator = SimulatedOperator | SourceOperator
 
 
 class SimulatedSliceRunner:
-    """Works slices out when they begin; what they hand on to operators outside stands in `core.later`."""
+    """Computes slices when they start; their output to operators outside is kept in `core.outbox`."""
 
     def __init__(self, overheads: Overheads, exact_quantum: bool, seed: int, ring: int = 0) -> None:
-        """`ring` is the number of operators that the policy goes around and pays for visiting, or 0."""
+        """`ring` is the number of operators in the ring of a policy that pays for empty visits, or 0."""
         taken = overheads.accounting is Accounting.CONSUMED
         point = overheads.switch_point
         self._switch = overheads.context_switch if taken else 0
@@ -38,15 +38,15 @@ class SimulatedSliceRunner:
         self._exact = exact_quantum
         self._ring = ring
         self.factors = _factors(overheads.noise, seed)
-        """What the costs of each call are multiplied by."""
+        """Factors of the costs of each call."""
         self.calls = self.cuts = 0
-        """Of operators so far, and slices that were ended in the middle of a tuple."""
+        """Calls of operators so far, and slices that were interrupted in the middle of a tuple."""
 
     def begin(self, core: Core, slice_: Slice, now: int) -> int:
-        """Let a core run a slice from now on; returns when it ends.
+        """Start a slice on a core; return its end time.
 
-        Most of a run is spent here, and most of that on overhead per call, not on tuples. So what most calls
-        do stands in the loop; `SimulatedOperator.work` does the same for bounded slices, and for operators
+        Most of a run is spent here, and most of that on overhead per call, not on tuples. So the common case
+        is inlined in the loop; `SimulatedOperator.work` does the same for bounded slices and for operators
         that are not plain.
         """
         operators: tuple[SimulatedOperator, ...]
@@ -134,7 +134,7 @@ class SimulatedSliceRunner:
         return time
 
     def _go_around(self, core: Core, operators: Sequence[SimulatedOperator]) -> int:
-        """Return what it takes to pass over those between the operator that ran last and the next one."""
+        """Return the cost of the empty visits between the operator that ran last and the next one."""
         before = 0 if core.last is None else core.last.number
         passed = (operators[0].number - before - 1) % self._ring
         core.empty_visits += passed
@@ -142,7 +142,7 @@ class SimulatedSliceRunner:
 
     @staticmethod
     def _share(core: Core, readers: Readers, out: Sequence[int]) -> None:
-        """Give to readers in the same slice at once, to others later."""
+        """Pass output to readers in the same slice at once, to others at the end of the slice."""
         for reader, port in readers:
             if reader.core == core.number:
                 reader.receive(out, port)
@@ -151,7 +151,7 @@ class SimulatedSliceRunner:
                 core.outbox.append((((reader, port),), out))
 
     def cut(self, core: Core, now: int) -> None:
-        """End a slice of one operator before its time: what is unfinished stays as progress."""
+        """End a slice of one operator early; work on an unfinished tuple is kept as progress."""
         assert core.single is not None
         self.cuts += 1
         operator, begin, call, factor, progress = core.single
@@ -171,7 +171,7 @@ class SimulatedSliceRunner:
         core.single = None
 
     def serve(self, core: Core, sources: Sequence[SourceOperator], now: int, empty: int) -> int:
-        """Let a core serve sources, after looking at others in vain; returns when it is done."""
+        """Let a core run sources, after `empty` visits of sources that had nothing; return the end time."""
         time = now + empty * self.empty_visit
         core.empty_visits += empty
         for source in sources:
@@ -182,7 +182,7 @@ class SimulatedSliceRunner:
         return time
 
     def turn(self, core: Core, operator: BaseOperator) -> int:
-        """Turn a core to an operator; returns what that takes."""
+        """Switch a core to an operator; return the cost of the context switch."""
         last = core.last
         if operator is last:
             return 0
@@ -198,7 +198,7 @@ def _apart(last: BaseOperator | None, operator: BaseOperator) -> bool:
 
 
 def _factors(noise: float, seed: int) -> Iterator[float]:
-    """Return what costs are multiplied by, call by call."""
+    """Return the cost factors of successive calls."""
     if not noise:
         return repeat(1.0)
     random = np.random.default_rng((seed, 1))

@@ -1,4 +1,4 @@
-"""Lines of sources that have something to read: who is next, for cores that serve nothing else."""
+"""Order in which cores that run only sources read them."""
 
 from __future__ import annotations
 
@@ -11,40 +11,40 @@ from mavstream_server.simulation.scenario import Scenario, SourceOrder
 
 
 class RoundRobinOrder:
-    """Sources, by their places, take turns."""
+    """Sources, by index, take turns."""
 
     def __init__(self) -> None:
         self.waiting: list[int] = []
-        """Those that have something to read, in order."""
+        """Sources that have something to read, in ascending order."""
         self._last = -1
 
     def add(self, index: int) -> None:
-        """Let a source stand in line."""
+        """Add a source that has something to read."""
         insort(self.waiting, index)
 
     def take(self) -> int:
-        """Return the next in line, who leaves it."""
+        """Remove and return the next source."""
         at = bisect_right(self.waiting, self._last)
         self._last = self.waiting.pop(at if at < len(self.waiting) else 0)
         return self._last
 
 
 class BroadcastDiskOrder:
-    """Sources have slots by their priorities, as operators of the variant of MBD (dissertation, 6.3.6)."""
+    """Sources have slots by priority, as in the variant of MBD for sources (dissertation, 6.3.6)."""
 
     def __init__(self, priorities: Sequence[int]) -> None:
         self._disk: BroadcastDisk[int] = BroadcastDisk()
         self._holders = [SlotHolder(index, priority, index) for index, priority in enumerate(priorities)]
         self.waiting = 0
-        """How many have something to read."""
+        """Number of sources that have something to read."""
 
     def add(self, index: int) -> None:
-        """Let a source have its slots."""
+        """Add a source that has something to read."""
         self.waiting += 1
         self._disk.wake(self._holders[index])
 
     def take(self) -> int:
-        """Return who has the next slot, and passes over the others until it joins again."""
+        """Remove and return the source of the next slot."""
         self.waiting -= 1
         taken = self._disk.take()
         assert taken is not None
@@ -54,7 +54,7 @@ class BroadcastDiskOrder:
 def source_order(
     scenario: Scenario, sources: Sequence[SourceOperator]
 ) -> RoundRobinOrder | BroadcastDiskOrder:
-    """Return an empty line of sources in the order that a scenario wants."""
+    """Return the order that a scenario asks for, without any source waiting."""
     if scenario.sources.order is SourceOrder.ROUND_ROBIN:
         return RoundRobinOrder()
     return BroadcastDiskOrder(

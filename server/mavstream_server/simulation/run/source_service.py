@@ -1,4 +1,4 @@
-"""Which way sources are served in a run, and what does it."""
+"""Choice of the source service of a run, and of the intake that implements it."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ if TYPE_CHECKING:
 
 
 def chosen_service(scenario: Scenario, paper: SourceService) -> Service:
-    """Return how sources are served: as the scenario says, else on their own cores where there are some.
+    """Return how sources are run: as the scenario says, else on separate cores where there are some.
 
-    Where there are none, as the policy's paper has it; sources that would need a core of their own are then
-    served by the policy, as in the live engine.
+    Without separate cores, as in the policy's paper; sources that would need a core of their own are then
+    run by the policy, as in the live engine.
     """
     asked = scenario.sources.service
     if asked is not Service.POLICY:
@@ -33,7 +33,7 @@ def chosen_service(scenario: Scenario, paper: SourceService) -> Service:
 
 
 def make_intake(driver: Driver) -> SimulatedIntake:
-    """Return what brings tuples to the leaves of a driver's network."""
+    """Return the intake for a driver's network and source service."""
     network, service = driver.network, driver.service
     if service is Service.DIRECT:
         readers = [tuple(network.readers[arrivals.name]) for arrivals in network.arrivals]

@@ -1,4 +1,4 @@
-"""The timetable: what happens at given times, whatever the policy does."""
+"""Timetable: events at fixed times, independent of the policy."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class Timetable:
-    """Changes of priorities, selectivities and costs, and looks at the queues in between."""
+    """Applies changes of priorities, selectivities and costs, and samples the queues."""
 
     def __init__(self, driver: Driver) -> None:
         self._driver = driver
@@ -21,14 +21,14 @@ class Timetable:
         self._every = int(driver.scenario.sample_s * SECOND)
         self._next_sample = self._every
         self.samples: list[tuple[int, int, int]] = []
-        """(time, tuples that wait, their bytes)"""
+        """(time, waiting tuples, their bytes)"""
         self.priorities = [(0, dict(driver.priorities))]
-        """What held from which time on."""
+        """(time, priorities from then on)"""
         self.next = NEVER
         self._go_on()
 
     def handle(self) -> None:
-        """Do what is due at `next`."""
+        """Process the events at the time `next`."""
         now = self._driver.clock.now = self.next
         while self._changes and self._changes[-1].at <= now:
             self._change(self._changes.pop())
@@ -41,7 +41,7 @@ class Timetable:
         self.next = min(self._next_sample, self._changes[-1].at) if self._changes else self._next_sample
 
     def sample_queues(self, now: int) -> None:
-        """Note how much waits."""
+        """Record the lengths of the queues."""
         tuples = size = 0
         for operator in self._driver.network.operators:
             tuples += operator.queued

@@ -1,1 +1,1 @@
-"""Workload files: their model, loading, and expansion into scenarios."""
+"""Workload files: model, loading, expansion into scenarios, and export from a running server."""

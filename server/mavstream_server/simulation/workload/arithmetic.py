@@ -1,4 +1,4 @@
-"""Arithmetic in workload files: text such as `=300 * n` is worked out with the parameters."""
+"""Arithmetic in workload files: text such as `=300 * n` is evaluated with the parameters."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ _OPERATIONS: dict[type[ast.operator], Callable[[float, float], float]] = {
 
 
 class ArithmeticFault(Exception):
-    """A formula that cannot be worked out."""
+    """A formula that cannot be evaluated."""
 
 
 def evaluate(formula: str, parameters: Mapping[str, float]) -> float:
-    """Work out a formula of numbers, parameters, + - * / // and brackets; raises ArithmeticFault."""
+    """Evaluate a formula of numbers, parameters, + - * / // and brackets; raises ArithmeticFault."""
     try:
         return _value(ast.parse(formula.strip(), mode="eval").body, parameters)
     except (SyntaxError, ZeroDivisionError) as error:
-        raise ArithmeticFault(f"{formula!r} cannot be worked out: {error}") from None
+        raise ArithmeticFault(f"{formula!r} cannot be evaluated: {error}") from None
 
 
 def resolve(data: Any, parameters: Mapping[str, float], path: tuple[str, ...] = ()) -> Any:
-    """Return data in which all formulas are worked out; a fault names the path."""
+    """Return data with all formulas evaluated; errors name the path."""
     if isinstance(data, dict):
         return {key: resolve(value, parameters, (*path, str(key))) for key, value in data.items()}
     if isinstance(data, list):
@@ -58,6 +58,6 @@ def _value(node: ast.expr, parameters: Mapping[str, float]) -> float:
     if isinstance(node, ast.Name):
         if node.id not in parameters:
             known = ", ".join(parameters) or "none"
-            raise ArithmeticFault(f"unknown parameter {node.id!r}; known are: {known}")
+            raise ArithmeticFault(f"unknown parameter {node.id!r}; known parameters are: {known}")
         return parameters[node.id]
     raise ArithmeticFault(f"{ast.unparse(node)!r} is not arithmetic; use numbers, parameters, + - * / //")

@@ -1,7 +1,6 @@
-"""Demand: how much work tuples make, and the scaling of a workload to a load.
+"""Demand of a scenario: the work that its tuples cause, and scaling to a utilisation.
 
-Only work on tuples counts, over all paths; set-up and other overheads come on top, and shrink as batches
-grow.
+Only work on tuples counts, over all paths; set-up and other overheads are extra, and shrink as batches grow.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from mavstream_server.simulation.scenario import (
 
 
 def mean_rate(stream: StreamSpec) -> float:
-    """Return the tuples per second of a stream, before its rate changes."""
+    """Return the mean tuples per second of a stream, before its rate changes."""
     if stream.kind is ArrivalKind.RECORDED:
         return len(stream.offsets) / max(stream.offsets[-1], 1e-9)
     if stream.kind is ArrivalKind.BURSTY and stream.burst is not None:
@@ -33,7 +32,7 @@ def mean_rate(stream: StreamSpec) -> float:
 
 
 def query_work(operators: Sequence[OperatorSpec], rates: Mapping[str, float]) -> float:
-    """Return the nanoseconds of work per second that streams of these rates make in a query."""
+    """Return the nanoseconds of work per second that streams of these rates cause in a query."""
     reach, work = dict(rates), 0.0
     for operator in operators:
         tuples = sum(reach[name] for name in operator.inputs)
@@ -43,7 +42,7 @@ def query_work(operators: Sequence[OperatorSpec], rates: Mapping[str, float]) ->
 
 
 def utilisation(scenario: Scenario, rate: float | None = None) -> float:
-    """Return the share of the cores' time that work on tuples takes; `rate` instead of the streams' own."""
+    """Return the share of the cores' time for work on tuples; `rate` overrides the rates of all streams."""
     rates = {stream.name: mean_rate(stream) if rate is None else rate for stream in scenario.streams}
     work = sum(query_work(query.operators, rates) for query in scenario.queries)
     if shares_cores(scenario):
@@ -59,7 +58,7 @@ def shares_cores(scenario: Scenario) -> bool:
 
 
 def scale_costs(scenario: Scenario, target: float, rate: float | None = None) -> Scenario:
-    """Return the scenario with per-tuple costs such that its utilisation is as asked for."""
+    """Return the scenario with per-tuple costs scaled to the target utilisation."""
     present = utilisation(scenario, rate)
     if not present:
         return scenario
@@ -76,7 +75,7 @@ def scale_costs(scenario: Scenario, target: float, rate: float | None = None) ->
 
 
 def scale_rates(scenario: Scenario, target: float) -> Scenario:
-    """Return the scenario with rates such that its utilisation is as asked for."""
+    """Return the scenario with rates scaled to the target utilisation."""
     present = utilisation(scenario)
     if not present:
         return scenario

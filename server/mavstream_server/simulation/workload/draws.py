@@ -1,4 +1,4 @@
-"""Values of a workload file: a number, or what it is drawn from."""
+"""Values of a workload file: a number, or a distribution to draw it from."""
 
 from __future__ import annotations
 
@@ -12,42 +12,42 @@ _CONFIG = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
 
 class Range(BaseModel):
-    """Any number in between, each as likely."""
+    """Uniform distribution between two numbers."""
 
     model_config = _CONFIG
     least: Annotated[float, Field(ge=0)] = Field(alias="from")
     most: Annotated[float, Field(ge=0)] = Field(alias="to")
 
     def draw(self, random: np.random.Generator) -> float:
-        """Return one of them."""
+        """Return a random value."""
         return float(random.uniform(self.least, self.most))
 
 
 class Choice(BaseModel):
-    """One of these numbers, by turns."""
+    """A list of numbers that are used in turn."""
 
     model_config = _CONFIG
     choose: Annotated[tuple[float, ...], Field(min_length=1)]
 
 
 class Zipf(BaseModel):
-    """k x `scale` for k = 1, ..., `values`, with a chance in proportion to k ^ -theta (PRB paper, 4)."""
+    """k x `scale` for k = 1, ..., `values`, with a probability proportional to k ^ -theta (PRB paper, 4)."""
 
     model_config = _CONFIG
     zipf: Annotated[float, Field(ge=0)]
-    """theta: 0 makes all as likely, more makes small ones likelier."""
+    """theta: 0 is uniform; the higher, the more likely are small values."""
     values: Annotated[int, Field(gt=0, le=10_000)] = 100
     scale: Annotated[float, Field(gt=0)] = 1.0
 
     def draw(self, random: np.random.Generator) -> float:
-        """Return one of them."""
+        """Return a random value."""
         ranks = np.arange(1, self.values + 1)
         weights = ranks**-self.zipf
         return float(random.choice(ranks, p=weights / weights.sum())) * self.scale
 
 
 def _form(data: Any) -> str | None:
-    """Return which form a value has, or None if it has none."""
+    """Return the form of a value, or None if it is not valid."""
     if isinstance(data, int | float) and not isinstance(data, bool):
         return "number"
     keys = data if isinstance(data, dict) else type(data).model_fields if isinstance(data, BaseModel) else ()
@@ -56,7 +56,7 @@ def _form(data: Any) -> str | None:
 
 
 FORMS = ("number", "range", "choice", "zipf")
-"""Names that stand in the paths of errors, and nowhere in files."""
+"""Names of the forms, which occur in the paths of validation errors but not in files."""
 Value = Annotated[
     Annotated[float, Field(ge=0), Tag("number")]
     | Annotated[Range, Tag("range")]
@@ -71,7 +71,7 @@ Value = Annotated[
 
 
 def draw_value(value: float | Range | Choice | Zipf, seed: int, name: str, index: int) -> float:
-    """Return the value of one of a family: the same for the same seed, name and place."""
+    """Return the value for a member of a family: always the same for the same seed, name and index."""
     if isinstance(value, int | float):
         return float(value)
     if isinstance(value, Choice):

@@ -1,9 +1,9 @@
-"""What can be wrong with a workload.
+"""Errors of workloads.
 
 MavstreamError
     InvalidObject
         InvalidWorkload     a file that is not a workload, or does not make sense as one
-    UnknownWorkload         neither a file, nor the name of a workload that comes with the simulator
+    UnknownWorkload         neither a file nor the name of a built-in workload
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from pydantic import ValidationError
 from mavstream_protocol.errors import InvalidObject, MavstreamError, ProblemItem
 from mavstream_server.simulation.workload.draws import FORMS
 
-_LONGEST = 60  # characters of what came
+_LONGEST = 60  # characters of an invalid value that are shown
 
 
 class InvalidWorkload(InvalidObject):
@@ -26,18 +26,18 @@ class InvalidWorkload(InvalidObject):
 
     @classmethod
     def at(cls, file: str, path: str, detail: str) -> InvalidWorkload:
-        """Return the problem at one place of a file."""
+        """Return an error at one path of a file."""
         return cls([ProblemItem(pointer=_pointer(file, path), code="invalid_workload", detail=detail)])
 
     @classmethod
     def of(cls, file: str, error: ValidationError) -> InvalidWorkload:
-        """Return what a model found wrong."""
+        """Return the errors that the validation of a model found."""
         return cls(
             [
                 ProblemItem(
                     pointer=_pointer(file, "/".join(_path(item["loc"]))),
                     code=item["type"],
-                    detail=f"{_expected(item['msg'])} (came {_shown(item['input'])})",
+                    detail=f"{_expected(item['msg'])} (got {_shown(item['input'])})",
                 )
                 for item in error.errors()
             ]
@@ -45,7 +45,7 @@ class InvalidWorkload(InvalidObject):
 
 
 class UnknownWorkload(MavstreamError):
-    """A workload that is not there."""
+    """A workload that does not exist."""
 
     code = "unknown_workload"
 

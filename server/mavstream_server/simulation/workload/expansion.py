@@ -1,4 +1,4 @@
-"""Expansion: from a workload file to the scenario that it stands for."""
+"""Expansion of a workload into a scenario."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from mavstream_server.simulation.workload.model import ChangePart, StreamPart, W
 
 
 def expand(workload: Workload) -> Scenario:
-    """Write a workload out, scaled to its utilisation; raises InvalidWorkload."""
+    """Expand a workload, scaled to its utilisation; raises InvalidWorkload."""
     queries = tuple(Families(workload, _Sizes(workload)).queries())
     _check(workload, queries)
     scenario = Scenario(
@@ -54,10 +54,11 @@ def expand(workload: Workload) -> Scenario:
 
 
 def _reduced(workload: Workload, scenario: Scenario) -> Scenario:
-    """Return a scenario without the queries of other classes than those that are to run."""
+    """Return the scenario with only the queries of the classes in `only`."""
     for index, name in enumerate(workload.only):
         if name not in workload.classes:
-            _refuse(workload, f"only/{index}", f"unknown class {name!r}")
+            known = ", ".join(workload.classes)
+            _refuse(workload, f"only/{index}", f"unknown class {name!r}; known classes are: {known}")
     queries = tuple(query for query in scenario.queries if query.class_name in workload.only)
     read = set(_stream_names(queries))
     return replace(
@@ -69,7 +70,7 @@ def _reduced(workload: Workload, scenario: Scenario) -> Scenario:
 
 
 class _Sizes(Mapping[str, float]):
-    """Bytes of the tuples of streams, by name."""
+    """Tuple sizes of streams in bytes, by stream name."""
 
     def __init__(self, workload: Workload) -> None:
         self._workload = workload
@@ -85,13 +86,13 @@ class _Sizes(Mapping[str, float]):
 
 
 def stream_part(workload: Workload, name: str) -> StreamPart:
-    """Return what a workload says of a stream: by its name, else by the longest pattern that fits."""
+    """Return the definition of a stream: by its name, else by the longest pattern that matches."""
     streams = workload.streams
     if name in streams:
         return streams[name]
     fitting = [pattern for pattern in streams if fnmatchcase(name, pattern)]
     if not fitting:
-        _refuse(workload, "streams", f"nothing is said of stream {name!r}, which a query reads")
+        _refuse(workload, "streams", f"stream {name!r} is read by a query but not defined; define it here")
     return streams[max(fitting, key=len)]
 
 
@@ -99,10 +100,11 @@ def _check(workload: Workload, queries: tuple[QuerySpec, ...]) -> None:
     for index, part in enumerate(workload.queries):
         if part.class_ not in workload.classes:
             known = ", ".join(workload.classes)
-            _refuse(workload, f"queries/{index}/class", f"unknown class {part.class_!r}; known are: {known}")
+            detail = f"unknown class {part.class_!r}; known classes are: {known}"
+            _refuse(workload, f"queries/{index}/class", detail)
     twice = [id_ for id_, count in Counter(query.id for query in queries).items() if count > 1]
     if twice:
-        _refuse(workload, "queries", f"expected different ids, came twice: {', '.join(twice)}; give an id")
+        _refuse(workload, "queries", f"expected unique ids, got twice: {', '.join(twice)}; set `id`")
 
 
 def _streams(workload: Workload, queries: tuple[QuerySpec, ...]) -> Iterator[StreamSpec]:
@@ -110,7 +112,9 @@ def _streams(workload: Workload, queries: tuple[QuerySpec, ...]) -> Iterator[Str
         part = stream_part(workload, name)
         if part.tuples is None and workload.seconds is None and part.arrivals is not ArrivalKind.RECORDED:
             _refuse(
-                workload, "seconds", f"stream {name!r} never ends: give it tuples, or the workload seconds"
+                workload,
+                "seconds",
+                f"stream {name!r} never ends: set its `tuples`, or `seconds` of the workload",
             )
         burst = part.burst
         changes = [one for one in workload.changes if one.stream and fnmatchcase(name, one.stream)]
@@ -157,18 +161,18 @@ def _overheads(workload: Workload) -> Overheads:
 
 
 def _changes(workload: Workload, queries: tuple[QuerySpec, ...]) -> Iterator[Change]:
-    """Return what the timetable is to do; changes of rates are in the streams."""
+    """Return the changes for the timetable; changes of rates are part of the streams."""
     for index, part in enumerate(workload.changes):
         change = Change(int(part.at * SECOND))
         if part.priority is not None:
             names = [name for name in workload.classes if fnmatchcase(name, part.class_)]
             if not names:
-                _refuse(workload, f"changes/{index}/class", f"no class fits {part.class_!r}")
+                _refuse(workload, f"changes/{index}/class", f"no class matches {part.class_!r}")
             change = replace(change, priorities=dict.fromkeys(names, part.priority))
         if part.operator is not None:
             found = list(_meant(part, queries))
             if not found:
-                _refuse(workload, f"changes/{index}/operator", f"no operator fits {part.operator!r}")
+                _refuse(workload, f"changes/{index}/operator", f"no operator matches {part.operator!r}")
             if part.selectivity is not None:
                 change = replace(change, selectivities=dict.fromkeys(found, part.selectivity))
             if part.cost_us is not None:
@@ -178,7 +182,7 @@ def _changes(workload: Workload, queries: tuple[QuerySpec, ...]) -> Iterator[Cha
 
 
 def _meant(part: ChangePart, queries: tuple[QuerySpec, ...]) -> Iterator[tuple[str, str]]:
-    """Return the operators that a change speaks of."""
+    """Return the operators that a change applies to, as (query, operator)."""
     for query in queries:
         if fnmatchcase(query.class_name, part.class_) and fnmatchcase(query.id, part.query):
             for operator in query.operators:

@@ -1,6 +1,6 @@
-"""Export: the queries of a running server as a workload, with the costs and rates that were measured.
+"""Export of a running server's queries as a workload, with measured costs and rates.
 
-So a policy can be tried on what the server does now, before it is let decide there.
+With it a policy can be tried on the current load of a server before it is activated there.
 """
 
 from __future__ import annotations
@@ -18,20 +18,20 @@ from mavstream_server.simulation.workload.errors import InvalidWorkload
 from mavstream_server.simulation.workload.model import Workload
 
 TOKEN = "MAVSTREAM_TOKEN"
-"""The variable that the command line takes its token from."""
+"""Environment variable with the API token."""
 _STREAM = "stream:"
 _TIMEOUT = 10.0
 _SECONDS = 10.0
 
 
 class ExportFailed(MavstreamError):
-    """A server that cannot be asked, or has nothing to export."""
+    """The server cannot be reached, or has nothing to export."""
 
     code = "export_failed"
 
 
 def from_server(url: str, token: str | None = None, measure_s: float = 1.0) -> Workload:
-    """Return a server's running queries as a workload; rates are measured for a while.
+    """Return a server's running queries as a workload; rates are measured for `measure_s` seconds.
 
     Raises ExportFailed.
     """
@@ -47,7 +47,7 @@ def from_server(url: str, token: str | None = None, measure_s: float = 1.0) -> W
             queries = list(_items(client, "/v1/plan", "queries"))
             scheduler = _get(client, "/v1/scheduler", {})
     except httpx.HTTPError as error:
-        raise ExportFailed(f"the server at {url} cannot be asked: {error}") from None
+        raise ExportFailed(f"the server at {url} cannot be reached: {error}") from None
     return workload_of(url, classes, rates, queries, scheduler)
 
 
@@ -58,13 +58,13 @@ def workload_of(
     queries: Sequence[Mapping[str, Any]],
     scheduler: Mapping[str, Any],
 ) -> Workload:
-    """Return the workload of queries as `GET /v1/plan` shows them; raises ExportFailed."""
+    """Return the workload of queries in the format of `GET /v1/plan`; raises ExportFailed."""
     known = [query for query in queries if query["operators"]]
     if not known:
-        raise ExportFailed(f"{name} has no running queries: register some, and feed them")
+        raise ExportFailed(f"{name} has no running queries: register some and feed their streams")
     read = {edge["from"].removeprefix(_STREAM) for one in known for edge in one["edges"] if _streams(edge)}
     if not any(rates.get(stream) for stream in read):
-        raise ExportFailed(f"no rows came to {name} while it was looked at: feed the streams meanwhile")
+        raise ExportFailed(f"{name} received no rows during the measurement: feed its streams meanwhile")
     unmeasured = [
         f"{query['query']}/{one['name']}"
         for query in known
@@ -74,8 +74,8 @@ def workload_of(
     costs = [one["cost_per_tuple_us"] for query in known for one in query["operators"] if _source(one)]
     data = {
         "name": name,
-        "about": "exported from a running server; costs per tuple include what calls cost at its batch sizes",
-        "fitted": [f"not measured yet, so with default figures: {one}" for one in unmeasured],
+        "about": "exported from a running server; costs per tuple include calls at its batch sizes",
+        "fitted": [f"not measured yet, default statistics: {one}" for one in unmeasured],
         "seconds": _SECONDS,
         "sources": {"cost_us": sum(costs) / len(costs) if costs else 0.0},
         "classes": {one: {"priority": classes.get(one, 1)} for one in sorted({q["class"] for q in known})},
@@ -92,7 +92,7 @@ def workload_of(
 
 
 def _operators(query: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a query's operators, bottom-up; what reads a source reads its stream."""
+    """Return a query's operators, bottom-up; readers of a source read its stream instead."""
     streams = {edge["to"]: edge["from"].removeprefix(_STREAM) for edge in query["edges"] if _streams(edge)}
     inputs: dict[str, list[str]] = {}
     readers: dict[str, int] = {}
@@ -106,7 +106,7 @@ def _operators(query: Mapping[str, Any]) -> dict[str, Any]:
             continue
         selectivity = one["selectivity"]
         if one["operator"] == "split":
-            # Each row goes to one of its readers; here all readers get what comes out.
+            # A split passes each row to one of its readers; in a workload all readers get all output.
             selectivity /= max(readers.get(one["name"], 1), 1)
         found[one["name"]] = {
             "kind": one["operator"],
@@ -130,7 +130,7 @@ def _positions(client: httpx.Client) -> dict[str, int]:
 
 
 def _items(client: httpx.Client, path: str, key: str = "items") -> Iterator[dict[str, Any]]:
-    """Return all items of a list that comes in parts."""
+    """Return all items of a paginated list."""
     after: dict[str, str] = {}
     while True:
         page = _get(client, path, after)

@@ -1,4 +1,4 @@
-"""Families: queries of a workload file, written out one by one."""
+"""Expansion of families of queries in a workload file."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ _NOTHING = Costs()
 
 
 class Families:
-    """Writes out the queries of a workload. Of a family, each has values and streams of its own.
+    """Expands the queries of a workload; each member of a family has its own values and streams.
 
-    What is drawn depends on the shape and the place in the family, not on the class: so classes with the same
+    Drawn values depend on the shape and the index in the family, not on the class, so classes with the same
     families have the same queries, as in workload A of the CQC paper.
     """
 
     def __init__(self, workload: Workload, sizes: Mapping[str, float]) -> None:
-        """`sizes` are those of the streams' tuples, by the streams' names or patterns."""
+        """`sizes` are the tuple sizes of streams in bytes, by stream name."""
         self._workload = workload
         self._sizes = sizes
 
@@ -50,14 +50,14 @@ class Families:
         shapes, path = self._workload.shapes, f"queries/{at}"
         if part.shape is not None and part.shape not in shapes:
             known = ", ".join(shapes) or "none"
-            self._refuse(f"{path}/shape", f"unknown shape {part.shape!r}; known are: {known}")
+            self._refuse(f"{path}/shape", f"unknown shape {part.shape!r}; known shapes are: {known}")
         parts = part.operators or shapes[part.shape or ""]
         path = f"{path}/operators" if part.operators else f"shapes/{part.shape}"
         made: dict[str, OperatorSpec] = {}
         for name, operator in {**parts, **self._output(parts, path)}.items():
             for one in operator.reads:
                 if one in parts and one not in made:
-                    self._refuse(f"{path}/{name}", f"reads {one!r}, which must stand before it: bottom-up")
+                    self._refuse(f"{path}/{name}", f"reads {one!r}, which must come before it: bottom-up")
             inputs = tuple(one if one in made else _stream(part, index, one) for one in operator.reads)
             size = max(made[one].size if one in made else self._sizes[one] for one in inputs)
             drawing = f"{part.shape or id_}/{name}"
@@ -65,13 +65,13 @@ class Families:
         return tuple(made.values())
 
     def _output(self, parts: Mapping[str, OperatorPart], path: str) -> dict[str, OperatorPart]:
-        """Return the output to put on top, if there is none."""
+        """Return the output to add at the top, unless there is one."""
         if any(part.kind == OUTPUT for part in parts.values()):
             return {}
         read = {name for part in parts.values() for name in part.reads}
         roots = [name for name in parts if name not in read]
         if len(roots) != 1:
-            self._refuse(path, f"expected one operator that no other reads, came {len(roots)}: {roots}")
+            self._refuse(path, f"expected one operator that no other reads, got {len(roots)}: {roots}")
         return {OUTPUT: OperatorPart(kind=OUTPUT, input=roots[0])}
 
     def _spec(
@@ -105,7 +105,7 @@ class Families:
 
 
 def _stream(part: QueryPart, index: int, name: str) -> str:
-    """Return the stream that an input of a family's member is; a single query names it itself."""
+    """Return the stream of an input for a member of a family; a single query names its streams itself."""
     if part.shape is None and part.count == 1:
         return name
     return f"{part.class_}.{part.id or part.shape or 'query'}{index % (part.streams or part.count)}.{name}"

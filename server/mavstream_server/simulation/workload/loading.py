@@ -1,4 +1,4 @@
-"""Loading: workloads by name or from files."""
+"""Loading of workloads by name or from files, and writing as YAML."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from mavstream_server.simulation.workload.model import Parameter, Workload
 
 _FOLDER = "files"
 _FAMILY = "_n"
-"""A file `5G_n.yaml` is a family: `5G_4` is the one in which the parameter n is 4."""
+"""Suffix of families: `5G_4` is the workload of `5G_n.yaml` in which the parameter n is 4."""
 _BASE = "_"
-"""Files whose names begin so are not workloads, but what several have in common."""
+"""Prefix of files that are not workloads themselves but common parts of several."""
 
 
 def names() -> list[str]:
-    """Return the workloads that come with the simulator; a family ends in `_n`."""
+    """Return the names of the built-in workloads; a family ends in `_n`."""
     return sorted(name for name in _shipped() if not name.startswith(_BASE))
 
 
@@ -35,7 +35,7 @@ def load(
 ) -> Workload:
     """Return a workload by its name, or from a file.
 
-    Parameters are those that the file declares. Overrides replace what stands in the file, key by key.
+    `parameters` sets parameters that the file declares; `overrides` replaces values of the file, key by key.
     Raises UnknownWorkload or InvalidWorkload.
     """
     given, shipped, text = dict(parameters or {}), _shipped(), str(name)
@@ -57,7 +57,7 @@ def parse(
     parameters: Mapping[str, float] | None = None,
     overrides: Mapping[str, Any] | None = None,
 ) -> Workload:
-    """Return the workload that a text describes; `file` is named in problems."""
+    """Return the workload in a YAML text; `file` is the name used in errors."""
     data = _merged(_extended(file, _mapping(file, text)), overrides or {})
     try:
         values = _values(file, data.get("parameters") or {}, parameters or {})
@@ -72,7 +72,7 @@ def parse(
 
 
 def to_yaml(workload: Workload) -> str:
-    """Return a workload as YAML; what has its default is left out."""
+    """Return a workload as YAML, without default values."""
     data = workload.model_dump(mode="json", by_alias=True, exclude_defaults=True)
     return yaml.safe_dump(data, sort_keys=False, allow_unicode=True, width=110)
 
@@ -83,19 +83,19 @@ def _mapping(file: str, text: str) -> dict[str, Any]:
     except yaml.YAMLError as error:
         raise InvalidWorkload.at(file, "", f"expected YAML: {' '.join(str(error).split())}") from None
     if not isinstance(data, dict):
-        raise InvalidWorkload.at(file, "", f"expected a mapping, came {type(data).__name__}")
+        raise InvalidWorkload.at(file, "", f"expected a mapping, got {type(data).__name__}")
     return data
 
 
 def _extended(file: str, data: dict[str, Any]) -> dict[str, Any]:
-    """Return data with what the file that it extends says, where it says nothing itself."""
+    """Return data merged over the file that it extends."""
     base = data.pop("extends", None)
     if base is None:
         return data
     shipped = _shipped()
     if base not in shipped:
         raise InvalidWorkload.at(
-            file, "extends", f"expected one of {', '.join(sorted(shipped))}, came {base!r}"
+            file, "extends", f"expected one of {', '.join(sorted(shipped))}, got {base!r}"
         )
     below = _extended(base, _mapping(base, shipped[base].read_text(encoding="utf-8")))
     notes = [*below.get("fitted", ()), *data.get("fitted", ())]
@@ -103,15 +103,16 @@ def _extended(file: str, data: dict[str, Any]) -> dict[str, Any]:
 
 
 def _values(file: str, declared: Mapping[str, Any], given: Mapping[str, float]) -> dict[str, float]:
-    """Return the parameters: as given, else their defaults."""
+    """Return the values of the parameters: as given, else their defaults."""
     unknown = [name for name in given if name not in declared]
     if unknown:
         known = ", ".join(declared) or "none"
-        raise InvalidWorkload.at(file, "parameters", f"unknown: {', '.join(unknown)}; known are: {known}")
+        detail = f"unknown parameters: {', '.join(unknown)}; known parameters are: {known}"
+        raise InvalidWorkload.at(file, "parameters", detail)
     values = dict(given)
     left = [name for name in declared if name not in values]
     while left:
-        # A default may speak of others, in whatever order they stand.
+        # A default may refer to other parameters, in any order.
         name = next((one for one in left if not _needed(declared[one]) & {*left}), left[0])
         left.remove(name)
         default = _parameter(declared[name]).default
@@ -122,7 +123,7 @@ def _values(file: str, declared: Mapping[str, Any], given: Mapping[str, float]) 
             wanted = [f"at least {least:g}"] * (least is not None) + [f"at most {most:g}"] * (
                 most is not None
             )
-            detail = f"expected {' and '.join(wanted)}, came {value:g}"
+            detail = f"expected {' and '.join(wanted)}, got {value:g}"
             raise InvalidWorkload.at(file, f"parameters/{name}", detail)
     return values
 

@@ -1,7 +1,7 @@
-"""Workload files: what may stand in one, and what it means. Times are microseconds where a name says so.
+"""Model of workload files. Names that end in `_us` are microseconds, in `_s` seconds.
 
-A file is read in three steps: arithmetic with its parameters is worked out, this model checks what is there,
-and `expansion` writes out families of queries one by one.
+A file is read in three steps: arithmetic is evaluated with its parameters, this model validates the content,
+and `expansion` expands families of queries.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ Share = Annotated[float, Field(gt=0, le=1.5)]
 
 
 class Parameter(Part):
-    """A number that a run may set; other values can be worked out from it."""
+    """A number that a run may set and formulas may use."""
 
     default: float | str
-    """Also arithmetic with other parameters."""
+    """A number, or a formula of other parameters."""
     least: float | None = None
     most: float | None = None
 
@@ -47,26 +47,26 @@ class ClassPart(Part):
 
 
 class BurstPart(Part):
-    """High and low rates by turns, for arrivals that are `bursty`; the stream's rate is the high one."""
+    """Alternating high and low rates, for `bursty` arrivals; the stream's rate is the high one."""
 
     high_s: Positive
     low_s: Positive
     low_rate: NotNegative = 0.0
     random: bool = False
-    """Whether the lengths are means of exponential ones."""
+    """Whether the lengths are means of exponential distributions."""
 
 
 class StreamPart(Part):
-    """How tuples arrive on a stream."""
+    """A stream and the arrivals of its tuples."""
 
     rate: NotNegative | None = None
-    """Tuples per second; not needed if they are recorded."""
+    """Tuples per second; not needed for `recorded` arrivals."""
     arrivals: ArrivalKind = ArrivalKind.POISSON
     tuples: Annotated[int, Field(gt=0)] | None = None
-    """The stream ends with so many; without, the workload needs `seconds`."""
+    """Number of tuples after which the stream ends; without it, the workload needs `seconds`."""
     burst: BurstPart | None = None
     offsets_s: tuple[NotNegative, ...] = ()
-    """When the tuples come, for arrivals that are `recorded`."""
+    """Arrival times in seconds, for `recorded` arrivals."""
     begin_s: NotNegative = 0.0
     size: Positive = 64.0
     """Bytes of a tuple."""
@@ -75,31 +75,31 @@ class StreamPart(Part):
     def _fits(self) -> Self:
         if self.arrivals is ArrivalKind.RECORDED:
             if list(self.offsets_s) != sorted(self.offsets_s) or not self.offsets_s:
-                raise ValueError("recorded arrivals need offsets_s, in order")
+                raise ValueError("recorded arrivals need offsets_s, in ascending order")
         elif self.rate is None:
             raise ValueError(f"{self.arrivals.value} arrivals need a rate")
         if (self.arrivals is ArrivalKind.BURSTY) != (self.burst is not None):
-            raise ValueError("bursty arrivals need burst, and only they do")
+            raise ValueError("burst is required for bursty arrivals and not allowed for others")
         if self.burst is not None and not (self.rate or self.burst.low_rate):
-            raise ValueError("one of the rates of a burst must be more than 0")
+            raise ValueError("one of the rates of a burst must be greater than 0")
         return self
 
 
 class OverheadPart(Part):
-    """What is paid besides the work on tuples."""
+    """Overheads in addition to the work on tuples."""
 
     setup_us: NotNegative = 0.0
-    """Per call of an operator, where it has no own."""
+    """Per call of an operator that has no `setup_us` of its own."""
     context_switch_us: NotNegative = 0.0
     switch: SwitchPoint = SwitchPoint.OPERATORS
     empty_visit_us: NotNegative = 0.0
-    """For looking at an operator or source that has nothing to do."""
+    """Per visit of an operator or source that has nothing to do."""
     ring_visits: bool = False
-    """Whether round robin pays that for all operators that it passes over on its way around."""
+    """Whether round robin pays `empty_visit_us` for all operators that it skips."""
     decision_us: NotNegative = 0.0
-    """For every slice: asking the policy."""
+    """Per slice, for the decision of the policy."""
     transition_us: NotNegative = 0.0
-    """For every transition between scheduler and operators (PRB paper, 5.6)."""
+    """Per transition between scheduler and operators (PRB paper, 5.6)."""
     accounting: Accounting = Accounting.CONSUMED
     noise: Annotated[float, Field(ge=0, lt=1)] = 0.0
 
@@ -110,44 +110,44 @@ class SourcesPart(Part):
     service: Service = Service.POLICY
     cost_us: NotNegative = 0.0
     setup_us: NotNegative | None = None
-    """Without, as of other operators."""
+    """Set-up cost per call; by default that of other operators."""
     train: Annotated[int, Field(gt=0)] = 4096
     cores: Annotated[int, Field(ge=0, le=16)] = 0
     order: SourceOrder = SourceOrder.ROUND_ROBIN
 
 
 class Utilisation(Part):
-    """The load that the workload is to have: per-tuple work over all paths, divided by the cores."""
+    """Target utilisation: work on tuples over all paths, divided by the time of all cores."""
 
     of: Share
     by: Literal["costs", "rates"] = "costs"
-    """What is scaled: what a tuple costs, or how many come."""
+    """What is scaled: the costs per tuple, or the rates of the streams."""
     at: float | None = None
-    """Parameter-free reference: work it out as if all streams had this rate (a ramp has none of its own)."""
+    """Reference rate that is assumed for all streams, for workloads whose rates change over time."""
 
 
 class ChangePart(Part):
-    """From `at` on, something is different. Names may hold `*`."""
+    """A change at a point in time. Names may contain the wildcard `*`."""
 
     at: NotNegative
-    """Seconds."""
+    """Time of the change in seconds."""
     class_: str = Field("*", alias="class")
-    """Whose priority, or whose operators."""
+    """The class whose priority or operators change."""
     priority: Annotated[int, Field(gt=0)] | None = None
     stream: str | None = None
     rate: NotNegative | None = None
-    """Of these streams."""
+    """New rate of the streams that match `stream`, in tuples per second."""
     operator: str | None = None
-    """A kind, or a name."""
+    """Kind or name of the operators that change."""
     query: str = "*"
     selectivity: NotNegative | None = None
-    """Of these operators."""
+    """New selectivity of these operators."""
     cost_us: NotNegative | None = None
 
     @model_validator(mode="after")
     def _complete(self) -> Self:
         if (self.stream is None) != (self.rate is None):
-            raise ValueError("a change of rates needs stream and rate")
+            raise ValueError("a change of rates needs both stream and rate")
         changed = self.selectivity is not None or self.cost_us is not None
         if changed != (self.operator is not None):
             raise ValueError("a change of operators needs operator, and selectivity or cost_us")
@@ -162,32 +162,33 @@ class Workload(Part):
     name: str
     about: str = ""
     fitted: tuple[str, ...] = ()
-    """What is not in the paper, and was chosen so that its figures come out."""
+    """Assumptions that are not in the paper and were fitted to its published results."""
     parameters: dict[str, Parameter] = Field(default_factory=dict)
     seed: int = 0
-    """For what is drawn when the file is read; a run has its own."""
+    """Seed of the values that are drawn when the file is expanded; a run has its own."""
     cores: Annotated[int, Field(gt=0, le=64)] = 1
     seconds: Positive | None = None
     utilisation: Utilisation | None = None
     response_from: ResponseFrom = ResponseFrom.ARRIVAL
     statistics: StatisticsKind = StatisticsKind.MEASURED
     exact_quantum: bool = False
-    """Whether a slice's duration cuts a tuple in two."""
+    """Whether the end of a slice interrupts a tuple."""
     sample_s: Positive = 0.1
     sources: SourcesPart = SourcesPart()
     overheads: OverheadPart = OverheadPart()
     classes: Annotated[dict[str, ClassPart], Field(min_length=1)]
     streams: dict[str, StreamPart]
-    """By name; `*` stands for anything. A name counts more than a pattern, a long one more than a short."""
+    """Streams by name or pattern with `*`. A name takes precedence over a pattern, a longer pattern over a
+    shorter one."""
     operators: dict[str, Costs] = Field(default_factory=dict)
-    """By kind."""
+    """Default costs by kind of operator."""
     shapes: dict[str, dict[str, OperatorPart]] = Field(default_factory=dict)
     queries: Annotated[tuple[QueryPart, ...], Field(min_length=1)]
     only: tuple[str, ...] = ()
-    """Classes whose queries run, if not all: the others count for the utilisation and are then left out."""
+    """Classes whose queries run, by default all; the others only count for the utilisation."""
     changes: tuple[ChangePart, ...] = ()
     policies: dict[str, dict[str, Any]] = Field(default_factory=dict)
-    """Options that the paper runs a policy with, by its name; what a run asks for counts more."""
+    """Options of policies in the paper, by policy name; options of a run take precedence."""
 
     @model_validator(mode="before")
     @classmethod

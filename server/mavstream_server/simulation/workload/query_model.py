@@ -1,4 +1,4 @@
-"""Queries in workload files: operators, shapes, trees and families."""
+"""Model of queries in workload files: operators, shapes, trees and families."""
 
 from __future__ import annotations
 
@@ -14,42 +14,42 @@ NotNegative = Annotated[float, Field(ge=0)]
 
 
 class Part(BaseModel):
-    """Base of all parts of a file: frozen, and what is not known is refused."""
+    """Base of all parts of a file: frozen, and unknown fields are rejected."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
 
 class Costs(Part):
-    """What an operator costs and gives; what is left out is taken from `operators`, then from defaults."""
+    """Costs and selectivity of an operator; missing values are taken from `operators`, then from defaults."""
 
     cost_us: Value | None = None
-    """Per tuple,"""
+    """Cost per input tuple."""
     per_output_us: Value | None = None
-    """per tuple that comes out,"""
+    """Cost per output tuple."""
     setup_us: NotNegative | None = None
-    """and per call."""
+    """Cost per call."""
     selectivity: Value | None = None
-    """Tuples out per tuple in; of a join, per tuple of either side."""
+    """Output tuples per input tuple; for a join, per tuple of either side."""
     selection: Literal["random", "constant"] | None = None
-    """Whether tuples pass by chance, or so that fractions add up."""
+    """Whether tuples pass at random, or at regular intervals so that fractions add up."""
     varies: CostKind | None = None
     size: Positive | None = None
-    """Bytes of a tuple that comes out; without, as of one that goes in."""
+    """Bytes of an output tuple; by default as of an input tuple."""
     synchronised: bool | None = None
-    """A join whose sides wait until the other stream has come as far in time."""
+    """For a join: whether a side waits until the other side has reached the same time."""
     window_us: NotNegative | None = None
-    """A join's partners are at most so far apart; 0 says that no time lies between them."""
+    """For a join: largest time between partners; 0 if partners arrive at the same time."""
 
 
 class OperatorPart(Costs):
     """An operator of a query."""
 
     kind: str
-    """`select`, `project`, `join`, `aggregate`, `union`, ..., or `output` for the last one."""
+    """`select`, `project`, `join`, `aggregate`, `union`, ..., or `output` for the last operator."""
     inputs: tuple[str, ...] = ()
     """Operators of the query, or streams."""
     input: str | None = None
-    """The same for a single one."""
+    """A single input, instead of `inputs`."""
 
     @model_validator(mode="after")
     def _reads(self) -> Self:
@@ -59,18 +59,18 @@ class OperatorPart(Costs):
 
     @property
     def reads(self) -> tuple[str, ...]:
-        """What it reads."""
+        """The operators or streams that it reads."""
         return self.inputs if self.input is None else (self.input,)
 
 
 class Expensive(Part):
-    """Operators of a tree that cost more than the others (PRB paper, 5.3 to 5.5)."""
+    """Operators of a tree with a higher cost than the others (PRB paper, 5.3 to 5.5)."""
 
     cost_us: Positive
     depth: Annotated[int, Field(ge=0)]
-    """0 is the root."""
+    """Level in the tree; 0 is the root."""
     count: Annotated[int, Field(gt=0)] = 1
-    """How many, from the left."""
+    """Number of operators, from the left."""
 
 
 class TreePart(Part):
@@ -85,26 +85,26 @@ class TreePart(Part):
 
 
 class QueryPart(Part):
-    """A query, or a family of queries that differ in what is drawn for them."""
+    """A query, or a family of queries that differ in their drawn values."""
 
     id: str | None = None
-    """Without, made of the class and the shape."""
+    """By default made of the class and the shape."""
     class_: str = Field(alias="class")
     shape: str | None = None
-    """One of `shapes`,"""
+    """Name of one of the `shapes` of the workload."""
     operators: dict[str, OperatorPart] | None = None
-    """or operators of its own, bottom-up; an output is put on top unless there is one,"""
+    """Operators of its own instead of a shape, bottom-up; an output is added at the top if missing."""
     tree: TreePart | None = None
-    """or a tree."""
+    """A generated tree instead of a shape or operators."""
     count: Annotated[int, Field(ge=0)] = 1
-    """How many different ones."""
+    """Number of different members of the family."""
     replicas: Annotated[int, Field(gt=0)] = 1
-    """How many of each; they read the same streams."""
+    """Number of copies of each member, which read the same streams."""
     streams: Annotated[int, Field(gt=0)] | None = None
-    """How many streams, or sets of streams, they share; without, each has its own."""
+    """Number of streams, or sets of streams, that the members share; by default each has its own."""
 
     @model_validator(mode="after")
     def _one_form(self) -> Self:
         if sum(form is not None for form in (self.shape, self.operators, self.tree)) != 1:
-            raise ValueError("a query needs one of shape, operators and tree")
+            raise ValueError("a query needs exactly one of shape, operators and tree")
         return self

@@ -1,4 +1,4 @@
-"""Query trees of the PRB paper: a number of levels, a number of children, and a few expensive operators."""
+"""Query trees of the PRB paper: depth, fan-out and a few expensive operators."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from mavstream_server.simulation.workload.query_model import TreePart
 def tree(part: TreePart, id_: str, seed: int, setup_us: float) -> tuple[OperatorSpec, ...]:
     """Return the operators of a tree, bottom-up; the root, at depth 0, is the output.
 
-    The root's cost is not stated in the paper, so that it is not drawn, but given.
+    The root's cost is not stated in the paper, so it is a parameter and not drawn.
     """
     specs = []
     for depth in range(part.depth, -1, -1):

@@ -1,1 +1,1 @@
-"""Detection and correction of priority inversion between classes."""
+"""Detection and correction of priority inversion: a class that answers later than a less important one."""

@@ -1,4 +1,4 @@
-"""The dissertation's inversion modules (6.1.5), repaired: frequencies go up or down by one."""
+"""The dissertation's inversion modules (6.1.5) with their errors corrected: steps of one slot."""
 
 from __future__ import annotations
 
@@ -16,14 +16,15 @@ from mavstream_server.scheduling.mechanisms.inversion.correction import (
 class DecreaseViolator(InversionModule):
     """Algorithm 4, DVP: the violator loses one; if it has none to lose, the victim gains one.
 
-    Line 3 tests the violator's frequency. Where the loss would tie it with the class below, that one loses
-    too, and so on downwards; the printed rule, to raise on a tie and to double when nothing moves, explodes.
+    Line 3 tests the violator's frequency. Where the loss would tie it with the class below, that class loses
+    one too, and so on downwards; the printed rule, to raise on a tie and to double when nothing changes,
+    diverges.
     """
 
     name = "dvp"
 
     def correct(self, classes: Sequence[ClassState], found: Sequence[Inversion]) -> list[float]:
-        """Lower the violators one by one, else raise their victims."""
+        """Lower each violator, or raise its victim if that is not possible."""
         now = [state.frequency for state in classes]
         for victim, violator in found:
             lower = now.copy()
@@ -38,17 +39,17 @@ class DecreaseViolator(InversionModule):
 
 
 class StepwiseRecovery(DecreaseViolator):
-    """ABD's way (5.2.2): the same, and taken back one by one when it is calm."""
+    """ABD's variant (5.2.2): as DVP, and corrections are undone in steps of one after a calm period."""
 
     def recover(self, classes: Sequence[ClassState]) -> list[float]:
-        """Go a step back towards the priorities."""
+        """Move each frequency one step back towards the priority."""
         return [one.frequency + max(-1, min(1, one.priority - one.frequency)) for one in classes]
 
 
 class IncreaseVictim(InversionModule):
-    """Algorithm 5, IVP: the victim gains one; so does a class above that it would tie with.
+    """Algorithm 5, IVP: the victim gains one, as does a class above that it would tie with.
 
-    The tie rule stands in the text only. It never takes anything away, so that frequencies only grow.
+    The tie rule is in the text only. Nothing is ever lowered, so frequencies only grow.
     """
 
     name = "ivp"
@@ -64,14 +65,14 @@ class IncreaseVictim(InversionModule):
 class DecreaseSide(InversionModule):
     """Algorithm 6, DSP: every class from the violator downwards loses one for each violator above it.
 
-    The loop goes downwards from the top, the violator of a pair is the lower class, and nobody gets less
-    than one. When that changes nothing, the classes that have more than the violator gain one.
+    The loop goes downwards from the top, the violator of a pair is the lower class, and no class gets less
+    than one. If that changes nothing, the classes that have more than the violator gain one.
     """
 
     name = "dsp"
 
     def correct(self, classes: Sequence[ClassState], found: Sequence[Inversion]) -> list[float]:
-        """Lower the violators' side, else raise the other."""
+        """Lower the violators and all below, or raise the classes above if that changes nothing."""
         before = [state.frequency for state in classes]
         violators = {violator for _, violator in found}
         now, loss = before.copy(), 0
@@ -93,7 +94,7 @@ class IncreaseSide(InversionModule):
     name = "isp"
 
     def correct(self, classes: Sequence[ClassState], found: Sequence[Inversion]) -> list[float]:
-        """Raise the victims' side."""
+        """Raise the victims and all above."""
         victims = {victim for victim, _ in found}
         now = [state.frequency for state in classes]
         gain = 0
@@ -104,17 +105,17 @@ class IncreaseSide(InversionModule):
 
 
 def _lowered_below(classes: Sequence[ClassState], frequencies: Sequence[float]) -> list[float]:
-    """Lower whoever has not less than every more important class; may go below one."""
+    """Lower classes until each has less than every more important one; may go below one."""
     return _with_steps(classes, frequencies, 1)
 
 
 def _raised_above(classes: Sequence[ClassState], frequencies: Sequence[float]) -> list[float]:
-    """Raise whoever has not more than every less important class."""
+    """Raise classes until each has more than every less important one."""
     return _with_steps(classes, frequencies, -1)
 
 
 def _with_steps(classes: Sequence[ClassState], frequencies: Sequence[float], way: int) -> list[float]:
-    """Go over the classes, down (1) or up (-1), and leave a step of one between different priorities."""
+    """Visit the classes downwards (1) or upwards (-1), keeping a step of one between priorities."""
     steps = list(frequencies)
     limit = inf
     for group in priority_groups(classes)[::way]:

@@ -1,4 +1,4 @@
-"""An inversion module of our own: small steps in proportion, which cascade downwards and are taken back."""
+"""Our own inversion module: small relative steps that cascade downwards and are undone later."""
 
 from __future__ import annotations
 
@@ -15,33 +15,33 @@ from mavstream_server.scheduling.mechanisms.inversion.correction import (
 
 
 class Cascade(InversionModule):
-    """Everybody from the highest violator downwards gives up 5 %, and gets it back when there is room.
+    """All classes from the highest violator downwards give up 5 %, and regain it when there is room.
 
-    A violator here answers earlier than any class above it, not only than its neighbour. A step is small
-    and in proportion, so that it keeps the order of the classes below and works alike for priorities of 2
-    and of 50. What was given up comes back by 1 % at a time, to classes that answer clearly later than all
-    above them, and never to one more than to another above it.
+    A violator here answers earlier than any class above it, not only than its neighbour. Steps are small
+    and relative, so they keep the order of the classes below and work equally for priorities of 2 and of
+    50. Classes that answer clearly later than all above them regain 1 % at a time, but never a larger
+    part of their priority than a class above them.
     """
 
     name = "cascade"
     step = 0.05
     back = 0.01
     room = 0.1
-    """How much later than the classes above is clearly later: more than a step makes up for."""
+    """Relative delay that counts as clearly later: more than what one step can make up for."""
 
     def find(self, classes: Sequence[ClassState]) -> list[Inversion]:
-        """Return who answers earlier than any class above."""
+        """Return the classes that answer earlier than any class above."""
         return all_inversions(classes)
 
     def correct(self, classes: Sequence[ClassState], found: Sequence[Inversion]) -> list[float]:
-        """Let all from the highest violator downwards give way."""
+        """Lower all classes from the highest violator downwards."""
         highest, keep = min(violator for _, violator in found), 1 - self.step
         return [one.frequency * (keep if index >= highest else 1) for index, one in enumerate(classes)]
 
     def recover(self, classes: Sequence[ClassState]) -> list[float]:
-        """Give back where there is room."""
+        """Raise the classes that have room."""
         now = [one.frequency for one in classes]
-        part, slowest = 1.0, -inf  # what the classes above have of their priorities, and how they answered
+        part, slowest = 1.0, -inf  # of the classes above: their part of the priority, and slowest response
         for group in priority_groups(classes):
             members = [classes[index] for index in group]
             for index, one in zip(group, members, strict=True):
@@ -52,5 +52,5 @@ class Cascade(InversionModule):
         return now
 
     def bounds(self, priority: int, limit: float) -> tuple[float, float]:
-        """Return the bounds; fractions of slots are as good as whole ones."""
+        """Return the bounds; frequencies need not be integers."""
         return priority / limit, priority * limit

@@ -1,7 +1,7 @@
-"""What to do about priority inversion: when a class answers later than a less important one.
+"""Interface of inversion modules, and the functions that find inversions.
 
-A module is given the classes with what they should get, what they get and how they answered, and says what
-they shall get from now on.
+A module gets the classes with their priorities, current frequencies and response times, and returns the
+frequencies from now on.
 """
 
 from __future__ import annotations
@@ -14,34 +14,34 @@ from typing import ClassVar, NamedTuple
 
 
 class ClassState(NamedTuple):
-    """A class as the modules see it; they are given the most important first."""
+    """A class as seen by inversion modules; classes are passed by descending priority."""
 
     priority: int
-    """What the user wants."""
+    """Priority set by the user."""
     frequency: float
-    """What it has: slots, before they are divided among its queries."""
+    """Current slots per round, before they are divided among its queries."""
     response: float | None
-    """Mean response time, or None if it gave no answer."""
+    """Mean response time, or None if there was no answer."""
     least: float = 1
-    """The frequency below which it must not come."""
+    """Lower bound of the frequency."""
 
 
 class Inversion(NamedTuple):
-    """Two classes that have changed places, by their positions."""
+    """Two inverted classes, by their indices."""
 
     victim: int
-    """The more important one, which answers later."""
+    """The more important class, which answers later."""
     violator: int
 
 
 def priority_groups(classes: Sequence[ClassState]) -> list[list[int]]:
-    """Return the positions of the classes, in groups of equal priority."""
+    """Return the indices of the classes in groups of equal priority."""
     groups = groupby(range(len(classes)), key=lambda index: classes[index].priority)
     return [list(group) for _, group in groups]
 
 
 def neighbour_inversions(classes: Sequence[ClassState]) -> list[Inversion]:
-    """Return which neighbours are inverted; a class that gave no answer is nobody's neighbour."""
+    """Return inversions between neighbouring classes, ignoring classes without an answer."""
     heard = [(index, one, one.response) for index, one in enumerate(classes) if one.response is not None]
     return [
         Inversion(above, below)
@@ -51,7 +51,7 @@ def neighbour_inversions(classes: Sequence[ClassState]) -> list[Inversion]:
 
 
 def all_inversions(classes: Sequence[ClassState]) -> list[Inversion]:
-    """Return who answers earlier than some class above, each with the slowest of those."""
+    """Return each class that answers earlier than some class above it, with the slowest of those."""
     found: list[Inversion] = []
     slowest, worst = -inf, -1
     for group in priority_groups(classes):
@@ -62,29 +62,29 @@ def all_inversions(classes: Sequence[ClassState]) -> list[Inversion]:
 
 
 class InversionModule(ABC):
-    """A way to correct inversions."""
+    """An algorithm that corrects inversions."""
 
     name: ClassVar[str]
 
     def find(self, classes: Sequence[ClassState]) -> list[Inversion]:
-        """Return what is to be corrected."""
+        """Return the inversions to correct."""
         return neighbour_inversions(classes)
 
     @abstractmethod
     def correct(self, classes: Sequence[ClassState], found: Sequence[Inversion]) -> list[float]:
-        """Return the frequencies of the classes from now on."""
+        """Return the new frequencies of the classes."""
 
     def recover(self, classes: Sequence[ClassState]) -> list[float]:
-        """Return the frequencies after a calm time; the dissertation's modules leave them as they are."""
+        """Return the frequencies after a calm period; the dissertation's modules leave them unchanged."""
         return [state.frequency for state in classes]
 
     def bounds(self, priority: int, limit: float) -> tuple[float, float]:
-        """Return the least and the highest frequency at most `limit` times off the priority."""
+        """Return the lowest and the highest frequency within a factor of `limit` of the priority."""
         return max(1, ceil(priority / limit)), max(1, floor(priority * limit))
 
 
 class NoCorrection(InversionModule):
-    """None: inversions are seen and left alone."""
+    """Detects inversions without correcting them."""
 
     name = "none"
 

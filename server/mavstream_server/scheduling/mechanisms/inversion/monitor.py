@@ -1,4 +1,4 @@
-"""Watches response times by class, window by window, and keeps the frequencies that correct inversions."""
+"""Monitor of response times per class and window that maintains corrected frequencies."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ MODULES: dict[str, type[InversionModule]] = {
     module.name: module
     for module in (NoCorrection, DecreaseViolator, IncreaseVictim, DecreaseSide, IncreaseSide, Cascade)
 }
-"""The modules by their names."""
+"""The inversion modules by name."""
 
 
 class WindowOutcome(NamedTuple):
-    """What a window has shown."""
+    """Outcome of a window."""
 
     inverted: bool
-    """Some class has answered later than a less important one."""
+    """Whether a class has answered later than a less important one."""
     changed: bool
-    """Frequencies are others than before."""
+    """Whether frequencies have changed."""
 
 
 class _ClassWindow:
@@ -45,7 +45,7 @@ class _ClassWindow:
         self.answers = 0
         self.response = 0
         self.slices: list[tuple[float, int]] = []
-        """Mean response time and answers of each slice, where a percentile is asked for."""
+        """Mean response time and answers of each slice; only kept where a percentile is used."""
 
     def state(self, level: int | None) -> ClassState:
         response = None
@@ -54,7 +54,7 @@ class _ClassWindow:
         return ClassState(self.priority, self.frequency, response, self.least)
 
     def _percentile(self, level: int) -> float:
-        """Return the percentile over answers, each counted with the mean of its slice."""
+        """Return the percentile over answers, each with the mean response time of its slice."""
         above = self.answers * (100 - level) / 100
         ranked = sorted(self.slices, reverse=True)
         for response, answers in ranked:
@@ -70,12 +70,12 @@ class _ClassWindow:
 
 
 class InversionMonitor:
-    """Classes with their priorities, and the frequencies that stand for them.
+    """Maintains a frequency for each class, corrected when classes are inverted.
 
-    The dissertation does not say over what it averages, nor that a correction ever ends. Here a window is
-    what happened since the last one was closed, frequencies stay within `limit` times the priorities, and
-    after `calm` windows without an inversion the module may take back some of what it did. `level` is the
-    percentile that classes are compared at, None for the mean.
+    The dissertation specifies neither the averaging period nor that a correction ever ends. Here a window
+    is the time since the previous window was closed, frequencies stay within a factor of `limit` of the
+    priorities, and after `calm` windows without an inversion the module may undo part of its corrections.
+    `level` is the percentile at which classes are compared, None for the mean.
     """
 
     def __init__(self, module: InversionModule, limit: float, calm: int, level: int | None = None) -> None:
@@ -84,12 +84,12 @@ class InversionMonitor:
         self._calm = calm
         self._level = level
         self._calm_windows = 0
-        self._classes: dict[str, _ClassWindow] = {}  # the most important first
+        self._classes: dict[str, _ClassWindow] = {}  # by descending priority
         self.updated: Callable[[], None] = _ignore_update
         """Called whenever a window has changed frequencies."""
 
     def assign(self, priorities: Mapping[str, int]) -> None:
-        """Classes have come or gone, or have other priorities: what was corrected before is forgotten."""
+        """Set the classes and their priorities; if they have changed, corrections are reset."""
         if priorities == {name: window.priority for name, window in self._classes.items()}:
             return
         order = sorted(priorities, key=lambda name: (-priorities[name], name))
@@ -99,7 +99,7 @@ class InversionMonitor:
         }
 
     def frequency(self, class_name: str) -> float:
-        """Return how many slots a class is worth."""
+        """Return the current frequency of a class: its slots per round."""
         return self._classes[class_name].frequency
 
     def record(self, class_name: str, report: Report) -> None:
@@ -111,7 +111,7 @@ class InversionMonitor:
                 window.slices.append((report.response / report.answers, report.answers))
 
     def close_window(self) -> WindowOutcome:
-        """Judge what was recorded since the last window, correct, and begin a new one."""
+        """Evaluate the window, correct frequencies, and start a new window."""
         if len(self._classes) < 2:
             return WindowOutcome(False, False)
         classes = list(self._classes.values())
@@ -134,4 +134,4 @@ class InversionMonitor:
 
 
 def _ignore_update() -> None:
-    """Stand in until someone wants to know of updates."""
+    """Do nothing: the default callback."""

@@ -1,4 +1,4 @@
-"""Measuring: what became of the time in which a policy decided."""
+"""Measurement interval: metrics of the time in which a policy was active."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from mavstream_protocol.specification import Metric
 from mavstream_server.scheduling.view import OperatorView, QueryView, Report
 
 Sample = Mapping[Metric, float]
-"""What was measured in one interval; a metric that could not be measured is missing."""
+"""Metrics of one interval; a metric that could not be measured is missing."""
 
 
 class Interval:
-    """Counts what slices do from its beginning on, and looks at the queues once, at its end."""
+    """Accumulates the reports of slices, and reads the queues once, at the end of the interval."""
 
     __slots__ = ("_answers", "_consumed", "_response", "since")
 
@@ -21,13 +21,13 @@ class Interval:
         self._consumed = self._answers = self._response = 0
 
     def add(self, report: Report) -> None:
-        """Count a slice."""
+        """Add the report of a slice."""
         self._consumed += report.consumed
         self._answers += report.answers
         self._response += report.response
 
     def measure(self, metrics: Iterable[Metric], queries: Iterable[QueryView], now: int) -> Sample | None:
-        """Return the metrics at the end of the interval, or None if there was nothing to do in it."""
+        """Return the metrics at the end of the interval, or None if there was no work in it."""
         waiting = [operator for query in queries for operator in query.operators if operator.ready]
         if not self._consumed and not waiting:
             return None

@@ -1,4 +1,4 @@
-"""Learners: what choosing between policies needs to know of them, and the one that is printed."""
+"""Learners that choose between policies: the interface, and the learner of the AMoS paper."""
 
 from __future__ import annotations
 
@@ -12,29 +12,29 @@ from mavstream_server.scheduling.mechanisms.learning.scoring import Synopsis, po
 
 
 class Learner(ABC):
-    """Learns how policies do, each known by its place, and chooses the one to decide next."""
+    """Learns how well policies perform, each known by its index, and chooses the next one."""
 
     def evidence(self, metric: Metric) -> Metric:
-        """Return the metric that must be measured to judge by another one: itself, unless overridden."""
+        """Return the metric that is measured to judge by a required metric: by default the same."""
         return metric
 
     @abstractmethod
     def learn(self, index: int, samples: Sequence[Sample]) -> None:
-        """A policy has decided for some intervals; these are their samples, in order."""
+        """Take the samples, in order, of the intervals in which a policy was active."""
 
     @abstractmethod
     def scores(self, specification: Specification) -> list[float]:
-        """Return how good each policy is for a specification; more is better."""
+        """Return the score of each policy for a specification; higher is better."""
 
     @abstractmethod
     def choose(self, specification: Specification, random: Random) -> int:
-        """Return the place of the policy to decide next."""
+        """Return the index of the policy to activate next."""
 
 
 class PrintedLearner(Learner):
-    """AMoS paper, 3.3 to 3.5: scores by equations 1 and 2, and a roulette wheel.
+    """Learner of the AMoS paper, 3.3 to 3.5: scores by equations 1 and 2, and a roulette wheel.
 
-    Scores lie close to 1 and the wheel is almost uniform, so all policies are used about equally often.
+    Scores are close to 1 and the wheel is almost uniform, so all policies are used about equally often.
     """
 
     def __init__(self, policies: int, decay: float) -> None:
@@ -65,12 +65,12 @@ class PrintedLearner(Learner):
 
 
 def chances(scores: Sequence[float]) -> list[float]:
-    """Return the share of the wheel that each score gets; equal ones if no score is above 0."""
+    """Return each score's share of the roulette wheel (3.5); equal shares if no score is above 0."""
     slices = [max(score, 0.0) for score in scores]
     total = sum(slices)
     return [part / total for part in slices] if total > 0 else [1 / len(slices)] * len(slices)
 
 
 def spin(scores: Sequence[float], random: Random) -> int:
-    """Spin the wheel once and return the place of the score under the marker."""
+    """Spin the roulette wheel once and return the index of the chosen score."""
     return random.choices(range(len(scores)), chances(scores))[0]

@@ -1,4 +1,4 @@
-"""Scoring: how a policy has done, compared with all that was seen so far (AMoS paper, 3.3 and 3.4)."""
+"""Scores of policies relative to the history of all measurements (AMoS paper, 3.3 and 3.4)."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from mavstream_protocol.specification import Metric, Specification
 
 
 class Synopsis:
-    """Mean and extremes of a metric: all that is kept of its history."""
+    """Mean, minimum and maximum of a metric: all that is kept of its history."""
 
     __slots__ = ("count", "high", "low", "mean")
 
@@ -19,7 +19,7 @@ class Synopsis:
         self.high = float("-inf")
 
     def add(self, value: float) -> None:
-        """Take in a sample."""
+        """Add a sample."""
         self.count += 1
         self.mean += (value - self.mean) / self.count
         self.low = min(self.low, value)
@@ -27,10 +27,10 @@ class Synopsis:
 
 
 def statistic_score(current: float, history: Synopsis, old: float | None, decay: float) -> float:
-    """Equation 1: where a policy's mean lies in the range of the history, from -1 to 1, smoothed.
+    """Return equation 1: the position of a policy's mean in the range of the history, from -1 to 1, smoothed.
 
-    `old` is the policy's score before; without one there is nothing to decay. A history in which all values
-    are the same tells nothing: 0.
+    `old` is the policy's previous score, None if there is none. If all values of the history are equal, the
+    score is 0.
     """
     width = history.high - history.low
     new = (current - history.mean) / width if width > 0 else 0.0
@@ -38,9 +38,9 @@ def statistic_score(current: float, history: Synopsis, old: float | None, decay:
 
 
 def policy_score(specification: Specification, scores: Mapping[Metric, float]) -> float:
-    """Equation 2: the weighted sum of the scores, turned so that more is better, from 0 to 2.
+    """Return equation 2: the weighted sum of the scores, oriented so that higher is better, from 0 to 2.
 
-    A metric without a score, as after the specification has changed, counts as average.
+    A metric without a score, as after a change of the specification, counts as average.
     """
     return 1 + sum(
         requirement.quantifier.sign * scores.get(requirement.metric, 0.0) * share

@@ -1,4 +1,4 @@
-"""A sharper learner: a policy answers for what it changed, not for what it was left with."""
+"""A learner that judges a policy by what it changed, not by the backlog that it inherited."""
 
 from __future__ import annotations
 
@@ -11,22 +11,23 @@ from mavstream_server.scheduling.mechanisms.learning.interval import Sample
 from mavstream_server.scheduling.mechanisms.learning.learner import Learner
 
 _FORGETTING = 0.99
-"""What a sample weighs one interval later: half after 69, so that the learner follows a changing load."""
+"""Decay of a sample's weight per interval: half after 69, so that the learner follows a changing load."""
 _PRIOR_EFFECT = 1.0
-"""Variance of what a policy may do to the logarithm of a metric; uncertainty never grows beyond it."""
+"""Prior variance of a policy's effect on the logarithm of a metric; uncertainty never exceeds it."""
 _PRIOR_CARRY = (0.5, 0.25)
-"""Mean and variance of the part of a metric that one interval leaves to the next."""
+"""Prior mean and variance of the part of a metric that carries over to the next interval."""
 _FIRST_NOISE = 0.25
 
 
 class SharpLearner(Learner):
-    """A bandit by Thompson sampling over a linear model of each metric, in logarithms.
+    """A bandit with Thompson sampling over a linear model of each metric's logarithm.
 
-    y(t) = carry * y(t-1) + effect(policy) + noise, estimated by least squares that forget. What an interval
-    has inherited, as a backlog, is explained by the carry and not credited to the policy. Logarithms make
-    effects relative, so that weights weigh a tenth less delay against a tenth more output, whatever the
-    units, and a metric that no policy changes has no say. Each choice draws the effects within their
-    uncertainty and takes the best: policies that are surely worse are hardly tried, unless that is long ago.
+    y(t) = carry * y(t-1) + effect(policy) + noise, estimated by least squares with forgetting. What an
+    interval inherits, such as a backlog, is explained by the carry and not attributed to the policy.
+    Logarithms make effects relative, so weights compare 10 % less delay with 10 % more output whatever the
+    units, and a metric that no policy changes has no influence. Each choice samples the effects within
+    their uncertainty and takes the best: policies that are clearly worse are rarely tried, unless their
+    last trial is long ago.
     """
 
     def __init__(self, policies: int) -> None:
@@ -34,7 +35,7 @@ class SharpLearner(Learner):
         self._models: dict[Metric, _Model] = {}
 
     def evidence(self, metric: Metric) -> Metric:
-        """Judge delay by what waits: those who hold tuples back answer for it, not those who let them out."""
+        """Judge delay by pending answers, which count against the policy that holds tuples back."""
         return Metric.PENDING_ANSWERS if metric is Metric.DELAY else metric
 
     def learn(self, index: int, samples: Sequence[Sample]) -> None:
@@ -50,7 +51,7 @@ class SharpLearner(Learner):
         return self._weigh(specification, None)
 
     def choose(self, specification: Specification, random: Random) -> int:
-        """Return the policy whose drawn effects are best, of equals the first."""
+        """Return the policy with the best sampled effects; of equals the first."""
         drawn = self._weigh(specification, random)
         return drawn.index(max(drawn))
 
@@ -66,7 +67,7 @@ class SharpLearner(Learner):
 
 
 class _Model:
-    """Recursive least squares over (one-hot policy, value before), for one metric."""
+    """Recursive least squares over (one-hot policy, previous value) for one metric."""
 
     def __init__(self, policies: int) -> None:
         self._weights = [0.0] * policies + [_PRIOR_CARRY[0]]
@@ -76,18 +77,18 @@ class _Model:
             for row, prior in enumerate(self._priors)
         ]
         self._noise = _FIRST_NOISE
-        self._origin: float | None = None  # values count from the first one: priors are around 0
+        self._origin: float | None = None  # values are relative to the first one: priors are around 0
         self._before = 0.0
 
     def effect(self, index: int, random: Random | None) -> float:
-        """Return a policy's estimated effect, or one drawn around it."""
+        """Return a policy's estimated effect, or a sample around it if `random` is given."""
         effect = self._weights[index]
         if random is None:
             return effect
         return random.gauss(effect, sqrt(self._noise * self._covariance[index][index]))
 
     def fit(self, index: int, value: float) -> None:
-        """Take in the value of an interval in which a policy decided."""
+        """Add the value of an interval in which a policy was active."""
         if self._origin is None:
             self._origin = value
             return
@@ -103,7 +104,7 @@ class _Model:
         self._shrink(spread, weight)
 
     def _shrink(self, spread: list[float], weight: float) -> None:
-        """Take what was learned off the uncertainty, and let all of it grow by what is forgotten."""
+        """Reduce the uncertainty by what was learned, and increase it by what is forgotten."""
         for row, gain in zip(self._covariance, spread, strict=True):
             for column, part in enumerate(spread):
                 row[column] = (row[column] - gain * part / weight) / _FORGETTING
@@ -112,7 +113,7 @@ class _Model:
                 self._bound(index, sqrt(prior / self._covariance[index][index]))
 
     def _bound(self, index: int, factor: float) -> None:
-        """Scale one row and its column, which keeps the matrix a covariance."""
+        """Scale one row and its column, which keeps the matrix a valid covariance."""
         for other in range(len(self._priors)):
             self._covariance[index][other] *= factor
             self._covariance[other][index] *= factor
