@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from difflib import get_close_matches
 
 from mavstream_protocol.errors import InvalidPlan, ProblemItem
-from mavstream_protocol.plan import ELSE, InputRef, Plan, SplitNode
+from mavstream_protocol.plan import InputRef, Plan
 
 
 def bottom_up(plan: Plan) -> tuple[str, ...]:
@@ -54,13 +54,13 @@ def _reference_problem(plan: Plan, reference: InputRef) -> str | None:
     node = plan.nodes.get(reference.node)
     if node is None:
         return unknown("node", reference.node, list(plan.nodes))
-    if isinstance(node, SplitNode):
-        outputs = [*node.outputs, ELSE]
+    outputs = node.output_names
+    if outputs is not None:
         if reference.output is None:
             example = f"{reference.node}.{outputs[0]}"
             return f"{reference.node!r} is a split: name one of its outputs, for example {example!r}"
         if reference.output not in outputs:
-            return unknown(f"output of the split {reference.node!r}", reference.output, outputs)
+            return unknown(f"output of the split {reference.node!r}", reference.output, list(outputs))
     elif reference.output is not None:
         return f"{reference.node!r} is a {node.op} and has one output; write {reference.node!r}"
     return None

@@ -15,6 +15,7 @@ from mavstream_protocol.scaling import scale
 from mavstream_protocol.schema import Field, Schema
 from mavstream_protocol.table_inference import check_table_readers, infer_table_join
 from mavstream_protocol.typed_plan import (
+    ORDER_SENSITIVE,
     StreamShape,
     TypedAggregate,
     TypedExcept,
@@ -29,9 +30,6 @@ from mavstream_protocol.typed_plan import (
     TypedUnion,
 )
 from mavstream_protocol.windows import RowWindow
-
-ORDER_SENSITIVE = frozenset({"first", "last"})
-"""Aggregate functions whose answer depends on the order of the rows."""
 
 
 def infer(
@@ -55,19 +53,14 @@ def infer(
 
 def check_one_time(plan: TypedPlan) -> None:
     """Refuse a one-time query whose end would be undefined: its last windowed node must be an only one."""
-    reference = plan.root
-    while True:
-        node = plan.nodes[reference.node]
-        if isinstance(node, TypedAggregate | TypedExcept) or (isinstance(node, TypedJoin) and node.window):
-            return
-        if not isinstance(node, TypedSelect | TypedProject | TypedSplit):
-            detail = (
-                "a one-time query ends with the first window that closes, so one windowed node must stand "
-                f"below the root with only select, project and split above it; came {node.name!r}"
-            )
-            item = ProblemItem(pointer=f"nodes/{node.name}", code="one_time_needs_window", detail=detail)
-            raise InvalidPlan([item])
-        reference = node.inputs[0]
+    node = plan.one_time_node
+    if not node.windowed:
+        detail = (
+            "a one-time query ends with the first window that closes, so one windowed node must stand "
+            f"below the root with only select, project and split above it; came {node.name!r}"
+        )
+        item = ProblemItem(pointer=f"nodes/{node.name}", code="one_time_needs_window", detail=detail)
+        raise InvalidPlan([item])
 
 
 @singledispatch
@@ -196,13 +189,14 @@ def _aggregate(node: nodes.AggregateNode, scope: Scope) -> TypedNode | None:
     # Groups are answered in the order of their first rows; a single group has no such order to lose.
     scope.ordered[scope.name] = scope.keeps_order() or not node.by
     schema = Schema((*by, *(field_of(name, e.result) for name, e in compute), *added))
-    return TypedAggregate(scope.name, scope.inputs, schema, node.by, node.window, tuple(compute), node.scaled)
+    return TypedAggregate(scope.name, scope.inputs, schema, node.window, node.by, tuple(compute), node.scaled)
 
 
 @_infer.register
 def _join(node: nodes.JoinNode, scope: Scope) -> TypedNode | None:
-    if isinstance(scope.typed[scope.inputs[1].node], TypedTable):
-        return infer_table_join(node, scope)
+    other = scope.typed[scope.inputs[1].node]
+    if isinstance(other, TypedTable):
+        return infer_table_join(node, other, scope)
     if node.how != "inner":
         scope.fail(
             "how",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Self, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError, model_validator
 
@@ -23,73 +23,123 @@ ELSE = "else"
 """The output of a split that takes the rows no predicate matched."""
 
 
-class SourceNode(BaseModel):
-    """The rows of a stream."""
+class PlanNode(BaseModel):
+    """A node as plans are written. What a node reads is known from the names of its fields."""
 
     model_config = _CONFIG
+    input_fields: ClassVar[tuple[str, ...]]
+    """The fields that name what is read: each a node, or several."""
+    table_fields: ClassVar[frozenset[str]] = frozenset()
+    """Those of them that may name a stored table."""
+    gives_rows: ClassVar[bool] = True
+    """Whether rows flow out of it."""
+
+    @classmethod
+    def __pydantic_init_subclass__(cls, **kwargs: Any) -> None:
+        if not hasattr(cls, "input_fields"):
+            raise TypeError(f"{cls.__name__} must name in `input_fields` the fields that say what it reads")
+
+    @property
+    def output_names(self) -> tuple[str, ...] | None:
+        """The outputs that a reader must choose from; None if there is only one."""
+        return None
+
+    def reads(self) -> dict[str, str]:
+        """Return what the node reads, keyed by the pointer of the input inside the node."""
+        found: dict[str, str] = {}
+        for field in self.input_fields:
+            value = getattr(self, field)
+            if isinstance(value, str):
+                found[field] = value
+            else:
+                found |= {f"{field}/{index}": text for index, text in enumerate(value)}
+        return found
+
+    def reading(self, changes: Mapping[str, str]) -> Self:
+        """Return a node that reads other nodes instead, by what it reads now."""
+        if not any(text in changes for text in self.reads().values()):
+            return self
+        update: dict[str, object] = {}
+        for field in self.input_fields:
+            value = getattr(self, field)
+            one = isinstance(value, str)
+            update[field] = changes.get(value, value) if one else tuple(changes.get(t, t) for t in value)
+        return self.model_copy(update=update)
+
+
+class SourceNode(PlanNode):
+    """The rows of a stream."""
+
+    input_fields = ()
     op: Literal["source"]
     stream: Name
 
 
-class TableNode(BaseModel):
+class TableNode(PlanNode):
     """A stored table, for the right side of a join."""
 
-    model_config = _CONFIG
+    input_fields = ()
+    gives_rows = False
     op: Literal["table"]
     table: Name
 
 
-class SelectNode(BaseModel):
+class SelectNode(PlanNode):
     """The rows for which a predicate is true."""
 
-    model_config = _CONFIG
+    input_fields = ("input",)
     op: Literal["select"]
     input: Input
     where: str
 
 
-class ProjectNode(BaseModel):
+class ProjectNode(PlanNode):
     """One row per row, with computed columns."""
 
-    model_config = _CONFIG
+    input_fields = ("input",)
     op: Literal["project"]
     input: Input
     compute: Computation
 
 
-class SplitNode(BaseModel):
+class SplitNode(PlanNode):
     """Each row goes to the first output whose predicate is true, else to `else`."""
 
-    model_config = _CONFIG
+    input_fields = ("input",)
     op: Literal["split"]
     input: Input
     outputs: Annotated[dict[Name, str], Field(min_length=1, max_length=64)]
 
+    @property
+    def output_names(self) -> tuple[str, ...]:
+        """Its outputs in order, and the one for the rest."""
+        return (*self.outputs, ELSE)
 
-class UnionNode(BaseModel):
+
+class UnionNode(PlanNode):
     """The rows of all inputs, which must have the same columns."""
 
-    model_config = _CONFIG
+    input_fields = ("inputs",)
     op: Literal["union"]
     inputs: Annotated[tuple[Input, ...], Field(min_length=2, max_length=64)]
     order: Literal["time"] | None = None
     """`time` merges by time, input and position, up to the joint watermark."""
 
 
-class ExceptNode(BaseModel):
+class ExceptNode(PlanNode):
     """At a window's close: the left rows without an equal right row."""
 
-    model_config = _CONFIG
+    input_fields = ("left", "right")
     op: Literal["except"]
     left: Input
     right: Input
     window: Window
 
 
-class AggregateNode(BaseModel):
+class AggregateNode(PlanNode):
     """At a window's close: one row per group with aggregates over its rows."""
 
-    model_config = _CONFIG
+    input_fields = ("input",)
     op: Literal["aggregate"]
     input: Input
     by: Annotated[tuple[Name, ...], Field(max_length=64)] = ()
@@ -109,13 +159,14 @@ class Within(BaseModel):
     """The right row is at most this much later."""
 
 
-class JoinNode(BaseModel):
+class JoinNode(PlanNode):
     """Pairs of rows with equal keys that are near in time or in the same window; or rows of a stored table.
 
     Where `right` is a table, each row joins the version of it that was current when the row arrived.
     """
 
-    model_config = _CONFIG
+    input_fields = ("left", "right")
+    table_fields = frozenset({"right"})
     op: Literal["join"]
     left: Input
     right: Input
@@ -150,7 +201,10 @@ Node = Annotated[
     | JoinNode,
     Field(discriminator="op"),
 ]
-OPERATORS = ("source", "table", "select", "project", "split", "union", "except", "aggregate", "join")
+NODES: tuple[type[PlanNode], ...] = get_args(get_args(Node)[0])
+"""The node of each operator."""
+OPERATORS: tuple[str, ...] = tuple(get_args(node.model_fields["op"].annotation)[0] for node in NODES)
+"""The names of all operators."""
 
 
 class InputRef(NamedTuple):
@@ -185,19 +239,7 @@ class Plan(BaseModel):
 
     def inputs(self, name: str) -> dict[str, InputRef]:
         """Return where a node reads, keyed by the pointer of the input inside the node."""
-        return {field: InputRef.parse(text) for field, text in _inputs(self.nodes[name]).items()}
-
-
-def _inputs(node: Node) -> dict[str, str]:
-    match node:
-        case SelectNode() | ProjectNode() | SplitNode() | AggregateNode():
-            return {"input": node.input}
-        case UnionNode():
-            return {f"inputs/{index}": text for index, text in enumerate(node.inputs)}
-        case ExceptNode() | JoinNode():
-            return {"left": node.left, "right": node.right}
-        case SourceNode() | TableNode():
-            return {}
+        return {field: InputRef.parse(text) for field, text in self.nodes[name].reads().items()}
 
 
 _TAGS = frozenset(OPERATORS) | {"time", "rows"}

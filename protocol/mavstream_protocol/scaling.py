@@ -15,14 +15,7 @@ from mavstream_protocol.expressions.functions import OPERATORS
 from mavstream_protocol.expressions.typed import AggregateCall, AggregateExpression, ColumnRef, Literal
 from mavstream_protocol.inference_scope import Scope
 from mavstream_protocol.plan import AggregateNode, InputRef
-from mavstream_protocol.typed_plan import (
-    TypedProject,
-    TypedSelect,
-    TypedSource,
-    TypedSplit,
-    TypedUnion,
-    all_below,
-)
+from mavstream_protocol.typed_plan import all_below, streams_below
 from mavstream_protocol.windows import RowWindow
 
 ERROR = "_error"
@@ -103,8 +96,8 @@ def _check_rows(scope: Scope) -> None:
     from the same row are kept or lost together; rows of a window are made of many.
     """
     for node in all_below(scope.typed, scope.inputs[0]):
-        if isinstance(node, TypedUnion):
-            inputs = [(reference, _streams(scope, reference)) for reference in node.inputs]
+        if not node.makes_rows:
+            inputs = [(reference, streams_below(scope.typed, reference)) for reference in node.inputs]
             for (left, some), (right, others) in combinations(inputs, 2):
                 shared = some & others
                 if shared and not _apart(scope, left, right):
@@ -116,7 +109,7 @@ def _check_rows(scope: Scope) -> None:
                         "or part its rows with a split",
                     )
                     return
-        elif not isinstance(node, TypedSource | TypedSelect | TypedProject | TypedSplit):
+        else:
             scope.fail(
                 "scaled",
                 "not_scalable",
@@ -127,21 +120,17 @@ def _check_rows(scope: Scope) -> None:
             return
 
 
-def _streams(scope: Scope, reference: InputRef) -> set[str]:
-    return {node.stream for node in all_below(scope.typed, reference) if isinstance(node, TypedSource)}
-
-
 def _apart(scope: Scope, left: InputRef, right: InputRef) -> bool:
     """Whether two inputs come from different outputs of one split."""
     outputs = dict(_outputs(scope, left))
     return any(outputs.get(split, output) != output for split, output in _outputs(scope, right))
 
 
-def _outputs(scope: Scope, reference: InputRef) -> Iterator[tuple[str, str | None]]:
+def _outputs(scope: Scope, reference: InputRef) -> Iterator[tuple[str, str]]:
     """Yield the splits between an input and what several inputs or a stream give, with the output taken."""
     while True:
         node = scope.typed[reference.node]
-        if isinstance(node, TypedSplit):
+        if reference.output is not None:
             yield node.name, reference.output
         if len(node.inputs) != 1:
             return

@@ -6,16 +6,9 @@ from dataclasses import replace
 
 from mavstream_protocol.errors import InvalidPlan, ProblemItem
 from mavstream_protocol.inference_scope import Scope, field_of
-from mavstream_protocol.plan import InputRef, JoinNode, Plan, TableNode
+from mavstream_protocol.plan import InputRef, JoinNode, Plan
 from mavstream_protocol.schema import Schema
-from mavstream_protocol.typed_plan import (
-    TypedAggregate,
-    TypedExcept,
-    TypedJoin,
-    TypedNode,
-    TypedTable,
-    TypedTableJoin,
-)
+from mavstream_protocol.typed_plan import TypedNode, TypedTable, TypedTableJoin
 
 
 def check_table_readers(plan: Plan) -> None:
@@ -25,7 +18,7 @@ def check_table_readers(plan: Plan) -> None:
         pointed += [
             (f"nodes/{name}/{field}", reference)
             for field, reference in plan.inputs(name).items()
-            if not (isinstance(node, JoinNode) and field == "right")
+            if field not in node.table_fields
         ]
     problems = [
         ProblemItem(
@@ -35,16 +28,14 @@ def check_table_readers(plan: Plan) -> None:
             "of a join with a stream",
         )
         for pointer, reference in pointed
-        if isinstance(plan.nodes[reference.node], TableNode)
+        if not plan.nodes[reference.node].gives_rows
     ]
     if problems:
         raise InvalidPlan(problems)
 
 
-def infer_table_join(node: JoinNode, scope: Scope) -> TypedNode | None:
+def infer_table_join(node: JoinNode, table: TypedTable, scope: Scope) -> TypedNode | None:
     """Return the typed join of the first input with a table, the second; or None after recording faults."""
-    table = scope.typed[scope.inputs[1].node]
-    assert isinstance(table, TypedTable)
     scope.ordered[scope.name] = scope.keeps_order()
     _check_left(scope)
     _check_options(node, scope)
@@ -79,8 +70,7 @@ def _check_left(scope: Scope) -> None:
     waiting = [scope.inputs[0].node]
     while waiting:
         below = scope.typed[waiting.pop()]
-        windowed = isinstance(below, TypedJoin) and below.window is not None
-        if windowed or isinstance(below, TypedAggregate | TypedExcept):
+        if below.windowed:
             scope.fail(
                 "left",
                 "table_above_window",

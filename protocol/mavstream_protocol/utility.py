@@ -8,7 +8,7 @@ from mavstream_protocol.expressions.typed import Expression
 from mavstream_protocol.graph import unknown
 from mavstream_protocol.qos import QosSpec
 from mavstream_protocol.schema import FieldType
-from mavstream_protocol.typed_plan import TypedAggregate, TypedPlan, TypedSource, all_below
+from mavstream_protocol.typed_plan import TypedPlan, streams_below
 
 _TYPES = (FieldType.INT, FieldType.FLOAT, FieldType.BOOL)
 
@@ -63,10 +63,4 @@ def infer_utility(qos: QosSpec, plan: TypedPlan) -> dict[str, Expression]:
 
 def _scaled_streams(plan: TypedPlan) -> dict[str, str]:
     """Return the streams that scaled aggregates count rows of, each with one of these aggregates."""
-    return {
-        below.stream: node.name
-        for node in plan.nodes.values()
-        if isinstance(node, TypedAggregate) and node.scaled
-        for below in all_below(plan.nodes, node.inputs[0])
-        if isinstance(below, TypedSource)
-    }
+    return {stream: node.name for node in plan.scaled for stream in streams_below(plan.nodes, node.inputs[0])}

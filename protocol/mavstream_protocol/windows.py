@@ -63,6 +63,15 @@ class TimeWindow(BaseModel):
         """The distance of two windows, in microseconds."""
         return self.size if self.hop is None else self.hop
 
+    def last_end(self, time: int) -> int:
+        """Return where the last window ends that begins no later than a time (us)."""
+        origin = self.begin or 0
+        number = (time - origin) // self.step
+        if self.begin is not None:
+            number = max(number, -1)
+        end = origin + number * self.step + self.size
+        return end if self.until is None else min(end, self.until)
+
 
 class RowWindow(BaseModel):
     """A window of a number of rows, in stream order; rows count from 0 at the query's start."""

@@ -1,0 +1,144 @@
+"""Joins: of two streams, and of a stream with a stored table."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Set
+from dataclasses import dataclass
+
+from mavstream_protocol.expressions.typed import Expression, references
+from mavstream_protocol.plan import Within
+from mavstream_protocol.schema import Schema
+from mavstream_protocol.typed_plan.node import TableLookup, TypedNode
+from mavstream_protocol.typed_plan.window_nodes import latest_in_window
+from mavstream_protocol.windows import RowWindow, TimeWindow
+
+__all__ = ["TypedJoin", "TypedTableJoin"]
+
+_SIDES = ("l.", "r.")
+
+
+@dataclass(frozen=True, slots=True)
+class TypedJoin(TypedNode):
+    """Pairs of rows; exactly one of `within` and `window` is given."""
+
+    on: tuple[tuple[str, str], ...]
+    within: Within | None
+    window: TimeWindow | RowWindow | None
+    where: Expression | None
+    compute: tuple[tuple[str, Expression], ...]
+    ordered: bool
+
+    op = "join"
+    sides = _SIDES
+    makes_rows = True
+    stateful = True
+    needs_time = True
+    waits_for_time = True
+    emits_all_columns = True
+    computes_on_demand = False
+    passes_columns = False
+    commutes_with_select = False  # parts of it do: see the rules about joins
+
+    @property
+    def order_sensitive(self) -> bool:
+        """Which rows are in a window by rows depends on their order."""
+        return self.counts_rows
+
+    @property
+    def windowed_by(self) -> TimeWindow | RowWindow | None:
+        """Its window, unless it pairs rows that are near in time."""
+        return self.window
+
+    @property
+    def needs_position(self) -> bool:
+        """Pairs are put in order by the positions of their rows."""
+        return self.ordered
+
+    def latest_answer(self, time: int) -> int:
+        """A pair has the later time of the two."""
+        if self.window is not None:
+            return latest_in_window(self.window, time)
+        assert self.within is not None
+        return time + max(self.within.before, self.within.after)
+
+    def reads(self, place: int, wanted: Set[str]) -> set[str]:
+        """Keys, and what conditions and columns read of that side: all columns are computed."""
+        return {pair[place] for pair in self.on} | self.paired_columns(place)
+
+    def paired_columns(self, place: int) -> set[str]:
+        """Return the columns of one side that pairs are made of, keys aside."""
+        return _read_of((e for _, e in self.compute), self.where, place)
+
+    @property
+    def row_columns(self) -> tuple[tuple[str, Expression], ...]:
+        """All but those of the window."""
+        return self.compute
+
+    def shareable(self, in_order: bool) -> bool:
+        """It has two inputs."""
+        return False
+
+
+@dataclass(frozen=True, slots=True)
+class TypedTableJoin(TypedNode):
+    """Rows of the only input, each with the rows of a table's version that have the same keys."""
+
+    table: str
+    table_schema: Schema
+    on: tuple[tuple[str, str], ...]
+    outer: bool
+    """Whether rows that find nothing come out too."""
+    where: Expression | None
+    """A part of the condition, like the keys: it decides what is found."""
+    compute: tuple[tuple[str, Expression], ...]
+
+    op = "join"
+    sides = _SIDES
+    makes_rows = True
+    stateful = False
+    order_sensitive = False
+    windowed_by = None
+    needs_time = False
+    needs_position = False
+    waits_for_time = False
+    emits_all_columns = False
+    computes_on_demand = True
+    passes_columns = False
+    commutes_with_select = False  # parts of it do: see the rules about joins
+
+    def latest_answer(self, time: int) -> int:
+        """Rows keep their time."""
+        return time
+
+    def reads(self, place: int, wanted: Set[str]) -> set[str]:
+        """Keys, and what the condition and the wanted columns read of the row."""
+        computed = (expression for column, expression in self.compute if column in wanted)
+        return {left for left, _ in self.on} | _read_of(computed, self.where, 0)
+
+    @property
+    def row_columns(self) -> tuple[tuple[str, Expression], ...]:
+        """All of its columns."""
+        return self.compute
+
+    @property
+    def lookup(self) -> TableLookup:
+        """Its table."""
+        return TableLookup(self.table, tuple(right for _, right in self.on), self.table_schema, self.outer)
+
+    def shareable(self, in_order: bool) -> bool:
+        """Its rows are numbered from its start on, which shows where they are put in order."""
+        return not in_order
+
+    def signature(self, wanted: Set[str]) -> tuple[Hashable, ...]:
+        """Only what is computed: an error in a column that one query does not read is not its error."""
+        compute = tuple(column for column in self.compute if column[0] in wanted)
+        said = (self.table, self.table_schema, self.on, self.outer, self.where, compute)
+        return type(self).__name__, *said
+
+
+def _read_of(computed: Iterable[Expression], where: Expression | None, place: int) -> set[str]:
+    """Return the columns of one side that expressions over pairs read."""
+    prefix = _SIDES[place]
+    read = computed if where is None else (*computed, where)
+    names = {name for expression in read for name in references(expression) if name.startswith(prefix)}
+    return {name.removeprefix(prefix) for name in names}

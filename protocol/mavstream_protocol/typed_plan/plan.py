@@ -1,0 +1,116 @@
+"""The typed plan: nodes bottom-up, and what follows from their answers for the plan as a whole."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+from mavstream_protocol.plan import InputRef
+from mavstream_protocol.schema import Schema
+from mavstream_protocol.typed_plan.node import TypedNode
+from mavstream_protocol.typed_plan.row_nodes import TypedSource
+from mavstream_protocol.typed_plan.window_nodes import TypedAggregate
+
+__all__ = ["StreamShape", "TypedPlan", "all_below", "streams_below"]
+
+
+@dataclass(frozen=True, slots=True)
+class StreamShape:
+    """What inference must know of a stream."""
+
+    schema: Schema
+    event_time: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TypedPlan:
+    """A plan that was checked: nodes bottom-up, each behind its inputs."""
+
+    nodes: Mapping[str, TypedNode]
+    root: InputRef
+
+    @property
+    def schema(self) -> Schema:
+        """The columns of the query's answer."""
+        return self.nodes[self.root.node].schema
+
+    @property
+    def sources(self) -> Iterator[TypedSource]:
+        """The leaves."""
+        return (node for node in self.nodes.values() if isinstance(node, TypedSource))
+
+    @property
+    def operating(self) -> Iterator[TypedNode]:
+        """The nodes that operators run for, sources included."""
+        return (node for node in self.nodes.values() if node.has_operator)
+
+    @property
+    def scaled(self) -> list[TypedAggregate]:
+        """The aggregates that stand for rows which were shed, too."""
+        aggregates = (node for node in self.nodes.values() if isinstance(node, TypedAggregate))
+        return [node for node in aggregates if node.scaled]
+
+    @property
+    def tables(self) -> frozenset[str]:
+        """The stored tables that it looks things up in."""
+        return frozenset(table for table, _ in self.table_keys)
+
+    @property
+    def table_keys(self) -> frozenset[tuple[str, tuple[str, ...]]]:
+        """The stored tables, each with the columns that it is looked up by."""
+        lookups = (node.lookup for node in self.nodes.values())
+        return frozenset((lookup.table, lookup.keys) for lookup in lookups if lookup is not None)
+
+    @property
+    def one_time_node(self) -> TypedNode:
+        """The node whose first window ends a one-time query: the last one that is not row by row."""
+        node = self.nodes[self.root.node]
+        while node.row_by_row:
+            node = self.nodes[node.inputs[0].node]
+        return node
+
+    def needed_columns(self, above: Iterable[str] | None = None) -> dict[str, tuple[str, ...]]:
+        """Return which columns of each node are read above it, in schema order: no others are carried.
+
+        `above` are those that are read of the root: all, if it is not given.
+        """
+        wanted: dict[str, set[str]] = {name: set() for name in self.nodes}
+        wanted[self.root.node] |= set(self.schema.names if above is None else above)
+        for node in reversed(list(self.nodes.values())):
+            for place, reference in enumerate(node.inputs):
+                wanted[reference.node] |= node.reads(place, wanted[node.name])
+        return {
+            name: tuple(column for column in self.nodes[name].schema.names if column in columns)
+            for name, columns in wanted.items()
+        }
+
+    def paths(self) -> tuple[tuple[str, ...], ...]:
+        """Return the operator paths, leaf to root, one per leaf (the first where a split offers several)."""
+        above: dict[str, str] = {}
+        for node in self.nodes.values():
+            for reference in node.inputs:
+                above.setdefault(reference.node, node.name)
+        found = []
+        for source in self.sources:
+            path = [source.name]
+            while path[-1] in above:
+                path.append(above[path[-1]])
+            found.append(tuple(path))
+        return tuple(found)
+
+
+def all_below(nodes: Mapping[str, TypedNode], reference: InputRef) -> Iterator[TypedNode]:
+    """Yield the node that is read and all below it, each once."""
+    seen, waiting = {reference.node}, [reference.node]
+    while waiting:
+        node = nodes[waiting.pop()]
+        yield node
+        for below in node.inputs:
+            if below.node not in seen:
+                seen.add(below.node)
+                waiting.append(below.node)
+
+
+def streams_below(nodes: Mapping[str, TypedNode], reference: InputRef) -> set[str]:
+    """Return the streams that a node is fed from."""
+    return {node.stream for node in all_below(nodes, reference) if isinstance(node, TypedSource)}

@@ -1,0 +1,198 @@
+"""Leaves of plans, and nodes that hand rows on: select, project, split and union."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Set
+from dataclasses import dataclass, replace
+
+from mavstream_protocol.expressions.typed import ColumnRef, Expression, references
+from mavstream_protocol.schema import Field, Schema
+from mavstream_protocol.typed_plan.node import TypedNode
+
+__all__ = ["TypedProject", "TypedSelect", "TypedSource", "TypedSplit", "TypedTable", "TypedUnion"]
+
+
+@dataclass(frozen=True, slots=True)
+class _PassingNode(TypedNode):
+    """Hands on rows of its inputs."""
+
+    makes_rows = False
+    order_sensitive = False
+    windowed_by = None
+
+    def latest_answer(self, time: int) -> int:
+        """Rows keep their time."""
+        return time
+
+
+@dataclass(frozen=True, slots=True)
+class _StatelessNode(_PassingNode):
+    """Hands on rows as they come."""
+
+    stateful = False
+    needs_time = False
+    needs_position = False
+    waits_for_time = False
+
+
+@dataclass(frozen=True, slots=True)
+class _Leaf(_StatelessNode):
+    """Reads no other node."""
+
+    emits_all_columns = True  # sources carry what is asked of them, also while they run
+    computes_on_demand = False
+    passes_columns = False
+    row_columns = ()
+    commutes_with_select = False
+
+    def reads(self, place: int, wanted: Set[str]) -> set[str]:
+        """Never asked: there is no input."""
+        return set()
+
+    def shareable(self, in_order: bool) -> bool:
+        """Sources are what sharing begins with, not a part of it."""
+        return False
+
+
+@dataclass(frozen=True, slots=True)
+class TypedSource(_Leaf):
+    """Rows of a stream."""
+
+    op = "source"
+    stream: str
+    event_time: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class TypedTable(_Leaf):
+    """A stored table; no operator of its own, its join looks things up in it."""
+
+    op = "table"
+    has_operator = False
+    table: str
+
+
+@dataclass(frozen=True, slots=True)
+class TypedSelect(_StatelessNode):
+    """Rows for which `where` is true."""
+
+    op = "select"
+    emits_all_columns = False
+    computes_on_demand = False
+    passes_columns = True
+    row_columns = ()
+    commutes_with_select = True
+    where: Expression
+
+    def reads(self, place: int, wanted: Set[str]) -> set[str]:
+        """What is handed on, and what the predicate reads."""
+        return {*wanted, *references(self.where)}
+
+    @property
+    def predicate(self) -> Expression:
+        """What rows must pass."""
+        return self.where
+
+    def shareable(self, in_order: bool) -> bool:
+        """It has no state."""
+        return True
+
+
+@dataclass(frozen=True, slots=True)
+class TypedProject(_StatelessNode):
+    """Computed columns, in order."""
+
+    op = "project"
+    emits_all_columns = False
+    computes_on_demand = True
+    passes_columns = False
+    commutes_with_select = True
+    compute: tuple[tuple[str, Expression], ...]
+
+    @property
+    def row_columns(self) -> tuple[tuple[str, Expression], ...]:
+        """All of its columns."""
+        return self.compute
+
+    def reads(self, place: int, wanted: Set[str]) -> set[str]:
+        """What the wanted columns are computed from."""
+        return _read(expression for column, expression in self.compute if column in wanted)
+
+    def carrying(self, column: Field) -> TypedProject:
+        """Compute the column as it is."""
+        added = (column.name, ColumnRef(column.name, column.type, column.nullable))
+        return replace(self, schema=Schema((*self.schema, column)), compute=(*self.compute, added))
+
+    def shareable(self, in_order: bool) -> bool:
+        """It has no state."""
+        return True
+
+    def signature(self, wanted: Set[str]) -> tuple[Hashable, ...]:
+        """Only what is computed: an error in a column that one query does not read is not its error."""
+        return type(self).__name__, tuple(column for column in self.compute if column[0] in wanted)
+
+
+@dataclass(frozen=True, slots=True)
+class TypedSplit(_StatelessNode):
+    """Outputs in the order in which their predicates are tried."""
+
+    op = "split"
+    emits_all_columns = False
+    computes_on_demand = False
+    passes_columns = True
+    row_columns = ()
+    commutes_with_select = False  # the other outputs would miss rows
+    outputs: tuple[tuple[str, Expression], ...]
+
+    def reads(self, place: int, wanted: Set[str]) -> set[str]:
+        """What is handed on, and what the predicates read."""
+        return {*wanted, *_read(where for _, where in self.outputs)}
+
+    def shareable(self, in_order: bool) -> bool:
+        """Its rows go several ways."""
+        return False
+
+
+@dataclass(frozen=True, slots=True)
+class TypedUnion(_PassingNode):
+    """All rows of all inputs."""
+
+    op = "union"
+    emits_all_columns = False
+    computes_on_demand = False
+    passes_columns = True
+    row_columns = ()
+    commutes_with_select = True
+    ordered: bool
+
+    @property
+    def stateful(self) -> bool:
+        """Rows wait to be put in order."""
+        return self.ordered
+
+    @property
+    def needs_time(self) -> bool:
+        """It merges by time."""
+        return self.ordered
+
+    @property
+    def needs_position(self) -> bool:
+        """It merges by time, input and position."""
+        return self.ordered
+
+    @property
+    def waits_for_time(self) -> bool:
+        """Rows are let go up to the joint watermark."""
+        return self.ordered
+
+    def reads(self, place: int, wanted: Set[str]) -> set[str]:
+        """What is handed on."""
+        return set(wanted)
+
+    def shareable(self, in_order: bool) -> bool:
+        """It has more than one input."""
+        return False
+
+
+def _read(expressions: Iterable[Expression]) -> set[str]:
+    return {name for expression in expressions for name in references(expression)}

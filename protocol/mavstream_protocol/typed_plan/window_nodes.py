@@ -1,0 +1,110 @@
+"""Nodes that answer at the close of windows: aggregate and except."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Set
+from dataclasses import dataclass
+
+from mavstream_protocol.expressions.typed import AggregateExpression, Expression, references
+from mavstream_protocol.typed_plan.node import TypedNode
+from mavstream_protocol.windows import RowWindow, TimeWindow
+
+__all__ = ["ORDER_SENSITIVE", "WINDOW_COLUMNS", "TypedAggregate", "TypedExcept", "latest_in_window"]
+
+ORDER_SENSITIVE = frozenset({"first", "last"})
+"""Aggregate functions whose answer depends on the order of the rows."""
+WINDOW_COLUMNS = ("window_start", "window_end")
+"""The columns that a windowed node adds."""
+
+
+def latest_in_window(window: TimeWindow | RowWindow, time: int) -> int:
+    """Return the latest time of an answer of windows that rows up to a time are in (us)."""
+    # Windows by rows answer with the time of their latest row.
+    return max(time, window.last_end(time) - 1) if isinstance(window, TimeWindow) else time
+
+
+@dataclass(frozen=True, slots=True)
+class _WindowedNode(TypedNode):
+    """Keeps rows of open windows and answers with new ones when a window closes."""
+
+    window: TimeWindow | RowWindow
+
+    makes_rows = True
+    stateful = True
+    needs_time = True
+    needs_position = False
+    emits_all_columns = True
+    computes_on_demand = False
+    passes_columns = False
+
+    @property
+    def order_sensitive(self) -> bool:
+        """Which rows are in a window by rows depends on their order."""
+        return isinstance(self.window, RowWindow)
+
+    @property
+    def windowed_by(self) -> TimeWindow | RowWindow:
+        """Its window."""
+        return self.window
+
+    @property
+    def waits_for_time(self) -> bool:
+        """Windows by time close when time has passed."""
+        return isinstance(self.window, TimeWindow)
+
+    def latest_answer(self, time: int) -> int:
+        """Answers have the time of their window's end."""
+        return latest_in_window(self.window, time)
+
+    def shareable(self, in_order: bool) -> bool:
+        """Windows by rows begin with the query, partial ones are cut by it; answers are numbered by it."""
+        return isinstance(self.window, TimeWindow) and not self.window.partial and not in_order
+
+
+@dataclass(frozen=True, slots=True)
+class TypedExcept(_WindowedNode):
+    """Left rows without an equal right row, per window."""
+
+    op = "except"
+    commutes_with_select = False
+    row_columns = ()
+
+    def reads(self, place: int, wanted: Set[str]) -> set[str]:
+        """Whole rows: they are compared."""
+        return set(self.schema.names) - set(WINDOW_COLUMNS)
+
+    def shareable(self, in_order: bool) -> bool:
+        """It has two inputs."""
+        return False
+
+
+@dataclass(frozen=True, slots=True)
+class TypedAggregate(_WindowedNode):
+    """Aggregates per window and group."""
+
+    op = "aggregate"
+    commutes_with_select = False
+    row_columns = ()
+    by: tuple[str, ...]
+    compute: tuple[tuple[str, AggregateExpression], ...]
+    scaled: bool = False
+    """Whether columns come in pairs, a value and its error, that stand for rows that were shed, too."""
+
+    @property
+    def order_sensitive(self) -> bool:
+        """Windows by rows, `first` and `last` are."""
+        calls = (call for _, expression in self.compute for call in expression.calls)
+        return self.counts_rows or any(call.function in ORDER_SENSITIVE for call in calls)
+
+    def reads(self, place: int, wanted: Set[str]) -> set[str]:
+        """Keys and arguments: everything is computed, whatever is wanted."""
+        return {*self.by, *(name for argument in self._arguments() for name in references(argument))}
+
+    def computed(self) -> Iterator[Expression]:
+        """Yield arguments and results."""
+        yield from (expression.result for _, expression in self.compute)
+        yield from self._arguments()
+
+    def _arguments(self) -> Iterator[Expression]:
+        for _, expression in self.compute:
+            yield from (call.argument for call in expression.calls if call.argument is not None)
