@@ -6,11 +6,9 @@ from collections.abc import Callable, Hashable
 from dataclasses import fields
 
 from mavstream_protocol.expressions.typed import Call, ColumnRef, Literal
-from mavstream_protocol.plan import InputRef, Node, Plan
+from mavstream_protocol.plan import InputRef, Plan, PlanNode
 from mavstream_protocol.typed_plan import TypedNode, TypedPlan
 from mavstream_server.planning.rewriting.expressions import conjuncts
-
-_INPUTS = frozenset(("input", "inputs", "left", "right"))
 
 
 def wording(plan: Plan) -> Hashable:
@@ -38,9 +36,9 @@ def canonical(typed: TypedPlan) -> Hashable:
     return typed.root.output, described
 
 
-def _told(node: Node) -> str:
+def _told(node: PlanNode) -> str:
     """Return what a node says, but for its inputs."""
-    return repr([(name, value) for name, value in node if name not in _INPUTS])
+    return repr([(name, value) for name, value in node if name not in node.input_fields])
 
 
 def _numbers(root: str, below: Callable[[str], list[str]]) -> dict[str, int]:

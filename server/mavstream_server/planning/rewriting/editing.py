@@ -2,19 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 
-from mavstream_protocol.plan import (
-    AggregateNode,
-    ExceptNode,
-    JoinNode,
-    Node,
-    Plan,
-    ProjectNode,
-    SelectNode,
-    SplitNode,
-    UnionNode,
-)
+from mavstream_protocol.plan import Node, Plan, SelectNode
 
 _LONGEST_NAME = 64
 
@@ -48,31 +38,13 @@ class Draft:
         """Let everyone who reads `old` read `new`, except the nodes in `but`."""
         for name, node in self.nodes.items():
             if name not in but:
-                self.nodes[name] = with_inputs(node, {old: new})
+                self.nodes[name] = node.reading({old: new})
         if self.root == old:
             self.root = new
 
     def plan(self) -> Plan:
         """Return the plan; raises InvalidPlan."""
         return Plan.parse({"root": self.root, "nodes": self.nodes})
-
-
-def with_inputs(node: Node, changes: Mapping[str, str]) -> Node:
-    """Return a node that reads other nodes instead."""
-    match node:
-        case SelectNode() | ProjectNode() | SplitNode() | AggregateNode():
-            if node.input in changes:
-                return node.model_copy(update={"input": changes[node.input]})
-        case UnionNode():
-            if any(text in changes for text in node.inputs):
-                return node.model_copy(update={"inputs": tuple(changes.get(t, t) for t in node.inputs)})
-        case ExceptNode() | JoinNode():
-            if node.left in changes or node.right in changes:
-                left, right = (changes.get(text, text) for text in (node.left, node.right))
-                return node.model_copy(update={"left": left, "right": right})
-        case _:
-            pass
-    return node
 
 
 def select(input_: str, where: str) -> SelectNode:

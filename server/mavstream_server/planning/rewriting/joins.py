@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 
 from mavstream_protocol.expressions.typed import Expression, references
@@ -15,14 +15,6 @@ from mavstream_server.planning.rewriting.texts import text_of
 
 LEFT, RIGHT = "left", "right"
 _PREFIXES = {LEFT: "l.", RIGHT: "r."}
-
-
-def joins(subject: Subject) -> Iterator[tuple[str, JoinNode, TypedJoin | TypedTableJoin]]:
-    """Yield the joins of a plan, bottom-up, as they are written and with their types."""
-    for name in subject.order:
-        node, typed = subject.plan.nodes[name], subject.typed_node(name)
-        if isinstance(node, JoinNode) and isinstance(typed, TypedJoin | TypedTableJoin):
-            yield name, node, typed
 
 
 def sides_of(expression: Expression) -> frozenset[str]:

@@ -2,26 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from mavstream_protocol.expressions.typed import Expression
 from mavstream_protocol.graph import bottom_up, readers
 from mavstream_protocol.inference import infer
-from mavstream_protocol.plan import InputRef, JoinNode, Plan, TableNode
+from mavstream_protocol.plan import InputRef, Plan
 from mavstream_protocol.queries import OnError
 from mavstream_protocol.schema import Field, Schema
-from mavstream_protocol.typed_plan import (
-    StreamShape,
-    TypedAggregate,
-    TypedJoin,
-    TypedNode,
-    TypedPlan,
-    TypedProject,
-    TypedTableJoin,
-)
-from mavstream_protocol.windows import RowWindow
+from mavstream_protocol.typed_plan import StreamShape, TypedNode, TypedPlan
 from mavstream_server.planning.rewriting.expressions import can_fail
 
 
@@ -83,13 +74,14 @@ class Subject:
 
         Those of a table that a left join looks into are nullable, as the columns that it computes see them.
         """
-        node = self.plan.nodes[name]
-        if not isinstance(node, JoinNode):
-            return {f.name: f for f in self.schema(str(getattr(node, "input", "")))}
-        outer = node.how == "left"
-        left = {f"l.{f.name}": f for f in self.schema(node.left)}
-        right = {f"r.{f.name}": replace(f, nullable=f.nullable or outer) for f in self.schema(node.right)}
-        return left | right
+        typed, below = self.typed_node(name), self.plan.nodes[name].reads().values()
+        outer = typed.lookup is not None and typed.lookup.outer
+        found: dict[str, Field] = {}
+        for place, (side, reference) in enumerate(zip(typed.sides, below, strict=True)):
+            for column in self.schema(reference):
+                nullable = column.nullable or (outer and place > 0)
+                found[side + column.name] = replace(column, nullable=nullable)
+        return found
 
     def schema(self, reference: str) -> Schema:
         """Return the columns of an input."""
@@ -117,28 +109,16 @@ class Subject:
         """
         if self.surroundings.on_error is OnError.NULL:
             return True
-        return not any(can_fail(e) for node in self.typed.nodes.values() for e in _computed(node))
+        return not any(can_fail(e) for node in self.typed.nodes.values() for e in node.computed())
 
     def is_table(self, reference: str) -> bool:
         """Whether an input is a stored table."""
-        return isinstance(self.plan.nodes[InputRef.parse(reference).node], TableNode)
+        return not self.typed_node(InputRef.parse(reference).node).has_operator
 
-    def crossable(self, join: JoinNode) -> bool:
-        """Whether a select above a join may go below it.
+    def crossable(self, node: TypedNode) -> bool:
+        """Whether a select above a node may go below it, as far as windows are concerned.
 
-        Which rows are in a window by rows depends on all rows before; and the first window with pairs ends
-        a one-time query, so pairs must not be sorted out sooner.
+        Which rows are in a window by rows depends on all rows before; and the first window with an answer
+        ends a one-time query, so rows must not be sorted out sooner.
         """
-        if isinstance(join.window, RowWindow):
-            return False
-        return not (self.surroundings.one_time and join.window is not None)
-
-
-def _computed(node: TypedNode) -> Iterator[Expression]:
-    """Yield the expressions of the columns that a node computes."""
-    if isinstance(node, TypedProject | TypedJoin | TypedTableJoin):
-        yield from (expression for _, expression in node.compute)
-    elif isinstance(node, TypedAggregate):
-        for _, expression in node.compute:
-            yield expression.result
-            yield from (call.argument for call in expression.calls if call.argument is not None)
+        return not node.counts_rows and not (self.surroundings.one_time and node.windowed)

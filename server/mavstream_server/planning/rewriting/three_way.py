@@ -6,12 +6,11 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 from mavstream_protocol.expressions.typed import ColumnRef, Expression, references
-from mavstream_protocol.plan import JoinNode
 from mavstream_protocol.schema import FieldType
-from mavstream_protocol.typed_plan import TypedJoin
 from mavstream_protocol.windows import TimeWindow
 from mavstream_server.planning.rewriting.expressions import can_fail, put_in, renamed
-from mavstream_server.planning.rewriting.joins import joins, wheres
+from mavstream_server.planning.rewriting.joins import wheres
+from mavstream_server.planning.rewriting.matching import Join, every, join_at
 from mavstream_server.planning.rewriting.subject import Subject
 
 BOUNDS = ("window_start", "window_end")
@@ -77,27 +76,25 @@ def three_ways(subject: Subject) -> Iterator[ThreeWay]:
     """
     if subject.surroundings.one_time or not subject.may_forget:
         return
-    for name, join, typed in joins(subject):
+    for upper in every(subject, join_at):
         for field in ("left", "right"):
-            below = subject.below(name, field)
-            lower, inner = subject.typed_node(below), subject.plan.nodes[below]
-            if not isinstance(typed, TypedJoin) or not isinstance(lower, TypedJoin):
+            lower = join_at(subject, subject.below(upper.name, field))
+            if lower is None or subject.only_reader(lower.name) is None:
                 continue
-            if not isinstance(inner, JoinNode) or subject.only_reader(below) is None:
+            window = upper.typed.window
+            if not isinstance(window, TimeWindow) or window.step < window.size:
                 continue
-            window = join.window
-            if not isinstance(window, TimeWindow) or window != inner.window or window.step < window.size:
+            if window != lower.typed.window or upper.typed.ordered or lower.typed.ordered:
                 continue
-            if typed.ordered or lower.ordered or any(can_fail(e) for _, e in lower.compute):
+            if any(can_fail(e) for _, e in lower.typed.compute):
                 continue
-            found = _together(subject, join, typed, inner, lower, field == "left")
+            found = _together(upper, lower, window, field == "left")
             if found is not None and subject.may_move((*found.wheres, *(e for _, e in found.compute))):
                 yield found
 
 
-def _together(
-    subject: Subject, join: JoinNode, typed: TypedJoin, inner: JoinNode, lower: TypedJoin, on_left: bool
-) -> ThreeWay | None:
+def _together(upper: Join, below: Join, window: TimeWindow, on_left: bool) -> ThreeWay | None:
+    typed, lower = upper.typed, below.typed
     low = {"l.": "0.", "r.": "1."}
     made: dict[str, Expression] = {column: renamed(e, _prefixes(low)) for column, e in lower.compute}
     made |= {bound: ColumnRef(f"w.{bound}", FieldType.TIMESTAMP, False) for bound in BOUNDS}
@@ -121,17 +118,12 @@ def _together(
     return ThreeWay(
         typed.name,
         lower.name,
-        _time_window(join),
-        (inner.left, inner.right, join.right if on_left else join.left),
+        window,
+        (below.node.left, below.node.right, upper.node.right if on_left else upper.node.left),
         tuple(equal),
         (*(renamed(part, _prefixes(low)) for part in wheres(lower)), *parts[:count]),
         tuple(zip((column for column, _ in typed.compute), parts[count:], strict=True)),
     )
-
-
-def _time_window(join: JoinNode) -> TimeWindow:
-    assert isinstance(join.window, TimeWindow)
-    return join.window
 
 
 def _prefixes(changes: Mapping[str, str]) -> Callable[[str], str]:

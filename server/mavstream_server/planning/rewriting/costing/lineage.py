@@ -4,20 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from itertools import islice, product
 
 from mavstream_protocol.expressions.typed import Call, ColumnRef, Expression
 from mavstream_protocol.plan import InputRef
-from mavstream_protocol.typed_plan import (
-    TypedJoin,
-    TypedNode,
-    TypedPlan,
-    TypedProject,
-    TypedSelect,
-    TypedSource,
-    TypedSplit,
-    TypedTableJoin,
-    TypedUnion,
-)
+from mavstream_protocol.typed_plan import TypedNode, TypedPlan
 from mavstream_server.planning.rewriting.expressions import put_in
 
 _MOST_ORIGINS = 8
@@ -27,11 +18,12 @@ class Lineage:
     """Follows columns of one plan down to where their values come from.
 
     Through a union there are several ways down: a predicate above it is the same as each of its copies
-    below. What an aggregate or an except makes is named by the node, which no rule changes.
+    below. What is not computed from one row, or one pair, is named by the node, which no rule changes.
     """
 
     def __init__(self, typed: TypedPlan) -> None:
         self._typed = typed
+        self._streams = {source.name: source.stream for source in typed.sources}
         self._known: dict[str, tuple[Mapping[str, Expression], ...]] = {}
         for node in typed.nodes.values():  # bottom-up, so a node's inputs are known before it
             self._known[node.name] = tuple(self._ways(node))
@@ -50,35 +42,31 @@ class Lineage:
 
     def _ways(self, node: TypedNode) -> Iterator[Mapping[str, Expression]]:
         """Yield the columns of a node by each way down."""
-        match node:
-            case TypedSource():
-                yield {f.name: ColumnRef(f"{node.stream}.{f.name}", f.type, f.nullable) for f in node.schema}
-            case TypedSelect() | TypedSplit():
-                yield from self._known[node.inputs[0].node]
-            case TypedUnion():
-                below = [way for reference in node.inputs for way in self._known[reference.node]]
-                yield from below[:_MOST_ORIGINS]
-            case TypedProject() | TypedJoin() | TypedTableJoin():
-                own = _named_by(node)
-                for given in self._given(node):
-                    yield {**own, **{name: _resolved(e, given) for name, e in node.compute}}
-            case _:
-                yield _named_by(node)
+        if node.name in self._streams:
+            stream = self._streams[node.name]
+            yield {f.name: ColumnRef(f"{stream}.{f.name}", f.type, f.nullable) for f in node.schema}
+        elif node.passes_columns:
+            below = (way for reference in node.inputs for way in self._known[reference.node])
+            yield from islice(below, _MOST_ORIGINS)
+        elif node.row_columns:
+            own = _named_by(node)
+            for given in self._given(node):
+                yield {**own, **{name: _resolved(e, given) for name, e in node.row_columns}}
+        else:
+            yield _named_by(node)
 
     def _given(self, node: TypedNode) -> Iterator[Mapping[str, Expression]]:
-        """Yield what the expressions of a node can read."""
-        if isinstance(node, TypedTableJoin):
-            fields = node.table_schema
-            table = {f"r.{f.name}": ColumnRef(f"{node.table}.{f.name}", f.type, True) for f in fields}
-            for way in self._known[node.inputs[0].node]:
-                yield {**table, **{f"l.{name}": e for name, e in way.items()}}
-        elif isinstance(node, TypedJoin):
-            left, right = (self._known[reference.node] for reference in node.inputs)
-            pairs = [(a, b) for a in left for b in right][:_MOST_ORIGINS]
-            for a, b in pairs:
-                yield {**{f"l.{n}": e for n, e in a.items()}, **{f"r.{n}": e for n, e in b.items()}}
-        else:
-            yield from self._known[node.inputs[0].node]
+        """Yield what the expressions of a node can read, for each way down of each side."""
+        sides = [self._known[reference.node] for reference in node.inputs]
+        if node.lookup is not None:
+            table, fields = node.lookup.table, node.lookup.schema
+            sides.append(({f.name: ColumnRef(f"{table}.{f.name}", f.type, True) for f in fields},))
+        if node.sides == ("",):
+            yield from sides[0]
+            return
+        for ways in islice(product(*sides), _MOST_ORIGINS):
+            named = zip(node.sides, ways, strict=True)
+            yield {side + name: expression for side, way in named for name, expression in way.items()}
 
 
 def _resolved(expression: Expression, given: Mapping[str, Expression]) -> Expression:

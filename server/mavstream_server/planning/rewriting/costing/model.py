@@ -6,26 +6,15 @@ from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from mavstream_protocol.plan import InputRef
-from mavstream_protocol.typed_plan import (
-    TypedAggregate,
-    TypedExcept,
-    TypedJoin,
-    TypedNode,
-    TypedPlan,
-    TypedSelect,
-    TypedSource,
-    TypedSplit,
-    TypedTable,
-    TypedTableJoin,
-    TypedUnion,
-)
+from mavstream_protocol.typed_plan import TypedNode, TypedPlan
 from mavstream_server.planning.rewriting.costing.estimates import BASE_COSTS, evaluation_cost, row_bytes
 from mavstream_server.planning.rewriting.costing.flows import Flow, Flows
 from mavstream_server.planning.rewriting.costing.knowledge import Knowledge
 from mavstream_server.planning.rewriting.costing.lineage import Lineage
 from mavstream_server.planning.rewriting.costing.metrics import PlanMetrics
+from mavstream_server.planning.rewriting.costing.operators import COSTINGS, Inflow
 from mavstream_server.planning.rewriting.expressions import conjuncts
-from mavstream_server.planning.rewriting.reading import columns_read, reads
+from mavstream_server.planning.rewriting.reading import columns_read
 from mavstream_server.scheduling.statistics import Statistics
 
 QUEUED = 0.01
@@ -76,8 +65,7 @@ class CostModel:
 
         def rank(name: str) -> float:
             node = typed.nodes[name]
-            assert isinstance(node, TypedSelect)
-            return (flows.share(name, node.where) - 1) / self._work(node, flows, 1.0, Flow({}, 0.0))
+            return (flows.share(name, node.predicate) - 1) / self._work(node, flows, 1.0, Flow({}, 0.0))
 
         return rank
 
@@ -88,93 +76,48 @@ class CostModel:
         rates: dict[InputRef, float] = {}
         works: dict[str, float] = {}
         memory = 0.0
-        for node in typed.nodes.values():
-            if isinstance(node, TypedSource):
-                rates[InputRef(node.name, None)] = self._figures.rate(node.stream)
-            if isinstance(node, TypedSource | TypedTable):
+        for source in typed.sources:
+            rates[InputRef(source.name, None)] = self._figures.rate(source.stream)
+        for node in typed.operating:
+            if not node.inputs:
                 continue
-            inflow = [rates[reference] for reference in node.inputs]
+            inflow = Inflow([rates[reference] for reference in node.inputs], read[node.name])
             measured = self._figures.measured(node.name)
             if learning and measured is not None:
-                self._learn(node, flows, inflow, read[node.name], measured)
-            flow = flows.flow(node, inflow, read[node.name])
+                self._learn(node, flows, inflow, measured)
+            flow = COSTINGS[type(node)].flow(node, flows, inflow)
             rates |= {InputRef(node.name, output): rate for output, rate in flow.out.items()}
-            works[node.name] = self._work(node, flows, sum(inflow), flow)
-            memory += _memory(node, typed, inflow, flow, read[node.name])
+            works[node.name] = self._work(node, flows, sum(inflow.rates), flow)
+            memory += _memory(node, typed, inflow, flow)
         return Assessment(sum(works.values()), memory, rates, works)
 
     def _work(self, node: TypedNode, flows: Flows, rate: float, flow: Flow) -> float:
         """Return the work of a node: estimated, times what measuring taught."""
-        if not isinstance(node, TypedSelect):
-            return flow.work * self._knowledge.factor(node.name, kind_of(node))
+        if node.predicate is None:
+            return flow.work * self._knowledge.factor(node.name, COSTINGS[type(node)].kind)
         # By predicate, not by name: what was measured of a part holds in whichever select it is asked.
-        factors = [self._knowledge.predicate_factor(part) for part in flows.parts(node.name, node.where)]
-        costs = [evaluation_cost(part) for part in conjuncts(node.where)]
+        factors = [self._knowledge.predicate_factor(p) for p in flows.parts(node.name, node.predicate)]
+        costs = [evaluation_cost(part) for part in conjuncts(node.predicate)]
         base = BASE_COSTS["select"] * sum(factors) / len(factors)
         return rate * (base + sum(cost * factor for cost, factor in zip(costs, factors, strict=True)))
 
-    def _learn(
-        self, node: TypedNode, flows: Flows, inflow: list[float], read: frozenset[str], measured: Statistics
-    ) -> None:
-        rate = sum(inflow)
+    def _learn(self, node: TypedNode, flows: Flows, inflow: Inflow, measured: Statistics) -> None:
+        rate, costing = sum(inflow.rates), COSTINGS[type(node)]
         if not rate:
             return
-        learn_rows(node, flows, inflow, measured.selectivity * rate, read)
-        estimated = flows.flow(node, inflow, read).work
-        parts = flows.parts(node.name, node.where) if isinstance(node, TypedSelect) else []
-        factor = measured.cost_per_tuple * rate / estimated
-        self._knowledge.learn_factor(node.name, kind_of(node), factor, parts)
+        costing.learn(node, flows, inflow, measured.selectivity * rate)
+        factor = measured.cost_per_tuple * rate / costing.flow(node, flows, inflow).work
+        parts = flows.parts(node.name, node.predicate)
+        self._knowledge.learn_factor(node.name, costing.kind, factor, parts)
 
 
-def learn_rows(node: TypedNode, flows: Flows, inflow: list[float], out: float, read: frozenset[str]) -> None:
-    """Keep what a node gave, in rows per second, by what decides about it."""
-    knowledge = flows.knowledge
-    match node:
-        case TypedSelect():
-            knowledge.learn_selectivity(flows.parts(node.name, node.where), out / inflow[0])
-        case TypedAggregate() | TypedExcept():
-            knowledge.learn_gain(node.name, out / inflow[0] if inflow[0] else 0.0)
-        case TypedTableJoin():
-            share = flows.share(node.name, node.where)
-            knowledge.learn_gain(node.name, out / inflow[0] / share if share else 0.0)
-        case TypedJoin():
-            expected = flows.flow(node, inflow, read).out[None]
-            factor = out / expected if expected else 0.0
-            if node.on:
-                knowledge.learn_equalities(flows.equalities(node), factor)
-            else:
-                knowledge.learn_gain(node.name, factor)
-
-
-def kind_of(node: TypedNode) -> str:
-    """Return the kind of an operator, as measured costs are kept by."""
-    match node:
-        case TypedSelect():
-            return "select"
-        case TypedSplit():
-            return "split"
-        case TypedUnion():
-            return "union"
-        case TypedAggregate():
-            return "aggregate"
-        case TypedExcept():
-            return "except"
-        case TypedJoin():
-            return "join"
-        case TypedTableJoin():
-            return "table"
-    return "project"
-
-
-def _memory(
-    node: TypedNode, typed: TypedPlan, inflow: list[float], flow: Flow, read: frozenset[str]
-) -> float:
+def _memory(node: TypedNode, typed: TypedPlan, inflow: Inflow, flow: Flow) -> float:
     """Return the bytes that wait in front of a node, and those that it keeps."""
     sizes = []
     for place, reference in enumerate(node.inputs):
-        columns = reads(node, place, read)
+        columns = node.reads(place, inflow.read)
         sizes.append(row_bytes(f for f in typed.nodes[reference.node].schema if f.name in columns))
-    queued = sum(rate * QUEUED * size for rate, size in zip(inflow, sizes, strict=True))
-    rate = sum(inflow)
-    mean = sum(r * size for r, size in zip(inflow, sizes, strict=True)) / rate if rate else 0.0
+    queued = sum(rate * QUEUED * size for rate, size in zip(inflow.rates, sizes, strict=True))
+    rate = sum(inflow.rates)
+    mean = sum(r * size for r, size in zip(inflow.rates, sizes, strict=True)) / rate if rate else 0.0
     return queued + flow.held * mean

@@ -5,17 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from mavstream_protocol.expressions.typed import Expression
-from mavstream_protocol.windows import RowWindow
 from mavstream_server.planning.rewriting.editing import Draft
-from mavstream_server.planning.rewriting.joins import (
-    LEFT,
-    RIGHT,
-    joins,
-    put_below,
-    sides_of,
-    wheres,
-    with_where,
-)
+from mavstream_server.planning.rewriting.joins import LEFT, RIGHT, put_below, sides_of, wheres, with_where
+from mavstream_server.planning.rewriting.matching import any_join_at, every
 from mavstream_server.planning.rewriting.rule import Rewrite, RewriteRule
 from mavstream_server.planning.rewriting.subject import Subject
 
@@ -26,8 +18,8 @@ def rewrites(subject: Subject) -> Iterator[Rewrite]:
     Not for windows by rows, which count all rows; not for a left join with a table, whose condition only
     decides what is found; and a table takes no select. With `on_error: fail` no part may be able to fail.
     """
-    for name, join, typed in joins(subject):
-        if join.how != "inner" or isinstance(join.window, RowWindow) or not subject.may_move(wheres(typed)):
+    for name, join, typed in every(subject, any_join_at):
+        if join.how != "inner" or typed.counts_rows or not subject.may_move(wheres(typed)):
             continue
         parts: dict[str, list[Expression]] = {LEFT: [], RIGHT: []}
         kept: list[Expression] = []

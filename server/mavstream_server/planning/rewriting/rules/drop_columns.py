@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from mavstream_protocol.plan import AggregateNode, JoinNode, Node, ProjectNode
 from mavstream_protocol.scaling import ERROR
-from mavstream_protocol.typed_plan import TypedAggregate, TypedJoin, TypedNode, TypedProject, TypedTableJoin
 from mavstream_server.planning.rewriting.editing import Draft
+from mavstream_server.planning.rewriting.matching import aggregate_at, any_join_at, project_at
 from mavstream_server.planning.rewriting.reading import columns_read
 from mavstream_server.planning.rewriting.rule import Rewrite, RewriteRule
 from mavstream_server.planning.rewriting.subject import Subject
@@ -33,48 +32,46 @@ def rewrites(subject: Subject) -> Iterator[Rewrite]:
     draft = Draft(subject.plan)
     changed: list[str] = []
     for name in subject.order:
-        node, typed = subject.plan.nodes[name], subject.typed_node(name)
-        texts = _texts(subject, name, node, typed)
+        texts = _texts(subject, name)
         if texts is None:
             continue
-        used = {column.removesuffix(ERROR) for column in read[name]} if _scaled(node) else set()
+        aggregate = aggregate_at(subject, name)
+        scaled = aggregate is not None and aggregate.typed.scaled
+        used = {column.removesuffix(ERROR) for column in read[name]} if scaled else set()
         kept = {
             c: text
             for c, text in texts.items()
-            if c in read[name] or c in used or not _droppable(subject, typed, c)
+            if c in read[name] or c in used or not _droppable(subject, name, c)
         }
         kept = kept or dict([next(iter(texts.items()))])  # rows without columns cannot be said
         if len(kept) < len(texts):
-            draft.put(name, node.model_copy(update={"compute": kept}))
+            draft.put(name, subject.plan.nodes[name].model_copy(update={"compute": kept}))
             changed.append(name)
     if changed:
         yield Rewrite(draft, changed[0], f"columns that nobody reads left out in {', '.join(changed)}")
 
 
-def _texts(subject: Subject, name: str, node: Node, typed: TypedNode) -> Mapping[str, str] | None:
+def _texts(subject: Subject, name: str) -> Mapping[str, str] | None:
     """Return what a node computes, as text; None if it computes nothing."""
-    if isinstance(node, ProjectNode | AggregateNode):
-        return node.compute
-    if not isinstance(node, JoinNode) or not isinstance(typed, TypedJoin | TypedTableJoin):
+    computing = project_at(subject, name) or aggregate_at(subject, name)
+    if computing is not None:
+        return computing.node.compute
+    join = any_join_at(subject, name)
+    if join is None:
         return None
-    if node.compute is not None:
-        return node.compute
+    if join.node.compute is not None:
+        return join.node.compute
     columns = subject.columns(name)
-    texts = {column: text_of(expression, columns) for column, expression in typed.compute}
+    texts = {column: text_of(expression, columns) for column, expression in join.typed.compute}
     return {column: text for column, text in texts.items() if text is not None}
 
 
-def _scaled(node: Node) -> bool:
-    return isinstance(node, AggregateNode) and node.scaled
-
-
-def _droppable(subject: Subject, typed: TypedNode, column: str) -> bool:
-    if isinstance(typed, TypedProject | TypedTableJoin):
+def _droppable(subject: Subject, name: str, column: str) -> bool:
+    if subject.typed_node(name).computes_on_demand:
         return True
-    if isinstance(typed, TypedAggregate):
-        calls = dict(typed.compute)[column].calls
-        return subject.may_forget and all(call.function in _HARMLESS for call in calls)
-    return subject.may_forget
+    aggregate = aggregate_at(subject, name)
+    calls = () if aggregate is None else dict(aggregate.typed.compute)[column].calls
+    return subject.may_forget and all(call.function in _HARMLESS for call in calls)
 
 
 RULE = RewriteRule(

@@ -6,10 +6,9 @@ from collections import Counter
 from collections.abc import Iterator
 
 from mavstream_protocol.expressions.typed import ColumnRef, Expression, references
-from mavstream_protocol.plan import JoinNode, ProjectNode
-from mavstream_protocol.typed_plan import TypedJoin, TypedProject, TypedTableJoin
 from mavstream_server.planning.rewriting.editing import Draft
 from mavstream_server.planning.rewriting.expressions import can_fail, put_in, size
+from mavstream_server.planning.rewriting.matching import any_join_at, every, project_at
 from mavstream_server.planning.rewriting.rule import Rewrite, RewriteRule
 from mavstream_server.planning.rewriting.subject import Subject
 from mavstream_server.planning.rewriting.texts import text_of
@@ -27,19 +26,13 @@ def rewrites(subject: Subject) -> Iterator[Rewrite]:
     - A join of streams computes all of its columns and reads what they read, so none in the plan may be able
       to fail, unless failures are mere nulls.
     """
-    for name in subject.order:
-        upper, node = subject.typed_node(name), subject.plan.nodes[name]
-        if not isinstance(node, ProjectNode) or not isinstance(upper, TypedProject):
-            continue
+    for name, _, upper in every(subject, project_at):
         below = subject.below(name)
-        lower, inner = subject.typed_node(below), subject.plan.nodes[below]
-        if not isinstance(inner, ProjectNode | JoinNode):
+        found = project_at(subject, below) or any_join_at(subject, below)
+        if found is None or subject.only_reader(below) is None or found.typed.windowed:
             continue
-        if not isinstance(lower, TypedProject | TypedJoin | TypedTableJoin):
-            continue
-        if subject.only_reader(below) is None or (isinstance(lower, TypedJoin) and lower.window):
-            continue
-        if isinstance(lower, TypedJoin) and not subject.may_forget:
+        _, inner, lower = found
+        if not lower.computes_on_demand and not subject.may_forget:
             continue
         texts = _merged(subject, upper.compute, lower.compute, below)
         if texts is not None:

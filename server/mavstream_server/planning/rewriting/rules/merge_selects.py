@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from mavstream_protocol.plan import SelectNode
-from mavstream_protocol.typed_plan import TypedSelect
 from mavstream_server.planning.rewriting.editing import Draft, select
 from mavstream_server.planning.rewriting.expressions import conjunction, conjuncts
+from mavstream_server.planning.rewriting.matching import every, select_at
 from mavstream_server.planning.rewriting.rule import Rewrite, RewriteRule
 from mavstream_server.planning.rewriting.subject import Subject
 from mavstream_server.planning.rewriting.texts import text_of
@@ -19,14 +18,11 @@ def rewrites(subject: Subject) -> Iterator[Rewrite]:
     The answer is the same since a row passes if all parts are true; it is cheaper where hardly any row is
     sorted out between the two. With `on_error: fail` neither may be able to fail.
     """
-    for name in subject.order:
-        upper, node = subject.typed_node(name), subject.plan.nodes[name]
-        if not isinstance(node, SelectNode) or not isinstance(upper, TypedSelect):
+    for name, _, upper in every(subject, select_at):
+        found = select_at(subject, subject.below(name))
+        if found is None:
             continue
-        below = subject.below(name)
-        lower, inner = subject.typed_node(below), subject.plan.nodes[below]
-        if not isinstance(inner, SelectNode) or not isinstance(lower, TypedSelect):
-            continue
+        below, inner, lower = found
         if subject.only_reader(below) is None or not subject.may_move((upper.where, lower.where)):
             continue
         whole = conjunction((*conjuncts(lower.where), *conjuncts(upper.where)))

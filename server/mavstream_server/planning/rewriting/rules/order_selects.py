@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from mavstream_protocol.plan import SelectNode
-from mavstream_protocol.typed_plan import TypedSelect
 from mavstream_server.planning.rewriting.editing import Draft, select
+from mavstream_server.planning.rewriting.matching import Select, every, select_at
 from mavstream_server.planning.rewriting.rule import Rewrite, RewriteRule
 from mavstream_server.planning.rewriting.subject import Subject
 
@@ -18,41 +17,32 @@ def rewrites(subject: Subject) -> Iterator[Rewrite]:
     Every select of the row but the last must be read by the next one alone; with `on_error: fail` none
     may be able to fail, for it would see other rows.
     """
-    for top in subject.order:
-        row = row_of_selects(subject, top)
+    for top in every(subject, select_at):
+        row = {found.name: found for found in row_of_selects(subject, top)}
         if len(row) < 2:
             continue
-        wheres = [typed.where for name in row if isinstance(typed := subject.typed_node(name), TypedSelect)]
         ranked = sorted(row, key=subject.rank)  # stable: equal ranks keep the order of the plan
-        if ranked == row or not subject.may_move(wheres):
+        if ranked == list(row) or not subject.may_move(found.typed.where for found in row.values()):
             continue
-        draft, below = Draft(subject.plan), _select(subject, row[0]).input
-        draft.reconnect(top, ranked[-1], but=row)
+        draft, below = Draft(subject.plan), next(iter(row.values())).node.input
+        draft.reconnect(top.name, ranked[-1], but=row)
         for name in ranked:
-            draft.put(name, select(below, _select(subject, name).where))
+            draft.put(name, select(below, row[name].node.where))
             below = name
-        yield Rewrite(draft, top, f"{' before '.join(ranked)} by rank")
+        yield Rewrite(draft, top.name, f"{' before '.join(ranked)} by rank")
 
 
-def row_of_selects(subject: Subject, top: str) -> list[str]:
+def row_of_selects(subject: Subject, top: Select) -> list[Select]:
     """Return the selects that stand directly below each other, bottom-up, if `top` is the last of them."""
-    if not isinstance(subject.plan.nodes[top], SelectNode):
-        return []
-    reader = subject.only_reader(top)
-    if reader is not None and isinstance(subject.plan.nodes[reader], SelectNode):
+    reader = subject.only_reader(top.name)
+    if reader is not None and select_at(subject, reader) is not None:
         return []
     row = [top]
     while True:
-        below = subject.below(row[0])
-        if not isinstance(subject.plan.nodes[below], SelectNode) or subject.only_reader(below) is None:
+        below = select_at(subject, subject.below(row[0].name))
+        if below is None or subject.only_reader(below.name) is None:
             return row
         row.insert(0, below)
-
-
-def _select(subject: Subject, name: str) -> SelectNode:
-    node = subject.plan.nodes[name]
-    assert isinstance(node, SelectNode)
-    return node
 
 
 RULE = RewriteRule(

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from mavstream_protocol.expressions.typed import Expression, references
-from mavstream_protocol.plan import JoinNode, SelectNode
-from mavstream_protocol.typed_plan import TypedJoin, TypedSelect, TypedTableJoin
 from mavstream_server.planning.rewriting.editing import Draft, select
 from mavstream_server.planning.rewriting.expressions import can_fail, conjunction, conjuncts, put_in
 from mavstream_server.planning.rewriting.joins import LEFT, RIGHT, put_below, sides_of, wheres, with_where
+from mavstream_server.planning.rewriting.matching import AnyJoin, Select, any_join_at, every, select_at
 from mavstream_server.planning.rewriting.rule import Rewrite, RewriteRule
 from mavstream_server.planning.rewriting.subject import Subject
 from mavstream_server.planning.rewriting.texts import text_of
@@ -31,31 +30,20 @@ def rewrites(subject: Subject) -> Iterator[Rewrite]:
       rows that find nothing come out, and conditions on what was found hold for the nulls of those.
     - With `on_error: fail` neither the predicate nor anything in the join may be able to fail.
     """
-    for name in subject.order:
-        node, typed = subject.plan.nodes[name], subject.typed_node(name)
-        if not isinstance(node, SelectNode) or not isinstance(typed, TypedSelect):
+    for upper in every(subject, select_at):
+        join = any_join_at(subject, subject.below(upper.name))
+        if join is None or subject.only_reader(join.name) is None or not subject.crossable(join.typed):
             continue
-        below = subject.below(name)
-        join, found = subject.plan.nodes[below], subject.typed_node(below)
-        if not isinstance(join, JoinNode) or not isinstance(found, TypedJoin | TypedTableJoin):
-            continue
-        if subject.only_reader(below) is None or not subject.crossable(join):
-            continue
-        if subject.may_move((typed.where, *wheres(found), *(e for _, e in found.compute))):
-            yield from _moved(subject, name, typed, below, join, found)
+        computed = (expression for _, expression in join.typed.compute)
+        if subject.may_move((upper.typed.where, *wheres(join.typed), *computed)):
+            yield from _moved(subject, upper, join)
 
 
-def _moved(
-    subject: Subject,
-    name: str,
-    typed: TypedSelect,
-    below: str,
-    join: JoinNode,
-    found: TypedJoin | TypedTableJoin,
-) -> Iterator[Rewrite]:
+def _moved(subject: Subject, upper: Select, lower: AnyJoin) -> Iterator[Rewrite]:
+    name, (below, join, found) = upper.name, lower
     parts: dict[str, list[Expression]] = {LEFT: [], RIGHT: [], _PAIRS: [], _ABOVE: []}
-    for part in conjuncts(typed.where):
-        place, moved = _place(subject, part, join, found)
+    for part in conjuncts(upper.typed.where):
+        place, moved = _place(subject, part, lower)
         parts[place].append(moved)
     kept = parts.pop(_ABOVE)
     both = parts.pop(_PAIRS)
@@ -80,11 +68,9 @@ def _moved(
         yield Rewrite(draft, name, f"moved into the join {below}: {places}")
 
 
-def _place(
-    subject: Subject, part: Expression, join: JoinNode, found: TypedJoin | TypedTableJoin
-) -> tuple[str, Expression]:
+def _place(subject: Subject, part: Expression, join: AnyJoin) -> tuple[str, Expression]:
     """Return where a part of the predicate can go, and how it reads there."""
-    compute = dict(found.compute)
+    compute = dict(join.typed.compute)
     read = set(references(part))
     if not read <= set(compute) or any(can_fail(compute[column]) for column in read):
         return _ABOVE, part
@@ -92,9 +78,9 @@ def _place(
     if moved is None:
         return _ABOVE, part
     sides = sides_of(moved)
-    if sides == {LEFT} or (sides == {RIGHT} and not subject.is_table(join.right)):
+    if sides == {LEFT} or (sides == {RIGHT} and not subject.is_table(join.node.right)):
         return next(iter(sides)), moved
-    if sides and join.how == "inner":
+    if sides and join.node.how == "inner":
         return _PAIRS, moved
     return _ABOVE, part
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from mavstream_protocol.plan import InputRef, SelectNode, SplitNode
-from mavstream_protocol.typed_plan import TypedSelect, TypedSplit
-from mavstream_server.planning.rewriting.editing import Draft, select, with_inputs
+from mavstream_protocol.plan import InputRef
+from mavstream_server.planning.rewriting.editing import Draft, select
+from mavstream_server.planning.rewriting.matching import every, select_at, split_at
 from mavstream_server.planning.rewriting.rule import Rewrite, RewriteRule
 from mavstream_server.planning.rewriting.subject import Subject
 
@@ -18,27 +18,23 @@ def rewrites(subject: Subject) -> Iterator[Rewrite]:
     out is missed. Only the count of rows that went to no output changes. With `on_error: fail`
     neither the predicate nor those of the split may be able to fail.
     """
-    for name in subject.order:
-        split, typed = subject.plan.nodes[name], subject.typed_node(name)
-        if not isinstance(split, SplitNode) or not isinstance(typed, TypedSplit):
-            continue
+    for name, split, typed in every(subject, split_at):
         above = subject.readers(name)
-        selects = [subject.typed_node(reader) for reader in above]
+        selects = [found for reader in above if (found := select_at(subject, reader)) is not None]
         if not above or InputRef.parse(subject.plan.root).node == name:
             continue
-        wheres = [found.where for found in selects if isinstance(found, TypedSelect)]
-        if len(wheres) < len(selects) or any(where != wheres[0] for where in wheres):
+        if len(selects) < len(above) or any(found.typed.where != selects[0].typed.where for found in selects):
             continue
-        if not subject.may_move((wheres[0], *(where for _, where in typed.outputs))):
+        if not subject.may_move((selects[0].typed.where, *(where for _, where in typed.outputs))):
             continue
         draft = Draft(subject.plan)
-        nodes = [(reader, node) for reader in above if isinstance(node := draft.nodes[reader], SelectNode)]
-        for reader, node in nodes:
+        inputs = {found.name: found.node.input for found in selects}
+        for reader, input_ in inputs.items():
             draft.drop(reader)
-            draft.reconnect(reader, node.input)
-        kept, moved = nodes[0]
+            draft.reconnect(reader, input_)
+        kept, moved, _ = selects[0]
         draft.put(kept, select(split.input, moved.where))
-        draft.put(name, with_inputs(split, {split.input: kept}))
+        draft.put(name, split.reading({split.input: kept}))
         yield Rewrite(draft, kept, f"moved below the split {name}")
 
 

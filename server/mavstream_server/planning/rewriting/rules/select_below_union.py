@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from mavstream_protocol.plan import SelectNode, UnionNode
-from mavstream_protocol.typed_plan import TypedSelect
-from mavstream_server.planning.rewriting.editing import Draft, select, with_inputs
+from mavstream_server.planning.rewriting.editing import Draft, select
+from mavstream_server.planning.rewriting.matching import every, select_at, union_at
 from mavstream_server.planning.rewriting.rule import Rewrite, RewriteRule
 from mavstream_server.planning.rewriting.subject import Subject
 
@@ -19,14 +18,11 @@ def rewrites(subject: Subject) -> Iterator[Rewrite]:
     read by the select alone. With `on_error: fail` the predicate must not be able to fail: below an
     ordered union it sees late rows, too.
     """
-    for name in subject.order:
-        node, typed = subject.plan.nodes[name], subject.typed_node(name)
-        if not isinstance(node, SelectNode) or not isinstance(typed, TypedSelect):
+    for name, node, typed in every(subject, select_at):
+        found = union_at(subject, subject.below(name))
+        if found is None or subject.only_reader(found.name) is None:
             continue
-        below = subject.below(name)
-        union = subject.plan.nodes[below]
-        if not isinstance(union, UnionNode) or subject.only_reader(below) is None:
-            continue
+        below, union, _ = found
         if not subject.may_move((typed.where,)):
             continue
         draft = Draft(subject.plan)
@@ -35,7 +31,7 @@ def rewrites(subject: Subject) -> Iterator[Rewrite]:
         for input_ in dict.fromkeys(union.inputs):  # an input that is read twice is sorted out once
             changes[input_] = draft.fresh(name) if changes else name
             draft.put(changes[input_], select(input_, node.where))
-        draft.put(below, with_inputs(union, changes))
+        draft.put(below, union.reading(changes))
         yield Rewrite(draft, name, f"moved below the union {below}, into {len(changes)} inputs")
 
 

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from mavstream_protocol.plan import SelectNode
-from mavstream_protocol.typed_plan import TypedSelect
 from mavstream_server.planning.rewriting.editing import Draft, select
 from mavstream_server.planning.rewriting.expressions import conjuncts
+from mavstream_server.planning.rewriting.matching import every, select_at
 from mavstream_server.planning.rewriting.rule import Rewrite, RewriteRule
 from mavstream_server.planning.rewriting.subject import Subject
 from mavstream_server.planning.rewriting.texts import text_of
@@ -20,10 +19,7 @@ def rewrites(subject: Subject) -> Iterator[Rewrite]:
     `on_error: fail` no part may be able to fail, since AND forgives a failure in rows that another part
     decides, and a select by itself does not.
     """
-    for name in subject.order:
-        node, typed = subject.plan.nodes[name], subject.typed_node(name)
-        if not isinstance(node, SelectNode) or not isinstance(typed, TypedSelect):
-            continue
+    for name, node, typed in every(subject, select_at):
         parts = conjuncts(typed.where)
         if len(parts) < 2 or not subject.may_move(parts):
             continue
