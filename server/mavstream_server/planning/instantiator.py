@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from typing import Any, NamedTuple
 
-from mavstream_protocol.expressions.typed import Expression, references
+from mavstream_protocol.expressions.typed import Expression
 from mavstream_protocol.plan import InputRef
 from mavstream_protocol.queries import OnError
 from mavstream_protocol.typed_plan import (
+    WINDOW_COLUMNS,
     TypedAggregate,
     TypedExcept,
     TypedJoin,
@@ -16,9 +18,7 @@ from mavstream_protocol.typed_plan import (
     TypedPlan,
     TypedProject,
     TypedSelect,
-    TypedSource,
     TypedSplit,
-    TypedTable,
     TypedTableJoin,
     TypedUnion,
 )
@@ -38,8 +38,6 @@ from mavstream_server.operators.source import Needs, Source
 from mavstream_server.operators.split import Split
 from mavstream_server.operators.union import OrderedUnion, Union
 from mavstream_server.tables.stored import StoredTable
-
-_WINDOW = frozenset(("window_start", "window_end"))
 
 OUTPUT = "#output"
 """The name of the operator above the root; no node can have it."""
@@ -97,7 +95,7 @@ def instantiate(
 ) -> Network:
     """Build the operators of a plan, each behind its inputs, and wire their queues."""
     output = Output(OUTPUT, plan.schema.names, sink, now)
-    return _built(plan, options, cursor, table, needed_columns(plan), needs_of(plan), output)
+    return _built(plan, options, cursor, table, plan.needed_columns(), needs_of(plan), output)
 
 
 def instantiate_below(
@@ -110,7 +108,7 @@ def instantiate_below(
     output: Output,
 ) -> Network:
     """Build the lower part of other plans, which read these columns of its root and need to know that."""
-    return _built(plan, options, cursor, table, needed_columns(plan, columns), needs, output)
+    return _built(plan, options, cursor, table, plan.needed_columns(columns), needs, output)
 
 
 def _built(
@@ -124,21 +122,21 @@ def _built(
 ) -> Network:
     network = Network()
     make = operator_maker(plan, options, table, needed)
-    for node in plan.nodes.values():
-        if isinstance(node, TypedTable):
-            continue  # its join has it
-        if isinstance(node, TypedSource):
-            operator: Operator = Source(
+    sources = {source.name: source for source in plan.sources}
+    for node in plan.operating:
+        source = sources.get(node.name)
+        if source is None:
+            operator = make(node)
+        else:
+            operator = Source(
                 node.name,
-                cursor(node.stream),
+                cursor(source.stream),
                 needed[node.name],
                 needs,
                 options.start_at,
                 options.stop_at,
-                Shedder(node.stream, options.worth.get(node.stream)),
+                Shedder(source.stream, options.worth.get(source.stream)),
             )
-        else:
-            operator = make(node)
         connect(network.account, operator, node.inputs, network.operators)
         network.operators[node.name] = operator
     connect(network.account, output, (plan.root,), network.operators)
@@ -154,14 +152,13 @@ def operator_maker(
     needed: Mapping[str, tuple[str, ...]] | None = None,
 ) -> OperatorMaker:
     """Return what makes the operators of a plan's nodes, but for sources and tables; not connected yet."""
-    needed = needed_columns(plan) if needed is None else needed
-    once = one_time_node(plan) if options.one_time else None
+    needed = plan.needed_columns() if needed is None else needed
+    once = plan.one_time_node.name if options.one_time else None
 
     def make(node: TypedNode) -> Operator:
-        if isinstance(node, TypedTableJoin):
-            return _table_join(node, table(node.table), set(needed[node.name]), options.on_error)
         inputs = [plan.nodes[reference.node] for reference in node.inputs]
-        return _operator(node, inputs, needed, options.on_error, node.name == once)
+        making = Making(inputs, needed[node.name], options.on_error, node.name == once, table)
+        return MAKERS[type(node)](node, making)
 
     return make
 
@@ -184,122 +181,82 @@ def paths_to_output(plan: TypedPlan) -> tuple[tuple[str, ...], ...]:
     return tuple((*path[1:], OUTPUT) for path in plan.paths())
 
 
-def _operator(
-    node: TypedNode,
-    inputs: list[TypedNode],
-    needed: Mapping[str, tuple[str, ...]],
-    on_error: OnError,
-    once: bool,
-) -> Operator:
-    match node:
-        case TypedSelect():
-            return Select(node.name, node.where, needed[node.name], on_error)
-        case TypedProject():
-            wanted = set(needed[node.name])
-            return Project(node.name, [c for c in node.compute if c[0] in wanted], on_error)
-        case TypedSplit():
-            return Split(node.name, node.outputs, needed[node.name], on_error)
-        case TypedUnion():
-            kind = OrderedUnion if node.ordered else Union
-            return kind(node.name, len(node.inputs), needed[node.name])
-        case TypedAggregate():
-            types = {f.name: f.type for f in inputs[0].schema}
-            by = [(name, types[name]) for name in node.by]
-            return Aggregate(node.name, by, node.window, node.compute, on_error, once)
-        case TypedExcept():
-            compared = [(f.name, f.type) for f in node.schema if f.name not in _WINDOW]
-            return Except(node.name, compared, node.window, once)
-        case TypedJoin():
-            return _join(node, inputs, on_error, once)
-        case _:
-            raise AssertionError(f"no operator for {type(node).__name__}")
-
-
-def _join(node: TypedJoin, inputs: list[TypedNode], on_error: OnError, once: bool) -> Operator:
-    types = {f.name: f.type for f in inputs[0].schema}
-    keys = [(left, right, types[left]) for left, right in node.on]
-    left, right = _join_columns(node, 0), _join_columns(node, 1)
-    if node.within is not None:
-        return IntervalJoin(
-            node.name, keys, (left, right), node.within, node.where, node.compute, node.ordered, on_error
-        )
-    assert node.window is not None
-    kept = (sorted({*left, *(key[0] for key in keys)}), sorted({*right, *(key[1] for key in keys)}))
-    return WindowJoin(
-        node.name, keys, kept, node.window, node.where, node.compute, node.ordered, on_error, once
-    )
-
-
-def _table_join(node: TypedTableJoin, table: StoredTable, wanted: set[str], on_error: OnError) -> Operator:
-    types = {f.name: f.type for f in node.table_schema}
-    keys = [Key(left, right, types[right]) for left, right in node.on]
-    compute = [column for column in node.compute if column[0] in wanted]
-    return TableJoin(node.name, table, keys, node.where, compute, node.outer, on_error)
-
-
 def needs_of(plan: TypedPlan) -> Needs:
     """Return what sources must tell of each row for the operators above to work."""
-    timed = (TypedAggregate, TypedExcept, TypedJoin)
-    ordered = any(isinstance(n, TypedUnion | TypedJoin) and n.ordered for n in plan.nodes.values())
-    return Needs(ordered or any(isinstance(n, timed) for n in plan.nodes.values()), ordered)
+    nodes = plan.nodes.values()
+    return Needs(any(node.needs_time for node in nodes), any(node.needs_position for node in nodes))
 
 
-def needed_columns(plan: TypedPlan, above: Iterable[str] | None = None) -> dict[str, tuple[str, ...]]:
-    """Return which columns of each node are read above it, in schema order: no others are carried.
+class Making(NamedTuple):
+    """What the operator of a node is made with, besides the node."""
 
-    `above` are those that are read of the root: all, if it is not given.
-    """
-    wanted: dict[str, set[str]] = {name: set() for name in plan.nodes}
-    wanted[plan.root.node] |= set(plan.schema.names if above is None else above)
-    for node in reversed(list(plan.nodes.values())):
-        for place, reference in enumerate(node.inputs):
-            wanted[reference.node] |= _read_columns(node, place, wanted[node.name])
-    return {
-        name: tuple(column for column in plan.nodes[name].schema.names if column in columns)
-        for name, columns in wanted.items()
-    }
+    inputs: list[TypedNode]
+    needed: tuple[str, ...]
+    """The node's columns that are read above it."""
+    on_error: OnError
+    once: bool
+    """Whether its first window ends a one-time query."""
+    table: TableOpener
 
 
-def _read_columns(node: TypedNode, place: int, wanted: set[str]) -> set[str]:
-    """Return the columns that a node reads from one of its inputs."""
-    match node:
-        case TypedSelect():
-            return wanted | set(references(node.where))
-        case TypedProject():
-            return {name for column, e in node.compute if column in wanted for name in references(e)}
-        case TypedSplit():
-            return wanted | {name for _, e in node.outputs for name in references(e)}
-        case TypedAggregate():
-            arguments = [call.argument for _, e in node.compute for call in e.calls if call.argument]
-            return set(node.by) | {name for argument in arguments for name in references(argument)}
-        case TypedExcept():
-            return set(node.schema.names) - _WINDOW
-        case TypedJoin():
-            expressions = [e for _, e in node.compute]
-            return _side_columns(expressions, node.where, place) | {pair[place] for pair in node.on}
-        case TypedTableJoin():
-            expressions = [e for column, e in node.compute if column in wanted]
-            return _side_columns(expressions, node.where, 0) | {left for left, _ in node.on}
-        case _:
-            return wanted
+def _select(node: TypedSelect, making: Making) -> Operator:
+    return Select(node.name, node.where, making.needed, making.on_error)
 
 
-def _join_columns(node: TypedJoin, place: int) -> tuple[str, ...]:
-    """Return the columns of one side that pairs are made of."""
-    return tuple(sorted(_side_columns([e for _, e in node.compute], node.where, place)))
+def _project(node: TypedProject, making: Making) -> Operator:
+    wanted = set(making.needed)
+    return Project(node.name, [c for c in node.compute if c[0] in wanted], making.on_error)
 
 
-def _side_columns(expressions: list[Expression], where: Expression | None, place: int) -> set[str]:
-    """Return the columns of one side that the expressions of a join read."""
-    prefix = ("l.", "r.")[place]
-    read = expressions if where is None else [*expressions, where]
-    names = {name for e in read for name in references(e) if name.startswith(prefix)}
-    return {name.removeprefix(prefix) for name in names}
+def _split(node: TypedSplit, making: Making) -> Operator:
+    return Split(node.name, node.outputs, making.needed, making.on_error)
 
 
-def one_time_node(plan: TypedPlan) -> str:
-    """Return the windowed node whose first answer ends a one-time query."""
-    node = plan.nodes[plan.root.node]
-    while isinstance(node, TypedSelect | TypedProject | TypedSplit):
-        node = plan.nodes[node.inputs[0].node]
-    return node.name
+def _union(node: TypedUnion, making: Making) -> Operator:
+    kind = OrderedUnion if node.ordered else Union
+    return kind(node.name, len(node.inputs), making.needed)
+
+
+def _aggregate(node: TypedAggregate, making: Making) -> Operator:
+    types = {f.name: f.type for f in making.inputs[0].schema}
+    by = [(name, types[name]) for name in node.by]
+    return Aggregate(node.name, by, node.window, node.compute, making.on_error, making.once)
+
+
+def _except(node: TypedExcept, making: Making) -> Operator:
+    compared = [(f.name, f.type) for f in node.schema if f.name not in WINDOW_COLUMNS]
+    return Except(node.name, compared, node.window, making.once)
+
+
+def _join(node: TypedJoin, making: Making) -> Operator:
+    types = {f.name: f.type for f in making.inputs[0].schema}
+    keys = [(left, right, types[left]) for left, right in node.on]
+    left, right = (tuple(sorted(node.paired_columns(place))) for place in (0, 1))
+    shown, on_error = (node.where, node.compute, node.ordered), making.on_error
+    if node.within is not None:
+        return IntervalJoin(node.name, keys, (left, right), node.within, *shown, on_error)
+    assert node.window is not None
+    kept = (sorted({*left, *(key[0] for key in keys)}), sorted({*right, *(key[1] for key in keys)}))
+    return WindowJoin(node.name, keys, kept, node.window, *shown, on_error, making.once)
+
+
+def _table_join(node: TypedTableJoin, making: Making) -> Operator:
+    types = {f.name: f.type for f in node.table_schema}
+    keys = [Key(left, right, types[right]) for left, right in node.on]
+    wanted = set(making.needed)
+    compute = [column for column in node.compute if column[0] in wanted]
+    table = making.table(node.table)
+    return TableJoin(node.name, table, keys, node.where, compute, node.outer, making.on_error)
+
+
+MAKERS: Mapping[type[TypedNode], Callable[[Any, Making], Operator]] = {
+    TypedSelect: _select,
+    TypedProject: _project,
+    TypedSplit: _split,
+    TypedUnion: _union,
+    TypedAggregate: _aggregate,
+    TypedExcept: _except,
+    TypedJoin: _join,
+    TypedTableJoin: _table_join,
+}
+"""What makes the operator of each node, but for sources: these need a cursor."""

@@ -19,8 +19,8 @@ from mavstream_protocol.expressions.typed import (
     Expression,
     Literal,
 )
-from mavstream_protocol.schema import Field, FieldType, Schema
-from mavstream_protocol.typed_plan import TypedAggregate, TypedNode, TypedPlan, TypedProject, all_below
+from mavstream_protocol.schema import Field, FieldType
+from mavstream_protocol.typed_plan import TypedAggregate, TypedPlan, all_below
 from mavstream_server.operators.shedding.shedder import WEIGHT
 
 _DEVIATIONS = 1.96  # of a normal distribution, 95 % lie within so many
@@ -31,21 +31,15 @@ _WEIGHT = ColumnRef(WEIGHT, _FLOAT, False)
 
 def weighted(plan: TypedPlan) -> TypedPlan:
     """Return the plan as it is run: with plain sums where aggregates are scaled, else the same."""
-    scaled = [node for node in plan.nodes.values() if isinstance(node, TypedAggregate) and node.scaled]
+    scaled = plan.scaled
     if not scaled:
         return plan
     carriers = {below.name for node in scaled for below in all_below(plan.nodes, node.inputs[0])}
-    nodes = {name: _carrying(node) if name in carriers else node for name, node in plan.nodes.items()}
+    weight = Field(WEIGHT, _FLOAT)
+    nodes = {name: node.carrying(weight) if name in carriers else node for name, node in plan.nodes.items()}
     for node in scaled:
         nodes[node.name] = _summing(node)
     return replace(plan, nodes=nodes)
-
-
-def _carrying(node: TypedNode) -> TypedNode:
-    schema = Schema((*node.schema, Field(WEIGHT, _FLOAT)))
-    if isinstance(node, TypedProject):
-        return replace(node, schema=schema, compute=(*node.compute, (WEIGHT, _WEIGHT)))
-    return replace(node, schema=schema)
 
 
 def _summing(node: TypedAggregate) -> TypedAggregate:

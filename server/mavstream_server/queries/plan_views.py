@@ -8,7 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from mavstream_protocol.plan import Plan
 from mavstream_protocol.streams import FieldSpec, field_specs
-from mavstream_protocol.typed_plan import TypedPlan, TypedTableJoin
+from mavstream_protocol.typed_plan import TypedPlan
 from mavstream_protocol.wire.resources import ActualState, OperatorInfo
 from mavstream_server.core.metrics import QueryMetrics
 from mavstream_server.planning.instantiator import OUTPUT
@@ -177,8 +177,8 @@ def edges_of(plan: TypedPlan) -> tuple[PlanEdge, ...]:
     found = [PlanEdge(from_=f"stream:{source.stream}", to=source.name) for source in plan.sources]
     for node in plan.nodes.values():
         found += [PlanEdge(from_=ref.node, to=node.name, output=ref.output) for ref in node.inputs]
-        if isinstance(node, TypedTableJoin):
-            found.append(PlanEdge(from_=f"table:{node.table}", to=node.name))
+        if node.lookup is not None:
+            found.append(PlanEdge(from_=f"table:{node.lookup.table}", to=node.name))
     return (*found, PlanEdge(from_=plan.root.node, to=OUTPUT, output=plan.root.output))
 
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from mavstream_protocol.queries import Mode, ReadFrom
-from mavstream_protocol.typed_plan import TypedAggregate, TypedExcept, TypedJoin, TypedPlan, TypedUnion
+from mavstream_protocol.typed_plan import TypedPlan
 from mavstream_protocol.utility import infer_utility
-from mavstream_protocol.windows import TimeWindow
 from mavstream_protocol.wire.resources import DesiredState
 from mavstream_server.engine.process.messages import StartQuery
 from mavstream_server.planning.instantiator import RunOptions
@@ -16,12 +15,7 @@ from mavstream_server.queries.query import Query
 
 def waits_for_time(plan: TypedPlan) -> bool:
     """Return whether a plan answers, or lets rows go, when time has passed."""
-    return any(
-        isinstance(node, TypedJoin)
-        or (isinstance(node, TypedUnion) and node.ordered)
-        or (isinstance(node, TypedAggregate | TypedExcept) and isinstance(node.window, TimeWindow))
-        for node in plan.nodes.values()
-    )
+    return any(node.waits_for_time for node in plan.nodes.values())
 
 
 def start_command(query: Query, begins: Mapping[str, int] | None) -> StartQuery:

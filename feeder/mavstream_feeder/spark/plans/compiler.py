@@ -62,27 +62,13 @@ class _Compilation:
         self._tables = tables
         self._ordered = nodes_in_order(plan)
         self._frames: dict[InputRef, DataFrame] = {}
-        self._rules: dict[type[TypedNode], Callable[[Any], DataFrame]] = {
-            TypedSource: self._source,
-            TypedSelect: self._select,
-            TypedProject: self._project,
-            TypedUnion: self._union,
-            TypedAggregate: self._aggregate,
-            TypedExcept: self._except,
-            TypedJoin: self._join,
-            TypedTableJoin: self._table_join,
-        }
 
     def frame(self, reference: InputRef) -> DataFrame:
         """Return the rows of a node, or of one output of a split."""
         if reference not in self._frames:
             node = self._plan.nodes[reference.node]
-            if isinstance(node, TypedSplit):
-                self._frames[reference] = self._output(node, reference.output)
-            elif type(node) in self._rules:
-                self._frames[reference] = self._rules[type(node)](node)
-            else:
-                raise UnsupportedPlan(f"nodes/{node.name}: {type(node).__name__} has no form on Spark yet")
+            output = () if reference.output is None else (reference.output,)
+            self._frames[reference] = FRAMES[type(node)](self, node, *output)
         return self._frames[reference]
 
     def _hidden(self, node: TypedNode) -> list[str]:
@@ -104,7 +90,7 @@ class _Compilation:
     def _project(self, node: TypedProject) -> DataFrame:
         return with_columns(self.frame(node.inputs[0]), dict(node.compute), self._hidden(node))
 
-    def _output(self, node: TypedSplit, output: str | None) -> DataFrame:
+    def _split(self, node: TypedSplit, output: str) -> DataFrame:
         """Rows for which the output's predicate is true and none before it is."""
         conditions: list[Expression] = []
         for name, where in node.outputs:
@@ -256,6 +242,20 @@ class _Compilation:
         right = right.selectExpr("*", f"{_bucket(f'`{TIME}`', width)} AS `#bucket`")
         near = f"`r.{TIME}` BETWEEN `l.{TIME}` - {before}L AND `l.{TIME}` + {after}L"
         return _paired(left, right, [*node.on, ("#bucket", "#bucket")], [near])
+
+
+FRAMES: Mapping[type[TypedNode], Callable[..., DataFrame]] = {
+    TypedSource: _Compilation._source,
+    TypedSelect: _Compilation._select,
+    TypedProject: _Compilation._project,
+    TypedSplit: _Compilation._split,
+    TypedUnion: _Compilation._union,
+    TypedAggregate: _Compilation._aggregate,
+    TypedExcept: _Compilation._except,
+    TypedJoin: _Compilation._join,
+    TypedTableJoin: _Compilation._table_join,
+}
+"""What makes the frame of each node; for a split, of one of its outputs."""
 
 
 def _paired(left: DataFrame, right: DataFrame, on: list[tuple[str, str]], others: list[str]) -> DataFrame:

@@ -7,21 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from mavstream_protocol.typed_plan import (
-    TypedAggregate,
-    TypedExcept,
-    TypedJoin,
-    TypedNode,
-    TypedPlan,
-    TypedTable,
-)
-from mavstream_protocol.windows import TimeWindow
+from mavstream_protocol.typed_plan import TypedNode, TypedPlan
 from mavstream_server.columns.batch import BEGIN_OF_TIME, END_OF_TIME, Mark
 from mavstream_server.operators.joins.interval_join import IntervalJoin
 from mavstream_server.operators.operator import Operator
 from mavstream_server.operators.source import Source
 from mavstream_server.operators.union import OrderedUnion, Union
-from mavstream_server.operators.windows.index import WindowIndex
 from mavstream_server.operators.windows.windowed import WindowedOperator
 
 Marks = Mapping[str, Mark]
@@ -31,9 +22,8 @@ Marks = Mapping[str, Mark]
 def marks(plan: TypedPlan, operators: Mapping[str, Operator]) -> dict[str, Mark]:
     """Return what has been told above each node of a plan, for the operators of its nodes."""
     found: dict[str, Mark] = {}
-    for node in plan.nodes.values():
-        if not isinstance(node, TypedTable):
-            found[node.name] = mark_above(node, operators[node.name], found)
+    for node in plan.operating:
+        found[node.name] = mark_above(node, operators[node.name], found)
     return found
 
 
@@ -64,25 +54,12 @@ def touched(plan: TypedPlan, sources: Mapping[str, Source]) -> dict[str, int]:
     reaches; each node adds to what comes from below as gap marks do.
     """
     found: dict[str, int] = {}
-    for node in plan.nodes.values():
-        if isinstance(node, TypedTable):
-            continue
+    for node in plan.operating:
         if node.name in sources:
             source = sources[node.name]
             told = source.told.watermark
             found[node.name] = max(source.cursor.max_time, BEGIN_OF_TIME if told == END_OF_TIME else told)
         else:
-            found[node.name] = _reached(node, max(found[reference.node] for reference in node.inputs))
+            latest = max(found[reference.node] for reference in node.inputs)
+            found[node.name] = latest if latest == BEGIN_OF_TIME else node.latest_answer(latest)
     return found
-
-
-def _reached(node: TypedNode, latest: int) -> int:
-    window = node.window if isinstance(node, TypedAggregate | TypedExcept | TypedJoin) else None
-    if latest == BEGIN_OF_TIME:
-        return latest
-    if isinstance(window, TimeWindow):
-        windows = WindowIndex(window)
-        return max(latest, windows.end(windows.first_behind(latest) - 1) - 1)
-    if isinstance(node, TypedJoin) and node.within is not None:
-        return latest + max(node.within.before, node.within.after)
-    return latest

@@ -11,22 +11,16 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
-from mavstream_protocol.typed_plan import TypedNode, TypedPlan, TypedTable
+from mavstream_protocol.typed_plan import TypedNode, TypedPlan
 from mavstream_server.columns.batch import BEGIN_OF_TIME, Mark
 from mavstream_server.engine.migration import frontier as told
-from mavstream_server.engine.migration.reuse import has_memory, kept_nodes
+from mavstream_server.engine.migration.reuse import kept_nodes
 from mavstream_server.engine.query import NEW, RunningQuery
 from mavstream_server.engine.states import OperatorState
 from mavstream_server.engine.task import Task
 from mavstream_server.operators.operator import Operator
 from mavstream_server.operators.source import Source
-from mavstream_server.planning.instantiator import (
-    OUTPUT,
-    OperatorMaker,
-    connect,
-    needed_columns,
-    paths_to_output,
-)
+from mavstream_server.planning.instantiator import OUTPUT, OperatorMaker, connect, paths_to_output
 
 TaskMaker = Callable[[Operator], Task]
 
@@ -53,13 +47,10 @@ class OperatorExchange:
     @property
     def anew(self) -> list[TypedNode]:
         """The nodes whose operators must get to know rows that came before them."""
-        return [node for node in self._new_nodes() if has_memory(node)]
-
-    def _nodes(self) -> Iterator[TypedNode]:
-        return (node for node in self.plan.nodes.values() if not isinstance(node, TypedTable))
+        return [node for node in self._new_nodes() if node.stateful]
 
     def _new_nodes(self) -> Iterator[TypedNode]:
-        return (node for node in self._nodes() if node.name not in self.kept)
+        return (node for node in self.plan.operating if node.name not in self.kept)
 
     # Beside the old operators
 
@@ -71,7 +62,7 @@ class OperatorExchange:
         query, network = self.query, self.query.network
         marks: dict[str, Mark] = {}
         leaves = {path[0] for path in paths_to_output(self.plan)}
-        for node in self._nodes():
+        for node in self.plan.operating:
             name = node.name
             if name in self.kept:
                 operator = network.operators[name]
@@ -90,7 +81,7 @@ class OperatorExchange:
         latest = max(touched[name] for name in sources)
         self._bounds = {node.name: touched[node.name] for node in self.anew if latest != BEGIN_OF_TIME}
         self.reach = max((bound + 1 - latest for bound in self._bounds.values()), default=0)
-        before, after = needed_columns(query.request.plan), needed_columns(self.plan)
+        before, after = query.request.plan.needed_columns(), self.plan.needed_columns()
         for name, source in sources.items():
             source.carry(tuple(dict.fromkeys((*before[name], *after[name]))))
         query.connect()
@@ -130,7 +121,7 @@ class OperatorExchange:
         for operator in network.operators.values():
             for queue in tuple(operator.all_outputs):
                 operator.detach(queue)
-        for node in self._nodes():
+        for node in self.plan.operating:
             operator = self._operators[node.name]
             if node.name not in self.kept:
                 operator.name = node.name
@@ -168,7 +159,7 @@ class OperatorExchange:
         self._settle(self.query.request.plan)
 
     def _settle(self, plan: TypedPlan) -> None:
-        columns, query = needed_columns(plan), self.query
+        columns, query = plan.needed_columns(), self.query
         for name, task in query.sources.items():
             task.work.carry(columns[name])
         leaves = {path[0] for path in query.network.paths}

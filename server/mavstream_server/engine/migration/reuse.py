@@ -3,22 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterator
-from dataclasses import fields
 
 from mavstream_protocol.expressions.typed import Call, ColumnRef, Expression, Literal
-from mavstream_protocol.typed_plan import (
-    TypedAggregate,
-    TypedExcept,
-    TypedJoin,
-    TypedNode,
-    TypedPlan,
-    TypedProject,
-    TypedSelect,
-    TypedTableJoin,
-    TypedUnion,
-)
-from mavstream_protocol.windows import RowWindow
-from mavstream_server.planning.instantiator import needed_columns, one_time_node
+from mavstream_protocol.typed_plan import TypedNode, TypedPlan
 
 
 def kept_nodes(old: TypedPlan, new: TypedPlan, one_time: bool) -> frozenset[str]:
@@ -35,25 +22,18 @@ def kept_nodes(old: TypedPlan, new: TypedPlan, one_time: bool) -> frozenset[str]
     anew: set[str] = set()  # nodes that remember anew, or stand above one that does
     for name, node in new.nodes.items():
         same = name in old.nodes and before.own[name] == after.own[name]
-        alike = same and (_carries_all(node) or before.columns[name] == after.columns[name])
+        alike = same and (node.emits_all_columns or before.columns[name] == after.columns[name])
         above = any(reference.node in anew for reference in node.inputs)
         if alike and not above:
             kept.add(name)
-        elif above or has_memory(node):
+        elif above or node.stateful:
             anew.add(name)
     return frozenset(kept)
 
 
-def has_memory(node: TypedNode) -> bool:
-    """Whether what its operator answers depends on rows that came before: a new one must get to know them."""
-    if isinstance(node, TypedUnion):
-        return node.ordered
-    return isinstance(node, TypedAggregate | TypedExcept | TypedJoin)
-
-
 def counts_rows(plan: TypedPlan) -> bool:
     """Whether a plan has windows by rows, which never forget where they began."""
-    return any(isinstance(getattr(node, "window", None), RowWindow) for node in plan.nodes.values())
+    return any(node.counts_rows for node in plan.nodes.values())
 
 
 class _Described:
@@ -61,42 +41,34 @@ class _Described:
 
     def __init__(self, plan: TypedPlan, one_time: bool, numbers: dict[Hashable, int]) -> None:
         self._plan = plan
-        self._once = one_time_node(plan) if one_time else None
-        self.columns = needed_columns(plan)
+        self._once = plan.one_time_node.name if one_time else None
+        self.columns = plan.needed_columns()
         self.own: dict[str, int] = {}
         """By node: what it does to which rows."""
         self.rows: dict[str, int] = {}
         """By node: which rows it gives."""
         for node in plan.nodes.values():
             inputs = tuple((self.rows[reference.node], reference.output) for reference in node.inputs)
-            said = (type(node).__name__, inputs, self._said(node))
+            said = (inputs, self._said(node))
             self.own[node.name] = self.rows[node.name] = numbers.setdefault(said, len(numbers))
-            if isinstance(node, TypedSelect):
+            if node.predicate is not None:
                 given = ("selects", *self._selected(node))
                 self.rows[node.name] = numbers.setdefault(given, len(numbers))
 
     def _said(self, node: TypedNode) -> Hashable:
-        told = [getattr(node, f.name) for f in fields(node) if f.name not in ("name", "inputs", "schema")]
-        said = (*map(_plain, told), node.name == self._once)
-        if isinstance(node, TypedProject | TypedTableJoin):
-            # A row may be skipped for a column that fails, and only columns that are read are computed.
-            return (*said, self.columns[node.name])
+        signature = node.signature(frozenset(self.columns[node.name]))
+        said = (*map(_plain, signature), node.name == self._once)
         # A source is a cursor of its own: two on the same stream stand at different rows.
         return said if node.inputs else (*said, node.name)
 
-    def _selected(self, node: TypedSelect) -> tuple[Hashable, frozenset[Expression]]:
+    def _selected(self, node: TypedNode) -> tuple[Hashable, frozenset[Expression]]:
         """Return what stands below a row of selects, and the parts of all their predicates."""
-        parts = set(_parts(node.where))
-        below = node.inputs[0]
-        while isinstance(under := self._plan.nodes[below.node], TypedSelect):
-            parts |= set(_parts(under.where))
-            below = under.inputs[0]
+        parts: set[Expression] = set()
+        while node.predicate is not None:
+            parts |= set(_parts(node.predicate))
+            below = node.inputs[0]
+            node = self._plan.nodes[below.node]
         return (self.rows[below.node], below.output), frozenset(parts)
-
-
-def _carries_all(node: TypedNode) -> bool:
-    """Whether an operator gives all columns of its node, whoever reads them."""
-    return not node.inputs or isinstance(node, TypedAggregate | TypedExcept | TypedJoin)
 
 
 def _parts(predicate: Expression) -> Iterator[Expression]:

@@ -3,23 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from mavstream_protocol.plan import InputRef
-from mavstream_protocol.typed_plan import (
-    TypedAggregate,
-    TypedNode,
-    TypedPlan,
-    TypedProject,
-    TypedSelect,
-    TypedSource,
-    TypedTableJoin,
-)
-from mavstream_protocol.windows import TimeWindow
+from mavstream_protocol.typed_plan import TypedNode, TypedPlan, TypedSource
 from mavstream_server.operators.shedding.shedder import WEIGHT
 from mavstream_server.operators.source import Needs
-from mavstream_server.planning.instantiator import RunOptions, needed_columns, needs_of, one_time_node
+from mavstream_server.planning.instantiator import RunOptions, needs_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,8 +36,8 @@ def prefixes(plan: TypedPlan, options: RunOptions) -> list[Prefix]:
     """
     if options.stop_at is not None:
         return []
-    needs, needed = needs_of(plan), needed_columns(plan)
-    once = one_time_node(plan) if options.one_time else None
+    needs, needed = needs_of(plan), plan.needed_columns()
+    once = plan.one_time_node.name if options.one_time else None
     found = []
     for source in plan.sources:
         nodes = list(_upwards(plan, source, needs, once))
@@ -55,9 +46,10 @@ def prefixes(plan: TypedPlan, options: RunOptions) -> list[Prefix]:
             key = f"{source.stream!r} {source.event_time!r} {weighs} {needs!r} {options.on_error!r}"
             keys, columns = [], []
             for node in nodes:
-                key += f"\n{_done_by(node, needed)!r}"
+                # As its text tells it: 1 and 1.0 are equal, and not the same.
+                key += f"\n{node.signature(frozenset(needed[node.name]))!r}"
                 keys.append(key)
-                columns.append(_handed_on(node, needed))
+                columns.append(node.schema.names if node.emits_all_columns else needed[node.name])
             found.append(
                 Prefix(
                     source.stream,
@@ -65,7 +57,7 @@ def prefixes(plan: TypedPlan, options: RunOptions) -> list[Prefix]:
                     tuple(keys),
                     tuple(columns),
                     needs,
-                    any(isinstance(node, TypedAggregate) for node in nodes),
+                    any(node.stateful for node in nodes),
                 )
             )
     return found
@@ -84,46 +76,7 @@ def _upwards(plan: TypedPlan, source: TypedSource, needs: Needs, once: str | Non
     name = source.name
     while readers[name] == 1 and name in above:
         node = above[name]
-        if not _is_shareable(node, needs) or node.name == once:
+        if not node.shareable(needs.position) or node.name == once:
             return
         yield node
         name = node.name
-
-
-def _is_shareable(node: TypedNode, needs: Needs) -> bool:
-    """Whether a node's state can be that of another query, which has come later, from some place on."""
-    match node:
-        case TypedSelect() | TypedProject():
-            return True
-        case TypedTableJoin():
-            # Its rows are numbered from its start on, which shows where they are put in order.
-            return not needs.position
-        case TypedAggregate():
-            # So are answers of windows. Windows by rows begin with the query, partial ones are cut by it.
-            by_time = isinstance(node.window, TimeWindow) and not node.window.partial
-            return by_time and not needs.position
-        case _:
-            return False
-
-
-def _handed_on(node: TypedNode, needed: Mapping[str, tuple[str, ...]]) -> tuple[str, ...]:
-    """Return the columns that a node's operator emits: a window answers with all it has."""
-    return node.schema.names if isinstance(node, TypedAggregate) else needed[node.name]
-
-
-def _done_by(node: TypedNode, needed: Mapping[str, tuple[str, ...]]) -> tuple[object, ...]:
-    """Return what a node does, as its text tells it: 1 and 1.0 are equal, and not the same."""
-    wanted = set(needed[node.name])
-    match node:
-        case TypedSelect():
-            return "select", node.where
-        case TypedProject():
-            # Only what is computed: an error in a column that one query does not read is not its error.
-            return "project", [column for column in node.compute if column[0] in wanted]
-        case TypedTableJoin():
-            compute = [column for column in node.compute if column[0] in wanted]
-            return "join", node.table, node.table_schema, node.on, node.outer, node.where, compute
-        case TypedAggregate():
-            return "aggregate", node.by, node.window, node.compute
-        case _:
-            raise AssertionError(f"a {type(node).__name__} is not shared")
