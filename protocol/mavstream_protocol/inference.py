@@ -43,7 +43,7 @@ def infer(
         inputs = tuple(plan.inputs(name).values())
         if all(reference.node in scope.typed for reference in inputs):
             scope.enter(name, inputs)
-            typed = _infer(plan.nodes[name], scope)
+            typed = infer_node(plan.nodes[name], scope)
             if typed is not None and not scope.failed:
                 scope.typed[name] = typed
     if scope.problems:
@@ -64,11 +64,12 @@ def check_one_time(plan: TypedPlan) -> None:
 
 
 @singledispatch
-def _infer(node: Node, scope: Scope) -> TypedNode | None:
+def infer_node(node: Node, scope: Scope) -> TypedNode | None:
+    """Return the typed node, or None after recording faults; a rule for each node of plans is registered."""
     raise AssertionError(f"no rule for {type(node).__name__}")
 
 
-@_infer.register
+@infer_node.register
 def _source(node: nodes.SourceNode, scope: Scope) -> TypedNode | None:
     scope.ordered[scope.name] = True
     shape = scope.streams.get(node.stream)
@@ -78,7 +79,7 @@ def _source(node: nodes.SourceNode, scope: Scope) -> TypedNode | None:
     return TypedSource(scope.name, (), shape.schema, node.stream, shape.event_time)
 
 
-@_infer.register
+@infer_node.register
 def _table(node: nodes.TableNode, scope: Scope) -> TypedNode | None:
     schema = scope.tables.get(node.table)
     if schema is None:
@@ -87,14 +88,14 @@ def _table(node: nodes.TableNode, scope: Scope) -> TypedNode | None:
     return TypedTable(scope.name, (), schema, node.table)
 
 
-@_infer.register
+@infer_node.register
 def _select(node: nodes.SelectNode, scope: Scope) -> TypedNode | None:
     scope.ordered[scope.name] = scope.keeps_order()
     where = scope.predicate("where", node.where, scope.columns())
     return None if where is None else TypedSelect(scope.name, scope.inputs, scope.schema(), where)
 
 
-@_infer.register
+@infer_node.register
 def _project(node: nodes.ProjectNode, scope: Scope) -> TypedNode | None:
     scope.ordered[scope.name] = scope.keeps_order()
     compute = []
@@ -106,7 +107,7 @@ def _project(node: nodes.ProjectNode, scope: Scope) -> TypedNode | None:
     return TypedProject(scope.name, scope.inputs, schema, tuple(compute))
 
 
-@_infer.register
+@infer_node.register
 def _split(node: nodes.SplitNode, scope: Scope) -> TypedNode | None:
     scope.ordered[scope.name] = scope.keeps_order()
     if nodes.ELSE in node.outputs:
@@ -123,7 +124,7 @@ def _split(node: nodes.SplitNode, scope: Scope) -> TypedNode | None:
     return TypedSplit(scope.name, scope.inputs, scope.schema(), tuple(outputs))
 
 
-@_infer.register
+@infer_node.register
 def _union(node: nodes.UnionNode, scope: Scope) -> TypedNode | None:
     scope.ordered[scope.name] = node.order == "time"
     for index in range(1, len(scope.inputs)):
@@ -143,7 +144,7 @@ def _union(node: nodes.UnionNode, scope: Scope) -> TypedNode | None:
     return TypedUnion(scope.name, scope.inputs, Schema(fields), node.order == "time")
 
 
-@_infer.register
+@infer_node.register
 def _except(node: nodes.ExceptNode, scope: Scope) -> TypedNode | None:
     scope.ordered[scope.name] = scope.keeps_order()
     scope.same_columns("right", 1)
@@ -154,7 +155,7 @@ def _except(node: nodes.ExceptNode, scope: Scope) -> TypedNode | None:
     return TypedExcept(scope.name, scope.inputs, Schema((*scope.schema(), *added)), node.window)
 
 
-@_infer.register
+@infer_node.register
 def _aggregate(node: nodes.AggregateNode, scope: Scope) -> TypedNode | None:
     columns = scope.columns()
     by: list[Field] = []
@@ -192,7 +193,7 @@ def _aggregate(node: nodes.AggregateNode, scope: Scope) -> TypedNode | None:
     return TypedAggregate(scope.name, scope.inputs, schema, node.window, node.by, tuple(compute), node.scaled)
 
 
-@_infer.register
+@infer_node.register
 def _join(node: nodes.JoinNode, scope: Scope) -> TypedNode | None:
     other = scope.typed[scope.inputs[1].node]
     if isinstance(other, TypedTable):

@@ -1,0 +1,162 @@
+"""Nodes know themselves: nobody else asks of which class they are, and no registry forgets one."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+from tests.support.differential.coverage import KINDS
+
+import mavstream._builder
+from mavstream_feeder.spark.plans.compiler import FRAMES
+from mavstream_protocol import inference, plan, typed_plan
+from mavstream_protocol.plan import NODES, OPERATORS, PlanNode
+from mavstream_protocol.typed_plan import TypedNode, TypedSource
+from mavstream_server.planning.instantiator import MAKERS
+from mavstream_server.planning.rewriting import matching
+from mavstream_server.planning.rewriting.costing.operators import COSTINGS
+
+ROOT = Path(__file__).parent.parent
+TYPED = [kind for kind in vars(typed_plan).values() if inspect.isclass(kind) and issubclass(kind, TypedNode)]
+TYPED.remove(TypedNode)
+CLASSES = {kind.__name__ for kind in (*NODES, PlanNode, *TYPED, TypedNode)}
+FIELDS = {name for kind in (*NODES, *TYPED) for name in inspect.get_annotations(kind)} - {"op"}
+
+
+def file_of(module: ModuleType) -> Path:
+    assert module.__file__ is not None
+    return Path(module.__file__)
+
+
+# Where classes of nodes may be told apart: in their own modules, where plans are typed, and where rules about
+# certain operators find these.
+ALLOWED = {
+    file_of(plan),
+    file_of(inference),
+    file_of(matching),
+    *file_of(typed_plan).parent.glob("*.py"),
+}
+
+
+def names(node: ast.AST) -> set[str]:
+    found = {each.id for each in ast.walk(node) if isinstance(each, ast.Name)}
+    return found | {each.attr for each in ast.walk(node) if isinstance(each, ast.Attribute)}
+
+
+def asks_for_class(node: ast.AST) -> bool:
+    """Whether a piece of code finds out of which class a node is."""
+    match node:
+        case ast.Call(func=ast.Name(id="isinstance" | "issubclass"), args=[_, kinds]):
+            return bool(names(kinds) & CLASSES)
+        case ast.Call(func=ast.Name(id="getattr" | "hasattr"), args=[_, ast.Constant(value=str(field)), *_]):
+            return field in FIELDS
+        case ast.MatchClass(cls=kind):
+            return bool(names(kind) & CLASSES)
+        case ast.Compare(left=ast.Call(func=ast.Name(id="type")), comparators=others):
+            return any(names(other) & CLASSES for other in others)
+    return False
+
+
+def sites(path: Path) -> Iterator[int]:
+    yield from (node.lineno for node in ast.walk(ast.parse(path.read_text())) if asks_for_class(node))
+
+
+def sources() -> list[Path]:
+    found = [path for package in ROOT.glob("*/mavstream*") for path in package.rglob("*.py")]
+    return sorted({*found, *(ROOT / "bench").rglob("*.py")} - ALLOWED)
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "isinstance(node, TypedSelect)",
+        "isinstance(node, TypedSelect | TypedProject)",
+        "isinstance(node, plan.SplitNode)",
+        "type(node) is TypedUnion",
+        "getattr(node, 'window', None)",
+        "match node:\n    case TypedAggregate(scaled=True): pass",
+    ],
+)
+def test_what_asks_for_a_class_is_recognised(code: str) -> None:
+    assert any(asks_for_class(node) for node in ast.walk(ast.parse(code)))
+
+
+def test_nobody_asks_of_which_class_a_node_is() -> None:
+    assert len(sources()) > 400
+    found = [f"{path.relative_to(ROOT)}:{line}" for path in sources() for line in sites(path)]
+    assert found == []
+
+
+ANSWERS = sorted(TypedNode.__abstractmethods__ - {"op"})
+
+
+@pytest.mark.parametrize("answer", ANSWERS)
+def test_a_node_that_leaves_an_answer_out_cannot_be_defined(answer: str) -> None:
+    body = {name: None for name in (*ANSWERS, "op") if name != answer}
+    with pytest.raises(TypeError, match=f"TypedNew does not answer {answer}"):
+        type("TypedNew", (TypedNode,), body)
+
+
+def test_a_node_as_written_must_say_what_it_reads() -> None:
+    with pytest.raises(TypeError, match="NewNode must name in `input_fields`"):
+        type("NewNode", (PlanNode,), {})
+
+
+@pytest.mark.parametrize("kind", NODES, ids=lambda kind: kind.__name__)
+def test_the_fields_that_name_inputs_are_there(kind: type[PlanNode]) -> None:
+    fields = kind.model_fields
+    assert set(kind.input_fields) == {"input", "inputs", "left", "right"} & set(fields)
+    assert kind.table_fields <= set(kind.input_fields)
+
+
+@pytest.mark.parametrize("operator", OPERATORS)
+def test_every_operator_has_a_typed_node(operator: str) -> None:
+    assert operator in {kind.op for kind in TYPED}
+
+
+@pytest.mark.parametrize("kind", NODES, ids=lambda kind: kind.__name__)
+def test_every_node_is_typed_by_inference(kind: type[PlanNode]) -> None:
+    assert kind in inference.infer_node.registry
+
+
+@pytest.mark.parametrize("kind", TYPED, ids=lambda kind: kind.__name__)
+def test_no_registry_forgets_a_node(kind: type[TypedNode]) -> None:
+    assert kind.op in OPERATORS
+    runs = kind.has_operator
+    assert (kind in FRAMES) == runs, "the Spark compiler"
+    above = runs and kind is not TypedSource  # sources need a cursor, and cost the same in all plans
+    assert (kind in MAKERS) == above, "the instantiator"
+    assert (kind in COSTINGS) == above, "costing"
+
+
+def test_costs_are_kept_apart_by_kind() -> None:
+    kinds = [costing.kind for costing in COSTINGS.values()]
+    assert len(set(kinds)) == len(kinds)
+
+
+@pytest.mark.parametrize("operator", OPERATORS)
+def test_every_operator_can_be_built_with_the_sdk(operator: str) -> None:
+    calls = [node for node in ast.walk(ast.parse(file_of(mavstream._builder).read_text())) if _builds(node)]
+    assert operator in {call.args[0].value for call in calls}
+
+
+def _builds(node: ast.AST) -> bool:
+    """Whether a piece of the builder makes a node, of an operator that stands there."""
+    match node:
+        case ast.Call(func=ast.Attribute(attr="_then") | ast.Name(id="_node_of"), args=[ast.Constant(), *_]):
+            return True
+    return False
+
+
+@pytest.mark.parametrize("operator", OPERATORS)
+def test_every_operator_is_documented(operator: str) -> None:
+    assert f"\n| `{operator}` |" in (ROOT / "docs" / "operators.md").read_text()
+
+
+@pytest.mark.parametrize("operator", sorted({*OPERATORS} - {"table"}))
+def test_every_operator_is_held_against_duckdb(operator: str) -> None:
+    assert any(kind.split()[0] == operator for kind in KINDS)
