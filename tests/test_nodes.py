@@ -126,11 +126,11 @@ def test_every_node_is_typed_by_inference(kind: type[PlanNode]) -> None:
 @pytest.mark.parametrize("kind", TYPED, ids=lambda kind: kind.__name__)
 def test_no_registry_forgets_a_node(kind: type[TypedNode]) -> None:
     assert kind.op in OPERATORS
-    runs = kind.has_operator
+    runs = kind.has_operator and kind.runs_as is TypedNode.runs_as
     assert (kind in FRAMES) == runs, "the Spark compiler"
-    above = runs and kind is not TypedSource  # sources need a cursor, and cost the same in all plans
-    assert (kind in MAKERS) == above, "the instantiator"
-    assert (kind in COSTINGS) == above, "costing"
+    above = kind is not TypedSource  # these need a cursor, and cost the same in all plans
+    assert (kind in MAKERS) == (runs and above), "the instantiator"
+    assert (kind in COSTINGS) == (kind.has_operator and above), "costing"
 
 
 def test_costs_are_kept_apart_by_kind() -> None:

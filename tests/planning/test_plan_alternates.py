@@ -29,7 +29,7 @@ from mavstream_server.planning.rewriting.rules import (
     merge_projects,
     merge_selects,
     order_selects,
-    select_below_project,
+    select_below_node,
     select_below_split,
     select_below_union,
     split_select,
@@ -121,7 +121,7 @@ def test_a_select_goes_below_a_project() -> None:
         "p": project("in", where_="coalesce(room, '-')", t="temperature"),
         "s": select("p", "where_ <> 'hall' AND t > 30"),
     }
-    root, made = step_of(select_below_project.RULE, nodes, "s")
+    root, made = step_of(select_below_node.RULE, nodes, "s")
     assert root == "p"
     assert made == {
         **IN,
@@ -133,10 +133,10 @@ def test_a_select_goes_below_a_project() -> None:
 def test_a_column_that_can_fail_holds_a_select_back() -> None:
     # A failed column is null, and passes; the same expression inside the predicate fails as a whole.
     nodes = {**IN, "p": project("in", f="sqrt(humidity)", t="temperature"), "s": select("p", "f IS NULL")}
-    assert not steps_of(select_below_project.RULE, nodes, "s")
+    assert not steps_of(select_below_node.RULE, nodes, "s")
     nodes["s"] = select("p", "t > 30")
-    assert steps_of(select_below_project.RULE, nodes, "s")
-    assert not steps_of(select_below_project.RULE, nodes, "s", **FAIL)
+    assert steps_of(select_below_node.RULE, nodes, "s")
+    assert not steps_of(select_below_node.RULE, nodes, "s", **FAIL)
 
 
 @pytest.mark.parametrize("order", [{}, {"order": "time"}])
@@ -334,7 +334,7 @@ def test_the_original_is_among_the_alternates_and_the_cheapest_comes_first() -> 
     assert original.plan == plan_of(chain(), "s")
     assert [a.cost for a in found] == sorted(a.cost for a in found)
     assert found[0].cost < original.cost
-    assert str(found[0].steps[0]) == "select below project at s: moved below the project p"
+    assert str(found[0].steps[0]) == "select below node at s: moved below the project p"
 
 
 def test_the_same_question_gets_the_same_alternates() -> None:

@@ -54,6 +54,11 @@ class TypedNode(ABC):
     def op(self) -> str:
         """The operator's name in plans."""
 
+    @property
+    def runs_as(self) -> TypedNode:
+        """The node that backends run: itself, or another that gives the same columns and rows."""
+        return self
+
     # Rows
 
     @property

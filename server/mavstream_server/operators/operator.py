@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import Any
 
 from mavstream_protocol.errors import MavstreamError
 from mavstream_protocol.queries import OnError
@@ -32,7 +32,8 @@ class Operator(ABC):
     batches, nor on how the inputs take turns, but for the order of rows where the plan promises none.
     """
 
-    kind: ClassVar[str]
+    kind: str
+    """What plans call it; one class may serve several kinds, and several classes one."""
 
     def __init__(self, name: str, ports: int = 1) -> None:
         self.name = name

@@ -158,7 +158,9 @@ def operator_maker(
     def make(node: TypedNode) -> Operator:
         inputs = [plan.nodes[reference.node] for reference in node.inputs]
         making = Making(inputs, needed[node.name], options.on_error, node.name == once, table)
-        return MAKERS[type(node)](node, making)
+        operator = MAKERS[type(node.runs_as)](node.runs_as, making)
+        operator.kind = node.op
+        return operator
 
     return make
 

@@ -66,7 +66,7 @@ class _Compilation:
     def frame(self, reference: InputRef) -> DataFrame:
         """Return the rows of a node, or of one output of a split."""
         if reference not in self._frames:
-            node = self._plan.nodes[reference.node]
+            node = self._plan.nodes[reference.node].runs_as
             output = () if reference.output is None else (reference.output,)
             self._frames[reference] = FRAMES[type(node)](self, node, *output)
         return self._frames[reference]

@@ -50,6 +50,15 @@ def _harmless_divisor(divisor: Expression) -> bool:
     return isinstance(divisor, Literal) and divisor.value not in (None, 0, -1)
 
 
+def tells_zeros_apart(expression: Expression) -> bool:
+    """Whether it may differ for 0.0 and -0.0, which are equal: as text they are not the same."""
+    if not isinstance(expression, Call):
+        return False
+    shown = expression.type is FieldType.STRING
+    shown = shown and any(argument.type is FieldType.FLOAT for argument in expression.arguments)
+    return shown or any(map(tells_zeros_apart, expression.arguments))
+
+
 def conjuncts(predicate: Expression) -> tuple[Expression, ...]:
     """Return the parts that must all be true, in order; nested conjunctions are taken apart."""
     if isinstance(predicate, Call) and predicate.function == "and":

@@ -11,14 +11,14 @@ from mavstream_server.planning.rewriting.rules import (
     merge_selects,
     order_selects,
     select_below_join,
-    select_below_project,
+    select_below_node,
     select_below_split,
     select_below_union,
     split_select,
 )
 
 RULES: tuple[RewriteRule, ...] = (
-    select_below_project.RULE,
+    select_below_node.RULE,
     select_below_join.RULE,
     condition_below_join.RULE,
     select_below_union.RULE,

@@ -25,7 +25,7 @@ def rewrites(subject: Subject) -> Iterator[Rewrite]:
     so the same windows close at the same marks with the pairs that would have passed.
 
     - The join must be read by the select alone, and not be by rows; in a one-time query not by window.
-    - Columns that a part reads must not be able to fail (see select below project).
+    - Columns that a part reads must not be able to fail (see select below node).
     - A table takes no select; and of a left join with a table, only parts over the left side go below:
       rows that find nothing come out, and conditions on what was found hold for the nulls of those.
     - With `on_error: fail` neither the predicate nor anything in the join may be able to fail.
