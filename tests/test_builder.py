@@ -155,6 +155,16 @@ def test_except_has_two_sides_and_a_window() -> None:
     }
 
 
+def test_distinct_has_a_window() -> None:
+    nodes = nodes_of(HOT.distinct("1m").distinct({"kind": "hopping", "size": 10, "hop": 5}))
+    assert nodes["distinct"] == {
+        "op": "distinct",
+        "input": "select",
+        "window": {"kind": "tumbling", "size": "1m"},
+    }
+    assert nodes["distinct_2"]["window"] == {"kind": "hopping", "size": 10, "hop": 5}
+
+
 def test_equal_parts_become_one_operator() -> None:
     flow = stream("a").where("x > 1").join(stream("a").where("x > 1"), "k", within="1s")
     assert list(flow.build().nodes) == ["a", "select", "join"]

@@ -116,6 +116,18 @@ OTHERS: dict[str, Plan] = {
             "window": {"kind": "tumbling", "size": "20s"},
         },
     ),
+    "distinct": plan_of(
+        "seen",
+        motion=SOURCES["motion"],
+        where={"op": "project", "input": "motion", "compute": {"home": "home", "room": "room"}},
+        rooms={
+            "op": "distinct",
+            "input": "where",
+            "window": {"kind": "hopping", "size": "40s", "hop": "10s"},
+        },
+        again={"op": "project", "input": "rooms", "compute": {"home": "home", "room": "room"}},
+        seen={"op": "distinct", "input": "again", "window": {"kind": "tumbling", "size": 7}},
+    ),
     "window of windows": plan_of(
         "whole",
         power=SOURCES["power"],

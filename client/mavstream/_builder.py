@@ -62,6 +62,10 @@ class Flow:
         """Give, at the close of each window, the rows without an equal row in the other flow."""
         return self._then("except", left=self, right=other, window=_window(window))
 
+    def distinct(self, window: Window) -> Flow:
+        """Give, at the close of each window, each row that differs from those before it, once."""
+        return self._then("distinct", input=self, window=_window(window))
+
     def join(
         self,
         other: Flow | Table,

@@ -24,6 +24,7 @@ from mavstream_protocol.instants import (
 from mavstream_protocol.names import NAME_PATTERN, Name
 from mavstream_protocol.plan import (
     AggregateNode,
+    DistinctNode,
     ExceptNode,
     InputRef,
     JoinNode,
@@ -76,6 +77,7 @@ __all__ = [
     "NAME_PATTERN",
     "RESERVED_NAMES",
     "AggregateNode",
+    "DistinctNode",
     "Duration",
     "ExceptNode",
     "ExpressionError",

@@ -18,6 +18,7 @@ from mavstream_protocol.typed_plan import (
     ORDER_SENSITIVE,
     StreamShape,
     TypedAggregate,
+    TypedDistinct,
     TypedExcept,
     TypedJoin,
     TypedNode,
@@ -153,6 +154,15 @@ def _except(node: nodes.ExceptNode, scope: Scope) -> TypedNode | None:
             scope.need_order(side, "a window by rows", index)
     added = scope.window_columns(node.window, scope.schema().names)
     return TypedExcept(scope.name, scope.inputs, Schema((*scope.schema(), *added)), node.window)
+
+
+@infer_node.register
+def _distinct(node: nodes.DistinctNode, scope: Scope) -> TypedNode | None:
+    scope.ordered[scope.name] = scope.keeps_order()  # rows are answered in the order of their first ones
+    if isinstance(node.window, RowWindow):
+        scope.need_order("window", "a window by rows")
+    added = scope.window_columns(node.window, scope.schema().names)
+    return TypedDistinct(scope.name, scope.inputs, Schema((*scope.schema(), *added)), node.window)
 
 
 @infer_node.register

@@ -136,6 +136,15 @@ class ExceptNode(PlanNode):
     window: Window
 
 
+class DistinctNode(PlanNode):
+    """At a window's close: each row that is different from those before it, once."""
+
+    input_fields = ("input",)
+    op: Literal["distinct"]
+    input: Input
+    window: Window
+
+
 class AggregateNode(PlanNode):
     """At a window's close: one row per group with aggregates over its rows."""
 
@@ -197,6 +206,7 @@ Node = Annotated[
     | SplitNode
     | UnionNode
     | ExceptNode
+    | DistinctNode
     | AggregateNode
     | JoinNode,
     Field(discriminator="op"),

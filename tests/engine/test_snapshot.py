@@ -68,6 +68,11 @@ PLANS: dict[str, dict[str, Any]] = {
         "few": {"op": "select", "input": "in", "where": "x > 3"},
         "e": {"op": "except", "left": "in", "right": "few", "window": {"kind": "tumbling", "size": "5ms"}},
     },
+    "distinct": {
+        **IN,
+        "few": {"op": "project", "input": "in", "compute": {"room": "room", "x": "floor(x)"}},
+        "d": {"op": "distinct", "input": "few", "window": {"kind": "hopping", "size": "6ms", "hop": "2ms"}},
+    },
     "ordered union": {
         **IN,
         "s": {"op": "split", "input": "in", "outputs": {"low": "x < 3", "high": "x > 6"}},

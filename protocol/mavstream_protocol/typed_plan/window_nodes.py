@@ -1,15 +1,22 @@
-"""Nodes that answer at the close of windows: aggregate and except."""
+"""Nodes that answer at the close of windows: aggregate, distinct and except."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Set
 from dataclasses import dataclass
 
-from mavstream_protocol.expressions.typed import AggregateExpression, Expression, references
+from mavstream_protocol.expressions.typed import AggregateExpression, ColumnRef, Expression, references
 from mavstream_protocol.typed_plan.node import TypedNode
 from mavstream_protocol.windows import RowWindow, TimeWindow
 
-__all__ = ["ORDER_SENSITIVE", "WINDOW_COLUMNS", "TypedAggregate", "TypedExcept", "latest_in_window"]
+__all__ = [
+    "ORDER_SENSITIVE",
+    "WINDOW_COLUMNS",
+    "TypedAggregate",
+    "TypedDistinct",
+    "TypedExcept",
+    "latest_in_window",
+]
 
 ORDER_SENSITIVE = frozenset({"first", "last"})
 """Aggregate functions whose answer depends on the order of the rows."""
@@ -108,3 +115,31 @@ class TypedAggregate(_WindowedNode):
     def _arguments(self) -> Iterator[Expression]:
         for _, expression in self.compute:
             yield from (call.argument for call in expression.calls if call.argument is not None)
+
+
+@dataclass(frozen=True, slots=True)
+class TypedDistinct(_WindowedNode):
+    """The rows that differ from those before them, per window."""
+
+    op = "distinct"
+
+    @property
+    def commutes_with_select(self) -> bool:
+        """Equal rows pass a select together; windows by rows count those that do not, too."""
+        return isinstance(self.window, TimeWindow)
+
+    @property
+    def row_columns(self) -> tuple[tuple[str, Expression], ...]:
+        """Those of its input, as they are."""
+        fields = (field for field in self.schema if field.name not in WINDOW_COLUMNS)
+        return tuple((field.name, ColumnRef(field.name, field.type, field.nullable)) for field in fields)
+
+    def reads(self, place: int, wanted: Set[str]) -> set[str]:
+        """Whole rows: they are compared."""
+        return set(self.schema.names) - set(WINDOW_COLUMNS)
+
+    @property
+    def runs_as(self) -> TypedAggregate:
+        """An aggregate that groups by all columns and computes none."""
+        by = tuple(name for name in self.schema.names if name not in WINDOW_COLUMNS)
+        return TypedAggregate(self.name, self.inputs, self.schema, self.window, by, ())

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -41,8 +41,9 @@ class PrefixWriter(PlanWriter):
         made = self._random.choice(self._pool)
         self._links = [made]
         for _ in range(length):
-            make = self._random.choice((self._select, self._select, self._project, self._time_aggregate))
-            made = make(made)
+            windowed = self._random.choice((self._aggregate, self._aggregate, self._distinct))
+            make = self._random.choice((self._select, self._select, self._project, None))
+            made = make(made) if make is not None else self._by_time(windowed, made)
             self._links.append(made)
         self._pool += self._links[1:]
 
@@ -57,9 +58,9 @@ class PrefixWriter(PlanWriter):
         self._pool = pool
         return _renamed(reachable(self.nodes, made.ref), made.ref, f"q{number}_")
 
-    def _time_aggregate(self, below: Made) -> Made:
+    def _by_time(self, windowed: Callable[[Made], Made], below: Made) -> Made:
         while True:
-            made = self._aggregate(below)
+            made = windowed(below)
             if not isinstance(self.nodes[made.ref]["window"]["size"], int):
                 return made
 

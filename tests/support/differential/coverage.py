@@ -11,6 +11,7 @@ from mavstream_protocol.expressions.typed import AggregateCall
 from mavstream_protocol.schema import FieldType
 from mavstream_protocol.typed_plan import (
     TypedAggregate,
+    TypedDistinct,
     TypedExcept,
     TypedJoin,
     TypedNode,
@@ -28,6 +29,7 @@ _WINDOWS = tuple(
     for axis in ("time", "rows")
     for kind in ("tumbling", "overlapping", "hop = size", "hop > size", "begin", "until")
 )
+_WINDOWED = ("aggregate", "distinct", "except", "join")
 _NUMERIC = (FieldType.INT, FieldType.FLOAT)
 KINDS: frozenset[str] = frozenset(
     {
@@ -35,7 +37,7 @@ KINDS: frozenset[str] = frozenset(
         *("union", "union ordered", "aggregate by", "aggregate without by"),
         *("join within", "join before/after", "join window", "join where", "join without keys"),
         *("join computed", "join all columns", "join ordered", "join of one stream", "node read twice"),
-        *(f"{operator} over {window}" for operator in ("aggregate", "except", "join") for window in _WINDOWS),
+        *(f"{operator} over {window}" for operator in _WINDOWED for window in _WINDOWS),
         *(f"{name}({type_})" for name in ("sum", "avg", "stddev", "median") for type_ in _NUMERIC),
         *(f"{n}({t})" for n in ("count", "distinct", "min", "max", "first", "last") for t in FieldType),
         *("count(*)", "aggregate combined", *(f"{depth} operators deep" for depth in range(1, 6))),
@@ -75,6 +77,8 @@ def _node_kinds(node: TypedNode, plan: TypedPlan) -> Iterator[str]:
             yield "union ordered" if node.ordered else "union"
         case TypedExcept():
             yield from _window_kinds("except", node.window)
+        case TypedDistinct():
+            yield from _window_kinds("distinct", node.window)
         case TypedAggregate():
             yield from _aggregate_kinds(node)
         case TypedJoin():

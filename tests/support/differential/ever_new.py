@@ -37,6 +37,9 @@ PLANS: dict[str, dict[str, Any]] = {
     "window join": {**_SIDES, "odd": _ODD, "out": {
         "op": "join", "left": "a", "right": "odd", "on": [["label", "label"]], "window": _TUMBLING,
         "compute": _PAIRS}},
+    "distinct": {"in": _SOURCE, "few": {
+        "op": "project", "input": "in", "compute": {"k": "k", "label": "label"}}, "out": {
+        "op": "distinct", "input": "few", "window": _HOPPING}},
     "except": {**_SIDES, "odd": _ODD, "out": {
         "op": "except", "left": "a", "right": "odd", "window": _HOPPING}},
 }  # fmt: skip

@@ -94,6 +94,7 @@ class _Translation:
             kinds.UnionNode: self._union,
             kinds.AggregateNode: self._aggregate,
             kinds.ExceptNode: self._except,
+            kinds.DistinctNode: self._distinct,
             kinds.JoinNode: self._join,
         }
 
@@ -180,6 +181,16 @@ class _Translation:
         return (
             f"SELECT {', '.join(columns)}, {place} AS _pos, {time} AS _time, {_NO_WATERMARK} "
             f"FROM ({rows}) GROUP BY {', '.join(['_k', '_start', '_end', *by])}"
+        )
+
+    def _distinct(self, node: kinds.DistinctNode, name: str) -> str:
+        rows = self._rows(node.window, node.input)[0]
+        names = [f'"{field.name}"' for field in self._schemas[node.input.partition(".")[0]]]
+        time = "_end - 1" if isinstance(node.window, TimeWindow) else "max(_time)"
+        place = "row_number() OVER (ORDER BY _k, min(_pos)) - 1"
+        return (
+            f"SELECT {', '.join([*names, *bounds(node.window)])}, {place} AS _pos, {time} AS _time, "
+            f"{_NO_WATERMARK} FROM ({rows}) GROUP BY {', '.join(['_k', '_start', '_end', *names])}"
         )
 
     def _except(self, node: kinds.ExceptNode, name: str) -> str:

@@ -55,7 +55,8 @@ class PlanWriter:
         """Add so many operators and return the nodes that the last one needs, and its name."""
         kinds: list[tuple[Callable[[Made], Made], int]] = [
             (self._select, 3), (self._project, 3), (self._split, 2), (self._union, 4),
-            (self._except, 4), (self._aggregate, 7), (self._interval_join, 4), (self._window_join, 4),
+            (self._except, 4), (self._distinct, 4), (self._aggregate, 7), (self._interval_join, 4),
+            (self._window_join, 4),
         ]  # fmt: skip
         made = self._random.choice(self._pool)
         for _ in range(operators):
@@ -156,6 +157,16 @@ class PlanWriter:
         window, by_rows = self._window(left.ordered and right.ordered)
         node = {"op": "except", "left": left.ref, "right": right.ref, "window": window}
         return Made(self._add(node), (*left.columns, *_window_columns(by_rows)), left.ordered)
+
+    def _distinct(self, below: Made) -> Made:
+        """Let rows that are equal come once; of few columns, most often, so that some are."""
+        below = self._exact(self._without_window(below))
+        if self._random.random() < 0.7:
+            kept = self._random.sample(below.columns, min(len(below.columns), self._random.choice((1, 1, 2))))
+            below = self._projected(below, [(column.name, column) for column in kept])
+        window, by_rows = self._window(below.ordered)
+        name = self._add({"op": "distinct", "input": below.ref, "window": window})
+        return Made(name, (*below.columns, *_window_columns(by_rows)), below.ordered)
 
     def _exact(self, made: Made) -> Made:
         """Return an input whose rows may be compared whole."""

@@ -28,7 +28,7 @@ class RewritableWriter(PlanWriter):
         """Add so many operators with selects above them, and perhaps something that sees order on top."""
         kinds: list[Callable[[Made], Made]] = [
             self._project, self._project, self._split, self._split, self._union, self._interval_join,
-            self._window_join, self._window_join, self._three_way, self._three_way,
+            self._window_join, self._window_join, self._three_way, self._three_way, self._distinct,
         ]  # fmt: skip
         made = self._random.choice(self._pool)
         if self._random.random() < 0.3:  # alone: what stands above leaves few triples to look at

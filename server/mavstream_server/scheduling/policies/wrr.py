@@ -20,7 +20,7 @@ class WeightedRoundRobinOptions(PolicyOptions):
 
     tuples: Annotated[int, Field(gt=0)] = 1024
     """Most tuples in a turn of an operator of weight 1."""
-    weights: Mapping[str, Weight] = {"join": 4.0, "aggregate": 2.0, "except": 2.0}
+    weights: Mapping[str, Weight] = {"join": 4.0, "aggregate": 2.0, "distinct": 2.0, "except": 2.0}
     """Weight by kind of operator; 1 for kinds that are not listed."""
     leaf_bonus: Weight = 2.0
     """Factor for operators that read from a source: they are close to the data."""

@@ -10,6 +10,7 @@ from mavstream_protocol.expressions.typed import Expression
 from mavstream_protocol.plan import ELSE
 from mavstream_protocol.typed_plan import (
     TypedAggregate,
+    TypedDistinct,
     TypedExcept,
     TypedJoin,
     TypedNode,
@@ -34,6 +35,8 @@ from mavstream_server.planning.rewriting.expressions import conjuncts
 _SECOND = 1_000_000
 _SHORTEST = 1e-3
 """Seconds: rows at one and the same time are at least that near."""
+_DIFFERENT = 0.5
+"""Share of the rows in a window that differ from those before them."""
 
 
 class Inflow(NamedTuple):
@@ -109,6 +112,14 @@ def _aggregate(node: TypedAggregate, flows: Flows, inflow: Inflow) -> Flow:
     return Flow({None: out}, work, min(groups * max(1.0, node.window.size / step), most))
 
 
+def _distinct(node: TypedDistinct, flows: Flows, inflow: Inflow) -> Flow:
+    (rate,) = inflow.rates
+    work = rate * (BASE_COSTS["aggregate"] + COLUMN_COST * len(node.row_columns))
+    windows = max(1.0, node.window.size / node.window.step)  # that each row is in
+    out = rate * flows.knowledge.gain(node.name, _DIFFERENT * windows)
+    return Flow({None: out}, work, _DIFFERENT * _held(node.window, inflow.rates))
+
+
 def _except(node: TypedExcept, flows: Flows, inflow: Inflow) -> Flow:
     out = inflow.rates[0] * flows.knowledge.gain(node.name, LEFT_OVER)
     return Flow({None: out}, sum(inflow.rates) * BASE_COSTS["except"], _held(node.window, inflow.rates))
@@ -167,6 +178,7 @@ COSTINGS: Mapping[type[TypedNode], Costing] = {
     TypedSplit: Costing("split", _split, _nothing),
     TypedUnion: Costing("union", _union, _nothing),
     TypedAggregate: Costing("aggregate", _aggregate, _learn_gain),
+    TypedDistinct: Costing("distinct", _distinct, _learn_gain),
     TypedExcept: Costing("except", _except, _learn_gain),
     TypedJoin: Costing("join", _join, _learn_join),
     TypedTableJoin: Costing("table", _table_join, _learn_table_join),
