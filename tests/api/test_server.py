@@ -249,6 +249,7 @@ def test_metrics_name_query_class_and_operator(server: RunningServer) -> None:
         f'mavstream_operator_queued_rows{{class="default",operator="out",query="{query}"}} 0.0',
         'mavstream_queries{state="running"} 1.0',
         'mavstream_class_starved{class="default"} 0.0',
+        'mavstream_class_backlog_bytes{class="default"} 0.0',
         "mavstream_engine_up 1.0",
         "mavstream_engine_restarts_total 0.0",
     ):

@@ -115,7 +115,7 @@ class QosReport(BaseModel):
     """Over the sliding window where there are targets, else since the query was last instantiated; null while
     it is not in the engine."""
     memory_bytes: dict[str, int]
-    """queued, state, backlog."""
+    """queued, state, backlog; what it shares with other queries counts in full for each of them."""
     rows_per_s: float | None
     """Rows read: over the sliding window where there are targets, else since the report before this one."""
     results: int

@@ -168,7 +168,7 @@ class QueryInfo(BaseModel):
     """Answers so far: the offset of the next one."""
     latency_ms: LatencySummary | None = None
     memory_bytes: dict[str, int] = {}
-    """queued, state, backlog."""
+    """queued, state, backlog; what it shares with other queries counts in full for each of them."""
     counters: dict[str, dict[str, int]] = {}
     """Rows that were not mixed in, by operator and reason."""
     admission: AdmissionEstimate | None = None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from prometheus_client import CollectorRegistry, generate_latest
@@ -16,7 +16,7 @@ from prometheus_client.metrics_core import (
 from prometheus_client.registry import Collector
 
 from mavstream_protocol.wire.resources import TableInfo
-from mavstream_server.core.metrics import EngineReport, Latency, QueryMetrics
+from mavstream_server.core.metrics import ClassMetrics, EngineReport, Latency, QueryMetrics
 from mavstream_server.ingest.traffic import Traffic
 from mavstream_server.optimizer.fairness import ClassFairness
 from mavstream_server.optimizer.service import OptimizerService
@@ -46,6 +46,8 @@ class ServerMetrics:
     engine_restarts: int
     engine: EngineReport | None
     """None while there is no engine."""
+    classes: Mapping[str, ClassMetrics]
+    """Those that have queries; none while there is no engine."""
     fairness: dict[str, ClassFairness]
     """Of all classes."""
     optimizer: OptimizerService
@@ -67,6 +69,7 @@ class _Shown(Collector):
         yield from _optimizer(self._figures.optimizer)
         if self._figures.engine is not None:
             yield from _engine(self._figures.engine)
+            yield from _classes(self._figures.classes)
             yield from _fairness(self._figures.fairness)
             queries = list(self._figures.engine.queries.values())
             yield from _queries(queries)
@@ -148,6 +151,17 @@ def _engine(stats: EngineReport) -> Iterator[Metric]:
     yield _gauge("engine_resident_bytes", "Memory of the process", (), [((), engine.resident_bytes)])
 
 
+def _classes(classes: Mapping[str, ClassMetrics]) -> Iterator[Metric]:
+    for name, text in (
+        ("queued_bytes", "Waiting between operators of a class; what queries share counts once"),
+        ("state_bytes", "Held by operators of a class; what queries share counts once"),
+        ("backlog_bytes", "Unread in the logs at the cursors of a class; shared cursors count once"),
+    ):
+        yield _gauge(
+            f"class_{name}", text, ("class",), (((key,), getattr(one, name)) for key, one in classes.items())
+        )
+
+
 def _fairness(classes: dict[str, ClassFairness]) -> Iterator[Metric]:
     ratios = (
         ((name, one.next_class or ""), one.inversion_ratio)
@@ -170,9 +184,11 @@ def _queries(queries: list[QueryMetrics]) -> Iterator[Metric]:
 
     yield _counter("rows_read", "Rows that a query read from its streams", _QUERY, each("rows_in"))
     yield _counter("results", "Answers", _QUERY, each("rows_out"))
-    yield _gauge("queued_bytes", "Waiting between operators", _QUERY, each("queued_bytes"))
-    yield _gauge("state_bytes", "Held by operators", _QUERY, each("state_bytes"))
-    yield _gauge("backlog_bytes", "Unread in the logs", _QUERY, each("backlog_bytes"))
+    yield _gauge(
+        "queued_bytes", "Waiting between operators, shared ones included", _QUERY, each("queued_bytes")
+    )
+    yield _gauge("state_bytes", "Held by operators, shared ones included", _QUERY, each("state_bytes"))
+    yield _gauge("backlog_bytes", "Unread in the logs, at shared cursors too", _QUERY, each("backlog_bytes"))
 
 
 def _operators(queries: list[QueryMetrics]) -> Iterator[Metric]:

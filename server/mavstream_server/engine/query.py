@@ -32,8 +32,12 @@ class Memory(NamedTuple):
 
     @property
     def resident(self) -> int:
-        """What is in memory for this query alone: 0 when it has ended."""
+        """What is in memory, not on disk: 0 when the query has ended."""
         return self.queued + self.state
+
+    def plus(self, other: Memory) -> Memory:
+        """Return what both hold together."""
+        return Memory(self.queued + other.queued, self.state + other.state, self.backlog + other.backlog)
 
 
 NEW = "+"
@@ -175,17 +179,26 @@ class RunningQuery:
         return self.state in (QueryState.RUNNING, QueryState.PAUSED)
 
     @property
-    def memory(self) -> Memory:
-        """What it holds now, with all that is held for it and others: as much as it would hold alone."""
-        self.settle()
+    def own_memory(self) -> Memory:
+        """What it holds now in operators and at cursors of its own."""
         backlog = 0
         if self.state is QueryState.RUNNING:
-            backlog = sum(source.cursor.backlog.nbytes for source in self.network.sources if not source.ended)
-        state = sum(self.network.operators[name].state_bytes for name in self.tasks)
-        queued = self.network.account.nbytes
+            sources = [task.work for task in self.sources.values()]
+            backlog = sum(source.cursor.backlog.nbytes for source in sources if not source.ended)
+        state = sum(task.work.state_bytes for task in self.tasks.values())
+        return Memory(self.network.account.nbytes, state, backlog)
+
+    @property
+    def memory(self) -> Memory:
+        """What it holds now, with all that shared pipelines hold for it: as much as it would hold alone.
+
+        Members of a shared pipeline each count all of it. Totals of several queries must not: see
+        `class_figures`.
+        """
+        memory = self.own_memory
         for part in self.shared:
-            queued, state = queued + part.queued_bytes, state + part.state_bytes
-        return Memory(queued, state, backlog)
+            memory = memory.plus(part.trunk.own_memory)
+        return memory
 
     @property
     def rows_in(self) -> int:

@@ -7,7 +7,6 @@ import resource
 import sys
 import time
 from collections import defaultdict
-from collections.abc import Iterable
 from itertools import islice
 
 from mavstream_server.core.latency import LatencyHistogram
@@ -21,7 +20,7 @@ from mavstream_server.core.metrics import (
     TargetMetrics,
 )
 from mavstream_server.engine.engine import Engine
-from mavstream_server.engine.query import NEW, RunningQuery
+from mavstream_server.engine.query import NEW, Memory, RunningQuery
 from mavstream_server.engine.sharing.membership import Membership
 from mavstream_server.engine.source_task import SourceTask
 from mavstream_server.engine.states import OperatorState, QueryState
@@ -53,22 +52,22 @@ def query_metrics(query: RunningQuery, epoch: int) -> QueryMetrics:
     running = query.state is QueryState.RUNNING
     operators = []
     positions: dict[str, int] = {}
-    queued = state = backlog = 0
     sources = {node.name: node.stream for node in query.request.plan.sources}
     shared = {name: part for part in query.shared for name in part.names}
     for name, operator in query.network.operators.items():
         part = shared.get(name)
         if isinstance(operator, Source):
-            task = query.sources[name] if part is None else part.source
-            figures = _source_stats(task, running)
-            backlog += figures.queued_bytes
+            if part is None:
+                figures = _source_stats(query.sources[name], running)
+            else:
+                figures = _source_stats(part.source, running)._replace(
+                    cost_per_tuple_ns=_measured_cost(part.running_source)
+                )
             if running and not operator.ended:
                 stream, position = sources[name], operator.cursor.position
                 positions[stream] = min(position, positions.get(stream, position))
         else:
             figures = _task_stats(query.tasks[name]) if part is None else _shared_stats(part, name)
-            state += figures.state_bytes
-            queued += figures.queued_bytes
         if part is not None:
             others = (other.query.id for other in part.trunk.parts if other.query is not query)
             figures = figures._replace(
@@ -76,6 +75,7 @@ def query_metrics(query: RunningQuery, epoch: int) -> QueryMetrics:
             )
         if not name.startswith(NEW):
             operators.append(figures)
+    memory = query.memory
     return QueryMetrics(
         id=query.id,
         state=query.state.value,
@@ -85,9 +85,9 @@ def query_metrics(query: RunningQuery, epoch: int) -> QueryMetrics:
         offset=query.output.sink.offset,
         rows_in=query.rows_in,
         rows_out=query.output.rows,
-        queued_bytes=queued,
-        state_bytes=state,
-        backlog_bytes=backlog,
+        queued_bytes=memory.queued,
+        state_bytes=memory.state,
+        backlog_bytes=memory.backlog,
         latency=latency_of(query.output.latency),
         counters=query.counters,
         positions=positions,
@@ -102,14 +102,14 @@ def query_metrics(query: RunningQuery, epoch: int) -> QueryMetrics:
 
 def target_metrics(query: RunningQuery, epoch: int) -> TargetMetrics:
     """Return what is watched of a running query; costs a third of all its figures."""
-    sources = [task.work for task in query.sources.values()]
-    running = query.state is QueryState.RUNNING
+    sources = query.network.sources
+    memory = query.memory
     return TargetMetrics(
         epoch=epoch,
         rows_in=query.rows_in,
-        queued_bytes=query.network.account.nbytes,
-        state_bytes=sum(task.work.state_bytes for task in query.tasks.values()),
-        backlog_bytes=sum(source.cursor.backlog.nbytes for source in sources if running and not source.ended),
+        queued_bytes=memory.queued,
+        state_bytes=memory.state,
+        backlog_bytes=memory.backlog,
         latency=latency_of(query.output.latency),
         shed=sum(source.counters["shed"] for source in sources),
         share=max((source.shedder.share for source in sources if source.shedder is not None), default=0.0),
@@ -117,29 +117,33 @@ def target_metrics(query: RunningQuery, epoch: int) -> TargetMetrics:
     )
 
 
-def class_metrics(queries: Iterable[RunningQuery]) -> ClassMetricsReply:
-    """Return the figures of classes: cheaper than those of all their queries, and small to send."""
+def class_metrics(engine: Engine) -> ClassMetricsReply:
+    """Return the figures of classes: cheaper than those of all their queries, and small to send.
+
+    Memory of a shared pipeline counts once, in the class that it runs in, so that totals add up.
+    """
     members: dict[str, list[RunningQuery]] = defaultdict(list)
-    for query in queries:
+    for query in engine.queries.values():
         members[query.class_name].append(query)
-    return ClassMetricsReply({name: _class_stats(members[name]) for name in members})
+    pipelines: dict[str, list[RunningQuery]] = defaultdict(list)
+    for pipeline in engine.sharing.trunks:
+        pipelines[pipeline.class_name].append(pipeline)
+    return ClassMetricsReply({name: _class_stats(members[name], pipelines[name]) for name in tuple(members)})
 
 
-def _class_stats(queries: list[RunningQuery]) -> ClassMetrics:
-    latency, queued, state, backlog = LatencyHistogram(), 0, 0, 0
+def _class_stats(queries: list[RunningQuery], pipelines: list[RunningQuery]) -> ClassMetrics:
+    latency, memory = LatencyHistogram(), Memory(0, 0, 0)
     for query in queries:
         latency.merge(query.output.latency)
-        memory = query.memory
-        queued += memory.queued
-        state += memory.state
-        backlog += memory.backlog
+    for holder in (*queries, *pipelines):
+        memory = memory.plus(holder.own_memory)
     return ClassMetrics(
         queries=len(queries),
         rows_in=sum(query.rows_in for query in queries),
         rows_out=sum(query.output.rows for query in queries),
-        queued_bytes=queued,
-        state_bytes=state,
-        backlog_bytes=backlog,
+        queued_bytes=memory.queued,
+        state_bytes=memory.state,
+        backlog_bytes=memory.backlog,
         latency=latency_of(latency),
     )
 
@@ -156,9 +160,8 @@ def latency_of(histogram: LatencyHistogram) -> Latency:
 
 
 def _source_stats(task: SourceTask, running: bool) -> OperatorMetrics:
-    source, statistics = task.work, task.statistics
+    source = task.work
     rows, nbytes = source.cursor.backlog if running and not source.ended else (0, 0)
-    measured = statistics.tuples > 0
     return OperatorMetrics(
         name=source.name,
         operator=source.kind,
@@ -167,12 +170,16 @@ def _source_stats(task: SourceTask, running: bool) -> OperatorMetrics:
         queued=rows,
         queued_bytes=nbytes,
         state_bytes=0,
-        cost_per_tuple_ns=statistics.cost_per_tuple if measured else 0.0,
+        cost_per_tuple_ns=_measured_cost(task),
         selectivity=1.0,
         tuples=source.rows_out,
         rows_out=source.rows_out,
         counters=dict(source.counters),
     )
+
+
+def _measured_cost(task: SourceTask) -> float:
+    return task.statistics.cost_per_tuple if task.statistics.tuples else 0.0
 
 
 def _task_stats(task: Task) -> OperatorMetrics:

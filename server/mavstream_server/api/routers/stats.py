@@ -18,6 +18,7 @@ from mavstream_server.queries.metrics import Overview
 
 router = APIRouter(prefix="/v1/stats", tags=["server"])
 _CONFIG = ConfigDict(frozen=True, use_attribute_docstrings=True)
+_MEMORY = ("queued", "state", "backlog")
 _NOTHING = ClassMetrics(0, 0, 0, 0, 0, 0, Latency())
 
 
@@ -33,6 +34,9 @@ class EngineShown(BaseModel):
     cpu_s: float
     slices: int
     resident_bytes: int
+    """Of the process."""
+    memory_bytes: dict[str, int]
+    """queued, state, backlog of all queries; what queries share counts once."""
 
 
 class ClassShown(BaseModel):
@@ -47,7 +51,7 @@ class ClassShown(BaseModel):
     """Spent in slices of the class."""
     latency_ms: LatencySummary
     memory_bytes: dict[str, int]
-    """queued, state, backlog."""
+    """queued, state, backlog. What queries share counts once, in the class that it runs in."""
     inversion_ratio: float | None
     """Over the last seconds: its mean response time divided by that of the next less important class that
     answered, `next_class`. Above 1 it is the wrong way round. null without answers."""
@@ -86,7 +90,7 @@ async def stats(parts: Parts) -> Stats:
     """Show engine totals and figures per class."""
     totals, classes = await parts.queries.metrics.overview() if parts.link.ready else Overview()
     return Stats(
-        engine=None if totals is None else _engine(totals),
+        engine=None if totals is None else _engine(totals, classes),
         engine_restarts=parts.link.restarts,
         classes=_classes(parts, classes, {} if totals is None else totals.class_busy_ns),
         tuples=_traffic(parts.traffic),
@@ -97,7 +101,8 @@ async def stats(parts: Parts) -> Stats:
     )
 
 
-def _engine(totals: EngineMetrics) -> EngineShown:
+def _engine(totals: EngineMetrics, classes: Mapping[str, ClassMetrics]) -> EngineShown:
+    held = [_memory(stats) for stats in classes.values()]
     return EngineShown(
         pid=totals.pid,
         policy=totals.policy,
@@ -106,6 +111,7 @@ def _engine(totals: EngineMetrics) -> EngineShown:
         cpu_s=totals.cpu_ns / 1e9,
         slices=totals.slices,
         resident_bytes=totals.resident_bytes,
+        memory_bytes={kind: sum(one[kind] for one in held) for kind in _MEMORY},
     )
 
 
@@ -128,11 +134,15 @@ def _class(priority: int, stats: ClassMetrics, busy_ns: int, fairness: ClassFair
         results=stats.rows_out,
         busy_s=busy_ns / 1e9,
         latency_ms=LatencySummary.model_validate(stats.latency.summary()),
-        memory_bytes={kind: getattr(stats, f"{kind}_bytes") for kind in ("queued", "state", "backlog")},
+        memory_bytes=_memory(stats),
         inversion_ratio=fairness.inversion_ratio,
         next_class=fairness.next_class,
         starved=fairness.starved,
     )
+
+
+def _memory(stats: ClassMetrics) -> dict[str, int]:
+    return {kind: getattr(stats, f"{kind}_bytes") for kind in _MEMORY}
 
 
 def _traffic(traffic: Traffic) -> TrafficShown:

@@ -115,7 +115,7 @@ class HostedEngine:
                     {one.id: target_metrics(one, epochs[one.id]) for one in known if one.active}
                 )
             case GetClassMetrics():
-                return class_metrics(engine.queries.values())
+                return class_metrics(engine)
             case GetTableNeed(table):
                 return TableNeed(oldest_arrival(engine.queries.values(), table))
             case AttachStream(name, path):

@@ -59,6 +59,11 @@ class Membership:
         """Return the trunk's task of a node of the query; None if the trunk has ended."""
         return self.trunk.tasks.get(self.theirs[self.names.index(name)].name)
 
+    @property
+    def running_source(self) -> SourceTask:
+        """The source that reads for the query: the trunk's, or its own if the trunk has ended."""
+        return next(iter(self.trunk.sources.values()), self.source)
+
     def branch(self) -> Branch:
         """Return how the trunk reaches the query."""
         columns = None if self.columns == self.trunk.columns else self.columns
@@ -73,16 +78,6 @@ class Membership:
     def has_room(self) -> bool:
         """Whether the query's queues have room for more."""
         return self.query.network.account.rows < self.source.room
-
-    @property
-    def queued_bytes(self) -> int:
-        """What waits in the trunk."""
-        return self.trunk.network.account.nbytes
-
-    @property
-    def state_bytes(self) -> int:
-        """What the trunk's operators keep."""
-        return sum(operator.state_bytes for operator in self.trunk.network.operators.values())
 
     def settle(self) -> None:
         """Let the operators that stand by tell what the trunk's have done since the query joined."""
