@@ -11,7 +11,7 @@ import pytest
 from tests.support.optimizer_scenarios import World
 
 from mavstream_protocol.optimizer import Objective, OptimizerSettings, PolicyChoice, TargetState
-from mavstream_protocol.scheduling import SchedulerSettings
+from mavstream_protocol.scheduling import SchedulerSettings, Sharing
 from mavstream_protocol.specification import Specification
 from mavstream_server.engine.process.messages import GetTargetMetrics
 from mavstream_server.optimizer.change import CombinedChange, SheddingChange, WeightChange
@@ -24,6 +24,9 @@ RATE = 360
 ALARM = {"latency": {"p95": "200ms"}}
 REPORT = {"latency": {"p95": "500ms"}, "max_loss": "20%"}
 LOW = ("low0", "low1", "low2")
+
+# The other scenarios run with sharing, as servers do.
+shared_and_alone = pytest.mark.parametrize("sharing", [Sharing.CLASS, Sharing.OFF])
 
 
 async def alarms_and_reports(world: World) -> None:
@@ -71,10 +74,14 @@ def test_a_burst_of_four_times_the_rate_costs_the_low_class_rows_and_the_critica
     play(scenario)
 
 
-def test_a_critical_target_that_is_missed_brings_a_policy_that_knows_classes(tmp_path: Path) -> None:
+@shared_and_alone
+def test_a_critical_target_that_is_missed_brings_a_policy_that_knows_classes(
+    tmp_path: Path, sharing: Sharing
+) -> None:
     async def scenario() -> None:
-        with World(tmp_path, SchedulerSettings(policy="rr"), critical=6, low=1) as world:
+        with World(tmp_path, SchedulerSettings(policy="rr"), sharing=sharing, critical=6, low=1) as world:
             await alarms_and_reports(world)
+            assert world.members == (set(world.registered) if sharing is Sharing.CLASS else set())
             world.rate = 4 * RATE
             await world.seconds(4)
             assert world.policy == "cqc"
@@ -86,9 +93,10 @@ def test_a_critical_target_that_is_missed_brings_a_policy_that_knows_classes(tmp
     play(scenario)
 
 
-def test_memory_that_is_missed_brings_a_policy_that_releases_memory(tmp_path: Path) -> None:
+@shared_and_alone
+def test_memory_that_is_missed_brings_a_policy_that_releases_memory(tmp_path: Path, sharing: Sharing) -> None:
     async def scenario() -> None:
-        with World(tmp_path, SchedulerSettings(policy="rr")) as world:
+        with World(tmp_path, SchedulerSettings(policy="rr"), sharing=sharing) as world:
             await world.query("slim", "default", {"memory": {"at_most": "10KB"}}, 100, "x % 100 = 0")
             for n in range(3):
                 await world.query(f"fat{n}", "default", {}, 400)
@@ -101,6 +109,31 @@ def test_memory_that_is_missed_brings_a_policy_that_releases_memory(tmp_path: Pa
             await world.seconds(16)
             assert world.state("slim", Objective.MEMORY) is KEPT
             assert world.decisions == [("policy", "kept")]
+
+    play(scenario)
+
+
+@pytest.mark.parametrize(
+    ("objective", "target"),
+    [(Objective.MEMORY, {"at_most": "20KB"}), (Objective.THROUGHPUT, {"at_least": 1000})],
+)
+def test_a_shared_pipeline_that_cannot_keep_up_misses_the_targets_of_its_members(
+    tmp_path: Path, objective: Objective, target: dict[str, object]
+) -> None:
+    async def scenario() -> None:
+        with World(tmp_path, settings=OptimizerSettings(enabled=False)) as world:
+            for n in range(3):
+                await world.query(f"q{n}", "default", {objective.value: target}, 0, shared_us=1250)
+            world.rate = 1000  # 1.25 times what the engine can do
+            await world.seconds(20)
+            assert world.members == set(world.registered)
+            assert {world.state(id_, objective) for id_ in world.registered} == {MISSED}
+            (measured,) = {world.measured(id_, objective) for id_ in world.registered}
+            assert measured is not None
+            if objective is Objective.THROUGHPUT:
+                assert measured == pytest.approx(800, rel=0.05)
+            else:
+                assert measured > 4 * 1000 * 8, "a fifth of the rows of 20 seconds waits"
 
     play(scenario)
 
@@ -176,7 +209,7 @@ def test_all_rules_together_help_the_most_important_first(tmp_path: Path) -> Non
             await world.query("alarm", "critical", ALARM, 20)
             for n in range(3):
                 await world.query(f"w{n}", "work", {"latency": {"p95": "1s"}}, 40)
-            await world.query("tight", "work", {"latency": {"p95": "90ms"}}, 40)
+            await world.query("tight", "work", {"latency": {"mean": "56ms", "tolerance": "5%"}}, 40)
             for id_ in LOW[:2]:
                 await world.query(id_, "low", REPORT, 300)
             world.rate = RATE
@@ -264,6 +297,7 @@ async def until_a_policy_is_tried(world: World) -> None:
     world.rate = 1000
     while not world.decisions:
         await world.seconds(1)
+        assert world.second < 30
 
 
 def test_a_trial_waits_for_an_engine_that_is_away(tmp_path: Path) -> None:
@@ -313,6 +347,7 @@ def test_amos_takes_another_specification_without_forgetting_and_can_be_preferre
             world.rate = 1000
             while not world.decisions:
                 await world.seconds(1)
+                assert world.second < 30
             assert world.policy == "amos", "ahead of the table"
 
     play(scenario)

@@ -13,7 +13,7 @@ from mavstream_protocol.inference import infer
 from mavstream_protocol.optimizer import Objective, OptimizerSettings, TargetState
 from mavstream_protocol.plan import Plan
 from mavstream_protocol.qos import QosSpec
-from mavstream_protocol.scheduling import DEFAULT_SCHEDULER, SchedulerSettings
+from mavstream_protocol.scheduling import DEFAULT_SCHEDULER, SchedulerSettings, Sharing
 from mavstream_server.engine.process.messages import StartQuery
 from mavstream_server.engine.reporting import query_metrics
 from mavstream_server.optimizer.config import OptimizerConfig
@@ -22,7 +22,7 @@ from mavstream_server.optimizer.plan_searcher import operator_metrics
 from mavstream_server.optimizer.service import OptimizerService, Registered
 from mavstream_server.planning.rewriting.choice import PlanChoice, PlanSubject, choose
 from mavstream_server.planning.rewriting.costing.metrics import PlanMetrics
-from mavstream_server.testing import ManualClock, ScriptedStream, SteppedEngine, script_costs
+from mavstream_server.testing import ManualClock, ScriptedStream, SteppedEngine
 
 TICK = 100_000_000  # ns between two frames
 TRAIN = 256
@@ -50,24 +50,28 @@ class Scout:
 
 
 class World:
-    """Queries over one stream `readings (x int)` whose rows come at a rate that is set by hand."""
+    """Queries over one stream `readings (x int)` whose rows come at a rate that is set by hand.
+
+    All begin with the same project, and those of a class share it unless `sharing` says otherwise. It takes
+    no time unless said; what does stands above it, in selects that each query has for itself.
+    """
 
     def __init__(
         self,
         path: Path,
         scheduler: SchedulerSettings = DEFAULT_SCHEDULER,
         settings: OptimizerSettings | None = None,
+        sharing: Sharing = Sharing.CLASS,
         **priorities: int,
     ) -> None:
         self.clock = ManualClock()
         self.stream = ScriptedStream(path, "readings", "x int", self.clock)
-        self.engine = SteppedEngine(path, self.clock, scheduler, train=TRAIN)
+        self.engine = SteppedEngine(path, self.clock, scheduler, train=TRAIN, sharing=sharing)
         self.engine.engine.attach("readings", self.stream.reader)
         for name, priority in priorities.items():
             self.engine.engine.set_priority(name, priority)
         self.registered: dict[str, Registered] = {}
         self.plans: dict[str, Plan] = {}
-        self._costs: dict[str, int] = {}
         config = OptimizerConfig(settings or OptimizerSettings())
         self.optimizing = OptimizerService(self.engine, self.engine, self, self.clock, config, Scout(self))
         self.rate = 0.0
@@ -103,21 +107,32 @@ class World:
     # What happens
 
     async def query(
-        self, id_: str, class_name: str, qos: dict[str, Any], us_per_row: int, where: str = "x >= 0"
+        self,
+        id_: str,
+        class_name: str,
+        qos: dict[str, Any],
+        us_per_row: int,
+        where: str | None = None,
+        shared_us: int = 0,
     ) -> None:
-        """Start a query whose select takes so long per row; of several conditions, each is a select."""
-        nodes: dict[str, Any] = {"in": {"op": "source", "stream": "readings"}}
-        for condition in where.split(";"):
-            below = list(nodes)[-1]
-            nodes[f"s{len(nodes)}"] = {"op": "select", "input": below, "where": condition}
+        """Start a query whose select takes so long per row; of several conditions, each is a select.
+
+        Without a condition, all rows pass one that no other query has. `shared_us` is what the project takes.
+        """
+        conditions = (where or f"x >= -{len(self.plans)}").split(";")
+        nodes: dict[str, Any] = {
+            "in": {"op": "source", "stream": "readings"},
+            "all": {"op": "project", "input": "in", "compute": {"x": "x"}},
+        }
+        for number, condition in enumerate(conditions, 1):
+            nodes[f"s{number}"] = {"op": "select", "input": list(nodes)[-1], "where": condition}
         self.plans[id_] = Plan.parse({"root": list(nodes)[-1], "nodes": nodes})
-        self._costs[id_] = us_per_row * 1000
         plan = infer(self.plans[id_], {"readings": self.stream.shape})
         spec = QosSpec.model_validate(qos)
         target = None if spec.latency is None else spec.latency.at_most
         await self.engine.start(
             StartQuery(id_, plan, class_name, latency_target=target, epoch=1),
-            {"select": us_per_row * 1000},
+            {"project": shared_us * 1000, "select": us_per_row * 1000},
         )
         self.registered[id_] = Registered(id_, class_name, spec)
 
@@ -128,15 +143,9 @@ class World:
             end = self._begin + self.second * 1_000_000_000
             for tick in range(end - 1_000_000_000 + TICK, end + 1, TICK):
                 self._arrive(tick)
-                self._script_new_operators()
                 self.engine.work_until(tick)
             await self.optimizing.round()
             await asyncio.sleep(0)  # the scout has its turn
-
-    def _script_new_operators(self) -> None:
-        """Let operators that a swap has made take as long as those before them."""
-        for id_, cost in self._costs.items():
-            script_costs(self.engine.engine.query(id_), self.clock, {"select": cost})
 
     def _arrive(self, at: int) -> None:
         self._owed += self.rate * TICK / 1e9
@@ -152,6 +161,11 @@ class World:
 
     def measured(self, id_: str, objective: Objective = Objective.LATENCY) -> float | None:
         return self.optimizing.monitor.queries[id_].targets[objective].measured
+
+    @property
+    def members(self) -> set[str]:
+        """The queries that run on a shared pipeline now."""
+        return {part.query.id for trunk in self.engine.engine.sharing.trunks for part in trunk.parts}
 
     @property
     def policy(self) -> str:

@@ -1,7 +1,7 @@
 """Tools for tests: a clock that is advanced by hand, scripted streams and tables, plans run to their end."""
 
 from mavstream_server.testing.clock import ManualClock
-from mavstream_server.testing.engines import SteppedEngine, script_costs
+from mavstream_server.testing.engines import SteppedEngine
 from mavstream_server.testing.network import ScriptedNetwork, ScriptedOperator, ScriptedQuery, Step
 from mavstream_server.testing.plans import PlanRun, run_plan
 from mavstream_server.testing.streams import ScriptedStream
@@ -18,5 +18,4 @@ __all__ = [
     "Step",
     "SteppedEngine",
     "run_plan",
-    "script_costs",
 ]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 
 from mavstream_protocol.scheduling import DEFAULT_SCHEDULER, SchedulerSettings, Sharing
@@ -19,6 +20,7 @@ from mavstream_server.engine.process.messages import (
     Value,
 )
 from mavstream_server.engine.query import RunningQuery
+from mavstream_server.engine.sharing.shared_pipeline import SharedPipeline
 from mavstream_server.supervisor.commands import EngineCommands
 from mavstream_server.supervisor.engine_link import EngineRefused, EngineUnavailable
 from mavstream_server.testing.clock import ManualClock
@@ -27,7 +29,8 @@ from mavstream_server.testing.clock import ManualClock
 class SteppedEngine(EngineCommands):
     """Takes the commands of a link, and work only when it is stepped.
 
-    Work takes as long as is said: nanoseconds per row, by kind of operator.
+    Work takes as long as is said: nanoseconds per row, by kind of operator. Operators of a shared pipeline
+    take as long as those of its first member would.
     """
 
     def __init__(
@@ -37,6 +40,7 @@ class SteppedEngine(EngineCommands):
         scheduler: SchedulerSettings = DEFAULT_SCHEDULER,
         *,
         train: int | None = None,
+        sharing: Sharing = Sharing.CLASS,
     ) -> None:
         self.clock = clock
         self.current = scheduler
@@ -45,9 +49,10 @@ class SteppedEngine(EngineCommands):
         """What it was told and asked."""
         self.away = False
         """Whether it answers as one that has died."""
-        # What is said of a query's operators holds for those that it runs itself: nothing is shared.
-        hello = Hello(data, scheduler, train, Sharing.OFF)
-        self._hosted = HostedEngine(hello, clock, lambda query: None)
+        self._costs: dict[str, Mapping[str, int]] = {}  # of the operators of queries, by id
+        self._hosted = HostedEngine(Hello(data, scheduler, train, sharing), clock, lambda query: None)
+        self._plant = self.engine.plant
+        setattr(self.engine, "plant", self._plant_scripted)  # noqa: B010
 
     @property
     def engine(self) -> Engine:
@@ -71,39 +76,46 @@ class SteppedEngine(EngineCommands):
         self.current = chosen
 
     async def start(self, command: StartQuery, costs: Mapping[str, int]) -> RunningQuery:
-        """Run a query whose operators take so long."""
+        """Run a query whose operators take so long, also those that another plan brings."""
         await self.call(command)
         query = self.engine.queries[command.id]
-        script_costs(query, self.clock, costs)
+        self._costs[command.id] = costs
+        self._script(query)
         return query
 
     def work_until(self, time: int) -> None:
         """Step until the clock has come as far; what takes longer is finished."""
+        for id_ in self._costs:
+            if id_ in self.engine.queries:
+                self._script(self.engine.queries[id_])
         while self.clock.now() < time:
             if not self.engine.step():
                 self.clock.advance(nanoseconds=time - self.clock.now())
+
+    def _plant_scripted(self, pipeline: SharedPipeline) -> None:
+        self._script(pipeline)
+        self._plant(pipeline)
+
+    def _script(self, query: RunningQuery) -> None:
+        """Let the clock go on while operators work that have come since the last call."""
+        for operator in query.network.operators.values():
+            if "process" not in vars(operator):
+                cost = partial(self._cost, query, operator.kind)
+                setattr(operator, "process", _taking_time(operator.process, cost, self.clock))  # noqa: B010
+
+    def _cost(self, query: RunningQuery, kind: str) -> int:
+        return self._costs.get(query.known_as or "", {}).get(kind, 0)
 
     def close(self) -> None:
         """Close the result logs."""
         self._hosted.close()
 
 
-def script_costs(query: RunningQuery, clock: ManualClock, costs: Mapping[str, int]) -> None:
-    """Let time go on by what a query's operators work on: nanoseconds per row, by kind of operator.
-
-    May be called again, for operators that have come since.
-    """
-    for operator in query.network.operators.values():
-        cost = costs.get(operator.kind, 0)
-        if cost and "process" not in vars(operator):
-            setattr(operator, "process", _taking_time(operator.process, cost, clock))  # noqa: B010
-
-
 def _taking_time(
-    process: Callable[[int, Batch], None], cost: int, clock: ManualClock
+    process: Callable[[int, Batch], None], cost: Callable[[], int], clock: ManualClock
 ) -> Callable[[int, Batch], None]:
     def work(port: int, batch: Batch) -> None:
-        clock.advance(nanoseconds=cost * batch.size)
+        clock.advance(nanoseconds=cost() * batch.size)
         process(port, batch)
 
     return work
