@@ -36,7 +36,6 @@ from mavstream_server.operators.operator import QueryFailed
 from mavstream_server.operators.output import Sink
 from mavstream_server.planning.instantiator import operator_maker
 from mavstream_server.planning.weighting import weighted
-from mavstream_server.scheduling.mechanisms.units import QueryUnits
 from mavstream_server.scheduling.policy import Policy, SourceService
 from mavstream_server.scheduling.view import OperatorKind
 
@@ -284,9 +283,8 @@ class Engine:
         if isinstance(task, SourceTask) and task.state is OperatorState.SUSPEND:
             self.intake.rest(task, self.clock.now())
         if published:
-            if query.units.moved(task):
-                query.units = QueryUnits(query)
-                self.seat.policy.refreshed(query)
+            if query.outdated or query.units.moved(task):
+                self.seat.refresh(query)
             if query.request.memory_limit is not None:
                 self.check_memory(query)
             if isinstance(query, SharedPipeline):

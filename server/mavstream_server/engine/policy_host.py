@@ -18,6 +18,7 @@ from mavstream_server.engine.states import OperatorState
 from mavstream_server.engine.task import Task
 from mavstream_server.scheduling.policy import Policy, SourceService
 from mavstream_server.scheduling.registry import check_options, make_policy
+from mavstream_server.scheduling.units import QueryUnits
 
 
 class PolicyHost:
@@ -74,6 +75,16 @@ class PolicyHost:
                 self.watch(task)
             self.policy.admit(query)
             self._tell_ready(query)
+
+    def refresh(self, query: RunningQuery) -> None:
+        """Work out a query's units anew from the figures of now, and tell the policy.
+
+        Shared pipelines below the query follow when they publish figures next: they may have many members.
+        """
+        query.units, query.outdated = QueryUnits(query), False
+        self.policy.refreshed(query)
+        for part in query.shared:
+            part.trunk.outdated = True
 
     # Policies
 

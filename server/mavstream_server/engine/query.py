@@ -120,6 +120,8 @@ class RunningQuery:
         self.operators: Sequence[OperatorView] = ()
         self.paths: Sequence[Sequence[OperatorView]] = ()
         self.units: QueryUnits
+        self.outdated = False
+        """Whether units must be worked out anew: of a shared pipeline, whose members have changed."""
         self._counters: dict[str, dict[str, int]] = {}
         self._rows_read = 0
         self._spells: tuple[SheddingInterval, ...] = ()
@@ -162,7 +164,7 @@ class RunningQuery:
         self.paths = [path if source is None else [source, *path] for source, path in below]
         for task in tasks.values():
             task.leaf = any(task is path[0] for _, path in below)
-        self.units = QueryUnits(self)
+        self.units, self.outdated = QueryUnits(self), False
 
     def settle(self) -> None:
         """Bring the figures of operators that stand by up to date."""

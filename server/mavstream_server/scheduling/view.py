@@ -23,7 +23,7 @@ class OperatorKind(StrEnum):
     """Reads tuples from a stream; run by the driver, or by policies where sources are served `per_class`."""
     OPERATIONAL = "operational"
     OUTPUT = "output"
-    """Writes answers to the result log."""
+    """Writes answers to the result log; in a shared pipeline, hands rows to the members."""
 
 
 class OperatorView(Protocol):
@@ -51,7 +51,7 @@ class OperatorView(Protocol):
 
     @property
     def downstream(self) -> Sequence[OperatorView]:
-        """Operators that read its output; empty for an output."""
+        """Operators that read its output; empty for an output, except that of a shared pipeline."""
 
     @property
     def ready(self) -> bool:

@@ -136,12 +136,13 @@ class ScriptedNetwork:
         id_: str,
         chain: Sequence[tuple[str, float] | Step] | Mapping[str, Step],
         class_name: str = "default",
+        root_operator: str = "output",
     ) -> ScriptedQuery:
         """Admit a query: a chain, leaf first, or named steps, bottom-up; an output comes on top."""
         query = ScriptedQuery(id_, class_name)
         steps = dict(chain) if isinstance(chain, Mapping) else _linked(chain)
         (root,) = steps.keys() - {name for step in steps.values() for name in step.inputs}
-        steps["#output"] = Step("output", inputs=(root,))
+        steps["#output"] = Step(root_operator, inputs=(root,))
         made: dict[str, ScriptedOperator] = {}
         for name, step in steps.items():
             self._numbers += 1
@@ -152,6 +153,32 @@ class ScriptedNetwork:
         query.operators = list(made.values())
         query.paths = [_path(leaf) for leaf in query.leaves]
         return self.add_query(query)
+
+    def add_shared(
+        self,
+        id_: str,
+        prefix: Sequence[Step],
+        members: Sequence[Sequence[Step]],
+        class_name: str = "default",
+    ) -> ScriptedQuery:
+        """Admit a shared pipeline, and above it its members, which are called `id/0`, `id/1`, ..."""
+        pipeline = self.add(id_, prefix, class_name, "fan_out")
+        for number, chain in enumerate(members):
+            self.attach(id_, self.add(f"{id_}/{number}", chain, class_name))
+        return pipeline
+
+    def attach(self, id_: str, member: ScriptedQuery) -> None:
+        """Let a query read what a shared pipeline hands on."""
+        pipeline = self.queries[id_]
+        pipeline.operators[-1].downstream += member.leaves
+        self._refresh(pipeline)
+
+    def detach(self, id_: str, member: ScriptedQuery) -> None:
+        """Let a query read a shared pipeline no more."""
+        pipeline = self.queries[id_]
+        root = pipeline.operators[-1]
+        root.downstream = [reader for reader in root.downstream if reader.query is not member]
+        self._refresh(pipeline)
 
     def add_query(self, query: ScriptedQuery) -> ScriptedQuery:
         """Admit a query that was made by hand, as with operators shared between queries."""
@@ -195,8 +222,14 @@ class ScriptedNetwork:
         operator.statistics = statistics
         query = operator.query
         if query.units.moved(operator):
-            query.units = QueryUnits(query)
-            self.policy.refreshed(query)
+            self._refresh(query)
+
+    def _refresh(self, query: ScriptedQuery) -> None:
+        query.units = QueryUnits(query)
+        self.policy.refreshed(query)
+        for below in self.queries.values():
+            if any(reader.query is query for reader in below.operators[-1].downstream):
+                self._refresh(below)
 
     def switch(self, policy: str, options: Mapping[str, Any] | None = None) -> None:
         """Let another policy decide, with tuples in flight."""
@@ -246,7 +279,7 @@ class ScriptedNetwork:
             self.busy[operator.query.class_name] = self.busy.get(operator.query.class_name, 0) + work
             consumed += most
             produced += self._pass_on(operator, taken)
-            if operator.kind is OperatorKind.OUTPUT:
+            if operator.kind is OperatorKind.OUTPUT and not operator.downstream:
                 answers += most
                 response += sum(part * (self.now - arrival) for part, arrival in taken)
         for operator in slice_.operators:
@@ -276,7 +309,7 @@ class ScriptedNetwork:
         return sum(operator.waiting for query in self.queries.values() for operator in query.operators)
 
     def _pass_on(self, operator: ScriptedOperator, taken: list[tuple[int, int]]) -> int:
-        if operator.kind is OperatorKind.OUTPUT:
+        if operator.kind is OperatorKind.OUTPUT and not operator.downstream:
             tuples = sum(part for part, _ in taken)
             if operator.query.id in self.answers:
                 self.answers[operator.query.id] += tuples
@@ -312,6 +345,6 @@ def _linked(chain: Sequence[tuple[str, float] | Step]) -> dict[str, Step]:
 
 def _path(leaf: ScriptedOperator) -> list[ScriptedOperator]:
     path = [leaf]
-    while path[-1].downstream:
+    while path[-1].downstream and path[-1].kind is not OperatorKind.OUTPUT:
         path.append(path[-1].downstream[0])
     return path

@@ -125,6 +125,8 @@ class Attaching:
         part.query.shared.remove(part)
         part.trunk.parts.remove(part)
         part.trunk.fan_out.remove(part.last)
+        if part.trunk.active:
+            part.trunk.link_members()
         _do_as_asked(part.trunk)
 
     def _planted(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from mavstream_server.engine.task import Task
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from mavstream_server.engine.sharing.running_prefix import RunningPrefix
     from mavstream_server.engine.sharing.shared_pipeline import SharedPipeline
     from mavstream_server.engine.source_task import SourceTask
+    from mavstream_server.scheduling.view import OperatorView
 
 
 class Membership:
@@ -49,6 +51,11 @@ class Membership:
     def last(self) -> Operator:
         """The operator that the shared rows go out through."""
         return self.own[-1]
+
+    @property
+    def readers(self) -> Sequence[OperatorView]:
+        """The query's operators that read the shared rows."""
+        return self.tasks[self.names[-1]].downstream
 
     def own_name(self, their: str) -> str:
         """Return what the query calls a node of the trunk."""

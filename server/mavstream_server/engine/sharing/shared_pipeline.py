@@ -57,6 +57,12 @@ class SharedPipeline(RunningQuery):
         self.error: tuple[str, Exception] | None = None
         """What broke, and in which operator."""
 
+    def link_members(self) -> None:
+        """Show policies who reads the fan-out now: members have changed, and nobody may look before this."""
+        readers = tuple(reader for part in self.parts for reader in part.readers)
+        self.tasks[self.fan_out.name].downstream = readers
+        self.outdated = True
+
     @property
     def known_as(self) -> str | None:
         """The id of a query that it reads for, if there is one left."""

@@ -154,6 +154,7 @@ class QuerySharing:
         for strand in strands:
             self._grafting.graft(strand, group.depth, trunk)
             self._groups.grafted(strand)
+        trunk.link_members()
         self._charge(trunk)
         self._groups.put_off(group, now)
         return True
@@ -170,7 +171,10 @@ class QuerySharing:
         return group.trunk
 
     def _charge(self, trunk: SharedPipeline) -> None:
-        """Let a trunk run in the highest class that uses it, with the largest weight of its queries."""
+        """Let a trunk run in the highest class that uses it, with the largest weight of its queries.
+
+        If members have changed, policies rate it anew: for how many it works, and what they make of it.
+        """
         if not trunk.parts:
             return
         priorities, queries = self._engine.seat.priorities, [part.query for part in trunk.parts]
@@ -183,6 +187,8 @@ class QuerySharing:
 
         if (trunk.class_name, trunk.weight) != (highest, weight):
             self._engine.seat.rearrange(trunk, change)
+        elif trunk.outdated:
+            self._engine.seat.refresh(trunk)
 
     def _cut(self, part: Membership, now: int) -> None:
         trunk = part.trunk

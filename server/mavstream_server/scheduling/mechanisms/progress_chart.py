@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from math import prod
 from typing import NamedTuple
 
 from mavstream_server.scheduling.mechanisms.route import Route
@@ -20,18 +21,37 @@ class Point(NamedTuple):
     """Expected remaining size: bytes x probability that the tuple still exists."""
 
 
-def progress_chart(route: Route) -> list[Point]:
-    """Return the points of a route, one more than operators; the size after the last one is 0."""
+class Descent(NamedTuple):
+    """A straight piece of a lower envelope."""
+
+    slope: float
+    """Bytes freed per nanosecond."""
+    time: float
+    """Duration in nanoseconds."""
+    freed: float
+    """Bytes freed per tuple at the beginning of the route."""
+
+
+def progress_chart(route: Route, above: Sequence[Descent] = ()) -> list[Point]:
+    """Return the points of a route, one more than operators; the size after the last one is 0.
+
+    `above` continues the chart behind a shared pipeline, whose members free a tuple piece by piece.
+    """
     time, passed = 0.0, 1.0
     points = [Point(0.0, route[0].size_in)]
     for stage in route:
         time += passed * stage.cost
         passed *= stage.selectivity
         points.append(Point(time, passed * stage.size_out))
+    left = sum(descent.freed for descent in above)
+    points[-1] = Point(time, passed * left)
+    for descent in above:
+        time, left = time + passed * descent.time, left - descent.freed
+        points.append(Point(time, passed * left))
     return [*points[:-1], Point(time, 0.0)]
 
 
-def envelope(route: Route) -> list[float]:
+def envelope(route: Route, above: Sequence[Descent] = ()) -> list[float]:
     """Return the slope of the chart's lower envelope at each operator, in bytes freed per nanosecond.
 
     From each corner it follows the steepest descent; all operators on that line have its slope.
@@ -39,9 +59,30 @@ def envelope(route: Route) -> list[float]:
     slopes: list[float] = []
     while len(slopes) < len(route):
         # The chart of the remaining route has the same slopes, without underflow where little passes.
-        slope, operators = _steepest(progress_chart(route[len(slopes) :]))
-        slopes += [slope] * operators
+        slope, points = _steepest(progress_chart(route[len(slopes) :], above))
+        slopes += [slope] * min(points, len(route) - len(slopes))
     return slopes
+
+
+def merged_descents(routes: Iterable[Route]) -> list[Descent]:
+    """Return the lower envelopes of routes that begin with the same tuple as one, steepest piece first.
+
+    Pieces of one route stay in their order, since each is flatter than the one before.
+    """
+    found = [descent for route in routes for descent in _descents(route)]
+    return sorted(found, key=lambda descent: -descent.slope)
+
+
+def _descents(route: Route) -> list[Descent]:
+    found, passed = [], 1.0
+    while route:
+        points = progress_chart(route)
+        slope, last = _steepest(points)
+        freed = points[0].size - points[last].size
+        found.append(Descent(slope, passed * points[last].time, passed * freed))
+        passed *= prod(stage.selectivity for stage in route[:last])
+        route = route[last:]
+    return found
 
 
 def _steepest(points: Sequence[Point]) -> tuple[float, int]:

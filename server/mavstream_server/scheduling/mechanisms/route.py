@@ -8,7 +8,7 @@ from typing import NamedTuple
 from mavstream_server.scheduling.statistics import Statistics
 from mavstream_server.scheduling.view import OperatorKind, OperatorView, QueryView
 
-_LEAST_COST = 0.001
+LEAST_COST = 0.001
 """Nanoseconds. Keeps capacities finite, so that they can be compared."""
 _LEAST_SELECTIVITY = 1e-6
 """An operator that has passed nothing yet may still: keeps the operators above it comparable."""
@@ -25,16 +25,18 @@ class Stage(NamedTuple):
     size_in: float
     """Bytes of an input tuple."""
     size_out: float
-    """Bytes of a tuple that is passed on: 0 for an output, whose tuples do not wait anywhere."""
+    """Bytes of a tuple that is passed on: 0 for an output, whose tuples do not wait anywhere. The fan-out of
+    a shared pipeline passes one tuple to each member: this is the size of all of them together."""
 
 
 Route = tuple[Stage, ...]
 
 
-def routes(query: QueryView, figures: Mapping[int, Statistics]) -> tuple[Route, ...]:
+def routes(query: QueryView, figures: Mapping[int, Statistics], handed_on: float) -> tuple[Route, ...]:
     """Return the query's paths, and a route from each operator that is on none of them up to the root.
 
-    Paths follow the first reader of a split; its other readers would otherwise be on no route.
+    Paths follow the first reader of a split; its other readers would otherwise be on no route. `handed_on` is
+    what is held, in bytes, for a tuple behind the root: by the members of a shared pipeline, else 0.
     """
     feeders: dict[int, list[OperatorView]] = {operator.number: [] for operator in query.operators}
     for operator in query.operators:
@@ -47,12 +49,18 @@ def routes(query: QueryView, figures: Mapping[int, Statistics]) -> tuple[Route, 
             path = _upwards(operator, figures)
             found[tuple(part.number for part in path)] = path
             covered.update(part.number for part in path)
-    return tuple(_staged(path, figures, feeders) for path in found.values())
+    return tuple(_staged(path, figures, feeders, handed_on) for path in found.values())
 
 
 def readers(operator: OperatorView, figures: Mapping[int, Statistics]) -> list[OperatorView]:
     """Return the readers of an operator inside its query; readers in other queries are left out."""
     return [reader for reader in operator.downstream if reader.number in figures]
+
+
+def readers_beyond(query: QueryView) -> list[OperatorView]:
+    """Return the operators of other queries that read a query's root: the members of a shared pipeline."""
+    roots = (operator for operator in query.operators if operator.kind is OperatorKind.OUTPUT)
+    return [reader for root in roots for reader in root.downstream]
 
 
 def onward(query: QueryView) -> dict[int, tuple[OperatorView, ...]]:
@@ -77,6 +85,7 @@ def _staged(
     path: Sequence[OperatorView],
     figures: Mapping[int, Statistics],
     feeders: Mapping[int, Sequence[OperatorView]],
+    handed_on: float,
 ) -> Route:
     stages = []
     size = _entering(path[0], figures, feeders)
@@ -88,10 +97,10 @@ def _staged(
         stages.append(
             Stage(
                 operator,
-                max(own.cost_per_tuple, _LEAST_COST),
-                max(own.selectivity, _LEAST_SELECTIVITY) * share,
+                max(own.cost_per_tuple, LEAST_COST),
+                1.0 if output else max(own.selectivity, _LEAST_SELECTIVITY) * share,
                 size,
-                0.0 if output else own.tuple_size,
+                handed_on if output else own.tuple_size,
             )
         )
         size = own.tuple_size

@@ -8,29 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import cached_property
-from typing import NamedTuple
 
-from mavstream_server.scheduling.mechanisms.progress_chart import envelope
-from mavstream_server.scheduling.mechanisms.route import Route, readers, routes
+from mavstream_server.scheduling.mechanisms.fragment import Fragment, fragments_inside, with_members
+from mavstream_server.scheduling.mechanisms.progress_chart import envelope, merged_descents
+from mavstream_server.scheduling.mechanisms.route import LEAST_COST, Route, readers_beyond, routes
 from mavstream_server.scheduling.mechanisms.segments import Unit, paths, segments, simplified_segments
 from mavstream_server.scheduling.statistics import Statistics
 from mavstream_server.scheduling.view import OperatorView, QueryView
 
 _TOLERANCE = 0.1
-
-
-class Fragment(NamedTuple):
-    """An operator with everything above it: total cost and selectivity of a tuple that enters there."""
-
-    cost: float
-    """Nanoseconds per tuple."""
-    selectivity: float
-    """Answers per tuple."""
-
-    @property
-    def rate(self) -> float:
-        """The global output rate: answers per nanosecond of work."""
-        return self.selectivity / self.cost if self.cost > 0 else 0.0
 
 
 class QueryUnits:
@@ -57,30 +43,57 @@ class QueryUnits:
 
     @cached_property
     def fragments(self) -> Mapping[int, Fragment]:
-        """The fragment above each operator, by the operator's number."""
-        found: dict[int, Fragment] = {}
-        for operator in reversed(self._query.operators):
-            figures, above = self._based_on[operator.number], readers(operator, self._based_on)
-            # A split passes each tuple to one of its readers, all other operators to every reader.
-            share = 1 / len(operator.downstream) if operator.operator == "split" and above else 1.0
-            cost = figures.cost_per_tuple
-            selectivity = figures.selectivity if above else 1.0
-            if above:
-                parts = [found[reader.number] for reader in above]
-                cost += figures.selectivity * share * sum(part.cost for part in parts)
-                selectivity *= share * sum(part.selectivity for part in parts)
-            found[operator.number] = Fragment(cost, selectivity)
-        return found
+        """The fragment above each operator, by operator number; includes the members of a shared pipeline."""
+        inside, members = self._inside, self._members
+        if not members:
+            return inside
+        return {number: with_members(prefix, members) for number, prefix in inside.items()}
+
+    @cached_property
+    def _inside(self) -> dict[int, Fragment]:
+        return fragments_inside(self._query, self._based_on)
+
+    @cached_property
+    def _members(self) -> list[Fragment]:
+        """The fragments of members above a shared pipeline, the highest rate first; empty otherwise."""
+        above = (reader.query.units.fragments[reader.number] for reader in readers_beyond(self._query))
+        return sorted(above, key=lambda fragment: -fragment.rate)
 
     @cached_property
     def routes(self) -> tuple[Route, ...]:
         """Routes from leaf to root with the statistics in use; every operator is on at least one."""
-        return routes(self._query, self._based_on)
+        return routes(self._query, self._based_on, sum(route[0].size_in for route in self._beyond))
+
+    @cached_property
+    def _beyond(self) -> list[Route]:
+        """The routes of members that begin above a shared pipeline."""
+        return [reader.query.units.route_from(reader) for reader in readers_beyond(self._query)]
+
+    def route_from(self, operator: OperatorView) -> Route:
+        """Return the first route through an operator, from there on."""
+        for route in self.routes:
+            for place, stage in enumerate(route):
+                if stage.operator is operator:
+                    return route[place:]
+        raise LookupError(f"operator {operator.number} is on no route of query {self._query.id!r}")
 
     @cached_property
     def paths(self) -> tuple[Unit, ...]:
-        """Operator paths with their capacities."""
-        return paths(self.routes)
+        """Operator paths with their capacities.
+
+        A tuple that goes through a shared pipeline counts for each member, and costs what it costs in all of
+        them: a pipeline with one member has the capacity of the member's whole path.
+        """
+        found = paths(self.routes)
+        if not self._members:
+            return found
+        return tuple(unit._replace(processing=self._capacity(unit)) for unit in found)
+
+    def _capacity(self, unit: Unit) -> float:
+        passed = self._inside[unit.operators[0].number].selectivity
+        costs = sorted(max(passed * member.cost, LEAST_COST) for member in self._members)
+        taken = [Fragment(cost, 1.0, 1.0) for cost in costs]
+        return with_members(Fragment(1 / unit.processing, 1.0, 1.0), taken).rate
 
     @cached_property
     def segments(self) -> tuple[Unit, ...]:
@@ -99,9 +112,10 @@ class QueryUnits:
 
         An operator on several routes takes the steepest slope: that is how fast it can free memory.
         """
+        above = merged_descents(self._beyond)
         found: dict[int, float] = {}
         for route in self.routes:
-            for stage, slope in zip(route, envelope(route), strict=True):
+            for stage, slope in zip(route, envelope(route, above), strict=True):
                 number = stage.operator.number
                 found[number] = max(slope, found.get(number, 0.0))
         return found

@@ -43,7 +43,7 @@ class Interval:
             case Metric.QUEUED_BYTES:
                 return sum(operator.queued_bytes for operator in waiting)
             case Metric.PENDING_ANSWERS:
-                return sum(o.queued * o.query.units.fragments[o.number].selectivity for o in waiting)
+                return sum(o.queued * o.query.units.fragments[o.number].answers for o in waiting)
             case Metric.DELAY:
                 if self._answers:
                     return self._response / self._answers
