@@ -69,7 +69,7 @@ class Attaching:
         for part in trunk.parts:
             part.settle()
             part.join(wider)
-            wider.parts.append(part)
+            wider.add(part)
             wider.fan_out.add(part.branch())
         trunk.parts = []
         self._engine.uproot(trunk)
@@ -94,7 +94,7 @@ class Attaching:
                 their.work_for(own)
                 own.clear()
         strand.part = part
-        trunk.parts.append(part)
+        trunk.add(part)
         trunk.fan_out.add(part.branch())
         _do_as_asked(trunk)
 
@@ -123,10 +123,8 @@ class Attaching:
         part.settle()
         part.strand.part = None
         part.query.shared.remove(part)
-        part.trunk.parts.remove(part)
+        part.trunk.remove(part)
         part.trunk.fan_out.remove(part.last)
-        if part.trunk.active:
-            part.trunk.link_members()
         _do_as_asked(part.trunk)
 
     def _planted(

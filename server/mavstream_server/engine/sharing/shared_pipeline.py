@@ -7,6 +7,7 @@ from mavstream_server.engine.sharing.membership import Membership
 from mavstream_server.engine.source_task import SourceTask
 from mavstream_server.operators.fan_out import FanOut
 from mavstream_server.planning.instantiator import Network
+from mavstream_server.scheduling.view import OperatorView
 
 
 class SharedSource(SourceTask):
@@ -47,6 +48,7 @@ class SharedPipeline(RunningQuery):
         super().__init__(request, network)
         self.parts: list[Membership] = []
         """What queries have in it."""
+        self._readers: list[OperatorView] = []
         self.fan_out = _fan_out(self)
         self.columns = self.fan_out.columns
         """What it hands on."""
@@ -57,11 +59,23 @@ class SharedPipeline(RunningQuery):
         self.error: tuple[str, Exception] | None = None
         """What broke, and in which operator."""
 
-    def link_members(self) -> None:
-        """Show policies who reads the fan-out now: members have changed, and nobody may look before this."""
-        readers = tuple(reader for part in self.parts for reader in part.readers)
-        self.tasks[self.fan_out.name].downstream = readers
+    def add(self, part: Membership) -> None:
+        """Take in a member: policies see who reads the fan-out, and rate the pipeline anew when told to."""
+        self.parts.append(part)
+        self._readers += part.readers
         self.outdated = True
+
+    def remove(self, part: Membership) -> None:
+        """Let a member go."""
+        self.parts.remove(part)
+        for reader in part.readers:
+            self._readers.remove(reader)
+        self.outdated = True
+
+    def connect(self) -> None:
+        """Tell tasks who reads what they emit: of the fan-out, operators of the members."""
+        super().connect()
+        self.tasks[self.fan_out.name].downstream = self._readers
 
     @property
     def known_as(self) -> str | None:

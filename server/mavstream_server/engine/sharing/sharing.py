@@ -154,7 +154,6 @@ class QuerySharing:
         for strand in strands:
             self._grafting.graft(strand, group.depth, trunk)
             self._groups.grafted(strand)
-        trunk.link_members()
         self._charge(trunk)
         self._groups.put_off(group, now)
         return True
