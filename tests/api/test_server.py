@@ -234,6 +234,53 @@ def test_streams_go_when_nobody_reads_them(server: RunningServer) -> None:
     assert server.http.post("/v1/streams/readings/tuples", json=rows(0, 1)).json()["position"] == 0
 
 
+def test_what_queries_share_is_told_in_full_of_each_and_once_in_totals(server: RunningServer) -> None:
+    fields = [{"name": "at", "type": "timestamp"}, {"name": "n", "type": "int"}]
+    create(server, fields=fields, event_time="at")
+    count = {"op": "aggregate", "input": "in", "by": ["n"], "compute": {"c": "count(*)"}}
+    first, second = (
+        register(
+            server,
+            name=f"q{limit}",
+            plan={
+                "root": "out",
+                "nodes": {
+                    "in": {"op": "source", "stream": "readings"},
+                    "counts": {**count, "window": {"kind": "tumbling", "size": "1h"}},
+                    "out": {"op": "select", "input": "counts", "where": f"c > {limit}"},
+                },
+            },
+            qos={"memory": {"at_most": "100B"}},
+        )
+        for limit in range(2)
+    )
+    rows_of_a_second = [{"at": 1000 * n, "n": n} for n in range(50)]
+    assert server.http.post("/v1/streams/readings/tuples", json=rows_of_a_second).status_code == 200
+
+    def shared() -> dict[str, int] | None:
+        operators = server.http.get(f"/v1/queries/{first}/plan").json()["operators"]
+        memory = server.http.get(f"/v1/queries/{first}").json()["memory_bytes"]
+        return memory if operators[0]["sharers"] == 2 and memory["state"] and not memory["backlog"] else None
+
+    memory = eventually(shared, "the two to share")
+    assert server.http.get(f"/v1/queries/{second}").json()["memory_bytes"] == memory
+    held = sum(memory.values())
+    for id_ in (first, second):
+        eventually(lambda id_=id_: measured_memory(server, id_) == held, "what the target is judged by")
+        assert server.http.get(f"/v1/queries/{id_}/qos").json()["memory_bytes"] == memory
+    stats = server.http.get("/v1/stats").json()
+    assert stats["engine"]["memory_bytes"] == stats["classes"]["default"]["memory_bytes"] == memory
+    text = server.http.get("/metrics").text
+    assert f'mavstream_class_state_bytes{{class="default"}} {float(memory["state"])}' in text
+    assert f'mavstream_state_bytes{{class="default",query="{first}"}} {float(memory["state"])}' in text
+
+
+def measured_memory(server: RunningServer, id_: str) -> float | None:
+    (target,) = server.http.get(f"/v1/queries/{id_}/qos").json()["targets"]
+    measured: float | None = target["measured"]
+    return measured
+
+
 def test_metrics_name_query_class_and_operator(server: RunningServer) -> None:
     create(server, name="counted")  # counters of a name go on when its stream is made anew
     query = register(server, plan=plan(stream="counted"))
