@@ -35,7 +35,7 @@ async def server_metrics(services: Services) -> ServerMetrics:
         engine_up=services.link.ready,
         engine_restarts=services.link.restarts,
         engine=await engine_report(services),
-        classes=(await services.queries.measurements.overview()).classes,
+        classes=(await services.queries.metrics.overview()).classes,
         fairness=services.queries.fairness(),
         optimizer=services.optimizer,
     )

@@ -16,9 +16,9 @@ from mavstream_server.engine.query import RunningQuery
 from mavstream_server.engine.slice_runner import AnyTask, SliceRunner
 from mavstream_server.engine.states import OperatorState
 from mavstream_server.engine.task import Task
+from mavstream_server.scheduling.mechanisms.units import QueryUnits
 from mavstream_server.scheduling.policy import Policy, SourceService
 from mavstream_server.scheduling.registry import check_options, make_policy
-from mavstream_server.scheduling.units import QueryUnits
 
 
 class PolicyHost:

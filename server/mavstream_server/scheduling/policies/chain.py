@@ -27,7 +27,8 @@ class Chain(RankedPolicy[ChainOptions]):
     The chart has x = sum of (product of the preceding selectivities x cost) and y = expected tuple size, 0
     after the last operator. Operators on one line have the same priority, and the upper one goes first:
     together they free memory, the lower ones alone only move it. An operator on several paths takes the
-    steepest slope. Least memory in queues; long response times during bursts.
+    steepest slope; the chart of a shared pipeline continues with those of its members, steepest first. Least
+    memory in queues; long response times during bursts.
     """
 
     name = "chain"

@@ -23,7 +23,9 @@ class HighestRateOptions(PolicyOptions):
 class HighestRate(RankedPolicy[HighestRateOptions]):
     """CQC paper, 3 (AQSIOS): priority S_x / C_x, selectivity over cost of the fragment above operator x.
 
-    The best mean response time of the policies without classes; slow and selective queries wait.
+    For a shared operator, S_x and C_x are sums over the fragments above it in all its queries, without those
+    that would lower the rate. The best mean response time of the policies without classes; slow and selective
+    queries wait.
     """
 
     name = "hr"

@@ -16,7 +16,8 @@ class PathCapacity(UnitPolicy[UnitOptions]):
 
     Processing capacity is 1 / (c_1 + s_1 c_2 + ... + s_1 ... s_k-1 c_k) with costs c and selectivities s.
     Tuples wait only at leaves, and long on slow paths: low latency, much memory. Where a path reaches a
-    split, it continues with the first reader; the other readers start paths of their own.
+    split, it continues with the first reader; the other readers start paths of their own. A tuple in a shared
+    pipeline counts once for each member, at the cost in all of them.
     """
 
     name = "path_capacity"
