@@ -16,9 +16,9 @@ class Segment(UnitPolicy[UnitOptions]):
 
     Memory release capacity is the processing capacity times (size in - size out x s_1 ... s_k). Paths are cut
     where an operator frees memory no faster than the one before it, and where one of the two has a negative
-    capacity; a segment inside another one is left out. The fan-out of a shared pipeline passes a tuple to each
-    member and so frees nothing. Little memory, but hardly any answers under overload,
-    because the operators at the bottom free most.
+    capacity; a segment inside another one is left out. The fan-out of a shared pipeline passes a tuple to
+    each member and so frees nothing. Little memory, but hardly any answers under overload, because the
+    operators at the bottom free most.
     """
 
     name = "segment"
