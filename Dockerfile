@@ -7,6 +7,7 @@ COPY protocol protocol
 COPY client client
 COPY server server
 COPY feeder feeder
+COPY spark spark
 ARG EXTRAS=server
 RUN /opt/mavstream/bin/pip install --no-cache-dir --disable-pip-version-check ".[${EXTRAS}]"
 

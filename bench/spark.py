@@ -16,11 +16,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bench.outcome import Outcome, text_table
-from mavstream_feeder.spark.datasets import Dataset
-from mavstream_feeder.spark.generate import HomesOptions, generate_homes
-from mavstream_feeder.spark.homes.rooms import ROWS_A_DAY
-from mavstream_feeder.spark.problems import InvalidDataset
-from mavstream_feeder.spark.session import spark_session
+from mavstream_protocol.manifest import InvalidDataset
+from mavstream_spark.datasets.writer import Dataset
+from mavstream_spark.generate.homes import HomesOptions, generate_homes
+from mavstream_spark.homes.rooms import ROWS_A_DAY
+from mavstream_spark.session import spark_session
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

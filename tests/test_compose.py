@@ -19,9 +19,9 @@ import yaml
 from tests.support.servers import PATIENCE, running_server
 
 from mavstream_feeder.commands import app as feeder_app
-from mavstream_feeder.spark.commands import app as data_app
 from mavstream_server.commands import app as server_app
 from mavstream_server.core.settings import Settings
+from mavstream_spark.commands import app as data_app
 
 ROOT = Path(__file__).parent.parent
 FILE = ROOT / "docker-compose.yml"

@@ -16,9 +16,8 @@ from tests.support.servers import PATIENCE, RunningServer, running_server
 from mavstream import Client, stream
 from mavstream_feeder import FileSource, UnreadableFile, infer_stream
 from mavstream_feeder.names import Named, read_feeds
-from mavstream_feeder.spark.manifest import DataFile, Manifest, StreamData
-from mavstream_feeder.spark.problems import InvalidDataset
 from mavstream_protocol import FieldSpec, FieldType, StreamSpec
+from mavstream_protocol.manifest import DataFile, InvalidDataset, Manifest, StreamData
 
 SECOND = 1_000_000
 DAY = 86_400 * SECOND

@@ -9,9 +9,9 @@ from pathlib import Path
 from mavstream_feeder.files import row_count
 from mavstream_feeder.problems import UnreadableFile
 from mavstream_feeder.rates import FLAT_OUT, AnyRate
-from mavstream_feeder.spark.manifest import Manifest, StreamData
 from mavstream_feeder.splitting import Branch
 from mavstream_protocol import StreamSpec
+from mavstream_protocol.manifest import Manifest, StreamData
 
 _MICROSECONDS = 1e6
 

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.parquet
 
-from mavstream_feeder.spark.manifest import Manifest
 from mavstream_protocol import Plan
+from mavstream_protocol.manifest import Manifest
 from mavstream_server.engine.states import QueryState
 from mavstream_server.testing import ManualClock, ScriptedStream, run_plan
 

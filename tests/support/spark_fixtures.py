@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import pytest
 from tests.support.spark_session import shared_homes, shared_rush, shared_session
 
-from mavstream_feeder.spark.java import check_java
-from mavstream_feeder.spark.problems import NoSpark
+from mavstream_spark.errors import NoSpark
+from mavstream_spark.java import check_java
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql.functions import expr
 
-from mavstream_feeder.spark.datasets import Dataset, new_dataset
-from mavstream_feeder.spark.generate import HomesOptions, generate_homes
-from mavstream_feeder.spark.session import start_session
+from mavstream_spark.datasets.writer import Dataset, new_dataset
+from mavstream_spark.generate.homes import HomesOptions, generate_homes
+from mavstream_spark.session import start_session
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

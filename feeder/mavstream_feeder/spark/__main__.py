@@ -1,6 +1,0 @@
-"""The data jobs as a program: `python -m mavstream_feeder.spark`, and the file that spark-submit is given."""
-
-from mavstream_feeder.spark.commands import run
-
-if __name__ == "__main__":
-    run()

@@ -1,0 +1,145 @@
+"""The manifest of a dataset: what streams it has, and the files that hold them. Needs no Spark.
+
+A folder is a dataset if and only if it has a manifest, which is written last.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from mavstream_protocol import FieldSpec, StreamSpec
+from mavstream_protocol.errors import MavstreamError
+from mavstream_protocol.instants import Instant, format_instant
+from mavstream_protocol.names import Name
+
+MANIFEST = "manifest.json"
+Kind = Literal["homes", "plain", "converted", "answers"]
+"""What made a dataset."""
+_CONFIG = ConfigDict(frozen=True, extra="forbid", populate_by_name=True, use_attribute_docstrings=True)
+
+
+class InvalidDataset(MavstreamError):
+    """A folder that is not a complete dataset, or not the one that its manifest describes."""
+
+    code = "invalid_dataset"
+
+
+class DataFile(BaseModel):
+    """One Parquet file."""
+
+    model_config = _CONFIG
+
+    path: str
+    """Inside the dataset's folder, with forward slashes."""
+    rows: int
+
+
+class StreamData(BaseModel):
+    """The rows of one stream."""
+
+    model_config = _CONFIG
+
+    fields: tuple[FieldSpec, ...] = Field(validation_alias="schema", serialization_alias="schema")
+    """The columns, as a stream is registered with them."""
+    event_time: Name | None
+    """The column that tells when a row happened, by which the rows are sorted; None in answers."""
+    rows: int
+    time_range: tuple[Instant, Instant] | None
+    """Time of the first and the last row; None where there are no rows or no time."""
+    rate: float | None
+    """Rows a second, from `begin` to `end` of the dataset."""
+    checksum: str
+    """The sum of the rows' hashes: it depends on neither their order nor their files."""
+    files: tuple[DataFile, ...]
+    """In the order of time: read one behind the other, they give the stream in order."""
+
+    def spec(self, name: str, **options: Any) -> StreamSpec:
+        """Return the stream as it is registered; options are those of StreamSpec."""
+        return StreamSpec(name=name, fields=self.fields, event_time=self.event_time, **options)
+
+    def summary(self) -> str:
+        """Return the entry in a few words."""
+        if self.time_range is None:
+            return f"{self.rows:,} rows"
+        first, last = (format_instant(each)[:16] for each in self.time_range)
+        return f"{self.rows:,} rows, {first} to {last}"
+
+    def paths(self, folder: Path) -> list[Path]:
+        """Return the files of a dataset that lies in a local folder."""
+        return [folder / file.path for file in self.files]
+
+
+class BadLines(BaseModel):
+    """Lines of raw files that could not be converted."""
+
+    model_config = _CONFIG
+
+    rows: int
+    reasons: dict[str, int]
+    """How many lines for each kind of reason."""
+    files: tuple[DataFile, ...]
+    """JSON lines with `file`, `line` and `reason`."""
+
+
+class Manifest(BaseModel):
+    """A dataset: its streams by name, and how it was made."""
+
+    model_config = _CONFIG
+
+    version: Literal[1] = 1
+    kind: Kind
+    options: dict[str, Any]
+    """What the job was told; the same options make the same rows."""
+    begin: Instant | None
+    """Where the dataset's time begins: a row is due at its own time less this."""
+    end: Instant | None
+    """Where it ends; no row is as late as this."""
+    streams: dict[Name, StreamData]
+    truth: StreamData | None = None
+    """What really happened, kept apart from what sensors saw; never fed."""
+    bad_lines: BadLines | None = None
+
+    @classmethod
+    def load(cls, folder: Path) -> Manifest:
+        """Read the manifest of a local folder; raises InvalidDataset."""
+        try:
+            text = (folder / MANIFEST).read_text()
+        except OSError:
+            raise _no_dataset(str(folder)) from None
+        return cls.parse(text, str(folder))
+
+    @classmethod
+    def parse(cls, text: str | None, folder: str) -> Manifest:
+        """Read a manifest's text, None where there is none; raises InvalidDataset."""
+        if text is None:
+            raise _no_dataset(folder)
+        try:
+            return cls.model_validate_json(text)
+        except ValidationError as error:
+            first = error.errors()[0]
+            where = "/".join(str(part) for part in first["loc"])
+            raise InvalidDataset(
+                f"'{folder}/{MANIFEST}' is not a manifest of version 1: {where}: {first['msg']}; "
+                "make the dataset again with this version"
+            ) from None
+
+    def text(self) -> str:
+        """Return the manifest as it is written."""
+        return self.model_dump_json(by_alias=True, indent=1) + "\n"
+
+    def stream(self, name: str) -> StreamData:
+        """Return a stream's entry, or `truth`; raises InvalidDataset that names those that are there."""
+        found = self.truth if name == "truth" and name not in self.streams else self.streams.get(name)
+        if found is None:
+            raise InvalidDataset(f"the dataset has no stream '{name}': it has {', '.join(self.streams)}")
+        return found
+
+
+def _no_dataset(folder: str) -> InvalidDataset:
+    return InvalidDataset(
+        f"'{folder}' has no {MANIFEST}, so it is no whole dataset: give the folder that a finished "
+        "'mavstream data' job wrote, or run the job again if it was stopped"
+    )

@@ -1,0 +1,1 @@
+"""Conversion of raw logs: each line becomes a row of a stream or is kept with the reason why not."""

@@ -1,0 +1,1 @@
+"""Expected answers of queries over a dataset, computed by Spark."""

@@ -1,0 +1,1 @@
+"""Generation of datasets: smart homes, and the plain readings of the papers."""

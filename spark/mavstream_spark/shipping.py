@@ -1,0 +1,43 @@
+"""Our own code on Spark's workers: other machines run what this process runs, not what they have."""
+
+from __future__ import annotations
+
+import atexit
+import shutil
+import tempfile
+import zipfile
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pyspark import SparkContext
+
+_PACKAGES = ("mavstream_protocol", "mavstream", "mavstream_feeder", "mavstream_server", "mavstream_spark")
+
+
+def workers_are_here(master: str) -> bool:
+    """Whether tasks run in processes that this one starts: they find what it finds."""
+    return master.startswith("local") and not master.startswith("local-cluster")
+
+
+def ship_packages(context: SparkContext) -> None:
+    """Send our packages to the workers; what these are built on (numpy, pyarrow and so on) they must have."""
+    folder = tempfile.mkdtemp(prefix="mavstream-")
+    # Workers fetch it when their first task starts, and new ones may join at any time.
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    archive = Path(folder) / "mavstream.zip"
+    write_packages(archive)
+    context.addPyFile(str(archive))
+
+
+def write_packages(archive: Path) -> None:
+    """Write the Python files of our packages to an archive that Python can import from."""
+    with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as made:
+        for package in _PACKAGES:
+            spec = find_spec(package)
+            assert spec is not None
+            assert spec.origin is not None
+            folder = Path(spec.origin).parent
+            for file in sorted(folder.rglob("*.py")):
+                made.write(file, Path(package) / file.relative_to(folder))

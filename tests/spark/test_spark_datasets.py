@@ -1,0 +1,283 @@
+"""Datasets: the same rows however they are made, in order, whole or not there at all."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet
+import pytest
+from tests.support.spark_session import HOMES, SETTINGS
+
+from mavstream_feeder.sample import DATA
+from mavstream_protocol.manifest import MANIFEST, InvalidDataset, Manifest
+from mavstream_protocol.tuples import decode_batch
+from mavstream_spark.datasets import writer
+from mavstream_spark.datasets.checksum import checksum
+from mavstream_spark.datasets.footers import parquet_rows
+from mavstream_spark.datasets.hashes import checksum_of_rows
+from mavstream_spark.datasets.storage import Storage
+from mavstream_spark.datasets.writer import Dataset, new_dataset
+from mavstream_spark.errors import InvalidJob
+from mavstream_spark.generate.homes import HomesOptions, generate_homes
+from mavstream_spark.generate.plain import PlainOptions, generate_plain
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytest_plugins = ("tests.support.spark_fixtures",)
+pytestmark = pytest.mark.xdist_group("spark")
+
+ONE_CORE = f"""
+import sys
+from mavstream_spark.generate.homes import HomesOptions, generate_homes
+from mavstream_spark.progress import Lines
+from mavstream_spark.session import start_session
+
+spark = start_session("local[1]", {SETTINGS!r})
+generate_homes(spark, sys.argv[1] + "/whole", {HOMES!r})
+progress = Lines(spark, sys.stderr, period=0.05)
+generate_homes(spark, sys.argv[1] + "/half", HomesOptions(homes=40, days=2), progress=progress)
+"""
+
+
+def table_of(manifest: Manifest, folder: Path, stream: str) -> pa.Table:
+    """Read a stream as the feeder does: its files one behind the other."""
+    data = manifest.stream(stream)
+    return pa.concat_tables(
+        pyarrow.parquet.read_table(path, partitioning=None) for path in data.paths(folder)
+    )
+
+
+def checksums(manifest: Manifest) -> dict[str, tuple[int, str]]:
+    assert manifest.truth is not None
+    entries = {**manifest.streams, "truth": manifest.truth}
+    return {name: (data.rows, data.checksum) for name, data in entries.items()}
+
+
+def test_rows_do_not_depend_on_partitions_and_slices(
+    spark: SparkSession,
+    homes: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # Many slices of time instead of one, made by as many tasks as there are pairs.
+    monkeypatch.setattr(writer, "SLICE_ROWS", 1500)
+    first = Manifest.load(homes)
+    again = generate_homes(spark, str(tmp_path / "again"), HOMES, partitions=HOMES.homes * HOMES.days)
+    assert checksums(again) == checksums(first)
+    assert len(again.streams["power"].files) > 3
+    for name in ("motion", "power"):
+        # Not only the same rows: the same order, whatever files they lie in.
+        assert table_of(again, tmp_path / "again", name).equals(table_of(first, homes, name))
+
+
+def test_a_folder_that_only_spark_can_write_to_gets_the_same_rows(
+    spark: SparkSession, homes: Path, tmp_path: Path
+) -> None:
+    context: Any = spark.sparkContext
+    context._jsc.hadoopConfiguration().set("fs.viewfs.mounttable.away.link./data", tmp_path.as_uri())
+    made = generate_homes(spark, "viewfs://away/data/homes", HOMES)
+    first = Manifest.load(homes)
+    assert checksums(made) == checksums(first)
+    for name in (*made.streams, "truth"):
+        Dataset(spark, "viewfs://away/data/homes").verify(name)
+        rows, expected = table_of(made, tmp_path / "homes", name), table_of(first, homes, name)
+        assert rows.equals(expected)
+        # Down to which columns can be null.
+        assert rows.schema.equals(expected.schema)
+    assert spark.conf.get("spark.sql.adaptive.enabled") == "true"
+
+
+@pytest.fixture(scope="module")
+def killed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a folder in which a process with one core finished a dataset, and was killed over a second."""
+    folder = tmp_path_factory.mktemp("killed")
+    running = subprocess.Popen(
+        [sys.executable, "-c", ONE_CORE, str(folder)],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    try:
+        assert running.stderr is not None
+        lines = iter(running.stderr.readline, "")
+        assert any(
+            list(folder.glob(".half.*/*/*/*.parquet")) for line in lines if line.startswith("homes:")
+        ), "it ended before the second's first file"
+    finally:
+        # With Java, which is in the same group.
+        os.killpg(running.pid, signal.SIGKILL)
+        running.communicate()
+    return folder
+
+
+@pytest.mark.long
+def test_rows_do_not_depend_on_the_cores(homes: Path, killed: Path) -> None:
+    assert checksums(Manifest.load(killed / "whole")) == checksums(Manifest.load(homes))
+
+
+def test_the_dataset_that_ships_is_what_the_generator_makes(homes: Path) -> None:
+    shipped = DATA / "homes"
+    assert Manifest.load(shipped).options == Manifest.load(homes).options
+    assert checksums(Manifest.load(shipped)) == checksums(Manifest.load(homes))
+
+
+def test_files_are_in_the_order_of_time_and_fit_the_stream(homes: Path) -> None:
+    manifest = Manifest.load(homes)
+    for name, data in manifest.streams.items():
+        rows = table_of(manifest, homes, name)
+        times = pc.cast(rows.column("at"), pa.int64()).to_numpy()
+        assert (times[1:] >= times[:-1]).all()
+        assert data.time_range == (times[0], times[-1])
+        assert rows.num_rows == data.rows == sum(file.rows for file in data.files)
+        assert data.rate == pytest.approx(data.rows / 86_400, abs=1e-6)
+        assert all(f"{name}/day=2026-03-01/" in file.path for file in data.files)
+        for batch in rows.to_batches():
+            decode_batch(data.spec(name).schema(), batch)
+
+
+def test_the_checksum_sees_what_changed_and_not_where_it_lies(spark: SparkSession) -> None:
+    def digits(*rows: tuple[int | None, int | None]) -> str:
+        columns = list(zip(*rows, strict=True))
+        table = pa.table({"a": pa.array(columns[0], pa.int64()), "b": pa.array(columns[1], pa.int64())})
+        frame = spark.createDataFrame(table)
+        found = checksum(frame)
+        assert found == checksum(frame.repartition(3)) == checksum(frame.orderBy("b"))
+        return found[1]
+
+    seen = [
+        digits((1, 2), (3, 4)),
+        digits((1, 2), (3, 5)),
+        digits((1, 2), (3, 4), (3, 4), (3, 4)),
+        digits((1, 2), (3, 4), (5, None), (5, None)),
+        digits((1, 2), (3, 4), (None, 5), (None, 5)),
+    ]
+    assert len(set(seen)) == len(seen)
+
+
+def test_spark_and_python_hash_alike(spark: SparkSession) -> None:
+    texts = ["", "ä", None, "a" * 31] + ["0123456789abcdefghijklmnopqrstu"[:size] for size in range(1, 31)]
+    count = len(texts)
+    numbers = [0, -1, None, 2**63 - 1, -(2**63), *range(count - 5)]
+    columns = {
+        "at": pa.array([*numbers[:-1], None], pa.int64()).view(pa.timestamp("us", "UTC")),
+        "text": pa.array(texts),
+        "number": pa.array(numbers),
+        "share": pa.array([0.0, -0.0, None, 1e300, -2.5] + [0.1] * (count - 5)),
+        "flag": pa.array([True, False, None] + [True] * (count - 3)),
+    }
+    table = pa.table(columns)
+    assert checksum(spark.createDataFrame(table)) == (count, f"{checksum_of_rows(table):016x}")
+    assert checksum_of_rows(table.slice(0, 0)) == 0
+
+
+def test_a_changed_file_is_found(spark: SparkSession, homes: Path, tmp_path: Path) -> None:
+    copy = tmp_path / "copy"
+    shutil.copytree(homes, copy)
+    dataset = Dataset(spark, str(copy))
+    dataset.verify("doors")
+    (path, *_) = dataset.manifest.streams["doors"].paths(copy)
+    rows = pyarrow.parquet.read_table(path, partitioning=None)
+    pyarrow.parquet.write_table(rows.slice(1), path)
+    with pytest.raises(
+        InvalidDataset, match=f"has {rows.num_rows - 1} rows .* manifest says {rows.num_rows} "
+    ):
+        Dataset(spark, str(copy)).verify("doors")
+
+
+def test_rows_are_counted_by_footers_of_any_length(spark: SparkSession, tmp_path: Path) -> None:
+    storage = Storage(spark, str(tmp_path))
+    for columns in (1, 100):
+        file = tmp_path / "day=1" / f"{columns}.parquet"
+        file.parent.mkdir(exist_ok=True)
+        pyarrow.parquet.write_table(pa.table({f"c{each}": range(7) for each in range(columns)}), file)
+        size = file.stat().st_size
+        assert (f"day=1/{file.name}", size) in storage.files(str(tmp_path))
+        assert parquet_rows(storage, str(file), size) == 7
+    assert int.from_bytes(file.read_bytes()[-8:-4], "little") > 4096
+
+
+@pytest.mark.long
+def test_a_job_that_fails_leaves_nothing(spark: SparkSession, tmp_path: Path) -> None:
+    def write_half() -> None:
+        with new_dataset(spark, str(tmp_path / "half"), "homes", {}) as writer:
+            spark.range(5).write.parquet(f"{writer.folder}/motion")
+            assert list(tmp_path.iterdir())
+            raise RuntimeError("no more disk")
+
+    with pytest.raises(RuntimeError, match="no more disk"):
+        write_half()
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.long
+def test_a_killed_job_leaves_nothing_that_looks_whole(spark: SparkSession, killed: Path) -> None:
+    out = killed / "half"
+    assert not out.exists()
+    (left,) = (path for path in killed.iterdir() if path.name != "whole")
+    assert left.name.endswith(".unfinished")
+    assert list(left.rglob("*.parquet"))
+    for folder in (out, left):
+        with pytest.raises(InvalidDataset, match=f"has no {MANIFEST}, so it is no whole dataset"):
+            Manifest.load(folder)
+    with pytest.raises(InvalidDataset, match="no whole dataset"):
+        Dataset(spark, str(left))
+    made = generate_plain(spark, str(out), PlainOptions(streams=1, rate="50@2s"))
+    assert Manifest.load(out) == made
+
+
+@pytest.mark.long
+def test_a_dataset_is_replaced_only_if_asked(spark: SparkSession, tmp_path: Path) -> None:
+    folder = tmp_path / "plain"
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "file").write_text("mine")
+    options = PlainOptions(streams=1, rate="100@3s")
+    first = generate_plain(spark, str(folder), options)
+    with pytest.raises(InvalidDataset, match="holds a dataset: give a new folder, or --overwrite"):
+        generate_plain(spark, str(folder), options)
+    with pytest.raises(InvalidDataset, match="is there and is no dataset"):
+        generate_plain(spark, str(tmp_path / "other"), options, overwrite=True)
+    second = generate_plain(spark, str(folder), PlainOptions(1, "100@3s", seed=1), overwrite=True)
+    assert Manifest.load(folder) == second
+    assert first.streams["readings1"].checksum != second.streams["readings1"].checksum
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["other", "plain"]
+
+
+def test_plain_rows_are_due_at_their_offsets(spark: SparkSession, tmp_path: Path) -> None:
+    options = PlainOptions(streams=2, rate="200@2s,0@1s,400@1s", start="2026-03-01T23:59:58Z", seed=3)
+    made = generate_plain(spark, str(tmp_path / "p"), options, partitions=1)
+    again = generate_plain(spark, str(tmp_path / "q"), options, partitions=3)
+    assert {n: d.checksum for n, d in made.streams.items()} == {
+        n: d.checksum for n, d in again.streams.items()
+    }
+    assert made.streams["readings1"].checksum != made.streams["readings2"].checksum
+    rows = table_of(made, tmp_path / "p", "readings1")
+    assert made.begin is not None
+    offsets = (pc.cast(rows.column("at"), pa.int64()).to_numpy() - made.begin) / 1e6
+    assert ((offsets < 2) | (offsets >= 3)).all()
+    assert 650 < len(offsets) < 950
+    days = {file.path.split("/")[1] for file in made.streams["readings1"].files}
+    assert days == {"day=2026-03-01", "day=2026-03-02"}
+
+
+@pytest.mark.parametrize(
+    ("options", "complaint"),
+    [
+        (HomesOptions(homes=0), "0 homes on 7 days are no data"),
+        (HomesOptions(anomalies=2), "a share of days, and 2 came"),
+        (HomesOptions(start="2026-03-01T10:00:00Z"), "is not a midnight: give a date"),
+        (HomesOptions(start="March"), "start: instant 'March' is not ISO 8601"),
+    ],
+)
+def test_options_that_make_no_data_are_refused(options: HomesOptions, complaint: str) -> None:
+    with pytest.raises(InvalidJob, match=complaint):
+        options.plan()
