@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from bench.outcome import Outcome, text_table
 from mavstream_protocol.manifest import InvalidDataset
-from mavstream_spark.datasets.writer import Dataset
+from mavstream_spark.datasets.reader import Dataset
 from mavstream_spark.generate.homes import HomesOptions, generate_homes
 from mavstream_spark.homes.rooms import ROWS_A_DAY
 from mavstream_spark.session import spark_session

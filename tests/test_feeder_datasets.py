@@ -90,7 +90,7 @@ def test_files_are_read_one_behind_the_other(dataset: Path) -> None:
 
 
 def test_what_is_no_whole_dataset_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(InvalidDataset, match="no whole dataset"):
+    with pytest.raises(InvalidDataset, match="not a complete dataset"):
         read_feeds(Named(data=tmp_path))
     manifest = write_dataset(tmp_path, "doors")
     with pytest.raises(InvalidDataset, match="has no stream 'windows': it has doors"):

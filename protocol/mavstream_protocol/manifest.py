@@ -1,6 +1,7 @@
-"""The manifest of a dataset: what streams it has, and the files that hold them. Needs no Spark.
+"""The manifest of a dataset: its streams and the files that hold their rows.
 
-A folder is a dataset if and only if it has a manifest, which is written last.
+A folder is a dataset if and only if it has a manifest, which is written last. Jobs of `mavstream data` write
+datasets, `mavstream feed` reads them.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from mavstream_protocol.names import Name
 
 MANIFEST = "manifest.json"
 Kind = Literal["homes", "plain", "converted", "answers"]
-"""What made a dataset."""
+"""The kind of job that wrote a dataset."""
 _CONFIG = ConfigDict(frozen=True, extra="forbid", populate_by_name=True, use_attribute_docstrings=True)
 
 
@@ -33,7 +34,7 @@ class DataFile(BaseModel):
     model_config = _CONFIG
 
     path: str
-    """Inside the dataset's folder, with forward slashes."""
+    """Relative to the dataset's folder, with forward slashes."""
     rows: int
 
 
@@ -45,30 +46,30 @@ class StreamData(BaseModel):
     fields: tuple[FieldSpec, ...] = Field(validation_alias="schema", serialization_alias="schema")
     """The columns, as a stream is registered with them."""
     event_time: Name | None
-    """The column that tells when a row happened, by which the rows are sorted; None in answers."""
+    """The event time column, by which the rows are sorted; None in answers."""
     rows: int
     time_range: tuple[Instant, Instant] | None
-    """Time of the first and the last row; None where there are no rows or no time."""
+    """Times of the first and the last row; None if there are no rows or no event time."""
     rate: float | None
-    """Rows a second, from `begin` to `end` of the dataset."""
+    """Rows a second from `begin` to `end` of the dataset."""
     checksum: str
-    """The sum of the rows' hashes: it depends on neither their order nor their files."""
+    """The sum of the rows' hashes; depends on neither their order nor their files."""
     files: tuple[DataFile, ...]
-    """In the order of time: read one behind the other, they give the stream in order."""
+    """In the order of time: read one after the other, they give the stream in order."""
 
     def spec(self, name: str, **options: Any) -> StreamSpec:
-        """Return the stream as it is registered; options are those of StreamSpec."""
+        """Return the stream as it is registered; `options` are further fields of StreamSpec."""
         return StreamSpec(name=name, fields=self.fields, event_time=self.event_time, **options)
 
     def summary(self) -> str:
-        """Return the entry in a few words."""
+        """Return rows and time range in one line."""
         if self.time_range is None:
             return f"{self.rows:,} rows"
         first, last = (format_instant(each)[:16] for each in self.time_range)
         return f"{self.rows:,} rows, {first} to {last}"
 
     def paths(self, folder: Path) -> list[Path]:
-        """Return the files of a dataset that lies in a local folder."""
+        """Return the paths of the files in a local folder."""
         return [folder / file.path for file in self.files]
 
 
@@ -79,27 +80,27 @@ class BadLines(BaseModel):
 
     rows: int
     reasons: dict[str, int]
-    """How many lines for each kind of reason."""
+    """The number of lines by kind of reason."""
     files: tuple[DataFile, ...]
-    """JSON lines with `file`, `line` and `reason`."""
+    """JSON lines with `file`, `number`, `line` and `reason`."""
 
 
 class Manifest(BaseModel):
-    """A dataset: its streams by name, and how it was made."""
+    """A dataset: its streams by name and the options of the job that wrote it."""
 
     model_config = _CONFIG
 
     version: Literal[1] = 1
     kind: Kind
     options: dict[str, Any]
-    """What the job was told; the same options make the same rows."""
+    """The options of the job; the same options make the same rows."""
     begin: Instant | None
-    """Where the dataset's time begins: a row is due at its own time less this."""
+    """Start of the dataset's time: a row is due its event time minus this after the start of a feed."""
     end: Instant | None
-    """Where it ends; no row is as late as this."""
+    """End of the dataset's time, exclusive."""
     streams: dict[Name, StreamData]
     truth: StreamData | None = None
-    """What really happened, kept apart from what sensors saw; never fed."""
+    """Ground truth, such as the anomalies of homes; never fed."""
     bad_lines: BadLines | None = None
 
     @classmethod
@@ -113,7 +114,7 @@ class Manifest(BaseModel):
 
     @classmethod
     def parse(cls, text: str | None, folder: str) -> Manifest:
-        """Read a manifest's text, None where there is none; raises InvalidDataset."""
+        """Parse the text of a manifest, None if it is missing; raises InvalidDataset."""
         if text is None:
             raise _no_dataset(folder)
         try:
@@ -127,19 +128,19 @@ class Manifest(BaseModel):
             ) from None
 
     def text(self) -> str:
-        """Return the manifest as it is written."""
+        """Return the text of the manifest."""
         return self.model_dump_json(by_alias=True, indent=1) + "\n"
 
     def stream(self, name: str) -> StreamData:
-        """Return a stream's entry, or `truth`; raises InvalidDataset that names those that are there."""
-        found = self.truth if name == "truth" and name not in self.streams else self.streams.get(name)
-        if found is None:
+        """Return the entry of a stream, or of `truth`; raises InvalidDataset."""
+        data = self.truth if name == "truth" and name not in self.streams else self.streams.get(name)
+        if data is None:
             raise InvalidDataset(f"the dataset has no stream '{name}': it has {', '.join(self.streams)}")
-        return found
+        return data
 
 
 def _no_dataset(folder: str) -> InvalidDataset:
     return InvalidDataset(
-        f"'{folder}' has no {MANIFEST}, so it is no whole dataset: give the folder that a finished "
+        f"'{folder}' has no {MANIFEST}, so it is not a complete dataset: give the folder that a finished "
         "'mavstream data' job wrote, or run the job again if it was stopped"
     )

@@ -1,4 +1,4 @@
-"""The data jobs as a program: `python -m mavstream_spark`, and the file that spark-submit is given."""
+"""The data jobs as a program: `python -m mavstream_spark`, or `spark-submit` with this file."""
 
 from mavstream_spark.commands import run
 

@@ -1,4 +1,4 @@
-"""The command `mavstream data`: make, convert, answer and look at datasets. Runs under spark-submit too."""
+"""The command `mavstream data`, which also runs under spark-submit."""
 
 from __future__ import annotations
 
@@ -26,24 +26,26 @@ app = typer.Typer(
     help="Make, convert and check datasets with Spark.",
 )
 
-OutOption = Annotated[str, typer.Option("--out", help="The folder of the new dataset; any path Spark knows.")]
+OutOption = Annotated[
+    str, typer.Option("--out", help="Folder of the new dataset, on any storage that Spark reaches.")
+]
 MasterOption = Annotated[
     str | None,
-    typer.Option("--master", help="Where Spark runs; all cores of this machine, or what spark-submit says."),
+    typer.Option("--master", help="Where Spark runs (all cores of this machine, or what spark-submit says)."),
 ]
-OverwriteOption = Annotated[bool, typer.Option("--overwrite", help="Replace the dataset that is there.")]
-JsonOption = Annotated[bool, typer.Option("--json", help="Print the manifest, and no progress.")]
+OverwriteOption = Annotated[bool, typer.Option("--overwrite", help="Replace an existing dataset.")]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print the manifest as JSON, and no progress.")]
 
 
 class Workload(StrEnum):
-    """What can be generated."""
+    """Workloads that can be generated."""
 
     HOMES = "homes"
     PLAIN = "plain"
 
 
 class RawFormat(StrEnum):
-    """What can be converted."""
+    """Formats of raw logs."""
 
     CASAS = "casas"
     CSV = "csv"
@@ -55,14 +57,14 @@ def generate(
     workload: Annotated[
         Workload, typer.Option(help="Smart homes, or the plain readings of the papers.")
     ] = Workload.HOMES,
-    homes: Annotated[int, typer.Option(min=1, help="How many homes.")] = 100,
-    days: Annotated[int, typer.Option(min=1, help="How many days of each.")] = 7,
+    homes: Annotated[int, typer.Option(min=1, help="Number of homes.")] = 100,
+    days: Annotated[int, typer.Option(min=1, help="Number of days.")] = 7,
     anomalies: Annotated[
-        float, typer.Option(min=0.0, max=1.0, help="Share of a home's days on which something goes wrong.")
+        float, typer.Option(min=0.0, max=1.0, help="Share of home-days on which something goes wrong.")
     ] = 0.02,
-    streams: Annotated[int, typer.Option(min=1, help="Of the plain workload: how many streams.")] = 2,
+    streams: Annotated[int, typer.Option(min=1, help="Plain workload: number of streams.")] = 2,
     rate: Annotated[
-        str, typer.Option(help="Of the plain workload: rows a second and how long, 40@150s,80@50s.")
+        str, typer.Option(help="Plain workload: rows a second of each stream, 40@150s,80@50s.")
     ] = "500@60s",
     start: Annotated[str, typer.Option(help="The first day.")] = "2026-03-01",
     seed: Annotated[int, typer.Option(min=0, help="The same seed gives the same rows.")] = 0,
@@ -87,29 +89,25 @@ def generate(
 
 @app.command("convert")
 def convert_files(
-    files: Annotated[list[str], typer.Argument(metavar="FILE...", help="Raw logs; * stands for many.")],
+    files: Annotated[list[str], typer.Argument(metavar="FILE...", help="Raw logs; * is a wildcard.")],
     out: OutOption,
     format_: Annotated[
-        RawFormat | None, typer.Option("--format", help="By the files' names if it is not given.")
+        RawFormat | None,
+        typer.Option("--format", help="Format of the files (by the ending of the first one)."),
     ] = None,
-    stream: Annotated[
-        str | None, typer.Option(help="Of CSV: the stream's name; the file's by default.")
-    ] = None,
-    time: Annotated[
-        str | None, typer.Option(help="Of CSV: the column that tells when a row happened.")
-    ] = None,
+    stream: Annotated[str | None, typer.Option(help="CSV: name of the stream (that of the file).")] = None,
+    time: Annotated[str | None, typer.Option(help="CSV: the event time column.")] = None,
     fields: Annotated[
-        str | None, typer.Option(help="Of CSV: columns and types, 'at timestamp, room string, x float null'.")
+        str | None, typer.Option(help="CSV: columns and types, 'at timestamp, room string, x float null'.")
     ] = None,
     master: MasterOption = None,
     overwrite: OverwriteOption = False,
     json: JsonOption = False,
 ) -> None:
-    """Convert raw logs in the CASAS text format or CSV; bad lines are kept with the reason."""
+    """Convert raw logs, CASAS text or CSV, to a dataset; bad lines are kept with the reason."""
     from mavstream_spark.convert.casas import CasasReader
     from mavstream_spark.convert.conversion import convert
-    from mavstream_spark.convert.csv_lines import CsvReader
-    from mavstream_spark.convert.fields import parse_fields
+    from mavstream_spark.convert.csv_lines import CsvReader, parse_fields
 
     if format_ is None:
         format_ = RawFormat.CSV if files[0].lower().endswith(".csv") else RawFormat.CASAS
@@ -136,18 +134,20 @@ def expected(
     data: Annotated[str, typer.Argument(metavar="DATASET", help="The folder of a dataset.")],
     out: OutOption,
     plan: Annotated[
-        list[Path] | None, typer.Option("--plan", help="A plan as JSON or YAML; repeat it for several.")
+        list[Path] | None, typer.Option("--plan", help="A plan as JSON or YAML; may be repeated.")
     ] = None,
     demo: Annotated[bool, typer.Option("--demo", help="The 21 queries of the demo.")] = False,
     query: Annotated[
         list[str] | None,
-        typer.Option("--query", metavar="ID", help="A query that is registered on the server of --url."),
+        typer.Option(
+            "--query", metavar="ID", help="A query registered on the server of --url; may be repeated."
+        ),
     ] = None,
     table: Annotated[
         list[str] | None,
         typer.Option(
             metavar="NAME=FILE[@INSTANT]",
-            help="A table that plans join, as a server takes it; from an instant on for several versions.",
+            help="A table that plans join; several versions each from an instant on.",
         ),
     ] = None,
     url: Annotated[str | None, typer.Option("--url", envvar="MAVSTREAM_URL", help="The server.")] = None,
@@ -156,21 +156,21 @@ def expected(
     overwrite: OverwriteOption = False,
     json: JsonOption = False,
 ) -> None:
-    """Work out what queries must answer over a dataset."""
+    """Compute the answers that queries must give over a dataset."""
     from mavstream_spark.expected.answers import write_expected
     from mavstream_spark.expected.queries import by_name, plans_in_files, plans_of_the_demo, plans_on_server
     from mavstream_spark.plans.table_data import read_tables
 
-    given = plans_in_files(plan or [])
+    named = plans_in_files(plan or [])
     if demo:
-        given += plans_of_the_demo()
+        named += plans_of_the_demo()
     if query:
         shared = context.obj
         address = url or getattr(shared, "url", None) or "http://127.0.0.1:8000"
-        given += plans_on_server(address, token or getattr(shared, "token", None), query)
-    if not given:
-        raise InvalidJob("there is no query to answer: give --plan FILE, --query ID or --demo")
-    plans = by_name(given)
+        named += plans_on_server(address, token or getattr(shared, "token", None), query)
+    if not named:
+        raise InvalidJob("no queries given: use --plan FILE, --query ID or --demo")
+    plans = by_name(named)
     tables = read_tables(table or [])
     with spark_session(master) as spark:
         progress = progress_for(spark, quiet=json)
@@ -182,28 +182,28 @@ def expected(
 def inspect(
     data: Annotated[Path, typer.Argument(metavar="DATASET", help="The folder of a dataset.")],
     verify: Annotated[
-        bool, typer.Option("--verify", help="Count and hash all rows again, with Spark.")
+        bool, typer.Option("--verify", help="Count and hash all rows with Spark and compare.")
     ] = False,
     picture: Annotated[
-        Path | None, typer.Option(help="Draw a home's day into this file (needs mavstream[pictures]).")
+        Path | None, typer.Option(help="Draw a home-day into this file (needs mavstream[pictures]).")
     ] = None,
-    home: Annotated[int, typer.Option(min=1, help="Which home to draw.")] = 1,
-    day: Annotated[str | None, typer.Option(help="Which day to draw; the first by default.")] = None,
+    home: Annotated[int, typer.Option(min=1, help="The home to draw.")] = 1,
+    day: Annotated[str | None, typer.Option(help="The day to draw (the first).")] = None,
     master: MasterOption = None,
     json: JsonOption = False,
 ) -> None:
-    """Show what a dataset holds, check it, and draw a home's day."""
+    """Show the streams of a dataset, verify its rows, draw a home-day."""
     manifest = Manifest.load(data)
     _show(manifest, json)
     if verify:
-        from mavstream_spark.datasets.writer import Dataset
+        from mavstream_spark.datasets.reader import Dataset
 
         with spark_session(master) as spark:
             dataset = Dataset(spark, str(data))
             names = [*manifest.streams, *([] if manifest.truth is None else ["truth"])]
             for name in names:
                 dataset.verify(name)
-        typer.echo(f"{len(names)} checksums are right", err=True)
+        typer.echo(f"{len(names)} checksums verified", err=True)
     if picture is not None:
         from mavstream_spark.datasets.pictures import draw_day
 
@@ -213,7 +213,7 @@ def inspect(
 
 @app.command("script")
 def script() -> None:
-    """Print the path of the program that spark-submit is to be given."""
+    """Print the path of the program for spark-submit."""
     typer.echo(Path(__file__).with_name("__main__.py"))
 
 
@@ -240,7 +240,7 @@ def _show(manifest: Manifest, json: bool) -> None:
 
 
 def run() -> None:
-    """Run as a program of its own, as spark-submit does."""
+    """Run as a program, as under spark-submit."""
     try:
         app()
     except MavstreamError as error:

@@ -1,10 +1,10 @@
-"""What stops a data job.
+"""Errors of data jobs.
 
 DataError
     NoSpark             Java or PySpark is missing or too old
-    UnreadableInput     raw files that are not there or say nothing
-    UnsupportedPlan     a plan that cannot be answered here
-    InvalidJob          options that do not fit together
+    UnreadableInput     files that are missing or have no usable content
+    UnsupportedPlan     a plan that Spark cannot answer as the service would
+    InvalidJob          options that are wrong or do not fit together
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from mavstream_protocol import MavstreamError
 
 
 class DataError(MavstreamError):
-    """Base of what stops a data job."""
+    """Base class of the errors of data jobs."""
 
     code = "data"
 
@@ -25,7 +25,7 @@ class NoSpark(DataError):
 
 
 class UnreadableInput(DataError):
-    """Raw files that cannot be converted."""
+    """Files that cannot be read or converted."""
 
     code = "unreadable_input"
 
@@ -37,6 +37,6 @@ class UnsupportedPlan(DataError):
 
 
 class InvalidJob(DataError):
-    """Options that do not fit together."""
+    """Options that are wrong or do not fit together."""
 
     code = "invalid_job"

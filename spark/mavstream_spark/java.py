@@ -1,4 +1,4 @@
-"""Java: whether this machine has one that Spark can run on."""
+"""Check for a Java that Spark can run on."""
 
 from __future__ import annotations
 
@@ -10,27 +10,31 @@ from pathlib import Path
 
 from mavstream_spark.errors import NoSpark
 
-LEAST = 17
+MIN_VERSION = 17
 """The oldest Java that Spark 4 runs on."""
 _ADVICE = (
-    f"install Java {LEAST} or newer (Debian, Ubuntu: apt install openjdk-17-jre-headless; "
+    f"install Java {MIN_VERSION} or newer (Debian, Ubuntu: apt install openjdk-17-jre-headless; "
     "macOS: brew install openjdk@17), or point JAVA_HOME to it"
 )
 
 
 def check_java() -> int:
-    """Return the version of the Java that Spark would use; raises NoSpark that says what to install."""
+    """Return the version of the Java that Spark would use; raises NoSpark with what to install."""
     program = _program()
     try:
-        told = subprocess.run([program, "-version"], capture_output=True, text=True, check=False, timeout=60)
+        result = subprocess.run(
+            [program, "-version"], capture_output=True, text=True, check=False, timeout=60
+        )
     except (OSError, subprocess.TimeoutExpired) as error:
-        raise NoSpark(f"Spark needs Java, and '{program}' does not run ({error}): {_ADVICE}") from None
-    version = _version(told.stderr + told.stdout)
+        raise NoSpark(f"Spark needs Java, but '{program}' does not run ({error}): {_ADVICE}") from None
+    version = _version(result.stderr + result.stdout)
     if version is None:
-        came = (told.stderr + told.stdout).strip()[:100]
-        raise NoSpark(f"Spark needs Java, and '{program} -version' says '{came}': {_ADVICE}")
-    if version < LEAST:
-        raise NoSpark(f"Spark needs Java {LEAST} or newer, and '{program}' is Java {version}: {_ADVICE}")
+        output = (result.stderr + result.stdout).strip()[:100]
+        raise NoSpark(f"Spark needs Java, but '{program} -version' says '{output}': {_ADVICE}")
+    if version < MIN_VERSION:
+        raise NoSpark(
+            f"Spark needs Java {MIN_VERSION} or newer, but '{program}' is Java {version}: {_ADVICE}"
+        )
     return version
 
 
@@ -40,7 +44,7 @@ def _program() -> str:
         return str(Path(home) / "bin" / "java")
     found = shutil.which("java")
     if found is None:
-        raise NoSpark(f"Spark needs Java, and there is no 'java' on the PATH: {_ADVICE}")
+        raise NoSpark(f"Spark needs Java, but there is no 'java' on the PATH: {_ADVICE}")
     return found
 
 

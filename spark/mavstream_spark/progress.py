@@ -20,13 +20,13 @@ _PERIOD = 0.5
 
 
 class Progress(Protocol):
-    """Is told what a job does."""
+    """Receives the progress of a job."""
 
     def step(self, name: str) -> AbstractContextManager[None]:
-        """Stand for one part of the job while it runs."""
+        """Return a context in which one step of the job runs."""
 
     def done(self, name: str, summary: str) -> None:
-        """Be told what came of a part."""
+        """Report the result of a step."""
 
 
 class Silent:
@@ -41,7 +41,7 @@ class Silent:
 
 
 class Lines:
-    """Writes a line for each part that is done, and now and then how far a long one is."""
+    """Writes a line for each finished step and, every `period` seconds, the progress of a long one."""
 
     def __init__(self, spark: SparkSession, stream: TextIO, period: float = 30.0) -> None:
         self._tracker: Any = spark.sparkContext.statusTracker()
@@ -50,32 +50,32 @@ class Lines:
 
     @contextmanager
     def step(self, name: str) -> Iterator[None]:
-        """Watch Spark while the part runs."""
-        since = time.monotonic()
+        """Watch Spark's tasks while the step runs."""
+        start = time.monotonic()
 
-        def tell(done: int, total: int) -> None:
-            self._say(f"{name}: {done} of {total} tasks after {time.monotonic() - since:.0f} s")
+        def report(done: int, total: int) -> None:
+            self._write(f"{name}: {done} of {total} tasks after {time.monotonic() - start:.0f} s")
 
-        with self._watched(self._period, tell):
+        with self._watched(self._period, report):
             yield
 
     def done(self, name: str, summary: str) -> None:
         """Write the line."""
-        self._say(f"{name}: {summary}")
+        self._write(f"{name}: {summary}")
 
-    def _say(self, line: str) -> None:
+    def _write(self, line: str) -> None:
         print(line, file=self._stream, flush=True)
 
     @contextmanager
-    def _watched(self, period: float, tell: Callable[[int, int], None]) -> Iterator[None]:
-        """Tell each period how many of the tasks that Spark knows of are done."""
+    def _watched(self, period: float, report: Callable[[int, int], None]) -> Iterator[None]:
+        """Call `report` each period with the numbers of finished and of all tasks of active jobs."""
         over = threading.Event()
 
         def watch() -> None:
             while not over.wait(period):
                 done, total = self._tasks()
                 if total:
-                    tell(done, total)
+                    report(done, total)
 
         watcher = threading.Thread(target=watch, daemon=True)
         watcher.start()
@@ -89,18 +89,18 @@ class Lines:
         done = total = 0
         for job in self._tracker.getActiveJobsIds():
             for stage in getattr(self._tracker.getJobInfo(job), "stageIds", ()):
-                found = self._tracker.getStageInfo(stage)
-                if found is not None:
-                    done, total = done + found.numCompletedTasks, total + found.numTasks
+                info = self._tracker.getStageInfo(stage)
+                if info is not None:
+                    done, total = done + info.numCompletedTasks, total + info.numTasks
         return done, total
 
 
 class Bar(Lines):
-    """Shows a bar with the share of tasks that are done while a part runs, then a line in its place."""
+    """Shows a bar with the share of finished tasks while a step runs, then a line in its place."""
 
     @contextmanager
     def step(self, name: str) -> Iterator[None]:
-        """Show the bar while the part runs."""
+        """Show the bar while the step runs."""
         bars = Bars(
             TextColumn("{task.description}"),
             BarColumn(),
@@ -111,15 +111,15 @@ class Bar(Lines):
         )
         task = bars.add_task(name, total=None, note="")
 
-        def tell(done: int, total: int) -> None:
+        def report(done: int, total: int) -> None:
             bars.update(task, total=total, completed=done, note=f"{done} of {total} tasks")
 
-        with bars, self._watched(_PERIOD, tell):
+        with bars, self._watched(_PERIOD, report):
             yield
 
 
 def progress_for(spark: SparkSession, *, quiet: bool = False) -> Progress:
-    """Return what fits where the errors go."""
+    """Return a bar if standard error is a terminal, else lines; nothing if `quiet`."""
     if quiet:
         return Silent()
     return Bar(spark, sys.stderr) if sys.stderr.isatty() else Lines(spark, sys.stderr)

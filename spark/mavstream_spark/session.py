@@ -15,27 +15,27 @@ from mavstream_spark.shipping import ship_packages, workers_are_here
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-# What the answers depend on; set on every session, whoever started it.
-_MEANING = {
+# Settings that results depend on.
+_SEMANTICS = {
     # All our times are UTC.
     "spark.sql.session.timeZone": "UTC",
-    # A row that fails is null, and our own rules say which rows do; nothing may throw.
+    # A row that cannot be computed is null, which our own rules decide; nothing may throw.
     "spark.sql.ansi.enabled": "false",
     "spark.sql.caseSensitive": "true",
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
 }
-# What can only be said before Spark starts.
-_START = {
+# Settings that can only be given before Spark starts.
+_STARTUP = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
-    # Without the checksum files that Hadoop would lay beside each local file.
+    # Without the checksum file that Hadoop would write for each local file.
     "spark.hadoop.fs.file.impl": "org.apache.hadoop.fs.RawLocalFileSystem",
     "spark.hadoop.mapreduce.fileoutputcommitter.marksuccessfuljobs": "false",
     "spark.log.level": "ERROR",
 }
-# Java's optimising compiler runs on the cores that the rows need: it shall take its time (ten times its
-# thresholds) and leave alone what runs for a few seconds only.
-_PATIENT_JAVA = (
+# Java's optimising compiler runs on the cores that the tasks need. Ten times its thresholds keep it from
+# compiling what runs for a few seconds only.
+_LAZY_COMPILER = (
     "-XX:Tier4InvocationThreshold=50000 -XX:Tier4MinInvocationThreshold=6000 "
     "-XX:Tier4CompileThreshold=150000 -XX:Tier4BackEdgeThreshold=400000"
 )
@@ -47,10 +47,10 @@ _SUBMITTED = "PYSPARK_GATEWAY_PORT"
 def spark_session(
     master: str | None = None, settings: Mapping[str, str] | None = None
 ) -> Iterator[SparkSession]:
-    """Give a session on a master (default: what spark-submit says, else all local cores), and stop it.
+    """Yield a session on a master (default: that of spark-submit, else all local cores) and stop it.
 
-    A session that runs already in this process is used and left running, as in a notebook. Raises NoSpark
-    where Java or PySpark is missing.
+    A session that already runs in this process, as in a notebook, is used and left running. Raises NoSpark
+    if Java or PySpark is missing.
     """
     running = _running_session()
     spark = running or start_session(master, settings)
@@ -63,7 +63,7 @@ def spark_session(
 
 @contextmanager
 def settings(spark: SparkSession, values: Mapping[str, str]) -> Iterator[None]:
-    """Set what holds for the jobs of a block; the session may be somebody else's."""
+    """Apply settings to the jobs of a block and restore them; the session may not be ours."""
     before = {key: str(spark.conf.get(key)) for key in values}
     try:
         for key, value in values.items():
@@ -83,7 +83,7 @@ def _running_session() -> SparkSession | None:
 
 
 def start_session(master: str | None = None, settings: Mapping[str, str] | None = None) -> SparkSession:
-    """As `spark_session`, for callers that stop it themselves."""
+    """Start a session as `spark_session` does, for callers that stop it themselves."""
     submitted = _SUBMITTED in os.environ
     if not submitted:
         check_java()
@@ -96,11 +96,11 @@ def start_session(master: str | None = None, settings: Mapping[str, str] | None 
         master = master or "local[*]"
         builder = builder.master(master)
         if master.startswith("local"):
-            # The workers must find the packages of this Python, not of the first one on the PATH.
+            # Workers must import the packages of this Python, not of the first one on the PATH.
             os.environ["PYSPARK_PYTHON"] = sys.executable
-            # Others' options stand behind these and win.
-            builder = builder.config("spark.driver.defaultJavaOptions", _PATIENT_JAVA)
-    for key, value in {**_START, **_MEANING, **(settings or {})}.items():
+            # A user's own options come after these and win.
+            builder = builder.config("spark.driver.defaultJavaOptions", _LAZY_COMPILER)
+    for key, value in {**_STARTUP, **_SEMANTICS, **(settings or {})}.items():
         builder = builder.config(key, value)
     spark = builder.getOrCreate()
     if not workers_are_here(spark.sparkContext.master or ""):

@@ -1,4 +1,4 @@
-"""Our own code on Spark's workers: other machines run what this process runs, not what they have."""
+"""Our packages on Spark's workers: other machines run the driver's code, not what they have installed."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ _PACKAGES = ("mavstream_protocol", "mavstream", "mavstream_feeder", "mavstream_s
 
 
 def workers_are_here(master: str) -> bool:
-    """Whether tasks run in processes that this one starts: they find what it finds."""
+    """Return whether tasks run in child processes of the driver, which import what it imports."""
     return master.startswith("local") and not master.startswith("local-cluster")
 
 
 def ship_packages(context: SparkContext) -> None:
-    """Send our packages to the workers; what these are built on (numpy, pyarrow and so on) they must have."""
+    """Send our packages to the workers, which must have their dependencies (numpy, pyarrow) installed."""
     folder = tempfile.mkdtemp(prefix="mavstream-")
     # Workers fetch it when their first task starts, and new ones may join at any time.
     atexit.register(shutil.rmtree, folder, ignore_errors=True)

@@ -144,13 +144,13 @@ def test_a_home_is_drawn(homes: Path, tmp_path: Path) -> None:
 
 @pytest.mark.long
 def test_errors_name_the_object_and_what_to_do(spark: SparkSession, homes: Path, tmp_path: Path) -> None:
-    with pytest.raises(InvalidDataset, match="no whole dataset: give the folder that a finished"):
+    with pytest.raises(InvalidDataset, match="not a complete dataset: give the folder that a finished"):
         data("inspect", tmp_path)
-    with pytest.raises(InvalidJob, match="no query to answer: give --plan FILE"):
+    with pytest.raises(InvalidJob, match="no queries given: use --plan FILE"):
         data("expected", homes, "--out", tmp_path / "out")
     for name in ("a-b.json", "a_b.json"):
         (tmp_path / name).write_text(json.dumps(PLAN))
-    with pytest.raises(InvalidJob, match="two queries would be called 'a_b'"):
+    with pytest.raises(InvalidJob, match="two queries would be named 'a_b'"):
         data("expected", homes, f"--plan={tmp_path}/a-b.json", f"--plan={tmp_path}/a_b.json", "--out", "x")
     with pytest.raises(InvalidJob, match=r"plan file '.*' cannot be read"):
         data("expected", homes, "--plan", tmp_path / "none.json", "--out", tmp_path / "out")

@@ -15,8 +15,7 @@ from mavstream_protocol.instants import parse_instant
 from mavstream_protocol.manifest import Manifest
 from mavstream_spark.convert.casas import CasasReader
 from mavstream_spark.convert.conversion import convert
-from mavstream_spark.convert.csv_lines import CsvReader
-from mavstream_spark.convert.fields import parse_fields
+from mavstream_spark.convert.csv_lines import CsvReader, parse_fields
 from mavstream_spark.errors import InvalidJob, UnreadableInput
 
 if TYPE_CHECKING:

@@ -20,11 +20,10 @@ from mavstream_feeder.sample import DATA
 from mavstream_protocol.manifest import MANIFEST, InvalidDataset, Manifest
 from mavstream_protocol.tuples import decode_batch
 from mavstream_spark.datasets import writer
-from mavstream_spark.datasets.checksum import checksum
-from mavstream_spark.datasets.footers import parquet_rows
-from mavstream_spark.datasets.hashes import checksum_of_rows
+from mavstream_spark.datasets.checksum import checksum, digits, sum_of_hashes
+from mavstream_spark.datasets.reader import Dataset
 from mavstream_spark.datasets.storage import Storage
-from mavstream_spark.datasets.writer import Dataset, new_dataset
+from mavstream_spark.datasets.writer import new_dataset
 from mavstream_spark.errors import InvalidJob
 from mavstream_spark.generate.homes import HomesOptions, generate_homes
 from mavstream_spark.generate.plain import PlainOptions, generate_plain
@@ -176,8 +175,8 @@ def test_spark_and_python_hash_alike(spark: SparkSession) -> None:
         "flag": pa.array([True, False, None] + [True] * (count - 3)),
     }
     table = pa.table(columns)
-    assert checksum(spark.createDataFrame(table)) == (count, f"{checksum_of_rows(table):016x}")
-    assert checksum_of_rows(table.slice(0, 0)) == 0
+    assert checksum(spark.createDataFrame(table)) == (count, digits(sum_of_hashes(table)))
+    assert sum_of_hashes(table.slice(0, 0)) == 0
 
 
 def test_a_changed_file_is_found(spark: SparkSession, homes: Path, tmp_path: Path) -> None:
@@ -202,7 +201,7 @@ def test_rows_are_counted_by_footers_of_any_length(spark: SparkSession, tmp_path
         pyarrow.parquet.write_table(pa.table({f"c{each}": range(7) for each in range(columns)}), file)
         size = file.stat().st_size
         assert (f"day=1/{file.name}", size) in storage.files(str(tmp_path))
-        assert parquet_rows(storage, str(file), size) == 7
+        assert storage.parquet_rows(str(file), size) == 7
     assert int.from_bytes(file.read_bytes()[-8:-4], "little") > 4096
 
 
@@ -227,9 +226,9 @@ def test_a_killed_job_leaves_nothing_that_looks_whole(spark: SparkSession, kille
     assert left.name.endswith(".unfinished")
     assert list(left.rglob("*.parquet"))
     for folder in (out, left):
-        with pytest.raises(InvalidDataset, match=f"has no {MANIFEST}, so it is no whole dataset"):
+        with pytest.raises(InvalidDataset, match=f"has no {MANIFEST}, so it is not a complete dataset"):
             Manifest.load(folder)
-    with pytest.raises(InvalidDataset, match="no whole dataset"):
+    with pytest.raises(InvalidDataset, match="not a complete dataset"):
         Dataset(spark, str(left))
     made = generate_plain(spark, str(out), PlainOptions(streams=1, rate="50@2s"))
     assert Manifest.load(out) == made
@@ -244,7 +243,7 @@ def test_a_dataset_is_replaced_only_if_asked(spark: SparkSession, tmp_path: Path
     first = generate_plain(spark, str(folder), options)
     with pytest.raises(InvalidDataset, match="holds a dataset: give a new folder, or --overwrite"):
         generate_plain(spark, str(folder), options)
-    with pytest.raises(InvalidDataset, match="is there and is no dataset"):
+    with pytest.raises(InvalidDataset, match="exists and is not a dataset"):
         generate_plain(spark, str(tmp_path / "other"), options, overwrite=True)
     second = generate_plain(spark, str(folder), PlainOptions(1, "100@3s", seed=1), overwrite=True)
     assert Manifest.load(folder) == second
@@ -272,8 +271,8 @@ def test_plain_rows_are_due_at_their_offsets(spark: SparkSession, tmp_path: Path
 @pytest.mark.parametrize(
     ("options", "complaint"),
     [
-        (HomesOptions(homes=0), "0 homes on 7 days are no data"),
-        (HomesOptions(anomalies=2), "a share of days, and 2 came"),
+        (HomesOptions(homes=0), "0 homes on 7 days have no rows"),
+        (HomesOptions(anomalies=2), "a share from 0 to 1, got 2"),
         (HomesOptions(start="2026-03-01T10:00:00Z"), "is not a midnight: give a date"),
         (HomesOptions(start="March"), "start: instant 'March' is not ISO 8601"),
     ],

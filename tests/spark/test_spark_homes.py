@@ -119,11 +119,11 @@ def test_without_heating_a_home_cools_down_and_its_heater_draws_nothing() -> Non
 
 def test_the_truth_names_each_anomaly_once() -> None:
     plan = HomesPlan(5, 60, MARCH, 1, 1.0)
-    rows = [row for number in range(60) for row in truth_batch(plan.home_day(number), "truth").to_pylist()]
+    rows = [row for number in range(60) for row in truth_batch(plan.home_day(number)).to_pylist()]
     assert len(rows) == 60
     assert {row["kind"] for row in rows} == {"fire", "flood", "intrusion", "heating_failure"}
     assert all(row["at"] < row["until"] for row in rows)
-    assert truth_batch(HomesPlan(5, 60, MARCH, 1, 0.0).home_day(0), "truth").num_rows == 0
+    assert truth_batch(HomesPlan(5, 60, MARCH, 1, 0.0).home_day(0)).num_rows == 0
 
 
 def test_sensors_have_faults() -> None:

@@ -15,7 +15,7 @@ from mavstream import Client
 from mavstream.testing import start_server
 from mavstream_feeder.demo.queries import CLASSES
 from mavstream_spark.commands import app
-from mavstream_spark.datasets.writer import Dataset
+from mavstream_spark.datasets.reader import Dataset
 from mavstream_spark.expected.answers import answer
 from mavstream_spark.plans.table_data import read_tables
 

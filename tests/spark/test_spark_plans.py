@@ -26,7 +26,7 @@ from mavstream_feeder.demo.queries import CLASSES
 from mavstream_protocol import InvalidPlan, Plan
 from mavstream_protocol.schema import FieldType
 from mavstream_server.testing import ScriptedStream
-from mavstream_spark.datasets.writer import Dataset
+from mavstream_spark.datasets.reader import Dataset
 from mavstream_spark.errors import UnsupportedPlan
 from mavstream_spark.expected.answers import answer
 from mavstream_spark.plans.compiler import compile_plan

@@ -7,10 +7,10 @@ from dataclasses import replace
 import numpy as np
 import pyarrow as pa
 
-from mavstream_spark.datasets.slices import Sliced, pack, runs, tasks_of, unpacked
+from mavstream_spark.datasets.slices import SlicedStream, assign_tasks, from_ipc, runs, to_ipc
 
 SCHEMA = pa.schema([("at", pa.timestamp("us", "UTC")), ("value", pa.int64())])
-STREAM = Sliced("readings", SCHEMA, "at", begin=1000, end=1100, slices=3, slice_rows=40, first=5)
+STREAM = SlicedStream("readings", SCHEMA, "at", begin=1000, end=1100, slices=3, slice_rows=40, first_slice=5)
 
 
 def table(times: list[int]) -> pa.Table:
@@ -20,23 +20,23 @@ def table(times: list[int]) -> pa.Table:
     )
 
 
-def cut(times: list[int]) -> dict[int, list[int]]:
-    return {number: rows.column("value").to_pylist() for number, rows in STREAM.cut(table(times))}
+def split(times: list[int]) -> dict[int, list[int]]:
+    return {number: rows.column("value").to_pylist() for number, rows in STREAM.split(table(times))}
 
 
 def test_rows_go_to_their_slice_and_stay_in_order_there() -> None:
     # The last slice is the shorter one: 34 do not go into 100.
-    assert cut([1099, 1000, 1034, 1033, 1067, 1001]) == {5: [1, 3, 5], 6: [2, 4], 7: [0]}
+    assert split([1099, 1000, 1034, 1033, 1067, 1001]) == {5: [1, 3, 5], 6: [2, 4], 7: [0]}
 
 
 def test_rows_outside_of_the_time_are_left_out() -> None:
-    assert cut([999, 1000, 1100, 1099]) == {5: [1], 7: [3]}
-    assert cut([999, 5]) == {}
-    assert cut([]) == {}
+    assert split([999, 1000, 1100, 1099]) == {5: [1], 7: [3]}
+    assert split([999, 5]) == {}
+    assert split([]) == {}
 
 
 def test_a_slice_that_is_all_there_is_not_moved() -> None:
-    assert cut([1050, 1040, 1060]) == {6: [0, 1, 2]}
+    assert split([1050, 1040, 1060]) == {6: [0, 1, 2]}
 
 
 def test_tasks_have_about_as_much_to_do() -> None:
@@ -44,10 +44,10 @@ def test_tasks_have_about_as_much_to_do() -> None:
         replace(STREAM, slices=slices, slice_rows=rows)
         for slices, rows in ((2, 500), (1, 10), (1, 300), (1, 200))
     ]
-    tasks = tasks_of(streams, 3)
+    tasks = assign_tasks(streams, 3)
     shares = [[number for number in range(5) if tasks[number] == task] for task in range(3)]
     assert shares == [[0, 2], [1], [3, 4]]
-    assert sorted(tasks_of(streams, 5)) == [0, 1, 2, 3, 4]
+    assert sorted(assign_tasks(streams, 5)) == [0, 1, 2, 3, 4]
 
 
 def test_runs_begin_where_values_change() -> None:
@@ -58,6 +58,6 @@ def test_runs_begin_where_values_change() -> None:
 
 def test_a_pack_holds_the_rows_it_was_made_of_and_no_others() -> None:
     rows = table(list(range(1000, 1100))).slice(40, 2)
-    packed = pack(rows)
-    assert unpacked(pa.scalar(packed)).equals(rows)
-    assert len(packed) < 1000
+    encoded = to_ipc(rows)
+    assert from_ipc(encoded).equals(rows)
+    assert len(encoded) < 1000

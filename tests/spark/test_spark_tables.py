@@ -20,7 +20,7 @@ from mavstream_protocol.instants import format_instant
 from mavstream_protocol.manifest import Manifest
 from mavstream_server.testing import ManualClock, ScriptedStream, ScriptedTable, run_plan
 from mavstream_spark.commands import app
-from mavstream_spark.datasets.writer import Dataset
+from mavstream_spark.datasets.reader import Dataset
 from mavstream_spark.errors import InvalidJob, UnreadableInput
 from mavstream_spark.expected.answers import answer
 from mavstream_spark.plans.compiler import compile_plan
@@ -182,12 +182,12 @@ def test_the_answer_over_a_dataset_needs_the_rows_of_its_tables(spark: SparkSess
 @pytest.mark.parametrize(
     ("given", "kind", "complaint"),
     [
-        (["rooms"], InvalidJob, "expects NAME=FILE or NAME=FILE@INSTANT, and 'rooms' came"),
+        (["rooms"], InvalidJob, "expects NAME=FILE or NAME=FILE@INSTANT, got 'rooms'"),
         (["rooms={0}/none.csv"], UnreadableInput, "none.csv' cannot be read: No such file"),
         (
             ["rooms={0}/rooms.txt"],
             UnreadableInput,
-            r"its ending says not what it is, expected is one of .csv",
+            r"unknown ending, expected one of .csv",
         ),
         (["rooms={0}/rooms.csv@noon"], InvalidJob, "'noon' is not ISO 8601 text"),
         (["rooms={0}/rooms.csv", "rooms={0}/rooms.csv"], InvalidJob, "two versions from the same time on"),

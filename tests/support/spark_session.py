@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql.functions import expr
 
-from mavstream_spark.datasets.writer import Dataset, new_dataset
+from mavstream_spark.datasets.reader import Dataset
+from mavstream_spark.datasets.writer import new_dataset
 from mavstream_spark.generate.homes import HomesOptions, generate_homes
 from mavstream_spark.session import start_session
 
@@ -57,7 +58,7 @@ def shared_rush() -> Path:
         for name, data in homes.manifest.streams.items():
             since = f"unix_micros(at) - {begin}L - {RUSH_BEGIN * 3_600_000_000}L"
             rows = homes.rows(name).withColumn("at", expr(f"timestamp_micros({begin}L + ({since}) DIV 40)"))
-            writer.add_stream(data.spec(name), rows, data.rows)
+            writer.write_frame(data.spec(name), rows, data.rows)
     return folder
 
 

@@ -2,7 +2,7 @@
 
     2010-11-04 00:03:50.209589 M003 ON Sleeping begin
 
-The first letters of a sensor's name say what it is. Times carry no zone and are taken as UTC.
+The first letters of a sensor's name are its kind. Times have no zone and are read as UTC.
 """
 
 from __future__ import annotations
@@ -20,20 +20,21 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class SensorKind:
-    """Sensors that report alike."""
+    """Sensors with the same kind of value."""
 
     stream: str
     names: str
-    """Regular expression of their names."""
+    """Regular expression of the sensors' names."""
     column: str
     type: FieldType
     true: str = ""
-    """For bools: the words for true and false."""
+    """The word for true, of booleans."""
     false: str = ""
+    """The word for false."""
 
     @property
     def value(self) -> str:
-        """The value as SQL, null where it is none of this kind."""
+        """The value as SQL, null if the text is not of this kind."""
         if self.type is FieldType.BOOL:
             return f"CASE upper(`#value`) WHEN '{self.true}' THEN TRUE WHEN '{self.false}' THEN FALSE END"
         if self.type is FieldType.FLOAT:
@@ -43,7 +44,7 @@ class SensorKind:
 
     @property
     def expected(self) -> str:
-        """What a value of this kind looks like."""
+        """A description of valid values, for reasons."""
         return f"{self.true} or {self.false}" if self.type is FieldType.BOOL else "a number"
 
 
@@ -53,21 +54,21 @@ KINDS = (
     SensorKind("temperature", "T\\\\d+", "celsius", FieldType.FLOAT),
     SensorKind("light", "LS\\\\d+", "lux", FieldType.FLOAT),
     SensorKind("power", "P\\\\d+", "watts", FieldType.FLOAT),
-    # Items, burners, water, batteries and what a home may have besides.
+    # Items, burners, water, batteries and other sensors.
     SensorKind("sensors", ".*", "value", FieldType.STRING),
 )
-"""The first kind whose pattern fits is taken."""
+"""Kinds in the order in which their patterns are tried."""
 
 
 class CasasReader:
-    """Reads CASAS lines into a stream per kind of sensor."""
+    """Parses CASAS lines into one stream per kind of sensor."""
 
     def outputs(self) -> Mapping[str, Output]:
-        """Return all streams that lines can belong to."""
+        """Return the streams that lines can belong to."""
         return {kind.stream: Output(_spec(kind), _columns(kind)) for kind in KINDS}
 
     def parsed(self, lines: DataFrame) -> DataFrame:
-        """Add stream, time, sensor, value and activity, or the reason why not."""
+        """Return the lines with stream, time, sensor, value and activity, or the reason why not."""
         frame = lines.selectExpr("*", f"split(trim(`{LINE}`), '\\\\s+', 5) AS `#parts`")
         frame = frame.selectExpr(
             "*",

@@ -1,4 +1,4 @@
-"""Conversion of raw logs into a dataset."""
+"""Conversion of raw logs to a dataset."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ _DAY = 86_400_000_000
 
 
 @dataclass(slots=True)
-class _Found:
-    """What a first pass over the lines saw."""
+class _Summary:
+    """Counts and times of all lines, from a first pass over them."""
 
     rows: dict[str, int] = field(default_factory=dict)
     reasons: dict[str, int] = field(default_factory=dict)
@@ -55,34 +55,38 @@ def convert(
     overwrite: bool = False,
     progress: Progress | None = None,
 ) -> Manifest:
-    """Write the streams that raw files hold, and beside them the lines that could not be read.
+    """Write the streams of raw files and the lines that could not be converted; returns the manifest.
 
-    Raises UnreadableInput if no line could be.
+    Raises UnreadableInput if no line could be converted.
     """
     progress = progress or Silent()
     lines = read_lines(spark, paths)
     parsed = reader.parsed(without_empty(lines))
     outputs = reader.outputs()
     with progress.step("reading"):
-        found = _look(parsed, {name: output.columns[_time(output)] for name, output in outputs.items()})
-    progress.done("reading", f"{sum(found.rows.values()):,} good lines, {found.bad:,} bad ones")
-    if found.first is None or found.last is None:
-        reasons = ", ".join(f"{count} times {kind}" for kind, count in found.reasons.items())
+        summary = _summarize(
+            parsed, {name: output.columns[_time(output)] for name, output in outputs.items()}
+        )
+    progress.done("reading", f"{sum(summary.rows.values()):,} good lines, {summary.bad:,} bad ones")
+    if summary.first is None or summary.last is None:
+        reasons = ", ".join(f"{count} times {kind}" for kind, count in summary.reasons.items())
         raise UnreadableInput(
             f"'{', '.join(paths)}' has no line that could be converted ({reasons or 'no lines'}): "
             "check the format"
         )
-    begin, end = found.first // _DAY * _DAY, (found.last // _DAY + 1) * _DAY
-    told: dict[str, Any] = {"files": list(paths)}
-    with new_dataset(spark, folder, "converted", told, begin=begin, end=end, overwrite=overwrite) as writer:
-        for name, rows in sorted(found.rows.items()):
+    begin, end = summary.first // _DAY * _DAY, (summary.last // _DAY + 1) * _DAY
+    recorded: dict[str, Any] = {"files": list(paths)}
+    with new_dataset(
+        spark, folder, "converted", recorded, begin=begin, end=end, overwrite=overwrite
+    ) as writer:
+        for name, rows in sorted(summary.rows.items()):
             with progress.step(name):
-                entry = writer.add_stream(outputs[name].spec, _of(parsed, name, outputs[name]), rows)
+                entry = writer.write_frame(outputs[name].spec, _rows(parsed, name, outputs[name]), rows)
             progress.done(name, entry.summary())
         with progress.step(BAD_LINES):
-            writer.bad_lines = _keep_bad_lines(spark, writer, parsed, lines, found)
-        progress.done(BAD_LINES, f"{found.bad:,} lines")
-    return writer.manifest("converted", told)
+            writer.bad_lines = _write_bad_lines(spark, writer, parsed, lines, summary)
+        progress.done(BAD_LINES, f"{summary.bad:,} lines")
+    return writer.manifest("converted", recorded)
 
 
 def _time(output: Output) -> str:
@@ -90,8 +94,8 @@ def _time(output: Output) -> str:
     return output.spec.event_time
 
 
-def _look(parsed: DataFrame, times: dict[str, str]) -> _Found:
-    """Count lines by stream and reason, and find the first and the last time."""
+def _summarize(parsed: DataFrame, times: dict[str, str]) -> _Summary:
+    """Count lines by stream and kind of reason, and find the first and the last time."""
     from pyspark.sql.functions import expr
 
     cases = " ".join(f"WHEN '{name}' THEN unix_micros({time})" for name, time in times.items())
@@ -101,33 +105,33 @@ def _look(parsed: DataFrame, times: dict[str, str]) -> _Found:
         expr(f"min({at})").alias("first"),
         expr(f"max({at})").alias("last"),
     )
-    found = _Found()
+    summary = _Summary()
     for row in counted.collect():
         if row[STREAM] is None:
-            found.reasons[row[KIND]] = row["rows"]
+            summary.reasons[row[KIND]] = row["rows"]
             continue
-        found.rows[row[STREAM]] = row["rows"]
-        found.first = row["first"] if found.first is None else min(found.first, row["first"])
-        found.last = row["last"] if found.last is None else max(found.last, row["last"])
-    return found
+        summary.rows[row[STREAM]] = row["rows"]
+        summary.first = row["first"] if summary.first is None else min(summary.first, row["first"])
+        summary.last = row["last"] if summary.last is None else max(summary.last, row["last"])
+    return summary
 
 
-def _of(parsed: DataFrame, name: str, output: Output) -> DataFrame:
+def _rows(parsed: DataFrame, name: str, output: Output) -> DataFrame:
     columns = [f"{value} AS `{column}`" for column, value in output.columns.items()]
     return parsed.where(f"`{STREAM}` = '{name}'").selectExpr(*columns)
 
 
-def _keep_bad_lines(
-    spark: SparkSession, writer: DatasetWriter, parsed: DataFrame, lines: DataFrame, found: _Found
+def _write_bad_lines(
+    spark: SparkSession, writer: DatasetWriter, parsed: DataFrame, lines: DataFrame, summary: _Summary
 ) -> BadLines:
-    if not found.bad:
+    if not summary.bad:
         return BadLines(rows=0, reasons={}, files=())
     folder = f"{writer.folder}/{BAD_LINES}"
     bad = with_numbers(parsed.where(f"`{KIND}` IS NOT NULL"), lines).selectExpr(
         f"`{FILE}` AS file", f"`{NUMBER}` AS number", f"`{LINE}` AS line", f"`{REASON}` AS reason"
     )
-    # One file: bad lines are few, and somebody will want to look at them.
+    # One file: bad lines are few, and people will open it.
     bad.repartition(1).sortWithinPartitions("file", "number").write.json(folder)
     names = Storage(spark, folder).names(folder)
-    files = tuple(DataFile(path=f"{BAD_LINES}/{name}", rows=found.bad) for name in names)
-    return BadLines(rows=found.bad, reasons=dict(sorted(found.reasons.items())), files=files)
+    files = tuple(DataFile(path=f"{BAD_LINES}/{name}", rows=summary.bad) for name in names)
+    return BadLines(rows=summary.bad, reasons=dict(sorted(summary.reasons.items())), files=files)

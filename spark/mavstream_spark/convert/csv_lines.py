@@ -1,13 +1,15 @@
-"""CSV files with a header, read line by line into one stream."""
+"""CSV files with a header, parsed line by line into one stream."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from pydantic import ValidationError
+
 from mavstream_protocol import FieldSpec, FieldType, StreamSpec
 from mavstream_spark.convert.lines import KIND, LINE, REASON, STREAM, Output
-from mavstream_spark.errors import UnreadableInput
+from mavstream_spark.errors import InvalidJob, UnreadableInput
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -24,7 +26,7 @@ _EXPECTED = {
 
 
 class CsvReader:
-    """Reads the lines of CSV files that all have one header; values hold no line breaks."""
+    """Parses lines of CSV files with the same header; values must not contain line breaks."""
 
     def __init__(self, spec: StreamSpec, header: str) -> None:
         self._spec = spec
@@ -33,21 +35,20 @@ class CsvReader:
         missing = [field.name for field in spec.fields if field.name not in self._names]
         if missing:
             raise UnreadableInput(
-                f"the CSV header '{header}' has no column {', '.join(missing)}: "
-                "name the columns as they are there"
+                f"the CSV header '{header}' has no column {', '.join(missing)}: use the names of the header"
             )
         if spec.event_time is None:
             raise UnreadableInput(
-                f"stream '{spec.name}' has no column that tells the time: name a timestamp column with --time"
+                f"stream '{spec.name}' has no event time: name a timestamp column with --time"
             )
 
     def outputs(self) -> Mapping[str, Output]:
-        """Return the one stream."""
+        """Return the stream that lines belong to."""
         columns = {field.name: _value(field) for field in self._spec.fields}
         return {self._spec.name: Output(self._spec, columns)}
 
     def parsed(self, lines: DataFrame) -> DataFrame:
-        """Add the values as texts, and the reason where they do not fit."""
+        """Return the lines with their values as text, and the reason where these are wrong."""
         from pyspark.sql.functions import col, from_csv, lit
 
         schema = ", ".join([*(f"`{name}` STRING" for name in self._names), f"`{_CORRUPT}` STRING"])
@@ -82,7 +83,7 @@ def _text(field: FieldSpec) -> str:
 
 
 def _value(field: FieldSpec) -> str:
-    """Return a field's value as SQL, null where the text is none."""
+    """Return the value of a field as SQL, null if the text is not of its type."""
     text = _text(field)
     match field.type:
         case FieldType.INT:
@@ -95,3 +96,26 @@ def _value(field: FieldSpec) -> str:
         case FieldType.TIMESTAMP:
             return f"try_to_timestamp({text})"
     return text
+
+
+def parse_fields(stream: str, text: str, event_time: str | None) -> StreamSpec:
+    """Return the stream with fields written like `at timestamp, room string, celsius float null`.
+
+    The event time is the first timestamp unless it is given. Raises InvalidJob.
+    """
+    try:
+        fields = tuple(_field(part.split()) for part in text.split(","))
+        if event_time is None:
+            event_time = next((each.name for each in fields if each.type is FieldType.TIMESTAMP), None)
+        return StreamSpec(name=stream, fields=fields, event_time=event_time)
+    except (ValidationError, ValueError) as error:
+        reason = error.errors()[0]["msg"] if isinstance(error, ValidationError) else str(error)
+        raise InvalidJob(
+            f"fields '{text}' are not a stream: {reason}; write them like 'at timestamp, room string null'"
+        ) from None
+
+
+def _field(words: list[str]) -> FieldSpec:
+    if len(words) not in (2, 3) or words[2:] not in ([], ["null"]):
+        raise ValueError(f"'{' '.join(words)}' is not a name, a type and optionally the word null")
+    return FieldSpec(name=words[0], type=FieldType(words[1]), nullable=len(words) == 3)

@@ -1,4 +1,4 @@
-"""A picture of a home's day: who moved where, which doors opened, how warm it was, what it drew."""
+"""Pictures of a home-day: motion, doors, temperature and power over the hours, with anomalies marked."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ _PANELS = (
 
 
 def draw_day(manifest: Manifest, folder: Path, home: int, day: str | None, picture: Path) -> None:
-    """Draw one home on one day into a file; raises InvalidJob, InvalidDataset."""
+    """Draw one home on one day into a file; raises InvalidJob or InvalidDataset."""
     try:
         from matplotlib.backends.backend_agg import FigureCanvasAgg
         from matplotlib.figure import Figure
     except ImportError as error:
         raise InvalidJob(f"pictures need matplotlib ({error}): pip install 'mavstream[pictures]'") from None
     if manifest.kind != "homes" or manifest.begin is None:
-        raise InvalidDataset(f"'{folder}' holds no homes but {manifest.kind}: only homes can be drawn")
+        raise InvalidDataset(f"'{folder}' is a dataset of the kind {manifest.kind}: only homes can be drawn")
     day = day or format_instant(manifest.begin)[:10]
     figure = Figure(figsize=(11, 9), layout="constrained")
     FigureCanvasAgg(figure)
@@ -64,10 +64,10 @@ def _rows(manifest: Manifest, folder: Path, stream: str, day: str, home: int) ->
     tables = [
         pyarrow.parquet.read_table(file, filters=[("home", "=", home)], partitioning=None) for file in files
     ]
-    found = pa.concat_tables(tables)
-    if not found.num_rows and stream != "doors":
+    rows = pa.concat_tables(tables)
+    if not rows.num_rows and stream != "doors":
         raise InvalidJob(f"home {home} has no rows in '{stream}' on {day}: homes are numbered from 1")
-    return found
+    return rows
 
 
 def _draw(panel: Any, rows: pa.Table, place: str, value: str, day: str) -> None:
@@ -93,17 +93,17 @@ def _draw(panel: Any, rows: pa.Table, place: str, value: str, day: str) -> None:
 def _anomalies(manifest: Manifest, folder: Path, day: str, home: int) -> list[tuple[float, float, str]]:
     if manifest.truth is None:
         return []
-    found = []
+    anomalies = []
     for file in manifest.truth.files:
         if f"day={day}/" in file.path:
             rows = pyarrow.parquet.read_table(folder / file.path, partitioning=None)
             rows = rows.filter(pc.equal(rows.column("home"), home))
             spans = zip(_hours(rows.column("at"), day), _hours(rows.column("until"), day), strict=True)
-            found += [
+            anomalies += [
                 (begin, end, kind)
                 for (begin, end), kind in zip(spans, rows.column("kind").to_pylist(), strict=True)
             ]
-    return found
+    return anomalies
 
 
 def _hours(times: pa.ChunkedArray, day: str) -> list[float]:

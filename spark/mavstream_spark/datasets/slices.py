@@ -1,4 +1,4 @@
-"""Slices of time, of which one task sorts and writes each; rows travel there as packed columns."""
+"""Slices of time: each is sorted and written by one task, to which its rows travel as Arrow IPC."""
 
 from __future__ import annotations
 
@@ -16,33 +16,35 @@ Times = NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
-class Sliced:
-    """A stream that is cut into slices."""
+class SlicedStream:
+    """A stream whose time is divided into slices of equal length."""
 
     name: str
     schema: pa.Schema
-    time: str
-    """The column that tells when a row happened."""
+    event_time: str
+    """The column by which rows are sorted."""
     begin: int
+    """Start of the stream's time, in microseconds since 1970."""
     end: int
+    """End of the stream's time, exclusive."""
     slices: int
     slice_rows: int
     """About how many rows a slice has."""
-    first: int
-    """The number of its first slice; the slices of all streams of a job are numbered through."""
+    first_slice: int
+    """The number of its first slice; the slices of all streams of a job are numbered consecutively."""
 
     @property
     def width(self) -> int:
-        """Microseconds of a slice."""
+        """Length of a slice in microseconds."""
         return max(-(-(self.end - self.begin) // self.slices), 1)
 
     def times(self, rows: pa.Table) -> Times:
-        """Return when rows happened, in microseconds."""
-        found: Times = pc.cast(rows.column(self.time), pa.int64()).to_numpy()
-        return found
+        """Return the event times of rows, in microseconds."""
+        times: Times = pc.cast(rows.column(self.event_time), pa.int64()).to_numpy()
+        return times
 
-    def cut(self, rows: pa.Table) -> Iterator[tuple[int, pa.Table]]:
-        """Give the rows of each slice that has some, by its number; what lies outside is left out."""
+    def split(self, rows: pa.Table) -> Iterator[tuple[int, pa.Table]]:
+        """Yield each slice that has rows, by number; rows outside of the stream's time are left out."""
         times = self.times(rows)
         inside = (times >= self.begin) & (times < self.end)
         numbers = np.where(inside, (times - self.begin) // self.width, -1)
@@ -51,36 +53,36 @@ class Sliced:
             rows, numbers = rows.take(order), numbers[order]
         for number, begin, end in runs(numbers):
             if number >= 0:
-                yield self.first + number, rows.slice(begin, end - begin)
+                yield self.first_slice + number, rows.slice(begin, end - begin)
 
 
-def tasks_of(streams: Sequence[Sliced], count: int) -> list[int]:
-    """Return which of so many tasks writes each slice of a job, so that all have about as much to do."""
+def assign_tasks(streams: Sequence[SlicedStream], tasks: int) -> list[int]:
+    """Return the task of each slice of a job, such that all tasks get about the same number of rows."""
     sizes = [stream.slice_rows for stream in streams for _ in range(stream.slices)]
-    least = [(0, task) for task in range(count)]
-    found = [0] * len(sizes)
+    loads = [(0, task) for task in range(tasks)]
+    assigned = [0] * len(sizes)
     for number in sorted(range(len(sizes)), key=lambda number: -sizes[number]):
-        rows, found[number] = least[0]
-        heapq.heapreplace(least, (rows + sizes[number], found[number]))
-    return found
+        rows, assigned[number] = loads[0]
+        heapq.heapreplace(loads, (rows + sizes[number], assigned[number]))
+    return assigned
 
 
 def runs(values: Times) -> Iterator[tuple[int, int, int]]:
-    """Give each of some sorted values once, with where it begins and ends."""
+    """Yield each distinct value of a sorted array with the bounds of its run."""
     starts = np.flatnonzero(values[1:] != values[:-1]) + 1
     bounds = [0, *starts.tolist(), len(values)] if len(values) else []
     for begin, end in pairwise(bounds):
         yield int(values[begin]), begin, end
 
 
-def pack(rows: pa.Table) -> bytes:
-    """Return rows as one value."""
+def to_ipc(rows: pa.Table) -> bytes:
+    """Encode rows as an Arrow IPC stream."""
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, rows.schema) as stream:
         stream.write_table(rows.combine_chunks())
     return bytes(sink.getvalue())
 
 
-def unpacked(value: bytes) -> pa.Table:
-    """Return the rows of a pack."""
-    return pa.ipc.open_stream(value).read_all()
+def from_ipc(encoded: bytes) -> pa.Table:
+    """Decode the rows of an Arrow IPC stream."""
+    return pa.ipc.open_stream(encoded).read_all()

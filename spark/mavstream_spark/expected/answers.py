@@ -1,4 +1,4 @@
-"""Expected answers: what queries must answer over a dataset, worked out by Spark."""
+"""Expected answers: the rows that queries must give over a dataset, computed by Spark."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from mavstream_protocol.inference import infer
 from mavstream_protocol.instants import format_instant
 from mavstream_protocol.manifest import Manifest
 from mavstream_protocol.typed_plan import TypedPlan
-from mavstream_spark.datasets.writer import Dataset, new_dataset
+from mavstream_spark.datasets.reader import Dataset
+from mavstream_spark.datasets.writer import new_dataset
 from mavstream_spark.plans.compiler import compile_plan
 from mavstream_spark.plans.table_data import TableData, TableVersion
 from mavstream_spark.progress import Progress, Silent
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def shapes(manifest: Manifest) -> dict[str, StreamShape]:
-    """Return what plans must know of a dataset's streams."""
+    """Return schema and event time of a dataset's streams, for the inference of plans."""
     return {
         name: StreamShape(data.spec(name).schema(), data.event_time)
         for name, data in manifest.streams.items()
@@ -30,11 +31,11 @@ def shapes(manifest: Manifest) -> dict[str, StreamShape]:
 def answer(
     dataset: Dataset, plan: Plan, tables: Mapping[str, TableData] | None = None
 ) -> tuple[Schema, DataFrame]:
-    """Return the columns and rows that a plan gives over a dataset; raises InvalidPlan, UnsupportedPlan.
+    """Return the columns and rows that a plan gives over a dataset; raises InvalidPlan or UnsupportedPlan.
 
-    Rows are those of a query that reads the streams from their first row to their last, each stream from one
-    producer in the order of its files, until no more can come. Rows arrive when they happen: this says which
-    version of a table they join.
+    Rows are those of a query that reads each stream from its first row to its last, from one producer in the
+    order of its files, until all streams are complete. Rows arrive at their event time, which decides the
+    version of a table that they join.
     """
     tables = tables or {}
     schemas = {name: table.schema for name, table in tables.items()}
@@ -53,20 +54,20 @@ def write_expected(
     overwrite: bool = False,
     progress: Progress | None = None,
 ) -> Manifest:
-    """Write the answers of plans by name, a dataset of the kind `answers`, and return its manifest."""
+    """Write the answers of plans, by name, as a dataset of the kind `answers`; returns its manifest."""
     progress = progress or Silent()
     dataset = Dataset(spark, data)
-    # All plans are checked before the first takes its time.
+    # All plans are checked before the first one runs.
     answers = {name: answer(dataset, plan, tables) for name, plan in plans.items()}
-    told: dict[str, object] = {
+    recorded: dict[str, object] = {
         "data": dataset.folder,
         "plans": {name: plan.model_dump(mode="json", exclude_none=True) for name, plan in plans.items()},
     }
     if tables:
-        told["tables"] = {
-            name: [_shown(version) for version in table.versions] for name, table in tables.items()
+        recorded["tables"] = {
+            name: [_describe(version) for version in table.versions] for name, table in tables.items()
         }
-    with new_dataset(spark, folder, "answers", told, overwrite=overwrite) as writer:
+    with new_dataset(spark, folder, "answers", recorded, overwrite=overwrite) as writer:
         for name, (schema, frame) in answers.items():
             with progress.step(name):
                 fields = tuple(
@@ -74,9 +75,9 @@ def write_expected(
                 )
                 entry = writer.write_answer(name, fields, frame)
             progress.done(name, entry.summary())
-    return writer.manifest("answers", told)
+    return writer.manifest("answers", recorded)
 
 
-def _shown(version: TableVersion) -> dict[str, object]:
+def _describe(version: TableVersion) -> dict[str, object]:
     since = None if version.since is None else format_instant(version.since)
     return {"since": since, "rows": version.rows.num_rows}

@@ -1,14 +1,14 @@
-"""The plain workloads of the papers: location, humidity and temperature, at the times of a Poisson process.
+"""Generation of the plain workloads of the papers: location, humidity and temperature as a Poisson process.
 
-A row's time is the dataset's begin plus its arrival offset, so the offsets are precomputed. The process is
-made in cells of time that do not know of each other: how many rows a cell has is Poisson, and where they lie
-in it is uniform, which together is the same process, whoever makes which cell.
+A row's time is the begin of the dataset plus its arrival offset. The process is made in cells of time that
+are independent of each other: the number of rows in a cell is Poisson and their times in it are uniform,
+which together is the same process, whichever task makes which cell.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
@@ -19,7 +19,8 @@ from mavstream_feeder.rates import Rate, parse_rate
 from mavstream_protocol import FieldSpec, FieldType, StreamSpec
 from mavstream_protocol.instants import parse_instant
 from mavstream_protocol.manifest import Manifest
-from mavstream_spark.datasets.writer import new_dataset, spark_schema
+from mavstream_spark.datasets.batch_writer import MakeBatches
+from mavstream_spark.datasets.writer import new_dataset
 from mavstream_spark.errors import InvalidJob
 from mavstream_spark.homes.draws import draws
 from mavstream_spark.progress import Progress, Silent
@@ -28,8 +29,9 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 LOCATIONS = 200
-"""How many locations there are; rows choose among them evenly."""
+"""The number of locations, which are uniformly distributed."""
 _CELL_ROWS = 20_000
+_CELLS_PER_TASK = 20
 _SECOND = 1_000_000
 _FIELDS = (
     FieldSpec(name="at", type=FieldType.TIMESTAMP),
@@ -45,35 +47,35 @@ class PlainOptions:
 
     streams: int = 2
     rate: str = "500@60s"
-    """Rows a second of each stream, in pieces that say how long they last."""
+    """Rows a second of each stream, piece by piece with the length of each."""
     start: str = "2026-03-01"
     seed: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """A stretch of time in which the rate is constant."""
+    """A span of time in which the rate is constant."""
 
     begin: float
-    """Seconds since the dataset's begin."""
+    """Seconds since the begin of the dataset."""
     seconds: float
     per_second: float
 
 
 def cells_of(rate: Rate) -> list[Cell]:
-    """Cut a rate into cells of few rows; where they are cut depends on the rate alone."""
+    """Divide a rate into cells of few rows; the division depends on the rate alone."""
     cells: list[Cell] = []
     begin = 0.0
     for piece in rate.pieces:
         count = max(math.ceil(piece.per_second * piece.seconds / _CELL_ROWS), 1)
         length = piece.seconds / count
-        cells += [Cell(begin + place * length, length, piece.per_second) for place in range(count)]
+        cells += [Cell(begin + index * length, length, piece.per_second) for index in range(count)]
         begin += piece.seconds
     return cells
 
 
 def read_rate(text: str) -> Rate:
-    """Read a rate whose every piece ends; raises InvalidJob (or InvalidRate)."""
+    """Parse a rate whose every piece ends; raises InvalidJob or InvalidRate."""
     rate = parse_rate(text)
     if not isinstance(rate, Rate) or rate.flat_out or any(math.isinf(piece.seconds) for piece in rate.pieces):
         raise InvalidJob(f"rate '{text}' never ends: say how long each part lasts, such as 500@60s")
@@ -91,7 +93,7 @@ def generate_plain(
 ) -> Manifest:
     """Write streams `readings1`, `readings2`, ... and return the manifest; raises InvalidJob."""
     if options.streams < 1:
-        raise InvalidJob(f"{options.streams} streams are no data: give at least 1")
+        raise InvalidJob(f"streams must be 1 or more, got {options.streams}")
     rate = read_rate(options.rate)
     progress = progress or Silent()
     try:
@@ -100,29 +102,26 @@ def generate_plain(
         raise InvalidJob(f"start: {error}") from None
     end = begin + round(sum(piece.seconds for piece in rate.pieces) * _SECOND)
     cells = cells_of(rate)
+    names = [f"readings{number}" for number in range(1, options.streams + 1)]
+    count = len(names) * len(cells)
+    partitions = partitions or max(count // _CELLS_PER_TASK, spark.sparkContext.defaultParallelism)
     expected = round(sum(cell.seconds * cell.per_second for cell in cells))
-    parts = min(partitions or max(len(cells) // 20, spark.sparkContext.defaultParallelism), len(cells))
-    told = asdict(options)
-    with new_dataset(spark, folder, "plain", told, begin=begin, end=end, overwrite=overwrite) as writer:
-        for number in range(1, options.streams + 1):
-            spec = StreamSpec(name=f"readings{number}", fields=_FIELDS, event_time="at")
-            with progress.step(spec.name):
-                numbers = spark.range(0, len(cells), 1, parts)
-                maker = _batch_maker(options.seed, number, begin, rate)
-                rows = numbers.mapInArrow(maker, spark_schema(spec.fields))
-                entry = writer.add_stream(spec, rows, expected)
-            progress.done(spec.name, entry.summary())
-    return writer.manifest("plain", told)
+    rows = {StreamSpec(name=name, fields=_FIELDS, event_time="at"): expected for name in names}
+    recorded = asdict(options)
+    with new_dataset(spark, folder, "plain", recorded, begin=begin, end=end, overwrite=overwrite) as writer:
+        with progress.step("readings"):
+            writer.write_batches(rows, _batch_maker(options.seed, begin, rate), count, partitions)
+        for name, entry in writer.streams.items():
+            progress.done(name, entry.summary())
+    return writer.manifest("plain", recorded)
 
 
-def _batch_maker(
-    seed: int, stream: int, begin: int, rate: Rate
-) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    def batches(numbers: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        cells = cells_of(rate)
-        for part in numbers:
-            for number in part.column(0).to_pylist():
-                yield cell_batch(seed, stream, number, cells[number], begin)
+def _batch_maker(seed: int, begin: int, rate: Rate) -> MakeBatches:
+    cells = cells_of(rate)
+
+    def batches(number: int) -> Iterator[tuple[str, pa.RecordBatch]]:
+        stream, index = number // len(cells) + 1, number % len(cells)
+        yield f"readings{stream}", cell_batch(seed, stream, index, cells[index], begin)
 
     return batches
 

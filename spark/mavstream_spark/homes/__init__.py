@@ -1,4 +1,4 @@
-"""Smart homes: people who follow their days, and sensors that see them.
+"""A model of smart homes: people with daily routines, and sensors that observe them.
 
-Everything of a home and a day comes from the seed, the home and the day alone, so any task may make it.
+A home-day depends on the seed, the home and the day alone, so any task can make it.
 """

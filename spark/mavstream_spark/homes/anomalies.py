@@ -1,4 +1,4 @@
-"""Anomalies: what goes wrong in a home, when and where. They begin and end within one day."""
+"""Anomalies: fires, floods, intrusions and heating failures, each within one day."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _LENGTHS = {
     INTRUSION: (400, 1200),
     HEATING_FAILURE: (6 * _HOUR, 10 * _HOUR),
 }
-_PLACES = {
+_ROOMS = {
     FIRE: (KITCHEN, LIVING, CELLAR),
     FLOOD: (BATHROOM, KITCHEN, CELLAR),
     INTRUSION: (HALL,),
@@ -29,7 +29,7 @@ _PLACES = {
 
 @dataclass(frozen=True, slots=True)
 class Anomaly:
-    """Something that went wrong, in seconds since midnight."""
+    """An anomaly, with times in seconds since midnight."""
 
     kind: str
     room: int
@@ -38,21 +38,21 @@ class Anomaly:
 
 
 def anomaly_of(seed: int, home: Home, day: int, routine: Routine, share: float) -> Anomaly | None:
-    """Return what goes wrong in a home on a day, if anything; `share` is how often that is."""
+    """Return the anomaly of a home-day, if it has one; `share` is the probability."""
     random = draws(seed, "anomaly", home.number, day)
     if random.random() >= share:
         return None
     kind = KINDS[random.integers(len(KINDS))]
     length = float(random.uniform(*_LENGTHS[kind]))
-    place = _PLACES[kind][random.integers(len(_PLACES[kind]))]
+    room = _ROOMS[kind][random.integers(len(_ROOMS[kind]))]
     begin = float(random.uniform(_HOUR, 23 * _HOUR - length))
     if kind == INTRUSION:
-        begin = _while_nobody_sees(routine, random, length)
-    return Anomaly(kind, place, round(begin, 3), round(begin + length, 3))
+        begin = _unseen_time(routine, random, length)
+    return Anomaly(kind, room, round(begin, 3), round(begin + length, 3))
 
 
-def _while_nobody_sees(routine: Routine, random: np.random.Generator, length: float) -> float:
-    """Return when an intruder comes: while all are out, else in the small hours."""
+def _unseen_time(routine: Routine, random: np.random.Generator, length: float) -> float:
+    """Return when an intruder comes: while everybody is out, else in the small hours."""
     times = random.uniform(8 * _HOUR, 21 * _HOUR, 40)
     for time in times:
         stay = time + np.linspace(-120, length + 120, 20)

@@ -1,10 +1,9 @@
-"""Batches: the rows of homes and days as Arrow, made by any task in any order."""
+"""The rows of home-days as Arrow batches, which tasks can make in any order."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import lru_cache
 
 import numpy as np
 import pyarrow as pa
@@ -13,8 +12,6 @@ from mavstream_spark.homes.faults import sent
 from mavstream_spark.homes.rooms import DAY, DEVICES, DOORS, MICROSECONDS, ROOMS
 from mavstream_spark.homes.sensors import SENSORS, HomeDay
 
-# Rows that go to Spark together: smaller batches cost more on the way, larger ones more memory.
-_BATCH_ROWS = 20_000
 _PLACES = {"doors": DOORS, "power": DEVICES}
 _PLACE_COLUMNS = {"doors": "door", "power": "device"}
 _VALUE_COLUMNS = {
@@ -30,7 +27,7 @@ _INSTANT = pa.timestamp("us", "UTC")
 
 @dataclass(frozen=True, slots=True)
 class HomesPlan:
-    """Which homes and days are made; days count from 1970."""
+    """The homes and days to make; a home-day is one home on one day. Days count from 1970."""
 
     seed: int
     homes: int
@@ -38,49 +35,21 @@ class HomesPlan:
     days: int
     anomalies: float
 
-    def pair(self, number: int) -> tuple[int, int]:
-        """Return home and day of a pair by its number; homes count from 1."""
-        return number % self.homes + 1, self.first_day + number // self.homes
-
     def home_day(self, number: int) -> HomeDay:
-        """Work out a pair."""
-        home, day = self.pair(number)
-        return _home_day(self.seed, home, day, self.anomalies)
+        """Return a home-day by its number from 0; homes count from 1."""
+        home, day = number % self.homes + 1, self.first_day + number // self.homes
+        return HomeDay.of(self.seed, home, day, self.anomalies)
 
     def batches(self, number: int) -> Iterator[tuple[str, pa.RecordBatch]]:
-        """Give the rows of a pair for each stream, and for `truth`."""
+        """Yield the rows of a home-day for each stream, and for `truth`."""
         today = self.home_day(number)
         for stream in SENSORS:
             yield stream, sensor_batch(today, stream)
-        yield "truth", truth_batch(today, "truth")
-
-
-# Every stream asks for it, and mostly in a process that has worked it out for another stream.
-_home_day = lru_cache(maxsize=1000)(HomeDay.of)
-
-
-def batch_maker(
-    plan: HomesPlan, stream: str
-) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """Return what turns batches of pair numbers into batches of rows, for Spark's tasks."""
-    make = truth_batch if stream == "truth" else sensor_batch
-
-    def batches(numbers: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        waiting: list[pa.RecordBatch] = []
-        for part in numbers:
-            for number in part.column(0).to_pylist():
-                waiting.append(make(plan.home_day(number), stream))
-                if sum(batch.num_rows for batch in waiting) >= _BATCH_ROWS:
-                    yield pa.concat_batches(waiting)
-                    waiting = []
-        if waiting:
-            yield pa.concat_batches(waiting)
-
-    return batches
+        yield "truth", truth_batch(today)
 
 
 def sensor_batch(today: HomeDay, stream: str) -> pa.RecordBatch:
-    """Return the rows of a sensor stream of one home and day."""
+    """Return the rows of a sensor stream on a home-day."""
     rows = sent(SENSORS[stream](today), stream, today)
     readings = rows.readings
     names = _PLACES.get(stream, ROOMS)
@@ -93,8 +62,8 @@ def sensor_batch(today: HomeDay, stream: str) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(list(columns.values()), names=list(columns))
 
 
-def truth_batch(today: HomeDay, stream: str) -> pa.RecordBatch:
-    """Return what went wrong in one home on one day: one row, or none."""
+def truth_batch(today: HomeDay) -> pa.RecordBatch:
+    """Return the anomaly of a home-day: one row, or none."""
     found = [] if today.anomaly is None else [today.anomaly]
     columns = {
         "at": _instants(today.day, np.array([each.begin for each in found])),
@@ -107,7 +76,7 @@ def truth_batch(today: HomeDay, stream: str) -> pa.RecordBatch:
 
 
 def _instants(day: int, seconds: np.ndarray[tuple[int], np.dtype[np.float64]]) -> pa.Array:
-    # Sensors tell milliseconds.
+    # Sensors report milliseconds.
     millis = np.rint(seconds * 1000).astype(np.int64)
     return pa.array(day * DAY * MICROSECONDS + millis * 1000, pa.int64()).view(_INSTANT)
 

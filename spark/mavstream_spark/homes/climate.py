@@ -1,4 +1,4 @@
-"""The climate in the rooms of a home: degrees and humidity, as functions of time."""
+"""Temperature and humidity in the rooms of a home, as functions of time."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from mavstream_spark.homes.weather import outside
 
 Floats = NDArray[np.float64]
 _COOLING = 4 * 3600.0
-"""In this many seconds a home without heating loses two thirds of its warmth above the outside."""
+"""Time constant of cooling without heating, in seconds."""
 _DRYING = 1800.0
 _STEAM = {BATHROOM: 22.0, KITCHEN: 9.0}
 _LIKED = {BEDROOM: -2.0, BATHROOM: 1.0, CELLAR: -6.0}
 
 
 def target(home: Home, room: int, times: Floats) -> Floats:
-    """Return the temperature that the heating is set to: lower at night, each hour running into the next."""
+    """Return the set temperature of the heating, which is lower at night."""
     night = 0.5 * (1 + np.cos((times / DAY - 3.5 / 24) * 2 * np.pi)) ** 2 / 2
     found: Floats = home.warmth + _LIKED.get(room, 0.0) - 2.2 * night
     return found
@@ -29,10 +29,10 @@ def target(home: Home, room: int, times: Floats) -> Floats:
 def temperature_in(
     seed: int, day: int, home: Home, routine: Routine, anomaly: Anomaly | None, room: int, times: Floats
 ) -> Floats:
-    """Return degrees in a room."""
+    """Return the temperature in a room, in degrees Celsius."""
     weather = outside(seed, day, times)
     liked = target(home, room, times)
-    # Heating only warms: a hot day comes through, slowly and not at all into the cellar.
+    # There is no cooling: heat of a hot day gets in, little of it into the cellar.
     warm = np.maximum(weather - liked, 0) * (0.15 if room == CELLAR else 0.7)
     values = liked + home.leak * np.minimum(weather - liked, 0) * 0.3 + warm
     values = values + 0.25 * routine.occupancy(times, room)
@@ -62,7 +62,7 @@ def _disturbed(values: Floats, weather: Floats, anomaly: Anomaly, room: int, tim
 def humidity_in(
     seed: int, day: int, home: Home, routine: Routine, anomaly: Anomaly | None, room: int, times: Floats
 ) -> Floats:
-    """Return percent of humidity in a room."""
+    """Return the relative humidity in a room, in percent."""
     values = 47 + 0.5 * (outside(seed, day, times) - 10) + (14 if room == CELLAR else 0)
     values = values + 1.5 * routine.occupancy(times, room)
     for start, stop in _steamy(routine, room):
@@ -79,7 +79,7 @@ def humidity_in(
 
 
 def _steamy(routine: Routine, room: int) -> list[tuple[float, float]]:
-    """Return the stays that leave steam: showers in the bathroom, cooking in the kitchen."""
+    """Return the stays that make steam: long ones in the bathroom or the kitchen."""
     if room not in _STEAM:
         return []
     long = (routine.rooms == room) & (routine.stops - routine.starts > 900)

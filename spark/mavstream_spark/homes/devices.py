@@ -1,4 +1,4 @@
-"""Devices: what they draw from the socket while people live their day."""
+"""Power that devices draw during the day of a home."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def watts_of(
     times: Floats,
     random: np.random.Generator,
 ) -> Floats:
-    """Return what a device draws at given times."""
+    """Return the watts that a device draws at given times."""
     if device == "heater":
         return _heater(seed, day, home, anomaly, times)
     if device == "oven":
@@ -35,7 +35,7 @@ def watts_of(
     if device == "washer":
         return _washer(times, random)
     if device == "fridge":
-        # On for a third of each forty minutes.
+        # The compressor runs for a third of every 40 minutes.
         return np.where((times + random.uniform(0, 2400)) % 2400 < 800, 140.0, 3.0)
     if device == "tv":
         evening = times > 17 * _HOUR
@@ -55,14 +55,14 @@ def _heater(seed: int, day: int, home: Home, anomaly: Anomaly | None, times: Flo
 
 
 def _oven(routine: Routine, times: Floats, random: np.random.Generator) -> Floats:
-    """Long stays in the kitchen from the late morning on are for cooking, mostly."""
+    """Return the watts of the oven, on during most long stays in the kitchen from the late morning on."""
     watts = np.zeros(len(times))
     lengths = routine.stops - routine.starts
     cooking = (routine.rooms == KITCHEN) & (lengths > 1200) & (routine.starts > 10 * _HOUR)
     for start, length in zip(routine.starts[cooking], lengths[cooking], strict=True):
         if random.random() < 0.7:
             on = (times > start + 120) & (times < start + 0.8 * length)
-            # The thermostat switches every four minutes once it is hot.
+            # Once hot, the thermostat switches every four minutes.
             hot = (times - start > 900) & ((times - start) % 480 < 240)
             watts = np.where(on, np.where(hot, 300.0, 2650.0), watts)
     return watts

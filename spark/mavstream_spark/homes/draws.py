@@ -1,4 +1,4 @@
-"""Random draws that depend on what they are for, not on who asks first."""
+"""Random generators that depend on their purpose, not on the order of calls."""
 
 from __future__ import annotations
 
@@ -8,5 +8,5 @@ import numpy as np
 
 
 def draws(seed: int, purpose: str, *key: int) -> np.random.Generator:
-    """Return a generator of its own for a purpose and a key, such as a home and a day."""
+    """Return the generator of a purpose and a key, such as a home and a day."""
     return np.random.default_rng([seed, zlib.crc32(purpose.encode()), *key])

@@ -1,4 +1,4 @@
-"""Homes and the people in them: what stays the same from day to day."""
+"""Homes and the people in them, as they are on every day."""
 
 from __future__ import annotations
 
@@ -14,34 +14,34 @@ _SKEWED_HOMES = 0.03
 
 @dataclass(frozen=True, slots=True)
 class Person:
-    """Habits, in hours of the day."""
+    """The habits of a person, in hours of the day."""
 
     wakes: float
     leaves: float
-    """To work, on working days; not if `works` is false."""
+    """When to leave for work on weekdays, if `works`."""
     returns: float
     sleeps: float
     works: bool
     drives: bool
-    """Whether by car, through the garage."""
+    """Whether the person leaves by car, through the garage."""
 
 
 @dataclass(frozen=True, slots=True)
 class Home:
-    """A home as it was built and furnished."""
+    """A home: its people, its building and its sensors."""
 
     number: int
     people: tuple[Person, ...]
     warmth: float
-    """The temperature that its people like, in degrees."""
+    """The preferred temperature, in degrees Celsius."""
     leak: float
-    """Which share of the difference to the outside comes through."""
+    """The share of the difference to the outside temperature that gets in."""
     windows: tuple[float, ...]
-    """How much daylight each room gets."""
+    """The share of daylight that each room gets."""
     offsets: tuple[float, ...]
-    """How far each room's thermometer is off, in degrees."""
+    """The error of each room's thermometer, in degrees."""
     skew: float
-    """By how many seconds the clock of its motion sensors is wrong; mostly 0."""
+    """The error of the clock of the motion sensors in seconds, mostly 0."""
 
 
 def home_of(seed: int, number: int) -> Home:

@@ -1,4 +1,4 @@
-"""What homes are made of, and the streams of their sensors."""
+"""Rooms, doors and devices of homes, and the streams of their sensors."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from mavstream_protocol import FieldSpec, FieldType, StreamSpec
 ROOMS = ("kitchen", "hall", "bedroom", "bathroom", "living", "cellar")
 KITCHEN, HALL, BEDROOM, BATHROOM, LIVING, CELLAR = range(len(ROOMS))
 AWAY = -1
-"""In place of a room: out of the house."""
+"""Instead of a room: out of the house."""
 DOORS = ("front", "back", "garage", "cellar")
 FRONT, BACK, GARAGE, CELLAR_DOOR = range(len(DOORS))
 DEVICES = ("oven", "washer", "heater", "fridge", "tv", "lamp")
 DAY = 86_400
-"""Seconds of a day."""
+"""Seconds in a day."""
 MICROSECONDS = 1_000_000
 
 
@@ -40,7 +40,7 @@ STREAMS = MappingProxyType(
         )
     }
 )
-"""The sensors' streams; the names and columns are those of the demo's queries."""
+"""The streams of the sensors, with the names and columns that the demo's queries use."""
 
 TRUTH = _stream(
     "truth",
@@ -48,9 +48,9 @@ TRUTH = _stream(
     ("room", FieldType.STRING, False),
     ("until", FieldType.TIMESTAMP, False),
 )
-"""What really happened, from `at` until `until`."""
+"""The anomalies, from `at` until `until`."""
 
 ROWS_A_DAY = MappingProxyType(
     {"motion": 2900, "doors": 30, "light": 1740, "temperature": 1740, "humidity": 1740, "power": 4340}
 )
-"""About how many rows a home gives in a day, for planning only."""
+"""About how many rows a home-day has; used to choose the number of slices, never for rows."""

@@ -1,6 +1,6 @@
 """Routines: who is in which room when, on one day.
 
-A day begins and ends in bed, so that days fit together without knowing of each other.
+Every day begins and ends in bed, so days are independent of each other.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ class Routine:
 
 
 class _Diary:
-    """Stays of one person, written in the order of time."""
+    """The stays of one person, in the order of time."""
 
     def __init__(self) -> None:
         self.now = 0.0
@@ -96,7 +96,7 @@ class _Diary:
             self.now = until
 
     def out(self, until: float, door: int) -> None:
-        """Leave the house by a door and come back by it."""
+        """Leave the house by a door and return by the same one."""
         self.stay(HALL, self.now + 90, Activity.WORK)
         self.doors.append((self.now - 10, door))
         self.stay(AWAY, until, Activity.REST)
@@ -105,7 +105,7 @@ class _Diary:
 
 
 def routine_of(seed: int, home: Home, day: int) -> Routine:
-    """Return the day of a home; `day` counts from 1970, so weekends are known."""
+    """Return the routine of a home on a day, counted from 1970."""
     random = draws(seed, "routine", home.number, day)
     weekend = (day + 3) % 7 >= 5
     diaries = [_day_of(person, weekend, random) for person in home.people]
@@ -146,7 +146,7 @@ def _day_of(person: Person, weekend: bool, random: np.random.Generator) -> _Diar
 
 
 def _free(diary: _Diary, until: float, weights: tuple[float, ...], random: np.random.Generator) -> None:
-    """Spend the time until then in one room after the other."""
+    """Spend the time until `until` in one room after the other."""
     shares = np.cumsum(weights) / sum(weights)
     while diary.now < until - 120:
         room = _FREE_ROOMS[int(np.searchsorted(shares, random.random()))]
@@ -158,7 +158,7 @@ def _free(diary: _Diary, until: float, weights: tuple[float, ...], random: np.ra
 
 
 def _visit(weekend: bool, random: np.random.Generator) -> list[_Diary]:
-    """A visitor now and then, from the afternoon on."""
+    """Return the diary of a visitor in the afternoon or evening, on some days."""
     comes = random.random() < (0.35 if weekend else 0.15)
     start, length = random.uniform(15, 19) * _HOUR, random.uniform(1, 3) * _HOUR
     if not comes:

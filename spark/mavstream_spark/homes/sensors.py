@@ -1,4 +1,4 @@
-"""Sensors: what each kind of sensor of a home reports on one day, as columns."""
+"""The readings of each kind of sensor on a home-day, as columns."""
 
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ Values = NDArray[Any]
 _CLIMATE_EVERY = _LIGHT_EVERY = 300.0
 _POWER_EVERY = 120.0
 _FIRE_EVERY = 10.0
-# Seconds between two movements that a sensor sees, and how strong they are.
+# Mean seconds between two detections by activity, and their mean level.
 _GAPS = np.array([1500.0, 45.0, 20.0])
 _STRENGTH = np.array([0.12, 0.45, 0.70])
 _FALSE_ALARMS = 20
-"""Movements a day that nobody made: curtains, pets, sunlight."""
+"""Detections a day without a person: curtains, pets, sunlight."""
 
 
 @dataclass(frozen=True, slots=True)
 class HomeDay:
-    """A home on a day: all that its sensors could see."""
+    """One home on one day: everything that its sensors can observe."""
 
     seed: int
     day: int
@@ -45,19 +45,19 @@ class HomeDay:
 
     @classmethod
     def of(cls, seed: int, number: int, day: int, anomalies: float) -> HomeDay:
-        """Work out the day of a home."""
+        """Make a home-day from its seed and numbers."""
         home = home_of(seed, number)
         routine = routine_of(seed, home, day)
         return cls(seed, day, home, routine, anomaly_of(seed, home, day, routine, anomalies))
 
     def draws(self, purpose: str) -> np.random.Generator:
-        """Return a generator for one purpose on this day."""
+        """Return the random generator of a purpose on this home-day."""
         return draws(self.seed, purpose, self.home.number, self.day)
 
 
 @dataclass(frozen=True, slots=True)
 class Readings:
-    """Rows of one sensor stream: seconds since midnight, which room, door or device, and the value."""
+    """Rows of a sensor stream: seconds since midnight; number of the room, door or device; value."""
 
     times: Floats
     places: Codes
@@ -80,7 +80,7 @@ def _motion(today: HomeDay) -> Readings:
     )
     if today.anomaly is not None and today.anomaly.kind == INTRUSION:
         parts.append(_intruder(today.anomaly, random))
-    # A door that is used is seen from the hall.
+    # Who uses a door is detected in the hall.
     near = routine.door_times + random.uniform(0.05, 3, len(routine.door_times))
     parts.append((near, np.full(len(near), HALL), random.uniform(0.6, 1, len(near))))
     found = _joined(parts)
@@ -90,7 +90,7 @@ def _motion(today: HomeDay) -> Readings:
 def _intruder(anomaly: Anomaly, random: np.random.Generator) -> tuple[Floats, Codes, Floats]:
     count = int((anomaly.end - anomaly.begin) / 8)
     times = np.sort(random.uniform(anomaly.begin, anomaly.end, count))
-    # From room to room, a while in each.
+    # From room to room, for a while in each.
     rooms = random.integers(0, len(ROOMS), 8)[np.minimum(np.arange(count) * 8 // max(count, 1), 7)]
     return times, rooms, random.uniform(0.82, 1, count)
 
@@ -107,7 +107,7 @@ def _doors(today: HomeDay) -> Readings:
 
 
 def _climate_times(today: HomeDay, room: int) -> Floats:
-    """When the room's climate sensor wakes up; in a fire it reports as fast as it can."""
+    """Return when the climate sensor of a room reports: every 10 s in a fire."""
     random = draws(today.seed, "climate clock", today.home.number, today.day, room)
     phase = random.uniform(0, _CLIMATE_EVERY)
     times = np.arange(phase, DAY, _CLIMATE_EVERY)
@@ -132,7 +132,7 @@ def _temperature(today: HomeDay) -> Readings:
 def _humidity(today: HomeDay) -> Readings:
     random, parts = today.draws("humidity"), []
     for room in range(len(ROOMS)):
-        # The same device as the thermometer's, which sends this value right behind the other.
+        # The same device as the thermometer: it sends this value right after the temperature.
         times = _climate_times(today, room)
         values = humidity_in(today.seed, today.day, today.home, today.routine, today.anomaly, room, times)
         values = np.clip(np.rint(values + random.normal(0, 1.2, len(times))), 5, 99)
@@ -186,4 +186,4 @@ SENSORS: Mapping[str, Callable[[HomeDay], Readings]] = MappingProxyType(
         "power": _power,
     }
 )
-"""The sensors of each stream."""
+"""The function that makes the readings of each stream."""

@@ -1,4 +1,4 @@
-"""The weather outside: seasons, day and night, and warmer and colder days."""
+"""The weather outside: seasons, day and night, warm and cold spells, clouds."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _COLDEST, _SHORTEST = 19.0, -11.0
 
 
 def outside(seed: int, day: int, times: Seconds) -> Values:
-    """Return degrees outside, at seconds since the day's midnight (negative: the day before)."""
+    """Return the temperature at seconds since the day's midnight (negative: the day before)."""
     date = day + times / DAY
     season = 10.5 - 9.5 * np.cos((date - _COLDEST) / _YEAR * 2 * np.pi)
     hours = -4 * np.cos((times / DAY - 2 / 24) * 2 * np.pi)
@@ -27,14 +27,14 @@ def outside(seed: int, day: int, times: Seconds) -> Values:
 
 
 def _spells(seed: int, day: int, times: Seconds) -> Values:
-    """Warm and cold spells: a value at each midnight, straight lines between."""
+    """Return warm and cold spells: a value at each midnight, linear in between."""
     midnights = np.arange(day - 1, day + 3)
     values = [_spell(seed, int(each)) for each in midnights]
     found: Values = np.interp(day + times / DAY, midnights, values)
     return found
 
 
-# The same for all homes of a day, and a generator takes longer to make than to use.
+# Cached: it is the same for all homes of a day, and creating a generator is slow.
 @lru_cache(maxsize=1024)
 def _spell(seed: int, day: int) -> float:
     return float(draws(seed, "weather", day).normal(0, 2.5))
@@ -46,7 +46,7 @@ def _clouds(seed: int, day: int) -> Values:
 
 
 def daylight(seed: int, day: int, times: Seconds) -> Values:
-    """Return lux outside, 0 at night; clouds change from hour to hour."""
+    """Return the daylight in lux, 0 at night; clouds change from hour to hour."""
     half = 6 - 2.3 * np.cos((day - _SHORTEST) / _YEAR * 2 * np.pi)
     height = np.cos((times / DAY - 0.5) * 24 / half * np.pi / 2)
     up = np.where(np.abs(times / DAY - 0.5) * 24 < half, np.clip(height, 0, None), 0)

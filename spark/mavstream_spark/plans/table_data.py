@@ -1,4 +1,4 @@
-"""Stored tables for plans on Spark: files such as a server takes, a version each."""
+"""Stored tables for plans on Spark: each version is a file in a format that a server accepts."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from mavstream_protocol.table_rows.formats import TooManyRows, read_rows
 from mavstream_protocol.table_rows.media import ENDINGS
 from mavstream_spark.errors import InvalidJob, UnreadableInput
 
-_MOST_BYTES = 1 << 30
-"""Tables are read by the driver, as a server reads them; this is far more than one takes."""
+_MAX_BYTES = 1 << 30
+"""Tables are read by the driver; this is far more than a server accepts."""
 
 
 class TableVersion(NamedTuple):
-    """Rows of a table, and from when on they are current: microseconds, None for always."""
+    """Rows of a table and the time from which they are current: microseconds, None for always."""
 
     since: int | None
     rows: pa.RecordBatch
@@ -28,16 +28,16 @@ class TableVersion(NamedTuple):
 
 @dataclass(slots=True)
 class TableData:
-    """A table with its versions, in the order of time."""
+    """A table with its versions in the order of time."""
 
     schema: Schema
     versions: list[TableVersion] = field(default_factory=list)
 
 
 def read_tables(given: Iterable[str]) -> dict[str, TableData]:
-    """Read tables given as `NAME=FILE` or `NAME=FILE@INSTANT`, a version each; raises InvalidJob.
+    """Read versions of tables, given as `NAME=FILE` or `NAME=FILE@INSTANT`.
 
-    All versions of a table have the fields of the first one that is given.
+    All versions of a table have the fields of the one given first. Raises InvalidJob or UnreadableInput.
     """
     tables: dict[str, TableData] = {}
     for text in given:
@@ -50,33 +50,31 @@ def read_tables(given: Iterable[str]) -> dict[str, TableData]:
         stamps = [version.since for version in table.versions]
         if len(set(stamps)) < len(stamps):
             raise InvalidJob(
-                f"table '{name}' has two versions from the same time on: say from when each is current, "
-                f"as in --table {name}=FILE@2026-03-02T12:00:00Z"
+                f"table '{name}' has two versions from the same time on: give the time from which each is "
+                f"current, as in --table {name}=FILE@2026-03-02T12:00:00Z"
             )
     return tables
 
 
 def _parts(text: str) -> tuple[str, Path, int | None]:
-    name, equals, place = text.partition("=")
-    if not (name and equals and place):
-        raise InvalidJob(f"--table expects NAME=FILE or NAME=FILE@INSTANT, and '{text}' came")
-    path, at, instant = place.rpartition("@")
-    if at and not Path(place).exists():
+    name, equals, file = text.partition("=")
+    if not (name and equals and file):
+        raise InvalidJob(f"--table expects NAME=FILE or NAME=FILE@INSTANT, got '{text}'")
+    path, at, instant = file.rpartition("@")
+    if at and not Path(file).exists():
         try:
             return name, Path(path), parse_instant(instant)
         except ValueError as error:
             raise InvalidJob(f"--table {text}: {error}") from None
-    return name, Path(place), None
+    return name, Path(file), None
 
 
 def _read(path: Path, schema: Schema | None) -> tuple[Schema, pa.RecordBatch]:
     kind = ENDINGS.get(path.suffix.lower())
     if kind is None:
-        raise UnreadableInput(
-            f"table file '{path}': its ending says not what it is, expected is one of {', '.join(ENDINGS)}"
-        )
+        raise UnreadableInput(f"table file '{path}': unknown ending, expected one of {', '.join(ENDINGS)}")
     try:
-        return read_rows(kind, path.read_bytes(), schema, _MOST_BYTES)
+        return read_rows(kind, path.read_bytes(), schema, _MAX_BYTES)
     except OSError as error:
         raise UnreadableInput(f"table file '{path}' cannot be read: {error.strerror}") from None
     except TooManyRows as error:
