@@ -1,4 +1,4 @@
-"""The command `mavstream data`: what it makes, shows and says when something is missing."""
+"""The command `mavstream data`: its datasets, output and errors."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ PLAN = {
 
 
 def data(*words: str | Path) -> str:
-    """Run the command with the session that the tests share; returns what it printed."""
+    """Run the command in the shared session; returns its output."""
     done = CliRunner().invoke(app, [str(word) for word in words])
     if done.exception is not None and not isinstance(done.exception, SystemExit):
         raise done.exception
@@ -68,7 +68,7 @@ def test_without_java_it_says_what_to_install(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("says", "complaint"),
     [
-        ('openjdk version "11.0.2" 2019-01-15', "needs Java 17 or newer, and '.*' is Java 11: install"),
+        ('openjdk version "11.0.2" 2019-01-15', "needs Java 17 or newer, but '.*' is Java 11: install"),
         ('java version "1.8.0_392"', "is Java 8: install"),
         ("what?", "-version' says 'what[?]': install Java 17"),
     ],
@@ -98,9 +98,9 @@ def test_java_17_and_later_will_do(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 def test_it_generates_plain_streams_and_shows_them(spark: SparkSession, tmp_path: Path) -> None:
     out = tmp_path / "plain"
     words = ("--workload", "plain", "--streams", "1", "--rate", "100@2s,50@2s")
-    told = data("generate", *words, "--out", out)
-    assert "readings1" in told
-    assert f"the dataset is in {out}" in told
+    output = data("generate", *words, "--out", out)
+    assert "readings1" in output
+    assert f"the dataset is in {out}" in output
     manifest = Manifest.load(out)
     assert manifest.options == {"streams": 1, "rate": "100@2s,50@2s", "start": "2026-03-01", "seed": 0}
     assert data("inspect", out, "--verify").count("readings1") == 1
@@ -110,11 +110,11 @@ def test_it_generates_plain_streams_and_shows_them(spark: SparkSession, tmp_path
 @pytest.mark.long
 def test_it_answers_plans(spark: SparkSession, homes: Path, tmp_path: Path) -> None:
     (tmp_path / "2-hot.json").write_text(json.dumps({"name": "hot", "plan": PLAN}))
-    told = json.loads(
+    result = json.loads(
         data("expected", homes, "--plan", tmp_path / "2-hot.json", "--out", tmp_path / "a", "--json")
     )
-    entry = told["streams"]["_2_hot"]
-    assert told["kind"] == "answers"
+    entry = result["streams"]["_2_hot"]
+    assert result["kind"] == "answers"
     assert [field["name"] for field in entry["schema"]] == ["at", "home", "room", "celsius"]
     assert entry["rows"] > 20
     assert Manifest.load(tmp_path / "a").streams["_2_hot"].checksum == entry["checksum"]
@@ -125,8 +125,8 @@ def test_it_converts_csv_by_what_the_file_shows(spark: SparkSession, tmp_path: P
     source = tmp_path / "rooms.csv"
     source.write_text("at,room,celsius\n2026-03-01T00:00:01Z,hall,20.5\n2026-03-01T00:00:00Z,hall,warm\n")
     words = ("--fields", "at timestamp, room string, celsius float")
-    told = data("convert", source, *words, "--out", tmp_path / "out")
-    assert "1 unreadable celsius" in told
+    output = data("convert", source, *words, "--out", tmp_path / "out")
+    assert "1 unreadable celsius" in output
     assert Manifest.load(tmp_path / "out").streams["rooms"].rows == 1
 
 

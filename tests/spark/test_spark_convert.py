@@ -1,4 +1,4 @@
-"""Conversion: raw logs become streams, and lines that do not are kept with the reason."""
+"""Conversion of raw logs: good lines become rows, bad lines are kept with the reason."""
 
 from __future__ import annotations
 
@@ -63,6 +63,8 @@ def test_casas_lines_go_to_the_streams_of_their_sensors(spark: SparkSession, tmp
     out = tmp_path / "out"
     made = convert(spark, [str(tmp_path / "log.txt")], str(out), CasasReader())
     assert Manifest.load(out) == made
+    # Set for the job only.
+    assert spark.conf.get("spark.sql.adaptive.enabled") == "true"
     assert set(made.streams) == {"motion", "doors", "temperature", "sensors"}
     at = parse_instant
     assert rows(out, made, "motion") == [
@@ -145,7 +147,7 @@ def test_files_without_a_good_line_are_refused(spark: SparkSession, tmp_path: Pa
 
 
 @pytest.mark.long
-def test_bad_lines_of_files_that_are_read_in_pieces_have_their_numbers(
+def test_bad_lines_of_files_that_are_read_in_blocks_have_their_numbers(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     for name, count in (("a.txt", 300), ("b.txt", 120)):

@@ -1,4 +1,4 @@
-"""Datasets: the same rows however they are made, in order, whole or not there at all."""
+"""Datasets: deterministic rows in the order of time, published completely or not at all."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ generate_homes(spark, sys.argv[1] + "/half", HomesOptions(homes=40, days=2), pro
 
 
 def table_of(manifest: Manifest, folder: Path, stream: str) -> pa.Table:
-    """Read a stream as the feeder does: its files one behind the other."""
+    """Read a stream as the feeder does: its files one after the other."""
     data = manifest.stream(stream)
     return pa.concat_tables(
         pyarrow.parquet.read_table(path, partitioning=None) for path in data.paths(folder)
@@ -67,18 +67,18 @@ def test_rows_do_not_depend_on_partitions_and_slices(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    # Many slices of time instead of one, made by as many tasks as there are pairs.
+    # Many slices of time instead of one, made by a task per home-day.
     monkeypatch.setattr(writer, "SLICE_ROWS", 1500)
     first = Manifest.load(homes)
     again = generate_homes(spark, str(tmp_path / "again"), HOMES, partitions=HOMES.homes * HOMES.days)
     assert checksums(again) == checksums(first)
     assert len(again.streams["power"].files) > 3
     for name in ("motion", "power"):
-        # Not only the same rows: the same order, whatever files they lie in.
+        # Not only the same rows: the same order, whatever their files.
         assert table_of(again, tmp_path / "again", name).equals(table_of(first, homes, name))
 
 
-def test_a_folder_that_only_spark_can_write_to_gets_the_same_rows(
+def test_a_storage_that_only_spark_can_write_to_gets_the_same_files(
     spark: SparkSession, homes: Path, tmp_path: Path
 ) -> None:
     context: Any = spark.sparkContext
@@ -92,12 +92,11 @@ def test_a_folder_that_only_spark_can_write_to_gets_the_same_rows(
         assert rows.equals(expected)
         # Down to which columns can be null.
         assert rows.schema.equals(expected.schema)
-    assert spark.conf.get("spark.sql.adaptive.enabled") == "true"
 
 
 @pytest.fixture(scope="module")
 def killed(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return a folder in which a process with one core finished a dataset, and was killed over a second."""
+    """Return a folder in which a process on one core wrote a dataset and was killed during a second one."""
     folder = tmp_path_factory.mktemp("killed")
     running = subprocess.Popen(
         [sys.executable, "-c", ONE_CORE, str(folder)],
@@ -111,9 +110,9 @@ def killed(tmp_path_factory: pytest.TempPathFactory) -> Path:
         lines = iter(running.stderr.readline, "")
         assert any(
             list(folder.glob(".half.*/*/*/*.parquet")) for line in lines if line.startswith("homes:")
-        ), "it ended before the second's first file"
+        ), "it ended before the first file of the second dataset"
     finally:
-        # With Java, which is in the same group.
+        # Java is in the same process group.
         os.killpg(running.pid, signal.SIGKILL)
         running.communicate()
     return folder
@@ -124,7 +123,7 @@ def test_rows_do_not_depend_on_the_cores(homes: Path, killed: Path) -> None:
     assert checksums(Manifest.load(killed / "whole")) == checksums(Manifest.load(homes))
 
 
-def test_the_dataset_that_ships_is_what_the_generator_makes(homes: Path) -> None:
+def test_the_shipped_dataset_is_what_the_generator_makes(homes: Path) -> None:
     shipped = DATA / "homes"
     assert Manifest.load(shipped).options == Manifest.load(homes).options
     assert checksums(Manifest.load(shipped)) == checksums(Manifest.load(homes))
@@ -144,8 +143,8 @@ def test_files_are_in_the_order_of_time_and_fit_the_stream(homes: Path) -> None:
             decode_batch(data.spec(name).schema(), batch)
 
 
-def test_the_checksum_sees_what_changed_and_not_where_it_lies(spark: SparkSession) -> None:
-    def digits(*rows: tuple[int | None, int | None]) -> str:
+def test_the_checksum_depends_on_the_rows_and_not_on_their_order(spark: SparkSession) -> None:
+    def checksum_for(*rows: tuple[int | None, int | None]) -> str:
         columns = list(zip(*rows, strict=True))
         table = pa.table({"a": pa.array(columns[0], pa.int64()), "b": pa.array(columns[1], pa.int64())})
         frame = spark.createDataFrame(table)
@@ -154,11 +153,11 @@ def test_the_checksum_sees_what_changed_and_not_where_it_lies(spark: SparkSessio
         return found[1]
 
     seen = [
-        digits((1, 2), (3, 4)),
-        digits((1, 2), (3, 5)),
-        digits((1, 2), (3, 4), (3, 4), (3, 4)),
-        digits((1, 2), (3, 4), (5, None), (5, None)),
-        digits((1, 2), (3, 4), (None, 5), (None, 5)),
+        checksum_for((1, 2), (3, 4)),
+        checksum_for((1, 2), (3, 5)),
+        checksum_for((1, 2), (3, 4), (3, 4), (3, 4)),
+        checksum_for((1, 2), (3, 4), (5, None), (5, None)),
+        checksum_for((1, 2), (3, 4), (None, 5), (None, 5)),
     ]
     assert len(set(seen)) == len(seen)
 
@@ -219,7 +218,7 @@ def test_a_job_that_fails_leaves_nothing(spark: SparkSession, tmp_path: Path) ->
 
 
 @pytest.mark.long
-def test_a_killed_job_leaves_nothing_that_looks_whole(spark: SparkSession, killed: Path) -> None:
+def test_a_killed_job_leaves_no_dataset(spark: SparkSession, killed: Path) -> None:
     out = killed / "half"
     assert not out.exists()
     (left,) = (path for path in killed.iterdir() if path.name != "whole")
@@ -235,7 +234,7 @@ def test_a_killed_job_leaves_nothing_that_looks_whole(spark: SparkSession, kille
 
 
 @pytest.mark.long
-def test_a_dataset_is_replaced_only_if_asked(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_dataset_is_replaced_only_with_overwrite(spark: SparkSession, tmp_path: Path) -> None:
     folder = tmp_path / "plain"
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "file").write_text("mine")
@@ -251,7 +250,7 @@ def test_a_dataset_is_replaced_only_if_asked(spark: SparkSession, tmp_path: Path
     assert sorted(path.name for path in tmp_path.iterdir()) == ["other", "plain"]
 
 
-def test_plain_rows_are_due_at_their_offsets(spark: SparkSession, tmp_path: Path) -> None:
+def test_plain_rows_have_the_times_of_their_rate(spark: SparkSession, tmp_path: Path) -> None:
     options = PlainOptions(streams=2, rate="200@2s,0@1s,400@1s", start="2026-03-01T23:59:58Z", seed=3)
     made = generate_plain(spark, str(tmp_path / "p"), options, partitions=1)
     again = generate_plain(spark, str(tmp_path / "q"), options, partitions=3)
@@ -277,6 +276,6 @@ def test_plain_rows_are_due_at_their_offsets(spark: SparkSession, tmp_path: Path
         (HomesOptions(start="March"), "start: instant 'March' is not ISO 8601"),
     ],
 )
-def test_options_that_make_no_data_are_refused(options: HomesOptions, complaint: str) -> None:
+def test_invalid_options_are_refused(options: HomesOptions, complaint: str) -> None:
     with pytest.raises(InvalidJob, match=complaint):
         options.plan()

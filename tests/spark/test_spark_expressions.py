@@ -1,4 +1,4 @@
-"""Expressions on Spark mean what they mean in the engine: values, nulls, and rows that fail."""
+"""Expressions on Spark give the values, nulls and failures that the engine gives."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Smart homes: their days look like days, what goes wrong can be seen, and a seed says it all. No Spark."""
+"""The model of homes and the plain workload: plausible, visible anomalies, deterministic. Without Spark."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def readings(today: HomeDay, stream: str) -> pa.Table:
 
 
 def during(table: pa.Table, today: HomeDay, settle: float = 0.0, room: str | None = None) -> pa.Table:
-    """Rows from the anomaly's begin, plus a while, to its end."""
+    """Return the rows from `settle` seconds after the anomaly's begin to its end."""
     assert today.anomaly is not None
     seconds = pc.divide(pc.cast(pc.cast(table.column("at"), pa.int64()), pa.float64()), 1e6)
     since = pc.subtract(seconds, today.day * 86_400)

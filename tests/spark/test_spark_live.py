@@ -1,4 +1,4 @@
-"""From end to end: Spark makes a dataset, the feeder feeds it to a server, and Spark knows the answers."""
+"""End to end: a dataset of Spark is fed to a server, whose answers are those that Spark computes."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def test_a_dataset_of_spark_is_fed_and_answered_as_spark_answers(
         assert sent == {name: data.rows for name, data in dataset.manifest.streams.items()}
         for name in dataset.manifest.streams:
             client.complete(name)
-        # What the server has is what Spark is asked for: plans come from there.
+        # Spark gets the plans from the server.
         words = [f"--query={query.id}" for query in queries.values()]
         words += ["--url", url, "--table", f"rooms={rooms}", "--out", str(tmp_path / "answers")]
         done = CliRunner().invoke(app, ["expected", str(rush), *words])

@@ -1,4 +1,4 @@
-"""Plans on Spark give the rows that the engine gives: the demo's queries, others, and random ones."""
+"""Plans on Spark give the rows that the engine gives: queries of the demo, others and random ones."""
 
 from __future__ import annotations
 
@@ -189,7 +189,7 @@ _DEMO_ANSWERS: dict[str, list[Row]] = {}
 
 
 def demo_answer(dataset: Dataset, name: str) -> list[Row]:
-    """Return Spark's answer, which several tests compare with."""
+    """Return Spark's answer, computed once for several tests."""
     if name not in _DEMO_ANSWERS:
         schema, frame = answer(dataset, DEMO[name].build())
         assert tuple(frame.columns) == schema.names
@@ -203,7 +203,7 @@ def test_the_demo_queries_are_answered_as_the_engine_does(
 ) -> None:
     expected = engine_rows(streams, DEMO[name].build())
     assert_same_rows(expected, demo_answer(dataset, name))
-    # A query without answers would compare nothing; nobody freezes on this day.
+    # Queries without answers would compare nothing; there is no frost on this day.
     assert expected or name == "frost"
 
 
@@ -237,13 +237,13 @@ def frame_of(spark: SparkSession, script: StreamScript) -> DataFrame:
 
 
 def is_in_order(case: Case) -> bool:
-    """Whether no row is late: Spark knows no watermarks."""
+    """Return whether no row is late: Spark has no watermarks."""
     hidden = [each for script in case.scripts for each in hidden_columns(script)]
     return all(each.watermark is None or each.time >= each.watermark for each in hidden)
 
 
 def answered_cases() -> Iterator[tuple[Case, list[Row]]]:
-    """Yield cases with few enough rows, and the answer of the oracle that the engine is tested with."""
+    """Yield random cases with the answers of the oracle that the engine is tested with."""
     oracle = Oracle()
     for seed in count():
         case = random_case(f"spark.{seed}")

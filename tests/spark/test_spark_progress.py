@@ -1,4 +1,4 @@
-"""Progress of long jobs, as people see it on a terminal and in a log."""
+"""Progress of long jobs on a terminal and in a log."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from mavstream_spark.progress import Bar, Lines
 
 
 class Seen(io.StringIO):
-    """Where progress goes; knows when a count of tasks has come."""
+    """A stream for progress that signals when a count of tasks was written."""
 
     def __init__(self, terminal: bool) -> None:
         super().__init__()
@@ -30,7 +30,7 @@ class Seen(io.StringIO):
 
 
 def spark_at_work() -> Any:
-    """Stand for a session with one job of two stages, and a third that Spark has forgotten."""
+    """Return a fake session with one job of two known stages and a third that Spark has forgotten."""
     stages = {
         1: SimpleNamespace(numCompletedTasks=3, numTasks=4),
         2: SimpleNamespace(numCompletedTasks=0, numTasks=10),

@@ -1,4 +1,4 @@
-"""Slices: every row of the stream's time goes to one, whatever order it comes in. No Spark."""
+"""Slices of time: every row within the stream's time goes to one slice. Without Spark."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def split(times: list[int]) -> dict[int, list[int]]:
 
 
 def test_rows_go_to_their_slice_and_stay_in_order_there() -> None:
-    # The last slice is the shorter one: 34 do not go into 100.
+    # The width is 34, so the last slice is shorter.
     assert split([1099, 1000, 1034, 1033, 1067, 1001]) == {5: [1, 3, 5], 6: [2, 4], 7: [0]}
 
 
@@ -35,11 +35,11 @@ def test_rows_outside_of_the_time_are_left_out() -> None:
     assert split([]) == {}
 
 
-def test_a_slice_that_is_all_there_is_not_moved() -> None:
+def test_rows_of_a_single_slice_keep_their_order() -> None:
     assert split([1050, 1040, 1060]) == {6: [0, 1, 2]}
 
 
-def test_tasks_have_about_as_much_to_do() -> None:
+def test_tasks_get_about_the_same_number_of_rows() -> None:
     streams = [
         replace(STREAM, slices=slices, slice_rows=rows)
         for slices, rows in ((2, 500), (1, 10), (1, 300), (1, 200))
@@ -56,7 +56,7 @@ def test_runs_begin_where_values_change() -> None:
     assert list(runs(np.array([], np.int64))) == []
 
 
-def test_a_pack_holds_the_rows_it_was_made_of_and_no_others() -> None:
+def test_encoded_rows_are_those_of_the_slice_and_no_others() -> None:
     rows = table(list(range(1000, 1100))).slice(40, 2)
     encoded = to_ipc(rows)
     assert from_ipc(encoded).equals(rows)

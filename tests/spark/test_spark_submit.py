@@ -1,4 +1,4 @@
-"""Jobs under spark-submit, with workers in processes of their own that get our code from the driver."""
+"""Jobs under spark-submit, whose workers run in other processes and get our code from the driver."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from mavstream_spark.shipping import workers_are_here, write_packages
 
 pytestmark = pytest.mark.xdist_group("spark")
 
-# What a task of each kind of job imports.
+# What the tasks of each kind of job import.
 IMPORTS = "homes.batches", "generate.plain", "plans.text_casts"
 
 
@@ -65,5 +65,5 @@ def test_spark_submit_runs_a_job_on_an_executor_of_its_own(tmp_path: Path) -> No
     assert done.returncode == 0, done.stderr
     made = Manifest.load(tmp_path / "out")
     assert made.streams["readings1"].rows > 50
-    # The executor worked in a folder of its own, with what it was sent.
+    # The executor has a working directory of its own, with the archive that it was sent.
     assert [file.name for file in home.glob("work/*/0/*.zip")] == ["mavstream.zip"]

@@ -118,7 +118,7 @@ def table_of(folder: Path, begin: int) -> dict[str, TableData]:
     return read_tables(reversed(given))
 
 
-# Those that others contain run with the long tests.
+# Plans that are part of others run with the long tests.
 @pytest.mark.parametrize(
     "name",
     [
@@ -126,7 +126,7 @@ def table_of(folder: Path, begin: int) -> dict[str, TableData]:
         for name in PLANS
     ],
 )
-def test_rows_join_the_version_that_was_current_when_they_came(
+def test_rows_join_the_version_that_was_current_at_their_time(
     name: str,
     spark: SparkSession,
     tmp_path: Path,
@@ -145,7 +145,7 @@ def test_rows_join_the_version_that_was_current_when_they_came(
 
 
 @pytest.mark.long
-def test_the_command_takes_tables_as_a_server_does(homes: Path, tmp_path: Path) -> None:
+def test_the_command_accepts_tables_as_a_server_does(homes: Path, tmp_path: Path) -> None:
     (tmp_path / "rooms.csv").write_text("room,cap\nkitchen,10\nbedroom,\n")
     (tmp_path / "later.json").write_text(json.dumps([{"room": "kitchen", "cap": 1000}]))
     where = "l.celsius > r.cap"
@@ -169,7 +169,7 @@ def test_the_command_takes_tables_as_a_server_does(homes: Path, tmp_path: Path) 
             {"since": "2026-03-01T06:00:00.000000Z", "rows": 1},
         ]
     }
-    # Every five minutes in two homes until six, but for what is missing or comes twice.
+    # Every five minutes in two homes until six o'clock, with missing and duplicate rows.
     assert 130 < made.streams["hot"].rows < 150
 
 
@@ -194,7 +194,7 @@ def test_the_answer_over_a_dataset_needs_the_rows_of_its_tables(spark: SparkSess
         (["rooms={0}/rooms.csv", "rooms={0}/other.csv@2026-03-01"], UnreadableInput, '"hot" came'),
     ],
 )
-def test_what_is_wrong_with_a_table_is_told(
+def test_errors_of_tables_name_the_file_and_the_reason(
     tmp_path: Path, given: list[str], kind: type[Exception], complaint: str
 ) -> None:
     (tmp_path / "rooms.csv").write_text("room,cap\nattic,1\n")

@@ -1,4 +1,4 @@
-"""Answers of one plan from two sides: the engine that reads logs, and Spark that reads files."""
+"""Answers of a plan by the engine, which reads logs, and by Spark, which reads files."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _TOLERANCE = 1e-9
 
 
 def rows_of(table: pa.Table) -> list[Row]:
-    """Return rows as the engine's tests have them: timestamps as microseconds."""
+    """Return rows as tuples, with timestamps as microseconds."""
     columns = []
     for column in table.columns:
         if pa.types.is_timestamp(column.type):
@@ -37,7 +37,7 @@ def spark_rows(frame: DataFrame) -> list[Row]:
 
 
 def logged_streams(folder: Path, logs: Path) -> list[ScriptedStream]:
-    """Write each stream of a dataset to a log, in the order of its files."""
+    """Write the streams of a dataset to logs, in the order of their files."""
     manifest = Manifest.load(folder)
     clock = ManualClock()
     streams = []
@@ -53,10 +53,10 @@ def logged_streams(folder: Path, logs: Path) -> list[ScriptedStream]:
 
 
 def engine_rows(streams: Sequence[ScriptedStream], plan: Plan) -> list[Row]:
-    """Run a plan to its end."""
-    said = plan.model_dump(mode="json", exclude_none=True)
-    used = {node["stream"] for node in said["nodes"].values() if node["op"] == "source"}
-    run = run_plan(said["nodes"], said["root"], [stream for stream in streams if stream.name in used])
+    """Run a plan in the engine until it has finished; returns its answers."""
+    document = plan.model_dump(mode="json", exclude_none=True)
+    used = {node["stream"] for node in document["nodes"].values() if node["op"] == "source"}
+    run = run_plan(document["nodes"], document["root"], [stream for stream in streams if stream.name in used])
     run.engine.run()
     assert run.query.state is QueryState.FINISHED, run.query.reason
     return run.answers()
@@ -64,13 +64,13 @@ def engine_rows(streams: Sequence[ScriptedStream], plan: Plan) -> list[Row]:
 
 def assert_same_rows(expected: Sequence[Row], got: Sequence[Row]) -> None:
     """Compare multisets of rows, floats within a tolerance."""
-    assert len(expected) == len(got), f"{len(expected)} rows expected, {len(got)} came"
+    assert len(expected) == len(got), f"expected {len(expected)} rows, got {len(got)}"
     for ours, theirs in zip(sorted(expected, key=_key), sorted(got, key=_key), strict=True):
         assert _near_rows(ours, theirs), f"expected {ours}\ngot      {theirs}"
 
 
 def _key(row: Row) -> tuple[Any, ...]:
-    """Sort by what is exact first, then by floats, which differ in their last digits at most."""
+    """Sort by exact values first, then by floats, which differ in their last digits at most."""
     exact = tuple((value is None, str(value)) for value in row if not isinstance(value, float))
     return exact, tuple(float(f"{value:.6g}") for value in row if isinstance(value, float))
 

@@ -1,4 +1,4 @@
-"""The shared session and its datasets as fixtures; test modules name this as a plugin."""
+"""Fixtures of the shared Spark session and its datasets; test modules name this as a plugin."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def spark() -> SparkSession:
     try:
         check_java()
     except NoSpark as missing:
-        # The rest of the product needs no Java. Where everything is checked, it must be there.
+        # Only the data jobs need Java. In CI it must be there.
         if os.environ.get("CI"):
             raise
         pytest.skip(str(missing))

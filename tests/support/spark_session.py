@@ -1,4 +1,4 @@
-"""One Spark session for all tests of a process: it takes long to start."""
+"""One Spark session for all tests of a process, since it is slow to start."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ from mavstream_spark.session import start_session
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-# Short jobs gain nothing from the optimising compiler, and it would use the other core.
+# Short jobs gain nothing from Java's optimising compiler, which would use the other core.
 SETTINGS = {
     "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
     "spark.sql.shuffle.partitions": "2",
     "spark.default.parallelism": "2",
 }
-# Of this seed, the first home has an intruder and the second one burns.
+# With this seed the first home has an intrusion and the second one a fire.
 SEED = 11
 RUSH_BEGIN = 10
-"""The hour at which the rush begins: both anomalies fall into it, and dinner is cooked."""
+"""The hour at which the rush begins; it contains both anomalies."""
 HOMES = HomesOptions(homes=2, days=1, seed=SEED, anomalies=1.0)
 
 
@@ -41,14 +41,14 @@ def shared_session() -> SparkSession:
 
 @cache
 def shared_homes() -> Path:
-    """Return a small dataset: two homes on one day, on which something goes wrong in both."""
+    """Return a small dataset: two homes on one day, with an anomaly in each."""
     generate_homes(shared_session(), str(shared_folder() / "homes"), HOMES)
     return shared_folder() / "homes"
 
 
 @cache
 def shared_rush() -> Path:
-    """Return ten hours of that day in a quarter of one: rows meet in the short windows of the demo."""
+    """Return ten hours of that day compressed to 15 minutes, so that rows share the demo's short windows."""
     spark = shared_session()
     homes = Dataset(spark, str(shared_homes()))
     begin = homes.manifest.begin

@@ -1,4 +1,4 @@
-"""Expressions: typed expressions of the protocol to Spark SQL."""
+"""Translation of typed expressions to Spark SQL."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def with_columns(
 ) -> DataFrame:
     """Return a frame with the computed columns, then the kept ones.
 
-    `names` says how the columns of the expressions are called in the frame where it is not by their own name.
+    `names` maps columns of the expressions to columns of the frame where the two differ.
     """
     register_text_casts(frame.sparkSession)
     stages = Stages()
@@ -37,7 +37,7 @@ def with_columns(
 
 
 def translated(expression: Expression, stages: Stages, names: Mapping[str, str]) -> Piece:
-    """Translate one expression; what it needs ahead of itself goes to the stages."""
+    """Translate one expression; intermediate results are added to the stages."""
     if isinstance(expression, Literal):
         return Piece(constant(expression.value, expression.type))
     if isinstance(expression, ColumnRef):

@@ -1,7 +1,7 @@
-"""How each function of our expressions is written in Spark SQL.
+"""Rules that translate each function of our expressions to Spark SQL.
 
 A rule gets the typed call and its translated arguments. Spark must run with `spark.sql.ansi.enabled=false`:
-then nothing throws, and where a row fails is told by the rule.
+then nothing throws, and the rule decides where a row fails.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def _comparison(typed: Call, arguments: tuple[Piece, ...], stages: Stages) -> Pi
 
 
 def _strict(value: Tree, arguments: tuple[Piece, ...]) -> Piece:
-    """A function that never fails by itself."""
+    """Return the piece of a function that only fails where an argument does."""
     return Piece(value, failures(*arguments), highest(arguments))
 
 
@@ -55,7 +55,7 @@ def _connector(typed: Call, arguments: tuple[Piece, ...], stages: Stages) -> Pie
 
 
 def _connected(name: str, arguments: tuple[Piece, ...], stages: Stages) -> Piece:
-    """AND and OR: failures count in rows that no other side decides."""
+    """Translate AND and OR: a failure counts only in rows that the other sides do not decide."""
     joined = all_of if name == "and" else any_of
     value = joined(argument.settled for argument in arguments)
     assert value is not None
@@ -94,7 +94,7 @@ def _membership(typed: Call, arguments: tuple[Piece, ...], stages: Stages) -> Pi
 
 
 def _around(operand: Piece, body: Piece) -> Piece:
-    """The operand is computed in any case, so its failures count in any case."""
+    """Return a body whose operand is always computed, so that its failures always count."""
     return Piece(body.value, failures(operand, body), max(operand.level, body.level))
 
 
@@ -113,7 +113,7 @@ def _switch(typed: Call, arguments: tuple[Piece, ...], stages: Stages) -> Piece:
 
 
 def _chosen(conditions: tuple[Piece, ...], values: tuple[Piece, ...]) -> Piece:
-    """CASE: failures count in the conditions that are reached and in the value that is taken."""
+    """Translate CASE: failures count in the conditions that are reached and in the chosen value."""
     pairs = list(zip(conditions, values, strict=False))
     value = choice([(condition.value, each.value) for condition, each in pairs], values[-1].value)
     level = highest((*conditions, *values))
@@ -154,7 +154,7 @@ def _extreme(typed: Call, arguments: tuple[Piece, ...], stages: Stages) -> Piece
 def _time_part(typed: Call, arguments: tuple[Piece, ...], stages: Stages) -> Piece:
     part = call(typed.function, arguments[0].value)
     if typed.function == "dayofweek":
-        part = binary(exp.Sub, part, exp.Literal.number(1))  # ours begins at 0
+        part = binary(exp.Sub, part, exp.Literal.number(1))  # ours starts at 0
     return _strict(converted(part, FieldType.INT), arguments)
 
 
@@ -183,4 +183,4 @@ RULES: Mapping[str, Rule] = MappingProxyType(
         **texts.RULES,
     }
 )
-"""How each canonical function of the protocol is translated."""
+"""The rule of each canonical function of the protocol."""

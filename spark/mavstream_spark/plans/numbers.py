@@ -1,4 +1,4 @@
-"""Arithmetic in Spark SQL: overflow, domain errors and results that are not finite fail in their row."""
+"""Rules for arithmetic: overflow, domain errors and results that are not finite fail in their row."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def _integers(name: str, left: Piece, right: Piece, stages: Stages) -> Piece:
         failed = all_of((is_null(found.value), present(left.value, right.value)))
         assert failed is not None
         return failing(found.value, (*both, found), failed)
-    # The one quotient that does not fit; DuckDB refuses its remainder as well.
+    # The only quotient that overflows; the remainder fails as well, as in DuckDB.
     failed = binary(
         exp.And,
         binary(exp.EQ, left.value, integer(INT_MIN)),
@@ -84,7 +84,7 @@ def _sign(typed: Call, arguments: tuple[Piece, ...], stages: Stages) -> Piece:
 
 
 def _whole(typed: Call, arguments: tuple[Piece, ...], stages: Stages) -> Piece:
-    """floor and ceil; Spark's own give BIGINT, which large floats do not fit into."""
+    """Translate floor and ceil; Spark's own return BIGINT, which overflows for large floats."""
     (operand,) = (stages.atom(argument) for argument in arguments)
     near = stages.named(call("rint", operand.value), operand.level)
     if typed.function == "floor":
@@ -96,11 +96,11 @@ def _whole(typed: Call, arguments: tuple[Piece, ...], stages: Stages) -> Piece:
 
 
 def _half_away(value: Tree, level: int, stages: Stages) -> Piece:
-    """Round to whole numbers, halves away from zero; exact, unlike adding a half."""
+    """Round to whole numbers, halves away from zero; exact, unlike adding 0.5."""
     given = stages.named(value, level)
     size = stages.named(call("abs", given.value), given.level)
     near = stages.named(call("rint", size.value), size.level)
-    # rint goes to the even neighbour: of a half that it took down, one is missing.
+    # rint rounds halves to even: a half that it rounded down is short by one.
     short = binary(exp.EQ, binary(exp.Sub, size.value, near.value), _number(0.5))
     up = choice([(short, binary(exp.Add, near.value, _number(1.0)))], near.value)
     down = binary(exp.LT, given.value, _number(0.0))
@@ -152,7 +152,7 @@ def _round_integer(operand: Piece, zeros: int, stages: Stages) -> Piece:
 
 
 def _function(typed: Call, arguments: tuple[Piece, ...], stages: Stages) -> Piece:
-    """sqrt, ln, exp and power; Spark's ln is null where it is not defined, so it is asked ahead."""
+    """Translate sqrt, ln, exp and power; Spark's ln is null where undefined, so its domain is checked."""
     pieces = tuple(stages.atom(argument) for argument in arguments)
     found = _finite(call(typed.function, *(piece.value for piece in pieces)), pieces, stages)
     if typed.function != "ln":
@@ -161,7 +161,7 @@ def _function(typed: Call, arguments: tuple[Piece, ...], stages: Stages) -> Piec
 
 
 def integer_of_float(operand: Piece, stages: Stages, *, failsafe: bool) -> Piece:
-    """Return the nearest integer, halves to the even one."""
+    """Return the nearest integer, halves to even."""
     near = stages.named(call("rint", operand.value), operand.level)
     limit = _number(2.0**63)
     beyond = any_of((binary(exp.LT, near.value, call("negative", limit)), binary(exp.GTE, near.value, limit)))

@@ -1,8 +1,8 @@
-"""Pieces of translated expressions, and the columns that hold intermediate results.
+"""Pieces of translated expressions, and the columns of intermediate results.
 
-In our expressions a row that cannot be computed (overflow, domain, cast) is null as a whole, also where a
-`coalesce` stands above the part that failed. So each piece carries two trees: the value, and whether the row
-fails. What is needed more than once becomes a column of its own, or trees would double with every level.
+An expression that cannot be computed in a row (overflow, domain, cast) is null as a whole, even if a
+`coalesce` encloses the part that failed. So each piece has two trees: the value, and whether the row fails. A
+value that is used more than once becomes a column, or trees would double with every level.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from mavstream_spark.plans.sql import NULL, Tree, any_of, choice, column, writte
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """A value, and where it fails."""
+    """A value and the condition under which it fails."""
 
     value: Tree
     fails: Tree | None = None
     """True where the row fails, never null; None if it never does."""
     level: int = 0
-    """How many stages must have been computed before this can be."""
+    """The number of stages that must be computed first."""
 
     @property
     def settled(self) -> Tree:
@@ -38,17 +38,17 @@ class Stages:
         self._count = 0
 
     def named(self, value: Tree, level: int) -> Piece:
-        """Give a tree a column of its own; it never fails, whatever it is made of."""
+        """Return a column with the value of a tree; the column itself never fails."""
         while len(self._stages) <= level:
             self._stages.append({})
-        # No field has a name with this sign, so nothing of the user's is hidden.
+        # Field names cannot contain `#`, so no column of the user is hidden.
         name = f"#t{self._count}"
         self._count += 1
         self._stages[level][name] = value
         return Piece(column(name), None, level + 1)
 
     def atom(self, piece: Piece) -> Piece:
-        """Return a piece whose value may be repeated at no cost."""
+        """Return a piece whose value can be repeated at no cost."""
         if isinstance(piece.value, exp.Column | exp.Boolean | exp.Literal):
             return piece
         found = self.named(piece.value, piece.level)
@@ -57,7 +57,7 @@ class Stages:
         return Piece(found.value, piece.fails, found.level)
 
     def selections(self) -> list[list[str]]:
-        """Return for each stage what it adds, as SQL."""
+        """Return the columns that each stage adds, as SQL."""
         return [[f"{written(value)} AS `{name}`" for name, value in stage.items()] for stage in self._stages]
 
 
@@ -67,5 +67,5 @@ def highest(pieces: tuple[Piece, ...]) -> int:
 
 
 def failures(*pieces: Piece) -> Tree | None:
-    """Return where any of the pieces fails."""
+    """Return the condition under which any of the pieces fails."""
     return any_of(piece.fails for piece in pieces)

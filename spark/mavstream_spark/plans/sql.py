@@ -1,4 +1,4 @@
-"""Spark SQL as sqlglot trees: the few shapes that translated expressions are made of."""
+"""Builders of Spark SQL as sqlglot trees."""
 
 from __future__ import annotations
 
@@ -26,27 +26,27 @@ def written(tree: Tree) -> str:
 
 
 def column(name: str) -> Tree:
-    """Return a column by its whole name, dots included."""
+    """Return a column by its full name, dots included."""
     return exp.Column(this=exp.to_identifier(name, quoted=True))
 
 
 def call(name: str, *arguments: Tree) -> Tree:
-    """Return a call of a function of Spark's, by the name that Spark knows."""
+    """Return a call of one of Spark's functions."""
     return exp.Anonymous(this=name, expressions=[argument.copy() for argument in arguments])
 
 
 def binary(kind: type[exp.Binary], left: Tree, right: Tree) -> Tree:
-    """Return two operands with an operator between them, in parentheses."""
+    """Return a binary operation in parentheses."""
     return exp.Paren(this=kind(this=left.copy(), expression=right.copy()))
 
 
 def converted(value: Tree, type_: FieldType) -> Tree:
-    """Return a conversion that Spark does by itself."""
+    """Return a cast to one of our types, as Spark does it."""
     return _cast(value, SPARK_TYPES[type_])
 
 
 def integer(value: int) -> Tree:
-    """Return a BIGINT; as text, because the smallest one is no literal."""
+    """Return a BIGINT; cast from text, because the smallest one cannot be written as a literal."""
     return _cast(exp.Literal.string(str(value)), "BIGINT")
 
 
@@ -67,12 +67,12 @@ def constant(value: int | float | bool | str | None, type_: FieldType) -> Tree:
 
 
 def any_of(conditions: Iterable[Tree | None]) -> Tree | None:
-    """Return the OR of the conditions that are there, None if none is."""
+    """Return the OR of the conditions that are not None, or None."""
     return _chained(exp.Or, conditions)
 
 
 def all_of(conditions: Iterable[Tree | None]) -> Tree | None:
-    """Return the AND of the conditions that are there, None if none is."""
+    """Return the AND of the conditions that are not None, or None."""
     return _chained(exp.And, conditions)
 
 
@@ -87,14 +87,14 @@ def is_null(value: Tree) -> Tree:
 
 
 def present(*values: Tree) -> Tree:
-    """Return the test that no value is null."""
+    """Return the test that none of the values is null."""
     found = all_of(negated(is_null(value)) for value in values)
     assert found is not None
     return found
 
 
 def surely(condition: Tree) -> Tree:
-    """Return a condition that is false where it would be null."""
+    """Return a condition with false instead of null."""
     return call("coalesce", condition, FALSE)
 
 

@@ -1,7 +1,4 @@
-"""Joins with stored tables: each row with the version that was current at its time.
-
-Rows of a dataset arrive when they happen, so their time is their arrival.
-"""
+"""Joins with stored tables: each row joins the version that was current at its event time."""
 
 from __future__ import annotations
 
@@ -16,14 +13,14 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 ROW = "#row"
-"""The place of a row in its version."""
+"""The index of a row in its version."""
 _SINCE, _UNTIL = "#since", "#until"
 _ID, _KEPT, _TURN = "#id", "#kept", "#turn"
 _NEVER = (1 << 63) - 1
 
 
 def table_frame(spark: SparkSession, table: TableData) -> DataFrame:
-    """Return the rows of all versions, each with its place and the time in which it is current."""
+    """Return the rows of all versions, each with its index and the time in which it is current."""
     parts = []
     ends = [version.since for version in table.versions[1:]]
     for version, until in zip(table.versions, [*ends, None], strict=True):
@@ -39,7 +36,7 @@ def table_frame(spark: SparkSession, table: TableData) -> DataFrame:
 
 
 def looked_up(left: DataFrame, right: DataFrame, on: tuple[tuple[str, str], ...], outer: bool) -> DataFrame:
-    """Return pairs, columns as `l.name` and `r.name`; with `outer` also rows that find nothing, once."""
+    """Return pairs with columns `l.name` and `r.name`; with `outer` also rows without a match, once."""
     from pyspark.sql.functions import expr
 
     sides = [
@@ -52,14 +49,14 @@ def looked_up(left: DataFrame, right: DataFrame, on: tuple[tuple[str, str], ...]
 
 
 def numbered(left: DataFrame) -> DataFrame:
-    """Tell rows apart, so that one that finds nothing in the end can be kept."""
+    """Return rows with an id, by which `kept_once` finds those without a match."""
     from pyspark.sql.functions import monotonically_increasing_id
 
     return left.withColumn(_ID, monotonically_increasing_id())
 
 
 def kept_once(pairs: DataFrame, where: str) -> DataFrame:
-    """Return the pairs for which a column is true and, of rows without any, one with nothing on the right."""
+    """Return the pairs for which a column is true and, for rows without any, one with a null right side."""
     held = f"(`r.{ROW}` IS NOT NULL AND coalesce(`{where}`, FALSE))"
     names = [name for name in pairs.columns if name != where]
     judged = pairs.selectExpr(
@@ -76,5 +73,5 @@ def _nothing_unless_kept(name: str) -> str:
 
 
 def place(position: str) -> str:
-    """Return the position of a pair: that of the row, then the place in the table."""
+    """Return the position of a pair: that of the row, then the index in the table."""
     return f"concat(`l.{position}`, array(coalesce(`r.{ROW}`, -1L)))"

@@ -1,6 +1,6 @@
-"""Conversions between texts and values that Spark reads or writes in another way than we do.
+"""Conversions between text and values in which Spark differs from the service.
 
-They run as Arrow functions of Python, once per distinct value of a batch, with the protocol's own meaning.
+They run as Arrow functions in Python, once per distinct value of a batch, with the protocol's own semantics.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ READERS = {
     FieldType.BOOL: "mavstream_bool_of_text",
     FieldType.TIMESTAMP: "mavstream_timestamp_of_text",
 }
-"""Functions that read a text; timestamps as microseconds, truth values as 0 and 1."""
+"""Functions that parse text; timestamps become microseconds, booleans 0 and 1."""
 WRITERS = {
     FieldType.FLOAT: "mavstream_text_of_float",
     FieldType.TIMESTAMP: "mavstream_text_of_timestamp",
 }
-"""Functions that write a value."""
+"""Functions that format values."""
 
-# What each function makes of a value, and its types in Spark and Arrow.
+# Name, conversion of one value, and result type in Spark and in Arrow.
 _FUNCTIONS: tuple[tuple[str, Callable[[Any], Any], str, pa.DataType], ...] = (
     (READERS[FieldType.INT], int_of_text, "bigint", pa.int64()),
     (READERS[FieldType.FLOAT], float_of_text, "double", pa.float64()),
@@ -49,12 +49,12 @@ _FUNCTIONS: tuple[tuple[str, Callable[[Any], Any], str, pa.DataType], ...] = (
 
 
 def register_text_casts(spark: SparkSession) -> None:
-    """Make the functions known to a session, once."""
+    """Register the functions with a session, once."""
     from pyspark.sql.pandas.functions import arrow_udf
 
     if spark.catalog.functionExists(READERS[FieldType.INT]):
         return
-    # Which kind of function it is, pyspark reads from the annotations; its own types want to be told.
+    # pyspark reads the kind of function from its annotations, which its type stubs do not know.
     make: Any = arrow_udf
     for name, convert, spark_type, arrow_type in _FUNCTIONS:
         spark.udf.register(name, make(_over_batches(convert, arrow_type), spark_type))

@@ -1,4 +1,4 @@
-"""Functions of texts, and casts, in Spark SQL."""
+"""Rules for functions of strings, and for casts."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from mavstream_spark.plans.sql import (
 )
 from mavstream_spark.plans.text_casts import READERS, WRITERS
 
-# No text has this sign, so it can stand for "nothing is escaped" where Spark wants an escape character.
+# Spark requires an escape character; this one does not occur in texts, so nothing is escaped.
 _NO_ESCAPE = "\x01"
 _FARTHEST = 1 << 32
 _INT32 = (1 << 31) - 1
@@ -44,7 +44,7 @@ def _plain(name: str) -> Callable[[Call, tuple[Piece, ...], Stages], Piece]:
 
 
 def _letters(typed: Call, arguments: tuple[Piece, ...], stages: Stages) -> Piece:
-    """lower and upper, letter by letter: the number of letters never changes."""
+    """Translate lower and upper, letter by letter: the number of letters never changes."""
     (text,) = (stages.atom(argument) for argument in arguments)
     name = typed.function
     letter = exp.column("c")
@@ -66,7 +66,7 @@ def _letters(typed: Call, arguments: tuple[Piece, ...], stages: Stages) -> Piece
 
 
 def _joined(typed: Call, arguments: tuple[Piece, ...], stages: Stages) -> Piece:
-    """`||` is null where a side is; concat takes null as nothing."""
+    """Translate `||`, which is null if a side is, and concat, which skips nulls."""
     values = [argument.value for argument in arguments]
     if typed.function == "concat":
         values = [call("coalesce", value, exp.Literal.string("")) for value in values]
@@ -74,7 +74,7 @@ def _joined(typed: Call, arguments: tuple[Piece, ...], stages: Stages) -> Piece:
 
 
 def _substr(typed: Call, arguments: tuple[Piece, ...], stages: Stages) -> Piece:
-    """Places count from 1, or from the end if negative; a negative length cuts backwards."""
+    """Translate substr: starts count from 1, negative ones from the end; a negative length goes back."""
     pieces = tuple(stages.atom(argument) for argument in arguments)
     text, start = pieces[0].value, pieces[1].value
     zero = integer(0)
@@ -90,15 +90,15 @@ def _substr(typed: Call, arguments: tuple[Piece, ...], stages: Stages) -> Piece:
     first = stages.named(begin, highest(pieces))
     far = [_beyond(start)]
     if len(pieces) == 2:
-        value = call("substring", text, _place(call("greatest", first.value, zero)))
-        # greatest and least pass nulls over.
+        value = call("substring", text, _start(call("greatest", first.value, zero)))
+        # greatest and least skip nulls.
         return _cut(choice([(present(first.value), value)], NULL), (*pieces, first), far)
     length = pieces[2].value
     last = stages.named(binary(exp.Add, first.value, length), first.level)
     low = call("greatest", call("least", first.value, last.value), zero)
     high = call("greatest", call("greatest", first.value, last.value), zero)
     far.append(_beyond(length))
-    value = call("substring", text, _place(low), _small(binary(exp.Sub, high, low)))
+    value = call("substring", text, _start(low), _small(binary(exp.Sub, high, low)))
     value = choice([(present(first.value, last.value), value)], NULL)
     return _cut(value, (*pieces, last), far)
 
@@ -109,18 +109,18 @@ def _cut(value: Tree, pieces: tuple[Piece, ...], far: list[Tree]) -> Piece:
     return failing(value, pieces, condition)
 
 
-def _beyond(place: Tree) -> Tree:
-    found = any_of((binary(exp.LT, place, integer(-_FARTHEST)), binary(exp.GTE, place, integer(_FARTHEST))))
+def _beyond(offset: Tree) -> Tree:
+    found = any_of((binary(exp.LT, offset, integer(-_FARTHEST)), binary(exp.GTE, offset, integer(_FARTHEST))))
     assert found is not None
     return found
 
 
-def _place(offset: Tree) -> Tree:
+def _start(offset: Tree) -> Tree:
     return _small(binary(exp.Add, offset, integer(1)))
 
 
 def _small(value: Tree) -> Tree:
-    """Return what Spark's substring takes, an INT; no text is longer."""
+    """Return an argument of Spark's substring, which is INT; no text is longer."""
     least = call("least", value, integer(_INT32))
     return exp.Cast(this=least, to=exp.DataType.build("INT", dialect="spark"))
 
@@ -138,29 +138,31 @@ def _like(typed: Call, arguments: tuple[Piece, ...], stages: Stages) -> Piece:
             return failing(FALSE, (text,), present(text.value))
         return Piece(call("rlike", text.value, exp.Literal.string(regex)), text.fails, text.level)
     if escape is not None:
-        raise UnsupportedPlan("LIKE with ESCAPE needs a constant pattern on Spark: write the pattern as text")
+        raise UnsupportedPlan(
+            "LIKE with ESCAPE needs a constant pattern on Spark: write the pattern as a literal"
+        )
     like = exp.Like(this=text.value.copy(), expression=pattern.value.copy())
     value = exp.Paren(this=exp.Escape(this=like, expression=exp.Literal.string(_NO_ESCAPE)))
     return Piece(value, failures(text, pattern), highest((text, pattern)))
 
 
 def _regex(pattern: str, escape: str | None) -> str | None:
-    """Return a pattern as a regular expression of Java's; None if it ends with the escape character."""
+    """Return a pattern as a Java regular expression; None if it ends with the escape character."""
     parts = [r"(?s)\A"]
-    signs = iter(pattern)
-    for sign in signs:
-        if sign == escape:
-            literal = next(signs, None)
+    characters = iter(pattern)
+    for character in characters:
+        if character == escape:
+            literal = next(characters, None)
             if literal is None:
                 return None
             parts.append(_exactly(literal))
         else:
-            parts.append({"%": ".*", "_": "."}.get(sign) or _exactly(sign))
+            parts.append({"%": ".*", "_": "."}.get(character) or _exactly(character))
     return "".join([*parts, r"\z"])
 
 
-def _exactly(sign: str) -> str:
-    return sign if re.fullmatch(r"\w", sign) else rf"\x{{{ord(sign):x}}}"
+def _exactly(character: str) -> str:
+    return character if re.fullmatch(r"\w", character) else rf"\x{{{ord(character):x}}}"
 
 
 def _cast(typed: Call, arguments: tuple[Piece, ...], stages: Stages) -> Piece:

@@ -1,6 +1,6 @@
-"""Windows in Spark SQL: one row per row and window that it is in.
+"""Windows in Spark SQL: rows are repeated for each window that they are in.
 
-Streams of a dataset are in the order of their time, so no row is ever late and every time window is answered.
+Streams of a dataset are in the order of time, so no row is late and every time window is answered.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 TIME, POSITION = "#time", "#position"
-"""Hidden columns: microseconds since 1970, and an array of integers by which rows are in stream order."""
+"""Hidden columns: microseconds since 1970, and an array of integers that sorts like the stream."""
 NUMBER, START, END = "#window", "#start", "#end"
-"""What windowed rows have besides: the window's number and its bounds."""
+"""Hidden columns of windowed rows: number and bounds of the window."""
 
 
 def windowed(frame: DataFrame, window: TimeWindow | RowWindow, rows: int | None = None) -> DataFrame:
-    """Return each row once per window that it is in; `rows` is how many rows count, for windows by rows."""
+    """Return each row once per window that it is in; `rows` limits the rows of windows by rows."""
     at = f"`{TIME}`"
     if isinstance(window, RowWindow):
         at = "`#row`"
@@ -54,7 +54,7 @@ def bounds(window: TimeWindow | RowWindow, prefix: str = "") -> list[str]:
 
 
 def _floor_division(value: str, divisor: int) -> str:
-    """Divide integers downwards, exact also before 1970."""
+    """Return integer division rounded down, also for times before 1970."""
     by = _big(divisor)
     return f"(({value} - pmod({value}, {by})) DIV {by})"
 
