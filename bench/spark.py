@@ -1,7 +1,7 @@
-"""What a generated row costs, from a million rows up: it must not grow with their number.
+"""Time per generated row of homes, from a million rows up: it must not grow with the number of rows.
 
-Small sizes are generated several times and the median counts: a second of another's work on the machine would
-be as much as the whole of theirs. `runs_s` has them all.
+Small sizes are generated several times and the median counts, because a second of other work on the machine
+would double their time. `runs_s` has all runs.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 DAYS = 7
-# So many rows are made first, and told apart: with them Java loads its classes and Python its workers.
+# Rows generated first and reported apart: Java loads its classes, Python starts its workers.
 WARM_UP = 1_000_000
 _SMALL = 3_000_000
 _RUNS = 5
@@ -38,31 +38,31 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "--rows",
         type=_rows,
         action="append",
-        help="about so many rows; may be repeated (1000000 and 10000000)",
+        help="about how many rows; may be repeated (1000000 and 10000000)",
     )
     parser.add_argument("--master", default="local[2]", help="where Spark runs (local[2])")
-    parser.add_argument("--folder", help="where the data goes meanwhile (the system's temporary folder)")
+    parser.add_argument("--folder", help="folder for the data (the system's temporary folder)")
 
 
 def run(options: argparse.Namespace) -> Outcome:
-    """Generate each size and read it again; a size whose rows or checksums are wrong has no figures."""
+    """Generate each size and verify it; a size whose rows or checksums are wrong has no metrics."""
     sizes = options.rows or [1_000_000, 10_000_000]
-    figures: dict[str, Any] = {"master": options.master, "sizes": {}}
+    metrics: dict[str, Any] = {"master": options.master, "sizes": {}}
     wrong: list[str] = []
     start = time.perf_counter()
     with spark_session(options.master) as spark:
-        figures["session_s"] = round(time.perf_counter() - start, 2)
-        figures["first_rows"] = _generate(spark, options.folder, WARM_UP)
+        metrics["session_s"] = round(time.perf_counter() - start, 2)
+        metrics["first_rows"] = _generate(spark, options.folder, WARM_UP)
         for size in sizes:
             try:
-                figures["sizes"][str(size)] = _median(spark, options.folder, size)
+                metrics["sizes"][str(size)] = _median(spark, options.folder, size)
             except InvalidDataset as error:
                 wrong.append(f"{size}: {error}")
-    costs = [size["us_per_row"] for size in figures["sizes"].values()]
-    figures["largest_to_smallest_cost"] = round(max(costs) / min(costs), 3) if costs else None
-    # Python's side of the driver: Java's has its own limit, which no size moves.
-    figures["driver_peak_rss_mb"] = round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)
-    return Outcome(figures, _text(figures, wrong), correct=not wrong)
+    costs = [size["us_per_row"] for size in metrics["sizes"].values()]
+    metrics["largest_to_smallest_cost"] = round(max(costs) / min(costs), 3) if costs else None
+    # The Python process of the driver only; Java's heap has a fixed limit.
+    metrics["driver_peak_rss_mb"] = round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)
+    return Outcome(metrics, _text(metrics, wrong), correct=not wrong)
 
 
 def _median(spark: SparkSession, folder: str | None, rows: int) -> dict[str, Any]:
@@ -73,22 +73,22 @@ def _median(spark: SparkSession, folder: str | None, rows: int) -> dict[str, Any
 
 def _generate(spark: SparkSession, folder: str | None, rows: int) -> dict[str, Any]:
     homes = max(round(rows / (DAYS * sum(ROWS_A_DAY.values()))), 1)
-    place = Path(tempfile.mkdtemp(prefix="mavstream-bench-", dir=folder))
+    directory = Path(tempfile.mkdtemp(prefix="mavstream-bench-", dir=folder))
     try:
         start, cpu = time.perf_counter(), os.times()
-        made = generate_homes(spark, str(place / "homes"), HomesOptions(homes=homes, days=DAYS))
+        made = generate_homes(spark, str(directory / "homes"), HomesOptions(homes=homes, days=DAYS))
         wall = time.perf_counter() - start
-        dataset = Dataset(spark, str(place / "homes"))
+        dataset = Dataset(spark, str(directory / "homes"))
         for name in (*made.streams, "truth"):
             dataset.verify(name)
-        return _figures(made.streams, homes, wall, os.times().user - cpu.user, place)
+        return _metrics(made.streams, homes, wall, os.times().user - cpu.user, directory)
     finally:
-        shutil.rmtree(place, ignore_errors=True)
+        shutil.rmtree(directory, ignore_errors=True)
 
 
-def _figures(streams: Any, homes: int, wall: float, driver_cpu: float, place: Path) -> dict[str, Any]:
+def _metrics(streams: Any, homes: int, wall: float, driver_cpu: float, directory: Path) -> dict[str, Any]:
     count = sum(data.rows for data in streams.values())
-    size = sum(file.stat().st_size for file in place.rglob("*.parquet"))
+    size = sum(file.stat().st_size for file in directory.rglob("*.parquet"))
     return {
         "rows": count,
         "homes": homes,
@@ -103,30 +103,30 @@ def _figures(streams: Any, homes: int, wall: float, driver_cpu: float, place: Pa
     }
 
 
-def _text(figures: dict[str, Any], wrong: list[str]) -> str:
+def _text(metrics: dict[str, Any], wrong: list[str]) -> str:
     header = ("rows", "seconds", "us per row", "rows/s", "bytes per row", "files", "runs, s")
     names = ("rows", "seconds", "us_per_row", "rows_per_s", "bytes_per_row", "files")
-    lines = [[f"{size[name]:,}" for name in names] for size in figures["sizes"].values()]
-    ratio = figures["largest_to_smallest_cost"]
-    first = figures["first_rows"]
+    lines = [[f"{size[name]:,}" for name in names] for size in metrics["sizes"].values()]
+    ratio = metrics["largest_to_smallest_cost"]
+    first = metrics["first_rows"]
     lines = [
         [*line, ", ".join(map(str, size["runs_s"]))]
-        for line, size in zip(lines, figures["sizes"].values(), strict=True)
+        for line, size in zip(lines, metrics["sizes"].values(), strict=True)
     ]
-    told = [
-        f"before: {figures['session_s']} s until the session was there, and {first['seconds']} s "
-        f"for its first {first['rows']:,} rows"
+    notes = [
+        f"before: {metrics['session_s']} s to start the session and {first['seconds']} s for its first "
+        f"{first['rows']:,} rows"
     ]
     if ratio is not None:
-        told.append(f"dearest row to cheapest: {ratio}")
-    return "\n".join([text_table(header, lines), *told, *(f"wrong: {one}" for one in wrong)])
+        notes.append(f"largest to smallest cost per row: {ratio}")
+    return "\n".join([text_table(header, lines), *notes, *(f"wrong: {one}" for one in wrong)])
 
 
 def _rows(text: str) -> int:
     try:
         rows = int(float(text))
     except ValueError:
-        raise argparse.ArgumentTypeError(f"rows are a number, and {text} came") from None
+        raise argparse.ArgumentTypeError(f"rows must be a number, got {text}") from None
     if rows < 100_000:
-        raise argparse.ArgumentTypeError(f"at least 100000 rows are needed, {text} came")
+        raise argparse.ArgumentTypeError(f"rows must be at least 100000, got {text}")
     return rows
