@@ -21,6 +21,7 @@ from mavstream_protocol.manifest import MANIFEST, InvalidDataset, Manifest
 from mavstream_protocol.tuples import decode_batch
 from mavstream_spark.datasets import writer
 from mavstream_spark.datasets.checksum import checksum, digits, sum_of_hashes
+from mavstream_spark.datasets.files import WrittenFile, save_files
 from mavstream_spark.datasets.reader import Dataset
 from mavstream_spark.datasets.storage import Storage
 from mavstream_spark.datasets.writer import new_dataset
@@ -55,6 +56,17 @@ def table_of(manifest: Manifest, folder: Path, stream: str) -> pa.Table:
     )
 
 
+def mount(spark: SparkSession, name: str, folder: Path) -> None:
+    """Make a folder known as `viewfs://NAME/data`, where Python cannot write."""
+    context: Any = spark.sparkContext
+    context._jsc.hadoopConfiguration().set(f"fs.viewfs.mounttable.{name}.link./data", folder.as_uri())
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    """Return all files of a folder, hidden ones included."""
+    return {str(file.relative_to(folder)): file.read_bytes() for file in folder.rglob("*") if file.is_file()}
+
+
 def checksums(manifest: Manifest) -> dict[str, tuple[int, str]]:
     assert manifest.truth is not None
     entries = {**manifest.streams, "truth": manifest.truth}
@@ -81,17 +93,23 @@ def test_rows_do_not_depend_on_partitions_and_slices(
 def test_a_storage_that_only_spark_can_write_to_gets_the_same_files(
     spark: SparkSession, homes: Path, tmp_path: Path
 ) -> None:
-    context: Any = spark.sparkContext
-    context._jsc.hadoopConfiguration().set("fs.viewfs.mounttable.away.link./data", tmp_path.as_uri())
-    made = generate_homes(spark, "viewfs://away/data/homes", HOMES)
-    first = Manifest.load(homes)
-    assert checksums(made) == checksums(first)
-    for name in (*made.streams, "truth"):
-        Dataset(spark, "viewfs://away/data/homes").verify(name)
-        rows, expected = table_of(made, tmp_path / "homes", name), table_of(first, homes, name)
-        assert rows.equals(expected)
-        # Down to which columns can be null.
-        assert rows.schema.equals(expected.schema)
+    mount(spark, "homes-away", tmp_path)
+    made = generate_homes(spark, "viewfs://homes-away/data/homes", HOMES)
+    assert made == Manifest.load(homes)
+    assert contents(tmp_path / "homes") == contents(homes)
+    Dataset(spark, "viewfs://homes-away/data/homes").verify("motion")
+
+
+def test_a_file_that_spark_did_not_save_as_it_was_encoded_is_found(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    mount(spark, "broken-away", tmp_path)
+    # Not a Parquet file: its end is not what the sink writes.
+    file = WrittenFile("motion", "2026-03-01", slice=0, rows=1, first=0, last=0, hashes=0, size=5)
+    files = spark.sparkContext.parallelize([(file, b"12345")])
+    folder = "viewfs://broken-away/data/new"
+    with pytest.raises(InvalidDataset, match="has 9 bytes, expected 5: Spark did not write"):
+        save_files(files, Storage(spark, folder), folder)
 
 
 @pytest.fixture(scope="module")
@@ -131,6 +149,8 @@ def test_the_shipped_dataset_is_what_the_generator_makes(homes: Path) -> None:
 
 def test_files_are_in_the_order_of_time_and_fit_the_stream(homes: Path) -> None:
     manifest = Manifest.load(homes)
+    # Nothing is left of attempts to write.
+    assert {path.name for path in homes.iterdir()} == {*manifest.streams, "truth", MANIFEST}
     for name, data in manifest.streams.items():
         rows = table_of(manifest, homes, name)
         times = pc.cast(rows.column("at"), pa.int64()).to_numpy()

@@ -131,10 +131,13 @@ def _move_into_place(files: dict[str, WrittenFile], storage: Storage, attempts: 
         if file is None:
             # Such as _SUCCESS, which a session that is not ours may have configured.
             continue
-        if size != file.size or not storage.rename(f"{attempts}/{path}", f"{folder}/{file.path}"):
+        if size != file.size:
             raise InvalidDataset(
-                f"'{folder}/{file.path}' has {size} bytes and {file.size} were written: run the job again"
+                f"'{attempts}/{path}' has {size} bytes, expected {file.size}: Spark did not write what it "
+                "was given, or something else writes there; run the job again"
             )
+        if not storage.rename(f"{attempts}/{path}", f"{folder}/{file.path}"):
+            raise InvalidDataset(f"'{folder}/{file.path}' could not be created: check the permissions there")
     if files:
         missing = ", ".join(file.path for file in files.values())
         raise InvalidDataset(f"'{folder}' lacks {missing}: something else writes there, run the job again")
