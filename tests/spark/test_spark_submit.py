@@ -25,10 +25,10 @@ def test_workers_can_import_what_they_are_sent(tmp_path: Path) -> None:
     lines = [f"import sys; sys.path.insert(0, {str(archive)!r})"]
     lines += [f"import mavstream_spark.{name}" for name in IMPORTS]
     lines += ["print(*{m.__file__ for n, m in sys.modules.items() if n.partition('_')[0] == 'mavstream'})"]
-    told = subprocess.run(
+    result = subprocess.run(
         [sys.executable, "-c", "\n".join(lines)], capture_output=True, text=True, check=True, cwd=tmp_path
     )
-    files = told.stdout.split()
+    files = result.stdout.split()
     assert len(files) > 20
     assert [file for file in files if not file.startswith(str(archive))] == []
 

@@ -95,10 +95,10 @@ def _save_by_workers(files: RDD[EncodedFile], folder: Path) -> list[WrittenFile]
 def _saver(folder: Path, attempts: Path) -> Callable[[EncodedFile], WrittenFile]:
     def save(file: EncodedFile) -> WrittenFile:
         written, content = file
-        target = folder / written.path
-        target.parent.mkdir(parents=True, exist_ok=True)
         attempt = attempts / secrets.token_hex(8)
         attempt.write_bytes(content)
+        target = folder / written.path
+        target.parent.mkdir(parents=True, exist_ok=True)
         attempt.replace(target)
         return written
 
