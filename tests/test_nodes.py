@@ -9,10 +9,10 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
+from mavstream_feeder.spark.plans.compiler import FRAMES
 from tests.support.differential.coverage import KINDS
 
 import mavstream._builder
-from mavstream_feeder.spark.plans.compiler import FRAMES
 from mavstream_protocol import inference, plan, typed_plan
 from mavstream_protocol.plan import NODES, OPERATORS, PlanNode
 from mavstream_protocol.typed_plan import TypedNode, TypedSource
