@@ -8,6 +8,7 @@ COPY client client
 COPY server server
 COPY feeder feeder
 COPY spark spark
+COPY experiments experiments
 ARG EXTRAS=server
 RUN /opt/mavstream/bin/pip install --no-cache-dir --disable-pip-version-check ".[${EXTRAS}]"
 

@@ -1,0 +1,133 @@
+"""Drawing what experiments found. Needs the extra `pictures`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+
+from mavstream_experiments.estimates import Estimate, estimate
+from mavstream_experiments.model import Experiment, Table
+from mavstream_experiments.pictures_model import Bars, Boxes, Lines, Point
+from mavstream_server.simulation.report.pictures import BOX_LEVELS, colour
+
+_DOTS = 90  # per inch
+_SIZE = (6.4, 3.8)  # inches
+_MARKERS = "osD^vP*X"
+
+
+def draw(experiment: Experiment, tables: Sequence[Table], file: Path) -> None:
+    """Write the picture of an experiment as PNG."""
+    assert experiment.picture is not None
+    figure = Figure(figsize=_SIZE, dpi=_DOTS, layout="constrained")
+    FigureCanvasAgg(figure)
+    axes = figure.add_subplot()
+    match experiment.picture:
+        case Lines() as lines:
+            _lines(axes, lines, tables)
+        case Bars() as bars:
+            _bars(axes, bars, tables)
+        case Boxes() as boxes:
+            _boxes(axes, boxes, tables)
+    axes.set_title(experiment.title, loc="left", fontsize=10)
+    axes.grid(axis="y", color="#e0e0e0", linewidth=0.6)
+    axes.set_axisbelow(True)
+    handles, labels = axes.get_legend_handles_labels()
+    if len(labels) > 1:
+        figure.legend(handles, labels, loc="outside right upper", frameon=False, fontsize=8)
+    figure.savefig(file, format="png", metadata={"Software": None})
+
+
+def _lines(axes: Axes, picture: Lines, tables: Sequence[Table]) -> None:
+    for place, (label, points) in enumerate(picture.series.items()):
+        known = {x: _estimate(point, tables) for x, point in sorted(points.items())}
+        axes.errorbar(
+            list(known),
+            [one.mean for one in known.values()],
+            yerr=_bars_of(list(known.values())),
+            label=label,
+            color=colour(place),
+            marker=_MARKERS[place % len(_MARKERS)],
+            markersize=4,
+            linewidth=1.4,
+            capsize=2,
+        )
+    axes.set_xlabel(picture.x)
+    axes.set_ylabel(picture.y)
+    axes.set_xscale("log" if picture.log_x else "linear")
+    axes.set_yscale("log" if picture.log_y else "linear")
+
+
+def _bars(axes: Axes, picture: Bars, tables: Sequence[Table]) -> None:
+    labels = list(dict.fromkeys(label for bars in picture.groups.values() for label in bars))
+    width = 0.8 / len(labels)
+    for place, label in enumerate(labels):
+        present = [
+            (number, bars[label]) for number, bars in enumerate(picture.groups.values()) if label in bars
+        ]
+        known = [_estimate(point, tables) for _, point in present]
+        axes.bar(
+            [number + (place - (len(labels) - 1) / 2) * width for number, _ in present],
+            [one.mean for one in known],
+            width,
+            yerr=_bars_of(known),
+            label=label,
+            color=colour(place),
+            error_kw={"linewidth": 0.8, "capsize": 1.5},
+        )
+    axes.set_xticks(range(len(picture.groups)), list(picture.groups))
+    axes.set_ylabel(picture.y)
+    axes.set_yscale("log" if picture.log_y else "linear")
+
+
+def _boxes(axes: Axes, picture: Boxes, tables: Sequence[Table]) -> None:
+    """Draw percentiles, each the mean over the seeds, with the mean response time as a dot."""
+    stride = len(picture.classes) + 1
+    for group, cell in enumerate(picture.cells.values()):
+        for place, name in enumerate(picture.classes):
+            if not all(f"{name}.mean" in table[cell] for table in tables):
+                continue
+            low, first, median, third, high = (
+                _estimate((cell, f"{name}.p{level}"), tables).mean for level in BOX_LEVELS
+            )
+            mean = _estimate((cell, f"{name}.mean"), tables).mean
+            drawn = axes.bxp(
+                [{"whislo": low, "q1": first, "med": median, "q3": third, "whishi": high, "mean": mean}],
+                positions=[group * stride + place],
+                widths=0.7,
+                showfliers=False,
+                showmeans=True,
+                patch_artist=True,
+                manage_ticks=False,
+                medianprops={"color": "black"},
+                meanprops={
+                    "marker": "o",
+                    "markerfacecolor": "white",
+                    "markeredgecolor": "black",
+                    "markersize": 4,
+                },
+            )
+            drawn["boxes"][0].set_facecolor(colour(place))
+    axes.set_xticks(
+        [group * stride + (stride - 2) / 2 for group in range(len(picture.cells))], list(picture.cells)
+    )
+    axes.set_ylabel(picture.y)
+    axes.set_yscale("log")
+    for place, name in enumerate(picture.classes):
+        axes.plot([], [], "s", color=colour(place), label=name)  # for the legend
+
+
+def _estimate(point: Point, tables: Sequence[Table]) -> Estimate:
+    if callable(point):
+        return estimate([point(table) for table in tables])
+    cell, figure = point
+    return estimate([table[cell][figure] for table in tables])
+
+
+def _bars_of(known: Sequence[Estimate]) -> tuple[list[float], list[float]] | None:
+    if any(one.low == -float("inf") for one in known):
+        return None
+    return [one.mean - one.low for one in known], [one.high - one.mean for one in known]
