@@ -1,1 +1,1 @@
-"""The experiments of the papers, run on the simulator and held against the published figures."""
+"""The experiments of the papers, run on the simulator and compared with what was published."""

@@ -20,7 +20,7 @@ from mavstream_experiments.running import run as run_experiments
 from mavstream_experiments.running import tasks_of
 from mavstream_protocol.errors import MavstreamError
 
-app = typer.Typer(no_args_is_help=True, help="The experiments of the papers, on the simulator.")
+app = typer.Typer(no_args_is_help=True, help="Run the experiments of the papers on the simulator.")
 
 _NO_PICTURES = "pictures need more than is installed: pip install 'mavstream[pictures]', or use --no-pictures"
 
@@ -29,7 +29,7 @@ _NO_PICTURES = "pictures need more than is installed: pip install 'mavstream[pic
 def list_(
     json_: Annotated[bool, typer.Option("--json", help="Print one JSON array and nothing else.")] = False,
 ) -> None:
-    """Show which experiments there are."""
+    """List the experiments."""
     known = experiments().values()
     if json_:
         shown = [
@@ -47,21 +47,21 @@ def list_(
 
 @app.command()
 def run(
-    names: Annotated[list[str] | None, typer.Argument(help="Experiments, as `list` shows them.")] = None,
-    all_: Annotated[bool, typer.Option("--all", help="All of them.")] = False,
-    out: Annotated[
-        Path, typer.Option(file_okay=False, help="Where page, data and pictures are written.")
-    ] = Path("docs/experiments"),
+    names: Annotated[list[str] | None, typer.Argument(help="Names of experiments, as in `list`.")] = None,
+    all_: Annotated[bool, typer.Option("--all", help="Run all experiments.")] = False,
+    out: Annotated[Path, typer.Option(file_okay=False, help="Directory for page, JSON and pictures.")] = Path(
+        "docs/experiments"
+    ),
     seeds: Annotated[
-        int | None, typer.Option(min=1, max=30, help="Instead of each one's own number.")
+        int | None, typer.Option(min=1, max=30, help="Seeds of each cell; verdicts need 3.")
     ] = None,
-    workers: Annotated[int | None, typer.Option(min=1, help="Processes; as many as there are cores.")] = None,
-    pictures: Annotated[bool, typer.Option(help="Draw a picture for each experiment.")] = True,
+    workers: Annotated[int | None, typer.Option(min=1, help="Processes (default: one per core).")] = None,
+    pictures: Annotated[bool, typer.Option(help="Draw a picture of each experiment.")] = True,
     json_: Annotated[
         bool, typer.Option("--json", help="Print the verdicts as JSON and nothing else.")
     ] = False,
 ) -> None:
-    """Run experiments and hold them against what was published."""
+    """Run experiments and compare them with what was published."""
     try:
         chosen = _chosen(names or [], all_)
         if pictures:
@@ -91,7 +91,7 @@ def _chosen(names: Sequence[str], all_: bool) -> list[Experiment]:
 
 
 def _check_pictures() -> None:
-    """Refuse before anything is run what could not be drawn."""
+    """Exit before any simulation if pictures cannot be drawn."""
     try:
         import mavstream_experiments.pictures  # noqa: F401
     except ImportError:
@@ -106,13 +106,13 @@ def _run(chosen: Sequence[Experiment], seeds: int | None, workers: int | None, q
             one.name: progress.add_task(one.name, total=len(tasks_of([one], seeds)), visible=False)
             for one in chosen
         }
-        whole = progress.add_task("all", total=len(tasks_of(chosen, seeds)))
+        total = progress.add_task("all", total=len(tasks_of(chosen, seeds)))
 
         def done(task: Any) -> None:
             progress.update(bars[task.experiment], advance=1, visible=True)
             if progress.tasks[bars[task.experiment]].finished:
                 progress.update(bars[task.experiment], visible=False)
-            progress.advance(whole)
+            progress.advance(total)
 
         return run_experiments(chosen, seeds, workers, done)
 

@@ -1,89 +1,66 @@
-"""Experiments as data: which runs they take, what is claimed of them, and how that is shown.
+"""The data model of experiments: their simulations, claims and pictures.
 
-An experiment is a set of cells. A cell is one simulation, repeated for every seed; what is kept of it are its
-figures, by name. A claim is a number worked out from the figures of all cells for each seed, and the band in
-which it has to lie.
+An experiment is a set of cells. A cell is one simulation, repeated for every seed; its metrics are kept by
+name. A claim is a value computed from the metrics of all cells of one seed, and the band it has to lie in.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from math import inf
 from typing import Any
 
+from mavstream_experiments.bands import Band
 from mavstream_experiments.pictures_model import Picture
 from mavstream_server.simulation.report.result import Result
 
 SEEDS = 5
 
-Figures = Mapping[str, float]
-"""What is kept of one simulation, by name (see `figures.py`)."""
-Table = Mapping[str, Figures]
-"""The figures of all cells of an experiment for one seed, by cell."""
+Metrics = Mapping[str, float]
+"""The metrics of one simulation, by name (see `metrics.py`)."""
+Table = Mapping[str, Metrics]
+"""The metrics of all cells of an experiment for one seed, by cell."""
+Value = Callable[[Table], float]
+"""A number computed from a table; NaN if the seed does not show what is to be measured."""
 
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """One simulation: the arguments of `simulate`, the seed left open."""
+    """One simulation: the arguments of `simulate` except the seed."""
 
     workload: str
     policy: str
     options: Mapping[str, Any] = field(default_factory=dict)
     settings: Mapping[str, Any] = field(default_factory=dict)
     """Keywords of `simulate`: utilisation, seconds, cores, parameters, ..."""
-    extra: Callable[[Result], Figures] | None = None
-    """A function of a module for figures besides the usual ones, as those over time."""
-
-
-@dataclass(frozen=True, slots=True)
-class Band:
-    """Values from a lowest to a highest, both included."""
-
-    low: float = -inf
-    high: float = inf
-
-    def __contains__(self, value: float) -> bool:
-        return self.low <= value <= self.high
-
-    def __str__(self) -> str:
-        if self.low == -inf:
-            return f"at most {self.high:g}"
-        if self.high == inf:
-            return f"at least {self.low:g}"
-        return f"{self.low:g} to {self.high:g}"
-
-
-def at_least(low: float) -> Band:
-    """Return the band that has no upper end."""
-    return Band(low=low)
-
-
-def at_most(high: float) -> Band:
-    """Return the band that has no lower end."""
-    return Band(high=high)
-
-
-def between(low: float, high: float) -> Band:
-    """Return the band between two values."""
-    return Band(low, high)
+    extra: Callable[[Result], Metrics] | None = None
+    """A module-level function that returns metrics beyond those of `metrics.py`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """A statement of a paper, as a number and the band that it has to lie in."""
+    """A statement of a paper as a value and the band that it has to lie in.
+
+    It must be able to fail: a value that lies in the band whatever the schedulers do is not a claim.
+    """
 
     text: str
-    """What is claimed, in our words,"""
+    """What is claimed, in our words."""
     published: str
-    """and the paper's figure or statement, with its place."""
-    value: Callable[[Table], float]
+    """The number or statement of the paper, with the section or figure that has it."""
+    value: Value
     holds: Band
     partly: Band | None = None
-    """A wider band, in which the direction is right and the size is not."""
+    """A wider band for claims that hold in part: usually the direction is right and the size is not."""
     unit: str = ""
     required: bool = False
     """Whether a release is held to it."""
+    no_effect: bool = False
+    """Whether the paper claims that nothing differs or happens: then it holds where all cells are alike."""
+    fitted: bool = False
+    """Whether the calibration was chosen to make it hold, so that holding is no evidence."""
+    needs: str = ""
+    """What a seed has to show for the value to be measured, for example "an inversion to remove"."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,4 +80,4 @@ class Experiment:
     picture: Picture | None = None
     seeds: int = SEEDS
     quick: tuple[str, ...] = ()
-    """Names of cells that the tests run, short; empty where they leave the experiment out."""
+    """Cells short enough to be run by the tests."""

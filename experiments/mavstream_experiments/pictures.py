@@ -1,4 +1,4 @@
-"""Drawing what experiments found. Needs the extra `pictures`."""
+"""Draws the pictures of experiments. Needs the extra `pictures`."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
-from mavstream_experiments.estimates import Estimate, estimate
 from mavstream_experiments.model import Experiment, Table
 from mavstream_experiments.pictures_model import Bars, Boxes, Lines, Point
+from mavstream_experiments.verdicts import Estimate, estimate
 from mavstream_server.simulation.report.pictures import BOX_LEVELS, colour
 
 _DOTS = 90  # per inch
@@ -42,15 +42,15 @@ def draw(experiment: Experiment, tables: Sequence[Table], file: Path) -> None:
 
 
 def _lines(axes: Axes, picture: Lines, tables: Sequence[Table]) -> None:
-    for place, (label, points) in enumerate(picture.series.items()):
+    for index, (label, points) in enumerate(picture.series.items()):
         known = {x: _estimate(point, tables) for x, point in sorted(points.items())}
         axes.errorbar(
             list(known),
             [one.mean for one in known.values()],
             yerr=_bars_of(list(known.values())),
             label=label,
-            color=colour(place),
-            marker=_MARKERS[place % len(_MARKERS)],
+            color=colour(index),
+            marker=_MARKERS[index % len(_MARKERS)],
             markersize=4,
             linewidth=1.4,
             capsize=2,
@@ -64,18 +64,18 @@ def _lines(axes: Axes, picture: Lines, tables: Sequence[Table]) -> None:
 def _bars(axes: Axes, picture: Bars, tables: Sequence[Table]) -> None:
     labels = list(dict.fromkeys(label for bars in picture.groups.values() for label in bars))
     width = 0.8 / len(labels)
-    for place, label in enumerate(labels):
+    for index, label in enumerate(labels):
         present = [
             (number, bars[label]) for number, bars in enumerate(picture.groups.values()) if label in bars
         ]
         known = [_estimate(point, tables) for _, point in present]
         axes.bar(
-            [number + (place - (len(labels) - 1) / 2) * width for number, _ in present],
+            [number + (index - (len(labels) - 1) / 2) * width for number, _ in present],
             [one.mean for one in known],
             width,
             yerr=_bars_of(known),
             label=label,
-            color=colour(place),
+            color=colour(index),
             error_kw={"linewidth": 0.8, "capsize": 1.5},
         )
     axes.set_xticks(range(len(picture.groups)), list(picture.groups))
@@ -87,7 +87,7 @@ def _boxes(axes: Axes, picture: Boxes, tables: Sequence[Table]) -> None:
     """Draw percentiles, each the mean over the seeds, with the mean response time as a dot."""
     stride = len(picture.classes) + 1
     for group, cell in enumerate(picture.cells.values()):
-        for place, name in enumerate(picture.classes):
+        for index, name in enumerate(picture.classes):
             if not all(f"{name}.mean" in table[cell] for table in tables):
                 continue
             low, first, median, third, high = (
@@ -96,7 +96,7 @@ def _boxes(axes: Axes, picture: Boxes, tables: Sequence[Table]) -> None:
             mean = _estimate((cell, f"{name}.mean"), tables).mean
             drawn = axes.bxp(
                 [{"whislo": low, "q1": first, "med": median, "q3": third, "whishi": high, "mean": mean}],
-                positions=[group * stride + place],
+                positions=[group * stride + index],
                 widths=0.7,
                 showfliers=False,
                 showmeans=True,
@@ -110,21 +110,21 @@ def _boxes(axes: Axes, picture: Boxes, tables: Sequence[Table]) -> None:
                     "markersize": 4,
                 },
             )
-            drawn["boxes"][0].set_facecolor(colour(place))
+            drawn["boxes"][0].set_facecolor(colour(index))
     axes.set_xticks(
         [group * stride + (stride - 2) / 2 for group in range(len(picture.cells))], list(picture.cells)
     )
     axes.set_ylabel(picture.y)
     axes.set_yscale("log")
-    for place, name in enumerate(picture.classes):
-        axes.plot([], [], "s", color=colour(place), label=name)  # for the legend
+    for index, name in enumerate(picture.classes):
+        axes.plot([], [], "s", color=colour(index), label=name)  # for the legend
 
 
 def _estimate(point: Point, tables: Sequence[Table]) -> Estimate:
     if callable(point):
         return estimate([point(table) for table in tables])
-    cell, figure = point
-    return estimate([table[cell][figure] for table in tables])
+    cell, metric = point
+    return estimate([table[cell][metric] for table in tables])
 
 
 def _bars_of(known: Sequence[Estimate]) -> tuple[list[float], list[float]] | None:

@@ -1,4 +1,4 @@
-"""What pictures show, as data: lines over what varies, bars by group, or boxes of response times."""
+"""The data model of pictures: lines over a parameter, groups of bars, or boxes of response times."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 Point = tuple[str, str] | Callable[[Mapping[str, Mapping[str, float]]], float]
-"""A cell and the name of one of its figures, or what is worked out from the figures of all cells."""
+"""A cell and the name of one of its metrics, or a function of the metrics of all cells."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -14,10 +14,11 @@ class Lines:
     """One line per series, with bars for the confidence intervals."""
 
     x: str
-    """What the axes say."""
+    """Label of the x axis."""
     y: str
+    """Label of the y axis."""
     series: Mapping[str, Mapping[float, Point]]
-    """By label, then by place on the x axis."""
+    """Points by label of the line, then by x."""
     log_x: bool = False
     log_y: bool = False
 
@@ -28,13 +29,13 @@ class Bars:
 
     y: str
     groups: Mapping[str, Mapping[str, Point]]
-    """By label of the group, then of the bar."""
+    """Points by label of the group, then of the bar."""
     log_y: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Boxes:
-    """For each cell a group of boxes, one per class, from the 10th to the 90th percentile."""
+    """A group of boxes for each cell, one per class, from the 10th to the 90th percentile."""
 
     cells: Mapping[str, str]
     """Cells by label."""

@@ -1,4 +1,4 @@
-"""The registry of experiments: each module of the packages below declares its own."""
+"""The registry of experiments: every module of `papers` registers its own."""
 
 from __future__ import annotations
 
@@ -12,31 +12,23 @@ _known: dict[str, Experiment] = {}
 
 
 class UnknownExperiment(MavstreamError):
-    """A name that no experiment has."""
+    """The given name is not that of an experiment."""
 
     code = "unknown_experiment"
 
 
 def register(experiment: Experiment) -> Experiment:
-    """Make an experiment known by its name."""
+    """Add an experiment and return it."""
     if experiment.name in _known:
-        raise ValueError(f"experiment {experiment.name!r} is declared twice")
+        raise ValueError(f"experiment {experiment.name!r} is registered twice")
     _known[experiment.name] = experiment
     return experiment
 
 
 def experiments() -> dict[str, Experiment]:
-    """Return all experiments by name, in the order of the papers."""
+    """Return all experiments by name, in alphabetical order."""
     from mavstream_experiments import papers
 
     for module in walk_packages(papers.__path__, f"{papers.__name__}."):
         import_module(module.name)
     return dict(sorted(_known.items()))
-
-
-def experiment(name: str) -> Experiment:
-    """Return an experiment by name; raises UnknownExperiment."""
-    known = experiments()
-    if name not in known:
-        raise UnknownExperiment(f"unknown experiment {name!r}; there are: {', '.join(known)}")
-    return known[name]

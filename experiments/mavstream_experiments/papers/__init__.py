@@ -1,1 +1,1 @@
-"""What the papers report, one package per paper, one module per experiment."""
+"""The experiments by paper: one package per paper, one module per experiment."""

@@ -1,10 +1,11 @@
-"""Table 6: the quota slice to begin with does not matter."""
+"""Table 6: sensitivity to the initial quota slice."""
 
 from __future__ import annotations
 
 from statistics import fmean
 
-from mavstream_experiments.model import Cell, Claim, Experiment, Table, at_most, between
+from mavstream_experiments.bands import at_most, between
+from mavstream_experiments.model import Cell, Claim, Experiment, Table
 from mavstream_experiments.papers.abd import PAPER
 from mavstream_experiments.papers.abd.cells import CALIBRATION_BY_KIND, SETTINGS, cell
 from mavstream_experiments.pictures_model import Bars
@@ -12,7 +13,7 @@ from mavstream_experiments.registry import register
 
 _PUBLISHED = {20: 1749, 50: 1788, 100: 1776, 500: 1775, 1000: 1768}
 """Weighted mean response time by initial quota slice; microseconds."""
-_USUAL = 50  # what the other figures are run with
+_USUAL = 50  # as in the other experiments
 
 
 def _cell(quota: int) -> Cell:
@@ -29,17 +30,18 @@ register(
         paper=PAPER,
         title="Table 6: sensitivity to the initial quota slice",
         about="Mean response time weighted by priority on workload E under ABD, by the quota slice that it "
-        "begins with (experiment 3).",
+        "starts with (experiment 3).",
         calibration=CALIBRATION_BY_KIND,
         cells={str(quota): _cell(quota) for quota in _PUBLISHED},
         claims=(
             Claim(
-                "the weighted mean does not depend on the initial quota slice (highest to lowest, less one)",
+                "the weighted mean does not depend on the initial quota slice (highest over lowest, excess)",
                 "1749 to 1788 us, 2.2 % apart (table 6)",
                 lambda table: 100 * (max(_weighted(table)) / min(_weighted(table)) - 1),
                 holds=at_most(5),
                 partly=at_most(15),
                 unit="%",
+                no_effect=True,
             ),
             Claim(
                 "the weighted mean has the published size (half to twice)",

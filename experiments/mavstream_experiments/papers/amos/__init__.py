@@ -1,3 +1,3 @@
-"""Sutherland et al.: AMoS, the adaptive choice between policies in CAPE, and the policies it chooses from."""
+"""Sutherland et al.: AMoS, the adaptive choice between scheduling policies in CAPE."""
 
 PAPER = "AMoS (CAPE)"

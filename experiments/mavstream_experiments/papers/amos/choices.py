@@ -1,14 +1,14 @@
-"""Runs of the paper's two query plans under single policies and under AMoS, and what is kept of them."""
+"""Runs of the paper's two query plans under single policies and under AMoS, and their metrics."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from statistics import fmean
 from typing import Any
 
 import numpy as np
 
-from mavstream_experiments.model import Cell, Figures, Table
+from mavstream_experiments.model import Cell, Metrics, Value
 from mavstream_server.simulation.report.result import Result
 from mavstream_server.simulation.scenario import SECOND
 
@@ -18,15 +18,15 @@ SINGLE = (RR, FIFO, MTIQ, CHAIN)
 LABELS = {RR: "RR", FIFO: "FIFO", MTIQ: "MTIQ", CHAIN: "Chain"}
 PRINTED, SHARP = "amos", "amos, sharp"
 SEEDS = 10
-"""AMoS draws lots: more runs than usual."""
+"""More seeds than usual, because AMoS chooses at random."""
 
 DELAY, QUEUE, OUTPUT = "mean", "queue.mean", "output"
 FED_S, STEP_S = 40, 5
 
 CALIBRATION = (
-    "Costs and selectivities stand in a figure that is missing from the text, rates in none: all are fitted, "
-    "to a mean load of 0.9 that is exceeded in bursts of 5 seconds. So is how much is done in one turn (5 "
-    "tuples under FIFO, 25 under MTIQ and Chain, 20 ms under RR) and a context switch of 50 us. Poisson "
+    "Fitted: costs and selectivities (the figure that has them is missing from the text) and rates (not "
+    "published), to a mean load of 0.9 that is exceeded in bursts of 5 seconds; the length of a turn (5 "
+    "tuples under FIFO, 25 under MTIQ and Chain, 20 ms under RR); a context switch of 50 us. Poisson "
     "arrivals whose mean changes every 5 seconds are the paper's."
 )
 
@@ -38,11 +38,9 @@ _TURNS: dict[str, dict[str, Any]] = {
 }
 _QUANTIFIERS = {"delay": "minimise", "queued_tuples": "minimise", "output_rate": "maximise"}
 
-Value = Callable[[Table], float]
 
-
-def over_time(result: Result) -> Figures:
-    """Return delays (ms) and tuples in queues by time, and the answers per second while tuples came."""
+def over_time(result: Result) -> Metrics:
+    """Return delays (ms) and tuples in queues over time, and the answers per second while tuples arrive."""
     answers = result.answers["all"]
     at, tuples = result.queues.at, result.queues.tuples
     found = {OUTPUT: float(np.sum(answers.departures <= FED_S * SECOND)) / FED_S}
@@ -60,7 +58,7 @@ def singles(plan: str) -> dict[str, Cell]:
 
 
 def adaptive(plan: str, **weights: float) -> dict[str, Cell]:
-    """Return the runs under AMoS with weighted requirements: as printed, and with the sharper learner."""
+    """Return the runs under AMoS with weighted requirements, with the printed and the sharper learner."""
     requirements = [
         {"metric": metric, "quantifier": _QUANTIFIERS[metric], "weight": weight}
         for metric, weight in weights.items()
@@ -76,21 +74,21 @@ def adaptive(plan: str, **weights: float) -> dict[str, Cell]:
     }
 
 
-def to_best(figure: str, policy: str, others: Sequence[str] = SINGLE) -> Value:
-    """Return a policy's figure divided by the least of others."""
-    return lambda table: table[policy][figure] / min(table[other][figure] for other in others)
+def to_best(metric: str, policy: str, others: Sequence[str] = SINGLE) -> Value:
+    """Return a policy's metric divided by the least of others."""
+    return lambda table: table[policy][metric] / min(table[other][metric] for other in others)
 
 
-def to_mean(figure: str, policy: str, others: Sequence[str] = SINGLE) -> Value:
-    """Return a policy's figure divided by the mean of others."""
-    return lambda table: table[policy][figure] / fmean(table[other][figure] for other in others)
+def to_mean(metric: str, policy: str, others: Sequence[str] = SINGLE) -> Value:
+    """Return a policy's metric divided by the mean of others."""
+    return lambda table: table[policy][metric] / fmean(table[other][metric] for other in others)
 
 
-def course(figure: str, policies: Sequence[str]) -> dict[str, dict[float, tuple[str, str]]]:
+def over_run(metric: str, policies: Sequence[str]) -> dict[str, dict[float, tuple[str, str]]]:
     """Return a line over time for each policy."""
     return {
         LABELS.get(policy, policy.replace("amos", "AMoS")): {
-            begin: (policy, f"{figure} {begin}") for begin in range(0, FED_S, STEP_S)
+            begin: (policy, f"{metric} {begin}") for begin in range(0, FED_S, STEP_S)
         }
         for policy in policies
     }

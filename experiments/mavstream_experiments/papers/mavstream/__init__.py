@@ -1,3 +1,3 @@
-"""Pajjuri 2004: the MavStream thesis, chapter 6."""
+"""Pajjuri 2004: chapter 6 of the MavStream thesis."""
 
 PAPER = "MavStream"

@@ -1,3 +1,3 @@
-"""Chapter 6 of Al Moakar's dissertation: multicore broadcast disk (MBD), its modules and its baselines."""
+"""Chapter 6 of Al Moakar's dissertation: the multicore broadcast disk (MBD), its modules and baselines."""
 
 PAPER = "MBD (SimAQSIOS)"

@@ -1,14 +1,10 @@
-"""The schedulers of 6.2.1 side by side: what the five Compare experiments have in common."""
+"""Shared by the five Compare experiments: the schedulers of 6.2.1, their cells and common claims."""
 
 from __future__ import annotations
 
-from mavstream_experiments.model import Cell, Claim, at_least, at_most
-from mavstream_experiments.papers.mbd.claiming import (
-    figure,
-    inversion_at_any_level,
-    inverted,
-    ratio,
-)
+from mavstream_experiments.bands import above, at_least, at_most
+from mavstream_experiments.model import Cell, Claim
+from mavstream_experiments.papers.mbd.values import inversion_at_any_level, inverted, metric, ratio
 from mavstream_experiments.papers.mbd.variants import mbd
 from mavstream_experiments.pictures_model import Boxes
 
@@ -16,21 +12,21 @@ BASELINES = ("mrr", "morr", "ml", "mol", "mprr", "pct", "pct_s")
 THREE = ("class1", "class2", "class3")
 FIVE = (*THREE, "class4", "class5")
 SHORT = 0.4
-"""Seconds that are enough for schedulers that keep up,"""
+"""Seconds simulated under schedulers that keep up."""
 LONGER = 1.0
-"""and for MPRR, whose queues take a while to become as long as they stay."""
+"""Seconds simulated under MPRR, whose queues take longer to reach their final length."""
 WHOLE = 2.75
-"""Seconds in which 10,000 tuples come at 3600 tuples/s: where queues grow, it matters how long it lasts."""
+"""Seconds of all 10,000 tuples at 3600 tuples/s: under overload, response times grow with the run."""
 SIX_CORES = (
     "Fitted: costs (utilisation 0.94), selectivities of joins and which queries a class has of each kind. "
     f"Of each stream {SHORT:g} s are simulated, {LONGER:g} s under MPRR, whose queues settle slowly, and all "
-    "10,000 tuples where a scheduler is overloaded. Classes, priorities, rates and cores are the "
+    "10,000 tuples under schedulers that are overloaded. Classes, priorities, rates and cores are the "
     "dissertation's."
 )
 
 
 def cells(workload: str, overloaded: tuple[str, ...] = ()) -> dict[str, Cell]:
-    """Return MBD without modules, all baselines, and MBD as it is used here if nothing else is asked for."""
+    """Return MBD without modules, all baselines, and MBD with its default modules."""
     found = {"mbd": Cell(workload, "mbd", mbd(), {"seconds": SHORT})}
     for policy in BASELINES:
         seconds = WHOLE if policy in overloaded else LONGER if policy == "mprr" else SHORT
@@ -46,79 +42,84 @@ def boxes(classes: tuple[str, ...]) -> Boxes:
 
 
 def about_mbd(inversion: str, starvation: str) -> tuple[Claim, ...]:
-    """Return what all five experiments claim of MBD; the arguments say where that is published."""
+    """Return the claims of all five experiments about MBD; the arguments are what was published."""
     return (
         Claim(
-            "MBD has no priority inversion at the mean",
+            "MBD has no priority inversion at the mean (inversion ratio)",
             inversion,
-            figure("mbd", "inversion"),
+            metric("mbd", "inversion"),
             holds=at_most(0),
             required=True,
+            no_effect=True,
         ),
         Claim(
-            "nor at the median, the 75th, 90th or 95th percentile",
+            "MBD has none at the median, the 75th, 90th or 95th percentile either (highest inversion ratio)",
             inversion,
             inversion_at_any_level("mbd"),
             holds=at_most(0),
             partly=at_most(0.05),
+            no_effect=True,
         ),
         Claim(
-            "MBD starves nobody: the lowest class's response time over the highest one's",
+            "MBD starves no class (response time, lowest class to highest)",
             starvation,
-            figure("mbd", "starvation"),
+            metric("mbd", "starvation"),
             holds=at_most(5),
             required=True,
+            no_effect=True,
         ),
         Claim(
-            "MBD with the modules that are on by default has no inversion at the mean either",
+            "MBD with its default modules has no priority inversion at the mean either (inversion ratio)",
             "modules are there to prevent it (6.1.5)",
-            figure("mbd with modules", "inversion"),
+            metric("mbd with modules", "inversion"),
             holds=at_most(0),
+            no_effect=True,
         ),
     )
 
 
 def about_mprr(starvation: str, slower: str) -> tuple[Claim, ...]:
-    """Return what is claimed of MPRR beside MBD."""
+    """Return the claims of all five experiments about MPRR; the arguments are what was published."""
     return (
         Claim(
-            "MPRR has no inversion at the mean",
+            "MPRR has no priority inversion at the mean (inversion ratio)",
             "none (6.3.1, inversion figures)",
-            figure("mprr", "inversion"),
+            metric("mprr", "inversion"),
             holds=at_most(0),
+            no_effect=True,
         ),
         Claim(
-            "the starvation ratio of MPRR is higher than that of MBD",
+            "the starvation ratio is higher under MPRR than under MBD (MPRR to MBD)",
             starvation,
             ratio("mprr", "starvation", "mbd"),
-            holds=at_least(1),
+            holds=above(1),
             unit="times",
         ),
         Claim(
-            "the weighted response time under MPRR is higher than under MBD",
+            "the weighted response time is higher under MPRR than under MBD (MPRR to MBD)",
             slower,
             ratio("mprr", "weighted", "mbd"),
-            holds=at_least(1),
+            holds=above(1),
             unit="times",
         ),
     )
 
 
 def about_round_robin(published: str) -> Claim:
-    """Return what is claimed of whole queries against operators by turns."""
+    """Return the claim that round robin over operators is slower than over whole queries."""
     return Claim(
-        "MORR answers later than MRR: tuples wait at every operator anew",
+        "MORR is slower than MRR (mean response time, MORR to MRR)",
         published,
         ratio("morr", "mean", "mrr"),
-        holds=at_least(1),
+        holds=above(1),
         unit="times",
     )
 
 
 def inverting(policies: tuple[str, ...], published: str) -> Claim:
-    """Return the claim that all of these have priority inversion."""
+    """Return the claim that all of the policies have priority inversion at the mean."""
     return Claim(
-        f"{', '.join(policies)} have priority inversion: how many of them do",
+        f"{', '.join(policies)} have priority inversion (number of them that do)",
         published,
         inverted(policies),
         holds=at_least(len(policies)),

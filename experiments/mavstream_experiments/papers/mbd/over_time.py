@@ -1,4 +1,4 @@
-"""Figures over time: response times and inversions in windows of a run."""
+"""Metrics over time: response times and inversions in windows and phases of a run."""
 
 from __future__ import annotations
 
@@ -6,22 +6,25 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from mavstream_experiments.model import Figures
+from mavstream_experiments.model import Metrics
 from mavstream_server.simulation.report.metrics import MILLISECOND, Numbers, mean_by_window
 from mavstream_server.simulation.report.result import Result
 from mavstream_server.simulation.scenario import SECOND
 
+Phases = Mapping[str, tuple[float, float]]
+"""Begin and end of each phase, in seconds."""
+
 
 def mean_over_time(result: Result, window_s: float) -> Numbers:
-    """Return the mean response time (ms) over all answers in every window; NaN where there were none."""
+    """Return the mean response time (ms) over all answers in every window; NaN in windows without answers."""
     departures = np.concatenate([one.departures for one in result.answers.values()])
     responses = np.concatenate([one.responses for one in result.answers.values()])
     end = int(result.seconds * SECOND)
     return mean_by_window(departures, responses, end, int(window_s * SECOND)) / MILLISECOND
 
 
-def phases(result: Result, bounds: Mapping[str, tuple[float, float]]) -> Figures:
-    """Return `PHASE.CLASS`: the mean response time (ms) of answers that left in a phase, in seconds."""
+def phases(result: Result, bounds: Phases) -> Metrics:
+    """Return `PHASE.CLASS`: the mean response time (ms) of the answers that left in a phase."""
     found = {}
     for phase, (begin, end) in bounds.items():
         for name, one in result.answers.items():
@@ -31,10 +34,10 @@ def phases(result: Result, bounds: Mapping[str, tuple[float, float]]) -> Figures
     return found
 
 
-def inversions(result: Result, window_s: float, bounds: Mapping[str, tuple[float, float]]) -> Figures:
-    """Return for each phase the mean inversion ratio over its windows, by the priorities of the time,
+def inversions(result: Result, window_s: float, bounds: Phases) -> Metrics:
+    """Return the inversion in windows of each phase, by the priorities of the time.
 
-    as `PHASE.inversion`, and as `PHASE.inverted` the percentage of the windows that have any.
+    `PHASE.inversion` is the mean inversion ratio, `PHASE.inverted` the percentage of windows that have any.
     """
     ratios = np.nan_to_num(result.inversion_over_time(window_s))
     middles = (np.arange(ratios.size) + 0.5) * window_s

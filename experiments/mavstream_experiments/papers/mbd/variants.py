@@ -1,4 +1,4 @@
-"""MBD with the modules that an experiment wants; the dissertation switches them on one by one."""
+"""Options of MBD with one or more of its modules."""
 
 from __future__ import annotations
 

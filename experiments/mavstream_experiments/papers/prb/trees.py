@@ -1,7 +1,7 @@
-"""Cells on the query trees of the PRB paper, and what is worked out from them.
+"""Sweeps of one parameter over the query trees of the PRB paper.
 
-A cell is a policy on one tree; a tree is drawn, so that experiments with few operators average over several.
-Response times are in units, which are microseconds in the simulator.
+A cell is a policy on one tree. Trees are drawn at random, so that experiments with few operators average over
+several. Response times are in units of the paper; a unit is a microsecond in the simulator.
 """
 
 from __future__ import annotations
@@ -11,27 +11,25 @@ from dataclasses import dataclass
 from itertools import pairwise
 from statistics import fmean
 
-from mavstream_experiments.model import Cell, Table
+from mavstream_experiments.model import Cell, Table, Value
 
 RB, PRB, RR, FIFO = "rb", "prb", "rr", "fifo"
 LABELS = {RR: "RR", FIFO: "FIFO", RB: "RB", PRB: "PRB"}
 
-Value = Callable[[Table], float]
-
 
 @dataclass(frozen=True, slots=True)
 class Sweep:
-    """Runs on trees of which one parameter is varied."""
+    """Runs in which one parameter of the trees is varied."""
 
     workload: str
     parameter: str
     values: tuple[float, ...]
     policies: tuple[str, ...]
     tuples: int
-    """Of each stream; a stream has one leaf."""
+    """Tuples of each stream; every stream feeds one leaf."""
     trees: tuple[int, ...] = (1,)
     others: tuple[tuple[str, float], ...] = ()
-    """Parameters that stay the same."""
+    """Parameters that are not varied."""
 
     def cell(self, policy: str, value: float, tree: int) -> Cell:
         """Return one run."""
@@ -49,11 +47,11 @@ class Sweep:
         }
 
     def response(self, policy: str, value: float) -> Value:
-        """Return the mean response time in units, over the trees."""
+        """Return the mean response time over the trees, in units."""
         return lambda table: fmean(1000 * table[_name(policy, value, tree)]["mean"] for tree in self.trees)
 
     def reduction(self, value: float) -> Value:
-        """Return by how many percent PRB is faster than RB, on average over the trees."""
+        """Return by how many percent PRB lowers the response time of RB, on average over the trees."""
 
         def reduced(table: Table) -> float:
             return 100 * fmean(
@@ -71,16 +69,16 @@ class Sweep:
         }
 
     def reductions(self) -> dict[str, dict[float, Value]]:
-        """Return the line of reductions."""
+        """Return the line of the reductions by PRB."""
         return {"PRB against RB": {value: self.reduction(value) for value in self.values}}
 
     def steps(self, of: Callable[[float], Value], values: Sequence[float] | None = None) -> Value:
-        """Return the least increase of something from one value of the parameter to the next."""
-        places = self.values if values is None else values
-        return lambda table: min(of(after)(table) - of(before)(table) for before, after in pairwise(places))
+        """Return the least increase from one value of the parameter to the next."""
+        chosen = self.values if values is None else values
+        return lambda table: min(of(after)(table) - of(before)(table) for before, after in pairwise(chosen))
 
     def worst(self, policy: str, others: Sequence[str]) -> Value:
-        """Return the largest ratio, over all values, of a policy's response time to the best of others."""
+        """Return the largest ratio over all values of a policy's response time to the lowest of others."""
 
         def ratio(table: Table) -> float:
             return max(

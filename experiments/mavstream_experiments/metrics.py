@@ -1,10 +1,15 @@
-"""Figures: what is kept of one simulation.
+"""Metrics: the numbers that are kept of one simulation, by name.
 
-For each class `NAME.mean` and `NAME.p10` to `NAME.p99` in ms; over all of them `weighted`, `inversion`,
-`inversion.p50` (and so on) and `starvation`; `mean` over all answers; `utilisation`; `memory.max` and
-`memory.mean` in bytes, `queue.mean` in tuples; `throughput` and `throughput.deviation` in answers per
-second; `answers`, `tuples`, `slices`, `switches`, `preemptions`, `transitions`; `updates` and `converged`
-(seconds) of policies that correct inversions; `cpu`, the real seconds that it took.
+- `CLASS.mean` and `CLASS.p10` to `CLASS.p99`: response times of a class, ms
+- `weighted`: mean of these weighted by priority, ms; also at percentiles: `weighted.p50`
+- `inversion` and `starvation`: ratios of the dissertation (2.3); also `inversion.p50`
+- `mean`: mean response time over all answers, ms
+- `utilisation`, and `seconds` of virtual time
+- `memory.max` and `memory.mean`: bytes in queues; `queue.mean`: tuples in queues
+- `throughput` and `throughput.deviation`: answers per second
+- `answers`, `tuples`, `slices`, `switches`, `preemptions`, `transitions`: counts
+- `updates`: schedule changes of a policy that corrects inversions; `converged`: time of the last one, s
+- `cpu`: seconds of processor time that the simulation took
 """
 
 from __future__ import annotations
@@ -13,8 +18,8 @@ from mavstream_server.simulation.report.metrics import LEVELS
 from mavstream_server.simulation.report.result import Result
 
 
-def figures_of(result: Result) -> dict[str, float]:
-    """Return the figures of a run; what it has no value for is left out."""
+def metrics_of(result: Result) -> dict[str, float]:
+    """Return the metrics of a run, without those that it has no value for."""
     found: dict[str, float | None] = {
         "weighted": result.weighted_ms(),
         "inversion": result.inversion(),
@@ -35,9 +40,9 @@ def figures_of(result: Result) -> dict[str, float]:
         "transitions": float(result.counts.transitions),
         "cpu": result.cpu_s,
     }
-    for name, figures in result.classes.items():
-        found[f"{name}.mean"] = figures.mean_ms
-        found |= {f"{name}.p{level}": figures.at(level) for level in LEVELS}
+    for name, of_class in result.classes.items():
+        found[f"{name}.mean"] = of_class.mean_ms
+        found |= {f"{name}.p{level}": of_class.at(level) for level in LEVELS}
     for level in LEVELS:
         found[f"inversion.p{level}"] = result.inversion(level)
         found[f"weighted.p{level}"] = result.weighted_ms(level)
