@@ -151,7 +151,6 @@ register(
                 "about average regarding the output rate (4.3, figure 7)",
                 _position,
                 holds=between(0.25, 0.75),
-                partly=between(0, 1),
                 unit="",
                 needs="policies with different output rates",
             ),

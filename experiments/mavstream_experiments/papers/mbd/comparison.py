@@ -119,7 +119,7 @@ def about_round_robin(published: str) -> Claim:
 def inverting(policies: tuple[str, ...], published: str) -> Claim:
     """Return the claim that all of the policies have priority inversion at the mean."""
     return Claim(
-        f"{', '.join(policies)} have priority inversion (number of them that do)",
+        f"{', '.join(policies).upper()} have priority inversion (number of them that do)",
         published,
         inverted(policies),
         holds=at_least(len(policies)),

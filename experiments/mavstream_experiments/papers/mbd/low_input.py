@@ -28,7 +28,7 @@ CALIBRATION = (
     "Costs as in Scale_CQs. Joins are synchronised (each side waits for the other stream to reach the same "
     "time): fitted, because without it no class is ever inverted. The modules are corrected as their "
     "docstrings say, their windows are rounds of the schedule. Rates, priorities and cores are the "
-    f"dissertation's; {SECONDS:g} s is simulated, including the time until modules have converged."
+    f"dissertation's; {SECONDS:g} s is simulated from the start, in which the modules adapt."
 )
 PLAIN = "mbd"
 

@@ -88,7 +88,7 @@ register(
         claims=(
             *(
                 Claim(
-                    f"{policy} starves class 3 (response time at the end, to the length of the run)",
+                    f"{policy.upper()} starves class 3 (response time at the end, to the length of the run)",
                     f"{published}, in ten seconds",
                     _at_the_end(policy),
                     holds=between(0.1, 0.3),
@@ -100,7 +100,7 @@ register(
             ),
             *(
                 Claim(
-                    f"class 3 is the slowest under {policy} (to the slowest other)",
+                    f"class 3 is the slowest under {policy.upper()} (to the slowest other)",
                     f"the highest (figure {number})",
                     over_others(policy, "class3", FIVE),
                     holds=above(1),

@@ -38,12 +38,12 @@ def _cells(workload: str) -> dict[str, Cell]:
     }
 
 
-def _alike(cell: str, phase: str, one: str, other: str, published: str) -> Claim:
+def _alike(cell: str, phase: str, one: int, other: int, published: str) -> Claim:
     module = "without" if cell == "mbd" else "with"
     return Claim(
-        f"{one} and {other} are alike in the {phase} phase {module} the priority module (ratio)",
+        f"classes {one} and {other} are alike in the {phase} phase {module} the priority module (ratio)",
         published,
-        ratio(cell, f"{phase}.{one}", cell, f"{phase}.{other}"),
+        ratio(cell, f"{phase}.class{one}", cell, f"{phase}.class{other}"),
         holds=between(0.9, 1.1),
         partly=between(0.8, 1.25),
         unit="times",
@@ -72,8 +72,8 @@ register(
         calibration=_CALIBRATION.format("The priorities at the beginning are read as 40, 40, 30, 20, 20."),
         cells=_cells("5I_pr_change"),
         claims=(
-            _alike("mbd", "third", "class1", "class2", "cannot be told apart (figure 113)"),
-            _alike("mbd", "third", "class4", "class5", "cannot be told apart (figure 113)"),
+            _alike("mbd", "third", 1, 2, "cannot be told apart (figure 113)"),
+            _alike("mbd", "third", 4, 5, "cannot be told apart (figure 113)"),
             Claim(
                 "there is priority inversion without the priority module (share of windows from 0.45 s on)",
                 "there is (figure 114)",
@@ -140,8 +140,8 @@ register(
                 partly=below(1),
                 unit="times",
             ),
-            _alike("mbd_up", "third", "class4", "class5", "treated as equal (6.3.5.2)"),
-            _alike("mbd_up", "third", "class1", "class2", "treated as equal (6.3.5.2)"),
+            _alike("mbd_up", "third", 4, 5, "treated as equal (6.3.5.2)"),
+            _alike("mbd_up", "third", 1, 2, "treated as equal (6.3.5.2)"),
         ),
         picture=_PICTURE,
     )

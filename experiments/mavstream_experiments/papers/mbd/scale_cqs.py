@@ -72,7 +72,7 @@ register(
             ),
             *(
                 Claim(
-                    f"{name} has the published response time (mean over the numbers of cores)",
+                    f"class {name[-1]} has the published response time (mean over the numbers of cores)",
                     f"{low:g} to {high:g} ms (6.3.2.1)",
                     _mean(name),
                     holds=between(low * (1 - _TOLERANCE), high * (1 + _TOLERANCE)),

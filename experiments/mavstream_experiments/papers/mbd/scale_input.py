@@ -51,7 +51,7 @@ register(
             ),
             *(
                 Claim(
-                    f"{name} is faster on 16 cores than on 2 (16 to 2)",
+                    f"class {name[-1]} is faster on 16 cores than on 2 (16 to 2)",
                     "decreases (figures 77 to 81)",
                     ratio(_LAST, f"{name}.mean", _FIRST),
                     holds=at_most(0.9),
