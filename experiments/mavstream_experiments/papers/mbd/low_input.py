@@ -69,18 +69,17 @@ def quickest(
     module: str, others: Sequence[str], updates: str, time: str, level: str = ""
 ) -> tuple[Claim, ...]:
     """Return the claims that a module reaches a stable schedule with the fewest updates and the fastest."""
-    published = {"updates": updates, "converged": time}
-    texts = {"updates": "with the fewest updates", "converged": "the fastest"}
+    ways = (("updates", "with the fewest updates", updates), ("converged", "the fastest", time))
     return tuple(
         Claim(
             f"{module.upper()} reaches a stable schedule {text} of the modules (share of the seeds)",
-            published[name],
+            published,
             first_to_be_stable(module, others, name, PLAIN, level),
             holds=at_least(100),
             unit="%",
             needs=TO_REMOVE,
         )
-        for name, text in texts.items()
+        for name, text, published in ways
     )
 
 
