@@ -118,7 +118,7 @@ def test_an_option_that_does_not_fit_is_named() -> None:
     with pytest.raises(InvalidPolicy) as caught:
         ScriptedNetwork("rr", {"tuples": 0})
     assert caught.value.items[0].pointer == "options/tuples"
-    assert "came 0" in caught.value.items[0].detail
+    assert "got 0" in caught.value.items[0].detail
     with pytest.raises(InvalidPolicy, match="options/quantum: policy 'rr'"):
         ScriptedNetwork("rr", {"quantum": 5})
 

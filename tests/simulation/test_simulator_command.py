@@ -92,15 +92,15 @@ def test_a_workload_can_be_written_down_and_read_again(tmp_path: Path) -> None:
     ("arguments", "complaint"),
     [
         (["Q"], "unknown workload 'Q': it is neither a file nor one of 3D_6, 3E_6"),
-        ([], "expected a workload or --from-server; there are: 3D_6"),
+        ([], "expected either a workload or --from-server; built-in workloads are: 3D_6"),
         (["A", "--policy", "best"], "unknown policy 'best'; known are: abd, amos"),
-        (["A", "--policy", "rr", "--options", "[1]"], "--options: expected a JSON object, came '[1]'"),
+        (["A", "--policy", "rr", "--options", "[1]"], "--options: expected a JSON object, got '[1]'"),
         (["A", "--policy", "rr", "--options", '{"x": 1}'], "policy 'rr': Extra inputs are not permitted"),
         (["A", "--sources", "never"], "--sources: expected one of policy, between_slices"),
-        (["A", "--parameter", "rate"], "--parameter: expected NAME=NUMBER, came 'rate'"),
-        (["A", "--parameter", "rate=3"], "parameters: unknown: rate; known are: none"),
-        (["A", "--picture", "a.gif"], "pictures are written as .png or .svg"),
-        (["--from-server", "http://127.0.0.1:9"], "the server at http://127.0.0.1:9 cannot be asked"),
+        (["A", "--parameter", "rate"], "--parameter: expected NAME=NUMBER, got 'rate'"),
+        (["A", "--parameter", "rate=3"], "parameters: unknown parameters: rate; known are: none"),
+        (["A", "--picture", "a.gif"], "supported formats are .png and .svg"),
+        (["--from-server", "http://127.0.0.1:9"], "the server at http://127.0.0.1:9 cannot be reached"),
     ],
 )
 def test_mistakes_are_answered_in_words(arguments: list[str], complaint: str) -> None:
@@ -190,5 +190,5 @@ def test_queries_of_a_server_become_a_workload() -> None:
 def test_a_server_without_queries_or_rows_is_refused() -> None:
     with pytest.raises(ExportFailed, match="here has no running queries"):
         workload_of("here", {}, {"s": 1.0}, [], {})
-    with pytest.raises(ExportFailed, match="no rows came to here while it was looked at"):
+    with pytest.raises(ExportFailed, match="here received no rows during the measurement"):
         workload_of("here", {}, {"readings": 0.0}, [PLACED], {})

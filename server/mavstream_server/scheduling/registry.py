@@ -59,7 +59,7 @@ def check_options(name: str, options: Mapping[str, Any] | None = None) -> Policy
 def _kind(name: str) -> type[Policy[Any]]:
     kind = POLICIES.get(name)
     if kind is None:
-        detail = f"unknown policy {name!r}; known policies are: {', '.join(sorted(POLICIES))}"
+        detail = f"unknown policy {name!r}; known are: {', '.join(sorted(POLICIES))}"
         raise InvalidPolicy([ProblemItem(pointer="policy", code="unknown_policy", detail=detail)])
     return kind
 

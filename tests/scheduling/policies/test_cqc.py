@@ -383,5 +383,7 @@ def test_sources_go_with_their_query_and_see_new_figures() -> None:
 
 
 def test_only_a_policy_of_operator_level_fits_inside() -> None:
-    with pytest.raises(InvalidPolicy, match="'cqc' is a policy of class level and cannot be inside another"):
+    with pytest.raises(
+        InvalidPolicy, match="'cqc' is a policy of class level and cannot be used inside another"
+    ):
         ScriptedNetwork("cqc", {"inner": {"policy": "cqc"}})

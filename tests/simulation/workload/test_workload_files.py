@@ -162,22 +162,26 @@ def test_utilisation_scales_the_work_on_tuples() -> None:
             "cost_us: -5",
             "queries/0/operators/o/cost_us: Input should be greater than or equal to 0",
         ),
-        ("cost_us: 5", "price: 5", "queries/0/operators/o/price: Extra inputs are not permitted (came 5)"),
+        ("cost_us: 5", "price: 5", "queries/0/operators/o/price: Extra inputs are not permitted (got 5)"),
         ("class: c,", "class: d,", "queries/0/class: unknown class 'd'; known are: c"),
         ("input: s,", "", "queries/0/operators/o: an operator needs either input or inputs"),
-        ('"*":', "other:", "streams: nothing is said of stream 's', which a query reads"),
-        ("seconds: 1", "seconds: null", "seconds: stream 's' never ends: give it tuples"),
-        ("rate: 100", "arrivals: recorded", "streams/*: recorded arrivals need offsets_s, in order"),
-        ("rate: 100", "arrivals: bursty, rate: 1", "streams/*: bursty arrivals need burst"),
+        ('"*":', "other:", "streams: stream 's' is read by a query but not defined"),
+        ("seconds: 1", "seconds: null", "seconds: stream 's' never ends: set its `tuples`"),
+        (
+            "rate: 100",
+            "arrivals: recorded",
+            "streams/*: recorded arrivals need offsets_s, in ascending order",
+        ),
+        ("rate: 100", "arrivals: bursty, rate: 1", "streams/*: burst is required for bursty arrivals"),
         ("rate: 100", "rate: =100 * n", "streams/*/rate: unknown parameter 'n'; known are: none"),
         ("rate: 100", "rate: =2 ** 3", "streams/*/rate: '2 ** 3' is not arithmetic"),
         ("seconds: 1", "seconds: 1\nextends: nothing", "extends: expected one of"),
         ("seconds: 1", "seconds: [", "expected YAML"),
-        ("id: q, ", "id: q, shape: x, ", "queries/0: a query needs one of shape, operators and tree"),
+        ("id: q, ", "id: q, shape: x, ", "queries/0: a query needs exactly one of shape, operators and tree"),
         (
             "seconds: 1",
             "seconds: 1\nchanges: [{at: 1, operator: join, selectivity: 1}]",
-            "changes/0/operator: no operator fits 'join'",
+            "changes/0/operator: no operator matches 'join'",
         ),
         ("seconds: 1", "seconds: 1\nchanges: [{at: 1}]", "changes/0: a change needs a priority, a rate"),
     ],
@@ -192,10 +196,10 @@ def test_mistakes_are_named_with_their_place(old: str, new: str, complaint: str)
 
 def test_operators_stand_bottom_up_and_have_one_root() -> None:
     upside_down = SMALL.replace("{o: {", "{p: {kind: select, input: o}, o: {")
-    with pytest.raises(InvalidWorkload, match="queries/0/operators/p: reads 'o', which must stand before it"):
+    with pytest.raises(InvalidWorkload, match="queries/0/operators/p: reads 'o', which must come before it"):
         expand(parse("small", upside_down))
     apart = SMALL.replace("{o: {", "{p: {kind: select, input: s}, o: {")
-    with pytest.raises(InvalidWorkload, match=r"one operator that no other reads, came 2: \['p', 'o'\]"):
+    with pytest.raises(InvalidWorkload, match=r"one operator that no other reads, got 2: \['p', 'o'\]"):
         expand(parse("small", apart))
 
 
@@ -203,10 +207,12 @@ def test_unknown_names_answer_with_the_known_ones() -> None:
     with pytest.raises(UnknownWorkload, match=r"unknown workload 'G7'.*3D_6, 3E_6.*prb_selectivity_skew"):
         load("G7")
     with pytest.raises(
-        InvalidWorkload, match="5G_20: parameters/n: expected at least 2 and at most 16, came 20"
+        InvalidWorkload, match="5G_20: parameters/n: expected at least 2 and at most 16, got 20"
     ):
         load("5G_20")
-    with pytest.raises(InvalidWorkload, match="parameters: unknown: speed; known are: rate, rate_1"):
+    with pytest.raises(
+        InvalidWorkload, match="parameters: unknown parameters: speed; known are: rate, rate_1"
+    ):
         load("5G_4", {"speed": 3})
 
 

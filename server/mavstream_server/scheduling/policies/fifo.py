@@ -41,7 +41,7 @@ class FirstInFirstOut(RankedPolicy[FirstInFirstOutOptions]):
     """
 
     name = "fifo"
-    optimises = "the longest response time; nobody starves"
+    optimises = "maximum response time; no starvation"
     watches_growth = True  # an operator with several inputs can get a tuple older than those it has
     Options = FirstInFirstOutOptions
 

@@ -24,7 +24,7 @@ class MulticoreOperatorLottery(LotteryPolicy[MulticoreOperatorLotteryOptions]):
     """
 
     name = "mol"
-    optimises = "nothing in particular; a baseline"
+    optimises = "a baseline without a goal of its own"
     Options = MulticoreOperatorLotteryOptions
 
     def parts(self, query: QueryView) -> Iterable[tuple[OperatorView, ...]]:

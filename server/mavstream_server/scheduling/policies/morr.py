@@ -23,7 +23,7 @@ class MulticoreOperatorRoundRobin(MulticoreRing[MulticoreOperatorRoundRobinOptio
     """
 
     name = "morr"
-    optimises = "nothing in particular; one query can use several cores"
+    optimises = "one query can use several cores; a baseline"
     Options = MulticoreOperatorRoundRobinOptions
 
     def make_unit(self, members: Sequence[Member]) -> CoreUnit:

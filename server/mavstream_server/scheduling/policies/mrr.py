@@ -22,7 +22,7 @@ class MulticoreRoundRobin(MulticoreRing[MulticoreRoundRobinOptions, CoreUnit]):
     """
 
     name = "mrr"
-    optimises = "mean response time on several cores; nobody starves"
+    optimises = "mean response time on several cores; no starvation"
     Options = MulticoreRoundRobinOptions
 
     def make_unit(self, members: Sequence[Member]) -> CoreUnit:

@@ -45,7 +45,7 @@ class PreemptiveRateBased(RankedPolicy[PreemptiveRateBasedOptions]):
     """
 
     name = "prb"
-    optimises = "mean response time over all queries, where costs differ much"
+    optimises = "mean response time over all queries, where costs are skewed"
     fair = False
     Options = PreemptiveRateBasedOptions
 

@@ -32,7 +32,7 @@ class RoundRobin(RingPolicy[RoundRobinOptions]):
     """
 
     name = "rr"
-    optimises = "nothing in particular; nobody starves"
+    optimises = "fairness between operators; no starvation"
     Options = RoundRobinOptions
 
     def turns(self, query: QueryView) -> Iterable[Slice]:

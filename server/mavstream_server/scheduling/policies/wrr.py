@@ -34,7 +34,7 @@ class WeightedRoundRobin(RingPolicy[WeightedRoundRobinOptions]):
     """
 
     name = "wrr"
-    optimises = "throughput of costly operators; nobody starves"
+    optimises = "throughput of costly operators; no starvation"
     Options = WeightedRoundRobinOptions
 
     def turns(self, query: QueryView) -> Iterable[Slice]:

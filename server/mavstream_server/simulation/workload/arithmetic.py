@@ -58,6 +58,6 @@ def _value(node: ast.expr, parameters: Mapping[str, float]) -> float:
     if isinstance(node, ast.Name):
         if node.id not in parameters:
             known = ", ".join(parameters) or "none"
-            raise ArithmeticFault(f"unknown parameter {node.id!r}; known parameters are: {known}")
+            raise ArithmeticFault(f"unknown parameter {node.id!r}; known are: {known}")
         return parameters[node.id]
     raise ArithmeticFault(f"{ast.unparse(node)!r} is not arithmetic; use numbers, parameters, + - * / //")

@@ -58,7 +58,7 @@ def _reduced(workload: Workload, scenario: Scenario) -> Scenario:
     for index, name in enumerate(workload.only):
         if name not in workload.classes:
             known = ", ".join(workload.classes)
-            _refuse(workload, f"only/{index}", f"unknown class {name!r}; known classes are: {known}")
+            _refuse(workload, f"only/{index}", f"unknown class {name!r}; known are: {known}")
     queries = tuple(query for query in scenario.queries if query.class_name in workload.only)
     read = set(_stream_names(queries))
     return replace(
@@ -100,7 +100,7 @@ def _check(workload: Workload, queries: tuple[QuerySpec, ...]) -> None:
     for index, part in enumerate(workload.queries):
         if part.class_ not in workload.classes:
             known = ", ".join(workload.classes)
-            detail = f"unknown class {part.class_!r}; known classes are: {known}"
+            detail = f"unknown class {part.class_!r}; known are: {known}"
             _refuse(workload, f"queries/{index}/class", detail)
     twice = [id_ for id_, count in Counter(query.id for query in queries).items() if count > 1]
     if twice:

@@ -50,7 +50,7 @@ class Families:
         shapes, path = self._workload.shapes, f"queries/{at}"
         if part.shape is not None and part.shape not in shapes:
             known = ", ".join(shapes) or "none"
-            self._refuse(f"{path}/shape", f"unknown shape {part.shape!r}; known shapes are: {known}")
+            self._refuse(f"{path}/shape", f"unknown shape {part.shape!r}; known are: {known}")
         parts = part.operators or shapes[part.shape or ""]
         path = f"{path}/operators" if part.operators else f"shapes/{part.shape}"
         made: dict[str, OperatorSpec] = {}

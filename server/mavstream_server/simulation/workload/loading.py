@@ -107,7 +107,7 @@ def _values(file: str, declared: Mapping[str, Any], given: Mapping[str, float]) 
     unknown = [name for name in given if name not in declared]
     if unknown:
         known = ", ".join(declared) or "none"
-        detail = f"unknown parameters: {', '.join(unknown)}; known parameters are: {known}"
+        detail = f"unknown parameters: {', '.join(unknown)}; known are: {known}"
         raise InvalidWorkload.at(file, "parameters", detail)
     values = dict(given)
     left = [name for name in declared if name not in values]
