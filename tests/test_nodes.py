@@ -16,6 +16,8 @@ import mavstream._builder
 from mavstream_protocol import inference, plan, typed_plan
 from mavstream_protocol.plan import NODES, OPERATORS, PlanNode
 from mavstream_protocol.typed_plan import TypedNode, TypedSource
+from mavstream_protocol.windows import TimeWindow
+from mavstream_server.operators.windows.index import WindowIndex
 from mavstream_server.planning.instantiator import MAKERS
 from mavstream_server.planning.rewriting import matching
 from mavstream_server.planning.rewriting.costing.operators import COSTINGS
@@ -136,6 +138,18 @@ def test_no_registry_forgets_a_node(kind: type[TypedNode]) -> None:
 def test_costs_are_kept_apart_by_kind() -> None:
     kinds = [costing.kind for costing in COSTINGS.values()]
     assert len(set(kinds)) == len(kinds)
+
+
+@pytest.mark.parametrize("hop", [None, "3us", "7us", "20us"])
+@pytest.mark.parametrize(("begin", "until"), [(None, None), (5, None), (None, 40), (-7, 33)])
+def test_windows_reach_as_far_as_the_engine_says(
+    hop: str | None, begin: int | None, until: int | None
+) -> None:
+    kind = "tumbling" if hop is None else "hopping"
+    window = TimeWindow(kind=kind, size="7us", hop=hop, begin=begin, until=until)
+    index = WindowIndex(window)
+    for time in range(-30, 60):
+        assert window.last_end(time) == index.end(index.first_behind(time) - 1)
 
 
 @pytest.mark.parametrize("operator", OPERATORS)

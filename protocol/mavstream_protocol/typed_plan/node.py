@@ -30,8 +30,8 @@ class TableLookup(NamedTuple):
 class TypedNode(ABC):
     """A node whose inputs, expressions and result are known to fit together.
 
-    Abstract answers have no default, so a new operator cannot be forgotten anywhere: a class that has an `op`
-    and leaves one of them out fails when it is defined. Those without an `op` are bases of other nodes.
+    Abstract answers have no default, so that no part of the system can guess about a new operator: a class
+    with an `op` that leaves one out cannot be defined. Classes without an `op` are bases of other nodes.
     """
 
     name: str
@@ -154,7 +154,7 @@ class TypedNode(ABC):
 
     @property
     def predicate(self) -> Expression | None:
-        """The condition on its rows, if all that it does is to sort rows out."""
+        """The condition that rows must meet, if filtering is all that it does."""
         return None
 
     @property

@@ -1,7 +1,7 @@
 """Matching: the nodes that rules are about, as they are written and with their types.
 
-Rules about shapes of plans are about certain operators by nature. This is the one place where they are told
-apart; whatever can be asked of any node is answered by the nodes themselves.
+Rules that match shapes of plans are about certain operators. This is the one module where they find them;
+whatever can be asked of any node is answered by the nodes themselves.
 """
 
 from __future__ import annotations

@@ -119,6 +119,6 @@ class Subject:
         """Whether a select above a node may go below it, as far as windows are concerned.
 
         Which rows are in a window by rows depends on all rows before; and the first window with an answer
-        ends a one-time query, so rows must not be sorted out sooner.
+        ends a one-time query, so rows must not be filtered out sooner.
         """
         return not node.counts_rows and not (self.surroundings.one_time and node.windowed)

@@ -1,4 +1,4 @@
-"""Select below a node: sort rows out before their columns are computed, or whatever else is done to them."""
+"""Select below a node: filter rows before columns are computed or duplicates removed."""
 
 from __future__ import annotations
 
