@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
+from mavstream_server.scheduling.mechanisms.ratio import Work, with_best
 from mavstream_server.scheduling.mechanisms.route import readers
 from mavstream_server.scheduling.statistics import Statistics
 from mavstream_server.scheduling.view import QueryView
@@ -51,10 +52,7 @@ def with_members(prefix: Fragment, members: Sequence[Fragment]) -> Fragment:
     their operators wait behind it anyway, and nobody is to be slower for sharing with them. (Sharaf et al.,
     TODS 2008: the priority of a shared operator is that of its priority-defining tree.)
     """
-    passed, cost, selectivity = prefix.selectivity, prefix.cost, 0.0
-    for member in members:
-        if selectivity and member.rate * cost <= selectivity:
-            break
-        cost += passed * member.cost
-        selectivity += passed * member.selectivity
+    passed = prefix.selectivity
+    above = (Work(passed * member.selectivity, passed * member.cost) for member in members)
+    selectivity, cost = with_best(Work(0.0, prefix.cost), above)
     return Fragment(cost, selectivity, passed * sum(member.answers for member in members))

@@ -25,18 +25,25 @@ class Stage(NamedTuple):
     size_in: float
     """Bytes of an input tuple."""
     size_out: float
-    """Bytes of a tuple that is passed on: 0 for an output, whose tuples do not wait anywhere. The fan-out of
-    a shared pipeline passes one tuple to each member: this is the size of all of them together."""
+    """and of one that is handed on: 0 for an output, whose tuples wait nowhere any more. In a shared pipeline
+    both count once for each member, and what its fan-out hands on is what all members hold."""
+
+    @property
+    def fans_out(self) -> bool:
+        """Whether it is the fan-out of a shared pipeline."""
+        return self.operator.kind is OperatorKind.OUTPUT and bool(self.operator.downstream)
 
 
 Route = tuple[Stage, ...]
 
 
-def routes(query: QueryView, figures: Mapping[int, Statistics], handed_on: float) -> tuple[Route, ...]:
+def routes(
+    query: QueryView, figures: Mapping[int, Statistics], members: Sequence[float] = ()
+) -> tuple[Route, ...]:
     """Return the query's paths, and a route from each operator that is on none of them up to the root.
 
-    Paths follow the first reader of a split; its other readers would otherwise be on no route. `handed_on` is
-    what is held, in bytes, for a tuple behind the root: by the members of a shared pipeline, else 0.
+    Paths follow the first reader of a split; its other readers would otherwise be on no route. `members` are
+    the bytes that each member of a shared pipeline holds of a tuple behind the root.
     """
     feeders: dict[int, list[OperatorView]] = {operator.number: [] for operator in query.operators}
     for operator in query.operators:
@@ -49,7 +56,7 @@ def routes(query: QueryView, figures: Mapping[int, Statistics], handed_on: float
             path = _upwards(operator, figures)
             found[tuple(part.number for part in path)] = path
             covered.update(part.number for part in path)
-    return tuple(_staged(path, figures, feeders, handed_on) for path in found.values())
+    return tuple(_staged(path, figures, feeders, members) for path in found.values())
 
 
 def readers(operator: OperatorView, figures: Mapping[int, Statistics]) -> list[OperatorView]:
@@ -85,9 +92,10 @@ def _staged(
     path: Sequence[OperatorView],
     figures: Mapping[int, Statistics],
     feeders: Mapping[int, Sequence[OperatorView]],
-    handed_on: float,
+    members: Sequence[float],
 ) -> Route:
     stages = []
+    copies = len(members) or 1
     size = _entering(path[0], figures, feeders)
     for operator in path:
         own = figures[operator.number]
@@ -99,8 +107,8 @@ def _staged(
                 operator,
                 max(own.cost_per_tuple, LEAST_COST),
                 1.0 if output else max(own.selectivity, _LEAST_SELECTIVITY) * share,
-                size,
-                handed_on if output else own.tuple_size,
+                copies * size,
+                sum(members) if output else copies * own.tuple_size,
             )
         )
         size = own.tuple_size

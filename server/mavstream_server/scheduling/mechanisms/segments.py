@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
+from mavstream_server.scheduling.mechanisms.ratio import Work, with_best
 from mavstream_server.scheduling.mechanisms.route import Route, Stage
 from mavstream_server.scheduling.view import OperatorView
 
@@ -18,20 +19,28 @@ class Unit(NamedTuple):
     release: float
     """Memory release capacity: bytes that the unit can free per nanosecond; negative if it adds bytes."""
 
+    @property
+    def freed(self) -> float:
+        """Bytes that it frees per tuple that it takes in."""
+        return self.release / self.processing
 
-def unit(part: Sequence[Stage]) -> Unit:
-    """Return a part of a route as a unit.
 
-    Processing capacity is 1 / sum of (product of the preceding selectivities x cost), memory release capacity
-    is that times (size in - size out x product of all selectivities).
+def unit(part: Sequence[Stage], above: Sequence[Unit] = ()) -> Unit:
+    """Make a unit of a part of a route.
+
+    Processing capacity is 1 / sum of (product of the selectivities before x cost), memory release capacity
+    is that times (size in - size out x product of all selectivities). A part that ends with a fan-out
+    releases memory together with units above it in members, where that is more per time.
     """
     time, passed = 0.0, 1.0
     for stage in part:
         time += passed * stage.cost
         passed *= stage.selectivity
-    processing = 1 / time
-    release = processing * (part[0].size_in - part[-1].size_out * passed)
-    return Unit(tuple(stage.operator for stage in part), processing, release)
+    freed = Work(part[0].size_in - part[-1].size_out * passed, time)
+    if above and part[-1].fans_out:
+        best = sorted(above, key=lambda one: -one.release)
+        freed = with_best(freed, (Work(passed * one.freed, passed / one.processing) for one in best))
+    return Unit(tuple(stage.operator for stage in part), 1 / time, freed.gain / freed.cost)
 
 
 def paths(routes: Iterable[Route]) -> tuple[Unit, ...]:
@@ -39,8 +48,11 @@ def paths(routes: Iterable[Route]) -> tuple[Unit, ...]:
     return tuple(unit(route) for route in routes)
 
 
-def segments(routes: Iterable[Route]) -> tuple[Unit, ...]:
-    """Cut routes wherever an operator does not release memory faster than the one before it (4.1.3.1)."""
+def segments(routes: Iterable[Route], beyond: Iterable[Route] = ()) -> tuple[Unit, ...]:
+    """Cut routes wherever the next operator does not release memory faster than the one before (4.1.3.1).
+
+    `beyond` are routes of members, where a shared pipeline is cut.
+    """
     cut: list[Route] = []
     for route in routes:
         begin = 0
@@ -48,28 +60,36 @@ def segments(routes: Iterable[Route]) -> tuple[Unit, ...]:
             end = begin + _together(route[begin:], 1.0)
             cut.append(route[begin:end])
             begin = end
-    return paths(_pruned(cut))
+    above = _first_units(beyond, 1.0)
+    return tuple(unit(part, above) for part in _pruned(cut))
 
 
-def simplified_segments(routes: Iterable[Route], gamma: float) -> tuple[Unit, ...]:
-    """Cut routes at most once, where the release capacity falls to gamma times that before (4.1.4.1)."""
+def simplified_segments(
+    routes: Iterable[Route], gamma: float, beyond: Iterable[Route] = ()
+) -> tuple[Unit, ...]:
+    """Cut routes once at most, where the release capacity falls to gamma times the one before (4.1.4.1)."""
     cut: list[Route] = []
     for route in routes:
         end = _together(route, gamma)
         cut += [part for part in (route[:end], route[end:]) if part]
-    return paths(_pruned(cut))
+    above = _first_units(beyond, gamma)
+    return tuple(unit(part, above) for part in _pruned(cut))
+
+
+def _first_units(beyond: Iterable[Route], gamma: float) -> list[Unit]:
+    return [unit(route[: _together(route, gamma)]) for route in beyond]
 
 
 def _together(route: Route, gamma: float) -> int:
     """Return how many operators at the start of a route form one segment.
 
-    Single operators are compared, not segments as in Chain. A negative capacity ends a segment: the ratio
-    of two negative capacities is meaningless.
+    Single operators are compared, not segments as in Chain. A negative capacity breaks a segment: the ratio
+    of two of them says nothing. A fan-out goes with the operator below it, as if members read that one.
     """
     capacities = [unit((stage,)).release for stage in route]
     for place in range(1, len(route)):
         before, here = capacities[place - 1], capacities[place]
-        if before < 0 or here < 0 or here <= gamma * before:
+        if (before < 0 or here < 0 or here <= gamma * before) and not route[place].fans_out:
             return place
     return len(route)
 

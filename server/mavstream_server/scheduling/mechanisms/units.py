@@ -11,6 +11,7 @@ from functools import cached_property
 
 from mavstream_server.scheduling.mechanisms.fragment import Fragment, fragments_inside, with_members
 from mavstream_server.scheduling.mechanisms.progress_chart import envelope, merged_descents
+from mavstream_server.scheduling.mechanisms.ratio import Work, with_best
 from mavstream_server.scheduling.mechanisms.route import LEAST_COST, Route, readers_beyond, routes
 from mavstream_server.scheduling.mechanisms.segments import Unit, paths, segments, simplified_segments
 from mavstream_server.scheduling.statistics import Statistics
@@ -61,8 +62,8 @@ class QueryUnits:
 
     @cached_property
     def routes(self) -> tuple[Route, ...]:
-        """Routes from leaf to root with the statistics in use; every operator is on at least one."""
-        return routes(self._query, self._based_on, sum(route[0].size_in for route in self._beyond))
+        """Operators from leaf to root with the figures that are in use: every operator is on one at least."""
+        return routes(self._query, self._based_on, [route[0].size_in for route in self._beyond])
 
     @cached_property
     def _beyond(self) -> list[Route]:
@@ -92,18 +93,17 @@ class QueryUnits:
     def _capacity(self, unit: Unit) -> float:
         passed = self._inside[unit.operators[0].number].selectivity
         costs = sorted(max(passed * member.cost, LEAST_COST) for member in self._members)
-        taken = [Fragment(cost, 1.0, 1.0) for cost in costs]
-        return with_members(Fragment(1 / unit.processing, 1.0, 1.0), taken).rate
+        return with_best(Work(0.0, 1 / unit.processing), (Work(1.0, cost) for cost in costs)).ratio
 
     @cached_property
     def segments(self) -> tuple[Unit, ...]:
         """Segments with their capacities; an operator can be part of several."""
-        return segments(self.routes)
+        return segments(self.routes, self._beyond)
 
     def simplified_segments(self, gamma: float) -> tuple[Unit, ...]:
         """Return simplified segments with their capacities; computed once for each gamma."""
         if gamma not in self._simplified:
-            self._simplified[gamma] = simplified_segments(self.routes, gamma)
+            self._simplified[gamma] = simplified_segments(self.routes, gamma, self._beyond)
         return self._simplified[gamma]
 
     @cached_property

@@ -15,10 +15,10 @@ class Segment(UnitPolicy[UnitOptions]):
     """MavStream thesis, 4.1.3: the ready segment of highest memory release capacity, bottom-up.
 
     Memory release capacity is the processing capacity times (size in - size out x s_1 ... s_k). Paths are cut
-    where an operator frees memory no faster than the one before it, and where one of the two has a negative
-    capacity; a segment inside another one is left out. The fan-out of a shared pipeline passes a tuple to
-    each member and so frees nothing. Little memory, but hardly any answers under overload, because the
-    operators at the bottom free most.
+    where the next operator alone frees memory no faster than the one before alone, and where one of the two
+    has a negative capacity; a segment inside another one is left out. Tuples of a shared pipeline count once
+    for each member; the fan-out frees none, but what members free above it counts. Little memory, but under
+    overload hardly an answer, because the operators at the bottom free most.
     """
 
     name = "segment"
