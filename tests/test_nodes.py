@@ -9,7 +9,6 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
-from mavstream_feeder.spark.plans.compiler import FRAMES
 from tests.support.differential.coverage import KINDS
 
 import mavstream._builder
@@ -21,6 +20,7 @@ from mavstream_server.operators.windows.index import WindowIndex
 from mavstream_server.planning.instantiator import MAKERS
 from mavstream_server.planning.rewriting import matching
 from mavstream_server.planning.rewriting.costing.operators import COSTINGS
+from mavstream_spark.plans.compiler import FRAMES
 
 ROOT = Path(__file__).parent.parent
 TYPED = [kind for kind in vars(typed_plan).values() if inspect.isclass(kind) and issubclass(kind, TypedNode)]
