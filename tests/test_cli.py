@@ -142,6 +142,11 @@ def test_a_query_from_its_file_to_its_end(url: str, name: str, tmp_path: Path) -
     assert (idle.returncode, idle.stdout) == (0, "")
     assert query in command(url, "query", "list").stdout
     assert "cli_hot" in command(url, "query", "show", query).stdout
+    operators = answer(url, "query", "plan", query)["operators"]
+    assert [one["name"] for one in operators] == ["in", "hot", "#output"]
+    shown = command(url, "query", "plan", query).stdout
+    assert "simplified segment" in shown
+    assert "hot > #output" in shown
     assert answer(url, "query", "stop", query)["desired"] == "stopped"
     assert len(command(url, "query", "watch", query, "-o", "json").stdout.splitlines()) == 2
     assert answer(url, "query", "delete", query) == {"deleted": query}

@@ -146,11 +146,15 @@ def test_a_query_is_paused_resumed_stopped_and_removed(client: Client, name: str
     assert query.pause().desired == "paused"
     assert query.resume().desired == "running"
     assert query.set_class("default").spec.class_ == "default"
-    assert query.plan()
+    assert [one.name for one in query.plan().operators] == [name, "select", "#output"]
     assert query.qos().targets[0].statistic == "p95"
     assert query.id in [one.id for one in client.queries()]
     assert client.query(query.id).info().id == query.id
     assert query.stop().desired == "stopped"
+    stopped = query.plan()
+    states = {one.name: one.state for one in stopped.operators}
+    assert states == dict.fromkeys((name, "select", "#output"), "stop")
+    assert stopped.segments == ()
     query.delete()
     with pytest.raises(NotFound):
         query.info()

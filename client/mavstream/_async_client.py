@@ -22,6 +22,7 @@ from mavstream_protocol import QueryClass
 from mavstream_protocol.admission import AdmissionEstimate
 from mavstream_protocol.scheduling import LONGEST_TRACE, SchedulerSettings, SchedulerTrace, SourceService
 from mavstream_protocol.wire.optimizer import DecisionInfo, OptimizerInfo
+from mavstream_protocol.wire.plans import QueryPlan
 from mavstream_protocol.wire.qos import QosReport
 from mavstream_protocol.wire.resources import (
     PolicyInfo,
@@ -290,8 +291,8 @@ class AsyncQuery:
         """End it and remove its answers."""
         await self._client._line.run(self._client._calls.delete_query(self.id))
 
-    async def plan(self) -> dict[str, Any]:
-        """Return its plan as it runs."""
+    async def plan(self) -> QueryPlan:
+        """Return its plan as it runs: operators with states and capacities, paths, segments."""
         return await self._client._line.run(self._client._calls.query_plan(self.id))
 
     async def qos(self) -> QosReport:

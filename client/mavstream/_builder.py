@@ -33,6 +33,15 @@ class Flow:
         """Give the operator a name in the plan; without one it is named for what it does."""
         return replace(self, _node=replace(self._node, name=name))
 
+    def hint(
+        self, selectivity: float | None = None, cost: str | None = None, size: str | None = None
+    ) -> Flow:
+        """Declare what is expected of the operator until it is measured; the answer stays the same.
+
+        Rows out per row in, time per row (`"250ns"`) and the size of a row that comes out (`"40B"`).
+        """
+        return replace(self, _node=_hinted(self._node, selectivity, cost, size))
+
     def where(self, predicate: str) -> Flow:
         """Keep the rows for which a predicate is true."""
         return self._then("select", input=self, where=predicate)
@@ -178,6 +187,12 @@ class Split:
         """The rows that no predicate matched."""
         return self[ELSE]
 
+    def hint(
+        self, selectivity: float | None = None, cost: str | None = None, size: str | None = None
+    ) -> Split:
+        """Declare what is expected of the operator until it is measured; see `Flow.hint`."""
+        return replace(self, _node=_hinted(self._node, selectivity, cost, size))
+
     def named(self, name: str) -> Split:
         """Give the operator a name in the plan."""
         return replace(self, _node=replace(self._node, name=name))
@@ -224,6 +239,13 @@ def _node_of(op: str, parts: Mapping[str, Any]) -> Node:
         inputs=tuple((key, flow._node, flow._output) for key, flow in (*inputs, *several)),
         parts=orjson.dumps(rest),
     )
+
+
+def _hinted(node: Node, selectivity: float | None, cost: str | None, size: str | None) -> Node:
+    given = {"selectivity": selectivity, "cost": cost, "size": size}
+    parts = orjson.loads(node.parts)
+    hints = {**parts.get("hints", {}), **{key: value for key, value in given.items() if value is not None}}
+    return replace(node, parts=orjson.dumps({**parts, "hints": hints}))
 
 
 def _window(

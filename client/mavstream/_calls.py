@@ -20,6 +20,7 @@ from mavstream_protocol import InvalidTuples, QueryClass, Schema
 from mavstream_protocol.scheduling import SchedulerSettings, SchedulerTrace, SourceService
 from mavstream_protocol.tuples import encode_schema
 from mavstream_protocol.wire.optimizer import DecisionInfo, OptimizerInfo
+from mavstream_protocol.wire.plans import QueryPlan
 from mavstream_protocol.wire.qos import QosReport
 from mavstream_protocol.wire.resources import (
     PolicyInfo,
@@ -168,9 +169,9 @@ class Calls:
         """Remove a query and its answers."""
         yield from exchange(Request("DELETE", f"/v1/queries/{quote(query)}"), self.retry)
 
-    def query_plan(self, query: str) -> Talk[dict[str, Any]]:
+    def query_plan(self, query: str) -> Talk[QueryPlan]:
         """Ask for a query's plan as it runs."""
-        return self._get(f"/v1/queries/{quote(query)}/plan", _ANYTHING)
+        return self._get(f"/v1/queries/{quote(query)}/plan", QueryPlan)
 
     def qos(self, query: str) -> Talk[QosReport]:
         """Ask for a query's targets, what is measured, and what was done for it."""

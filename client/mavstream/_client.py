@@ -22,6 +22,7 @@ from mavstream_protocol import QueryClass
 from mavstream_protocol.admission import AdmissionEstimate
 from mavstream_protocol.scheduling import LONGEST_TRACE, SchedulerSettings, SchedulerTrace, SourceService
 from mavstream_protocol.wire.optimizer import DecisionInfo, OptimizerInfo
+from mavstream_protocol.wire.plans import QueryPlan
 from mavstream_protocol.wire.qos import QosReport
 from mavstream_protocol.wire.resources import (
     PolicyInfo,
@@ -288,8 +289,8 @@ class Query:
         """End it and remove its answers."""
         self._client._line.run(self._client._calls.delete_query(self.id))
 
-    def plan(self) -> dict[str, Any]:
-        """Return its plan as it runs."""
+    def plan(self) -> QueryPlan:
+        """Return its plan as it runs: operators with states and capacities, paths, segments."""
         return self._client._line.run(self._client._calls.query_plan(self.id))
 
     def qos(self) -> QosReport:

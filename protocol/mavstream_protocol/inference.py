@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import singledispatch
 
 from mavstream_protocol import plan as nodes
@@ -46,7 +47,7 @@ def infer(
             scope.enter(name, inputs)
             typed = infer_node(plan.nodes[name], scope)
             if typed is not None and not scope.failed:
-                scope.typed[name] = typed
+                scope.typed[name] = replace(typed, hints=getattr(plan.nodes[name], "hints", None))
     if scope.problems:
         raise InvalidPlan(scope.problems)
     return TypedPlan(scope.typed, InputRef.parse(plan.root))

@@ -5,9 +5,19 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Self, get_args
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError, model_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    StringConstraints,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
 
 from mavstream_protocol.errors import InvalidPlan, ProblemItem
+from mavstream_protocol.explained import refusal
+from mavstream_protocol.hints import Hints
 from mavstream_protocol.names import Name
 from mavstream_protocol.windows import NonNegativeSpan, Window
 
@@ -73,6 +83,14 @@ class SourceNode(PlanNode):
     input_fields = ()
     op: Literal["source"]
     stream: Name
+    hints: Hints | None = None
+
+    @field_validator("hints")
+    @classmethod
+    def _hands_on_all(cls, hints: Hints | None) -> Hints | None:
+        if hints is not None and hints.selectivity is not None:
+            raise refusal("selectivity", "a source hands on every row: leave `selectivity` out")
+        return hints
 
 
 class TableNode(PlanNode):
@@ -91,6 +109,7 @@ class SelectNode(PlanNode):
     op: Literal["select"]
     input: Input
     where: str
+    hints: Hints | None = None
 
 
 class ProjectNode(PlanNode):
@@ -100,6 +119,7 @@ class ProjectNode(PlanNode):
     op: Literal["project"]
     input: Input
     compute: Computation
+    hints: Hints | None = None
 
 
 class SplitNode(PlanNode):
@@ -109,6 +129,7 @@ class SplitNode(PlanNode):
     op: Literal["split"]
     input: Input
     outputs: Annotated[dict[Name, str], Field(min_length=1, max_length=64)]
+    hints: Hints | None = None
 
     @property
     def output_names(self) -> tuple[str, ...]:
@@ -124,6 +145,7 @@ class UnionNode(PlanNode):
     inputs: Annotated[tuple[Input, ...], Field(min_length=2, max_length=64)]
     order: Literal["time"] | None = None
     """`time` merges by time, input and position, up to the joint watermark."""
+    hints: Hints | None = None
 
 
 class ExceptNode(PlanNode):
@@ -134,6 +156,7 @@ class ExceptNode(PlanNode):
     left: Input
     right: Input
     window: Window
+    hints: Hints | None = None
 
 
 class DistinctNode(PlanNode):
@@ -143,6 +166,7 @@ class DistinctNode(PlanNode):
     op: Literal["distinct"]
     input: Input
     window: Window
+    hints: Hints | None = None
 
 
 class AggregateNode(PlanNode):
@@ -156,6 +180,7 @@ class AggregateNode(PlanNode):
     compute: Computation
     scaled: bool = False
     """Whether counts, sums and averages stand for rows that were shed, too, each with its `<name>_error`."""
+    hints: Hints | None = None
 
 
 class Within(BaseModel):
@@ -189,6 +214,7 @@ class JoinNode(PlanNode):
     order: Literal["time"] | None = None
     how: Literal["inner", "left"] = "inner"
     """`left`, with a table only: rows that find nothing come out too, with nulls for the table's columns."""
+    hints: Hints | None = None
 
     @model_validator(mode="before")
     @classmethod

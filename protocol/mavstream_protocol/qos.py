@@ -213,12 +213,28 @@ class QosSpec(BaseModel):
     throughput: ThroughputTarget | None = None
     """How many rows per second it keeps up with."""
     weights: ObjectiveWeights = EQUAL_WEIGHTS
-    """How the objectives weigh when they conflict; equal where this is left out."""
+    """How the objectives weigh when they conflict; equal where this is left out. The miss that is largest,
+    relative to its target and times its weight, is mended first, and what is done for it is kept only if all
+    misses together, weighed in the same way, become less. For a target of weight 0 nothing is done."""
     max_loss: Annotated[Percent, Field(json_schema_extra={"default": "0%"})] = 0.0
     """The share of its rows that load shedding may drop, of every 4,096; 0% forbids it."""
     worth: Annotated[dict[Name, str], Field(max_length=64)] = {}
     """What rows are worth, by stream: a number or a condition over its fields. Rows with the smallest number,
     or of which the condition is false, are dropped first; those of other streams are drawn at random."""
+
+    @property
+    def target_weights(self) -> dict[str, float]:
+        """What the query's targets weigh, by objective: 1 on average; equal if all of them weigh nothing."""
+        given = {
+            name: getattr(self.weights, name)
+            for name in ("latency", "memory", "throughput")
+            if getattr(self, name) is not None
+        }
+        largest = max(given.values(), default=0.0)
+        if not largest:
+            return dict.fromkeys(given, 1.0)
+        shares = {name: weight / largest for name, weight in given.items()}
+        return {name: len(given) * share / sum(shares.values()) for name, share in shares.items()}
 
 
 def _plain(number: float) -> str:

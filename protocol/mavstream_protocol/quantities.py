@@ -109,6 +109,15 @@ _SIZES = _Scale(
     example="64MB, 1.5GB or 512KiB",
 )
 
+_COSTS = _Scale(
+    noun="cost",
+    base="nanosecond",
+    units=MappingProxyType({"ns": 1, "us": 10**3, "ms": 10**6, "s": 10**9}),
+    spelled=("s", "ms", "us", "ns"),
+    zero="0ns",
+    example="250ns, 20us or 1.5ms",
+)
+
 
 def parse_duration(text: str) -> int:
     """Return microseconds; units are us, ms, s, m or min, h, d. Raises ValueError."""
@@ -128,6 +137,16 @@ def parse_size(text: str) -> int:
 def format_size(count: int) -> str:
     """Return the text that `parse_size` reads back exactly, such as `64MB`."""
     return _SIZES.format(count)
+
+
+def parse_cost(text: str) -> int:
+    """Return nanoseconds; units are ns, us, ms, s. Raises ValueError."""
+    return _COSTS.parse(text)
+
+
+def format_cost(nanoseconds: int) -> str:
+    """Return the text that `parse_cost` reads back exactly, such as `250ns`."""
+    return _COSTS.format(nanoseconds)
 
 
 def parse_percent(text: str) -> float:
@@ -236,6 +255,17 @@ NonNegativeSize = Annotated[
 
 PositiveSize = Annotated[NonNegativeSize, _above_zero(_SIZES), _SIZE_SHOWN]
 """Bytes, more than zero; written like `NonNegativeSize`."""
+
+_COST_SHOWN = _shown(_COSTS.pattern, "A number and a unit: ns, us, ms, s.", "250ns", "20us")
+
+PositiveCost = Annotated[
+    int,
+    explained("cost", lambda value: _whole(_COSTS, value)),
+    PlainSerializer(format_cost, return_type=str),
+    _above_zero(_COSTS),
+    _COST_SHOWN,
+]
+"""Nanoseconds of work, more than zero; on the wire text such as `250ns`."""
 
 Size = NonNegativeSize
 """The size to use where zero is a sensible value."""

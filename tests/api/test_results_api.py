@@ -302,6 +302,12 @@ def test_qos_and_plans_are_shown(server: RunningServer, query: str) -> None:
     assert http.get(f"/v1/queries/{query}/qos").json()["targets"] == []
     plan = http.get(f"/v1/queries/{query}/plan").json()
     assert [operator["name"] for operator in plan["operators"]] == ["in", "hot", "#output"]
+    assert {operator["state"] for operator in plan["operators"]} <= {"ready", "run", "suspend"}
+    for units in ("operator_paths", "segments", "simplified_segments"):
+        (unit,) = plan[units]
+        assert unit["operators"] == ["hot", "#output"]
+        assert unit["processing_capacity"] > 0
+        assert isinstance(unit["memory_release_capacity"], float)
     whole = http.get("/v1/plan", params={"limit": 1}).json()
     assert len(whole["queries"]) == 1
     assert http.get("/v1/queries", params={"state": "running", "class": "default"}).json()["items"]

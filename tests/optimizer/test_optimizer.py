@@ -15,10 +15,12 @@ from mavstream_server.optimizer.monitor import Monitor, Objective, Observed
 from mavstream_server.optimizer.optimizer import Optimizer, Pace
 from mavstream_server.optimizer.rule import OptimizerRule
 from mavstream_server.optimizer.rules import all_rules
-from mavstream_server.optimizer.rules.policy import SwitchPolicyRule
+from mavstream_server.optimizer.rules.policy import CANDIDATES, SwitchPolicyRule
 from mavstream_server.optimizer.rules.shedding import ShedRule
 from mavstream_server.optimizer.situation import Situation
 from mavstream_server.optimizer.target_status import TargetState, TargetStatus
+from mavstream_server.scheduling.policy import Level
+from mavstream_server.scheduling.registry import POLICIES, check_options
 
 KEPT, AT_RISK, MISSED, UNKNOWN = (
     TargetState.KEPT,
@@ -27,6 +29,7 @@ KEPT, AT_RISK, MISSED, UNKNOWN = (
     TargetState.UNKNOWN,
 )
 PACE = Pace(probation=5, bar=60, calm=10)
+SEGMENT, CHAIN = CANDIDATES[Objective.MEMORY]
 
 
 @dataclass
@@ -213,7 +216,7 @@ def test_memory_that_is_missed_brings_a_policy_that_releases_memory_and_it_stays
     query = ScriptedQuery("q", qos=MEMORY, held=3_000_000)
     server = Server(query)
     (change,) = server.seconds(3)
-    assert change == PolicyChange(SchedulerSettings(policy="segment"))
+    assert change == PolicyChange(SEGMENT)
     query.held = 500_000
     assert server.seconds(20) == []
     (decision,) = server.optimizer.journal
@@ -227,10 +230,17 @@ def test_an_action_that_does_not_help_is_undone_and_the_next_one_tried() -> None
     query = ScriptedQuery("q", qos=MEMORY, held=3_000_000)
     server = Server(query, rules=Optimizer([SwitchPolicyRule()], PACE))
     changes = server.seconds(30)
-    names = [change.settings.policy for change in changes if isinstance(change, PolicyChange)]
-    assert names == ["segment", "rr", "chain", "rr"], "then both are barred"
+    rr = SchedulerSettings(policy="rr")
+    assert changes == [PolicyChange(one) for one in (SEGMENT, rr, CHAIN, rr)], "then both are barred"
     assert {decision.outcome for decision in server.optimizer.journal} == {Outcome.UNDONE}
-    assert server.seconds(60)[:1] == [PolicyChange(SchedulerSettings(policy="segment"))], "tried again later"
+    assert server.seconds(60)[:1] == [PolicyChange(SEGMENT)], "tried again later"
+
+
+@pytest.mark.parametrize("objective", list(Objective))
+def test_whatever_is_missed_classes_are_kept_apart(objective: Objective) -> None:
+    for settings in CANDIDATES[objective]:
+        check_options(settings.policy, settings.options)
+        assert POLICIES[settings.policy].level is Level.CLASS
 
 
 def test_latency_of_an_important_class_brings_a_policy_for_classes() -> None:
@@ -257,6 +267,79 @@ def test_a_policy_is_switched_before_a_target_is_missed_and_rows_are_not_given_f
 
     assert changes_of(SwitchPolicyRule()) == [PolicyChange(DEFAULT_SCHEDULER)]
     assert changes_of(ShedRule()) == []
+
+
+# Weights
+
+
+def both(latency: float, memory: float) -> dict[str, object]:
+    """Return a target of 10 ms and one of 1 MB, with their weights."""
+    return {**LATENCY, **MEMORY, "weights": {"latency": latency, "memory": memory}}
+
+
+@pytest.mark.parametrize(
+    ("latency", "memory", "expected"),
+    [
+        (1, 1, SEGMENT),  # 2 x 1 against 0.5 x 1
+        (1, 3, SEGMENT),  # 2 x 1.5 against 0.5 x 0.5
+        (3, 1, SEGMENT),  # 2 x 0.5 against 0.5 x 1.5
+        (9, 1, DEFAULT_SCHEDULER),  # 2 x 0.2 against 0.5 x 1.8
+    ],
+)
+def test_the_miss_that_weighs_most_is_mended(
+    latency: float, memory: float, expected: SchedulerSettings
+) -> None:
+    """Memory is twice its target too high, latency half of it."""
+    query = ScriptedQuery("q", qos=both(latency, memory), held=3_000_000)
+    server = Server(query)
+    changes: list[Change] = []
+    for _ in range(3):
+        query.answer(100, 15)
+        changes += server.seconds(1)
+    assert changes == [PolicyChange(expected)]
+
+
+@pytest.mark.parametrize(
+    ("latency", "memory", "outcome"), [(1, 1, Outcome.KEPT), (1, 9, Outcome.KEPT), (9, 1, Outcome.UNDONE)]
+)
+def test_what_mends_a_light_target_at_the_cost_of_a_heavy_one_is_undone(
+    latency: float, memory: float, outcome: Outcome
+) -> None:
+    """Memory falls from three times its target to half of it, and latency rises to one and a half."""
+    query = ScriptedQuery("q", qos=both(latency, memory), held=3_000_000)
+    server = Server(query)
+    for _ in range(3):
+        query.answer(100, 5)
+        server.second()
+    assert server.scheduler == SEGMENT
+    query.held = 500_000
+    for _ in range(8):
+        query.answer(100, 15)
+        server.second()
+    first = next(iter(server.optimizer.journal))
+    assert first.outcome is outcome
+    assert first.before == pytest.approx(2 * 2 * memory / (latency + memory))
+    assert first.after == pytest.approx(0.5 * 2 * latency / (latency + memory))
+
+
+def test_for_a_target_without_weight_nothing_is_done() -> None:
+    query = ScriptedQuery("q", qos=both(1, 0), held=3_000_000)
+    server = Server(query)
+    for _ in range(20):
+        query.answer(100, 1)
+        assert server.second() is None
+    assert server.monitor.queries["q"].standings[Objective.MEMORY].state is MISSED, "it is told all the same"
+
+
+def test_a_more_important_class_comes_first_whatever_weighs_more() -> None:
+    low = ScriptedQuery("low", "low", 1, both(1, 99), held=300_000_000)
+    high = ScriptedQuery("high", "high", 6, LATENCY)
+    server = Server(low, high)
+    changes: list[Change] = []
+    for _ in range(3):
+        high.answer(100, 15)
+        changes += server.seconds(1)
+    assert changes == [PolicyChange(DEFAULT_SCHEDULER)]
 
 
 def test_one_action_at_a_time() -> None:
@@ -312,7 +395,7 @@ def test_a_change_that_cannot_be_made_is_written_down_and_not_tried_again_at_onc
     server.optimizer.failed("the engine is away", server.now)
     server.scheduler = SchedulerSettings(policy="rr")
     (change,) = server.seconds(1)
-    assert change == PolicyChange(SchedulerSettings(policy="chain"))
+    assert change == PolicyChange(CHAIN)
     first, _ = server.optimizer.journal
     assert first.outcome is Outcome.FAILED
     assert first.note == "the engine is away"

@@ -84,7 +84,7 @@ def test_a_critical_target_that_is_missed_brings_a_policy_that_knows_classes(
             assert world.members == (set(world.registered) if sharing is Sharing.CLASS else set())
             world.rate = 4 * RATE
             await world.seconds(4)
-            assert world.policy == "cqc"
+            assert world.policy == "cqc/rr"
             assert "p95 is" in next(iter(world.optimizing.optimizer.journal)).proposal.why
             await world.seconds(16)
             assert world.state("alarm0") is world.state("alarm1") is KEPT
@@ -105,7 +105,7 @@ def test_memory_that_is_missed_brings_a_policy_that_releases_memory(tmp_path: Pa
                 await world.seconds(1)
                 assert world.second < 30
             assert world.state("slim", Objective.MEMORY) is MISSED
-            assert world.policy == "segment"
+            assert world.policy == "cqc/segment"
             await world.seconds(16)
             assert world.state("slim", Objective.MEMORY) is KEPT
             assert world.decisions == [("policy", "kept")]
@@ -134,6 +134,82 @@ def test_a_shared_pipeline_that_cannot_keep_up_misses_the_targets_of_its_members
                 assert measured == pytest.approx(800, rel=0.05)
             else:
                 assert measured > 4 * 1000 * 8, "a fifth of the rows of 20 seconds waits"
+
+    play(scenario)
+
+
+def test_memory_of_a_low_class_is_not_mended_at_the_cost_of_the_critical_class(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        with World(tmp_path, critical=6, low=1) as world:
+            await world.query("alarm", "critical", ALARM, 20)
+            await world.query("slim", "low", {"memory": {"at_most": "10KB"}}, 100, "x % 100 = 0")
+            for n in range(3):
+                await world.query(f"fat{n}", "low", {}, 400)
+            world.rate = 200
+            await world.seconds(6)
+            world.rate = 900  # 1.2 times what the engine can do
+            missed = False
+            for _ in range(40):
+                await world.seconds(1)
+                missed |= world.state("slim", Objective.MEMORY) is MISSED
+                assert (world.measured("alarm") or 0) <= 200, world.second
+            assert missed
+            assert world.policy == "cqc/segment"
+            assert world.state("slim", Objective.MEMORY) is KEPT
+            assert world.decisions == [("policy", "kept")]
+            (decision,) = world.optimizing.optimizer.journal
+            assert decision.proposal.what == "switch from cqc over rr to cqc over segment"
+
+    play(scenario)
+
+
+@pytest.mark.parametrize(
+    ("weights", "policy"),
+    [({"latency": 20, "memory": 1}, "cqc/rr"), ({"latency": 1, "memory": 20}, "cqc/segment")],
+)
+def test_weights_decide_which_of_two_missed_targets_is_mended(
+    tmp_path: Path, weights: dict[str, float], policy: str
+) -> None:
+    async def scenario() -> None:
+        watching = OptimizerSettings(enabled=False)
+        with World(tmp_path, SchedulerSettings(policy="rr"), watching) as world:
+            both = {"latency": {"p95": "400ms"}, "memory": {"at_most": "4KB"}, "weights": weights}
+            await world.query("both", "default", both, 100, "x % 100 = 0")
+            for n in range(3):
+                await world.query(f"fat{n}", "default", {}, 400)
+            world.rate = 900  # 1.2 times what the engine can do
+            await world.seconds(1)
+            while not world.state("both") is world.state("both", Objective.MEMORY) is MISSED:
+                await world.seconds(1)
+                assert world.second < 30
+            await world.optimizing.configure(OptimizerSettings())
+            await world.seconds(1)
+            assert world.policy == policy
+            why = next(iter(world.optimizing.optimizer.journal)).proposal.why
+            assert why.endswith(f"with a weight of {40 / 21:.4g}")
+
+    play(scenario)
+
+
+def test_throughput_of_a_low_class_is_not_mended_at_the_cost_of_the_critical_class(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        with World(tmp_path, critical=6, low=1) as world:
+            await world.query("alarm", "critical", ALARM, 20)
+            await world.query("quick", "low", {"throughput": {"at_least": 890}}, 100)
+            for n in range(3):
+                await world.query(f"fat{n}", "low", {}, 400)
+            world.rate = 200
+            await world.seconds(6)
+            world.rate = 900  # 1.2 times what the engine can do
+            fell_short = False
+            for _ in range(60):
+                await world.seconds(1)
+                fell_short |= world.state("quick", Objective.THROUGHPUT) is MISSED
+                assert (world.measured("alarm") or 0) <= 200, world.second
+            assert fell_short
+            assert world.policy == "cqc/path_capacity"
+            assert world.state("quick", Objective.THROUGHPUT) is KEPT
+            assert world.decisions == [("policy", "kept")]
 
     play(scenario)
 
@@ -173,7 +249,7 @@ def test_a_policy_that_does_not_help_is_undone_and_barred(tmp_path: Path) -> Non
             for _ in range(60):
                 await world.seconds(1)
                 policies.append(world.policy)
-            assert [name for name, _ in groupby(policies)] == ["rr", "segment", "rr", "chain", "rr"]
+            assert [name for name, _ in groupby(policies)] == ["rr", "cqc/segment", "rr", "cqc/chain", "rr"]
             assert world.decisions == [("policy", "undone")] * 2
 
     play(scenario)
@@ -223,7 +299,7 @@ def test_all_rules_together_help_the_most_important_first(tmp_path: Path) -> Non
             assert {world.state(id_) for id_ in world.registered} == {KEPT}
             enactor = world.optimizing.enactor
             assert (enactor.shares, enactor.weights) == ({}, {}), "all is given back"
-            assert world.policy == "cqc", "a policy that helped stays"
+            assert world.policy == "cqc/rr", "a policy that helped stays"
 
     play(scenario)
 

@@ -146,3 +146,28 @@ def test_a_class_has_a_priority_from_1_to_1000() -> None:
     for wrong in (0, 1001, 2.5, "6", True):
         with pytest.raises(ValidationError):
             QueryClass(name="alarms", priority=wrong)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("weights", "expected"),
+    [
+        (None, {"latency": 1, "memory": 1}),
+        ({"latency": 3, "memory": 1}, {"latency": 1.5, "memory": 0.5}),
+        ({"latency": 3, "memory": 1, "throughput": 96}, {"latency": 1.5, "memory": 0.5}),
+        ({"latency": 1e308, "memory": 1e308}, {"latency": 1, "memory": 1}),
+        ({"memory": 5}, {"latency": 0, "memory": 2}),
+        ({"throughput": 1}, {"latency": 1, "memory": 1}),
+    ],
+)
+def test_weights_count_among_the_targets_that_a_query_has(
+    weights: dict[str, float] | None, expected: dict[str, float]
+) -> None:
+    given = {} if weights is None else {"weights": weights}
+    qos = QosSpec.model_validate({"latency": {"p95": "1s"}, "memory": {"at_most": "1MB"}, **given})
+    assert qos.target_weights == pytest.approx(expected)
+
+
+def test_a_single_target_weighs_one_whatever_is_said() -> None:
+    qos = QosSpec.model_validate({"memory": {"at_most": "1MB"}, "weights": {"latency": 9, "memory": 1}})
+    assert qos.target_weights == {"memory": 1.0}
+    assert QosSpec().target_weights == {}

@@ -169,7 +169,10 @@ class World:
 
     @property
     def policy(self) -> str:
-        return self.engine.current.policy
+        """The policy that decides, and the one inside it: `cqc/segment`."""
+        current = self.engine.current
+        inner = current.options.get("inner")
+        return current.policy if inner is None else f"{current.policy}/{inner['policy']}"
 
     @property
     def decisions(self) -> list[tuple[str, str]]:

@@ -98,12 +98,52 @@ def qos(context: typer.Context, query: QueryArgument, output: OutputOption = Out
         ]
     )
     targets = [
-        (one.objective, one.statistic, one.target, one.measured, one.state, one.since)
+        (one.objective, one.statistic, one.target, one.weight, one.measured, one.state, one.since)
         for one in report.targets
     ]
-    show_table(["objective", "statistic", "target", "measured", "state", "since"], targets)
+    show_table(["objective", "statistic", "target", "weight", "measured", "state", "since"], targets)
     actions = [(one.at, one.what, one.outcome) for one in report.actions]
     show_table(["at", "action", "outcome"], actions)
+
+
+@app.command("plan")
+def plan(context: typer.Context, query: QueryArgument, output: OutputOption = Output.TABLE) -> None:
+    """Show a query's operators with their states, and the paths and segments that they form."""
+    with client_of(context) as client:
+        found = client.query(query).plan()
+    if output is Output.JSON:
+        show_json(found)
+        return
+    show_table(
+        ["operator", "kind", "state", "queued", "us per row", "selectivity", "bytes", "rows/s", "freed B/s"],
+        [
+            (
+                one.name,
+                one.operator,
+                one.state,
+                one.queued,
+                one.cost_per_tuple_us,
+                one.selectivity,
+                one.tuple_bytes,
+                one.processing_capacity,
+                one.memory_release_capacity,
+            )
+            for one in found.operators
+        ],
+    )
+    units = (
+        ("path", found.operator_paths),
+        ("segment", found.segments),
+        ("simplified segment", found.simplified_segments),
+    )
+    show_table(
+        ["unit", "operators", "rows/s", "freed B/s"],
+        [
+            (kind, " > ".join(one.operators), one.processing_capacity, one.memory_release_capacity)
+            for kind, some in units
+            for one in some
+        ],
+    )
 
 
 @app.command("pause")

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Hashable, Iterator, Set
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import ClassVar, NamedTuple, Self
 
 from mavstream_protocol.expressions.typed import Expression
+from mavstream_protocol.hints import Hints
 from mavstream_protocol.plan import InputRef
 from mavstream_protocol.schema import Field, Schema
 from mavstream_protocol.windows import RowWindow, TimeWindow
@@ -26,6 +27,10 @@ class TableLookup(NamedTuple):
     """Whether rows that find nothing come out too, with nulls for the table's columns."""
 
 
+_POSITION = frozenset(("name", "inputs", "schema"))
+"""Fields that say where a node is in its plan, not what it does."""
+
+
 @dataclass(frozen=True, slots=True)
 class TypedNode(ABC):
     """A node whose inputs, expressions and result are known to fit together.
@@ -37,6 +42,8 @@ class TypedNode(ABC):
     name: str
     inputs: tuple[InputRef, ...]
     schema: Schema
+    hints: Hints | None = field(default=None, kw_only=True, compare=False)
+    """What the plan declares about it, used until measured. Nodes that differ only in hints are equal."""
 
     sides: ClassVar[tuple[str, ...]] = ("",)
     """What the names of columns begin with in its expressions, by input."""
@@ -178,5 +185,5 @@ class TypedNode(ABC):
 
     def signature(self, wanted: Set[str]) -> tuple[Hashable, ...]:
         """Return what its operator does, whatever the names of nodes are, if these columns are wanted."""
-        said = [getattr(self, f.name) for f in fields(self) if f.name not in ("name", "inputs", "schema")]
-        return type(self).__name__, *said
+        defined = [getattr(self, f.name) for f in fields(self) if f.compare and f.name not in _POSITION]
+        return type(self).__name__, *defined

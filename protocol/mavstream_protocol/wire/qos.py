@@ -22,6 +22,7 @@ _EXAMPLE: dict[str, Any] = {
             "statistic": "p95",
             "target": 50.0,
             "tolerance": 0.1,
+            "weight": 1.0,
             "measured": 3.2,
             "state": "kept",
             "since": "2026-01-01T12:00:00.000000Z",
@@ -65,6 +66,8 @@ class TargetReport(BaseModel):
     """Milliseconds, bytes or rows per second."""
     tolerance: float
     """The share of the target that it may be missed by before it counts as missed."""
+    weight: float = 1.0
+    """What it counts for when targets of the query conflict: 1 on average; for 0 nothing is done."""
     measured: float | None
     """In the unit of the target, over the sliding window."""
     state: TargetState

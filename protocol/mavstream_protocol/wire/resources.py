@@ -143,7 +143,14 @@ class OperatorInfo(BaseModel):
     queued: int
     cost_per_tuple_us: float
     selectivity: float
+    tuple_bytes: float = 64.0
+    """Of a row that comes out."""
+    processing_capacity: float | None = None
+    """Rows per second that it could take in, by itself; in a query's plan, and not of sources."""
+    memory_release_capacity: float | None = None
+    """Bytes per second that it would free then."""
     tuples: int
+    """Measured so far; 0 says that cost, selectivity and size are declared or defaults."""
     counters: dict[str, int]
     sharers: int = 1
     """How many queries it is run for: more than one where they have a prefix in common,"""

@@ -132,6 +132,10 @@ class OperatorMetrics(NamedTuple):
     """How many queries it is run for: more than one where a prefix is shared;"""
     shared_with: tuple[str, ...] = ()
     """and the ids of some of the others."""
+    tuple_bytes: float = 64.0
+    """Of a row that comes out."""
+    input_bytes: float = 64.0
+    """Of a row that comes in from a source."""
 
 
 class QueryMetrics(NamedTuple):

@@ -6,6 +6,7 @@ from itertools import count
 from typing import TypeVar
 
 from mavstream_server.core.clock import Clock
+from mavstream_server.engine.declared import declared
 from mavstream_server.engine.errors import UnknownObject
 from mavstream_server.engine.intake import Intake
 from mavstream_server.engine.policy_host import PolicyHost
@@ -16,6 +17,7 @@ from mavstream_server.operators.operator import Operator
 from mavstream_server.operators.output import Sink
 from mavstream_server.operators.source import Source
 from mavstream_server.planning.instantiator import Network, instantiate
+from mavstream_server.scheduling.statistics import StatisticsCollector
 from mavstream_server.scheduling.view import OperatorKind
 from mavstream_server.tables.stored import OpenTables, StoredTable
 
@@ -64,9 +66,11 @@ class Assembly:
                 query.sources[name] = query.source_task(
                     next(self._numbers), operator, query, self.train, room
                 )
+                query.sources[name].collector = StatisticsCollector(declared(request.plan, name))
             else:
                 part = OperatorKind.OUTPUT if operator is network.output else OperatorKind.OPERATIONAL
                 query.tasks[name] = self._task(query, operator, part, name in leaves)
+                query.tasks[name].collector = StatisticsCollector(declared(request.plan, name))
         query.connect()
         return query
 

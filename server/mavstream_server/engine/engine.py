@@ -283,6 +283,8 @@ class Engine:
         if isinstance(task, SourceTask) and task.state is OperatorState.SUSPEND:
             self.intake.rest(task, self.clock.now())
         if published:
+            if not isinstance(task, SourceTask):
+                task.measure_input()
             if query.outdated or query.units.moved(task):
                 self.seat.refresh(query)
             if query.request.memory_limit is not None:

@@ -162,8 +162,11 @@ class RunningQuery:
             for source, path in pairs
         ]
         self.paths = [path if source is None else [source, *path] for source, path in below]
+        outside = [operator for name, operator in self.network.operators.items() if name not in tasks]
+        writers = {id(queue): operator for operator in outside for queue in operator.all_outputs}
         for task in tasks.values():
             task.leaf = any(task is path[0] for _, path in below)
+            task.fed_by = [writers[id(queue)] for queue in task.work.inputs if id(queue) in writers]
         self.units, self.outdated = QueryUnits(self), False
 
     def settle(self) -> None:

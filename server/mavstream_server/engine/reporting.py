@@ -175,6 +175,7 @@ def _source_stats(task: SourceTask, running: bool) -> OperatorMetrics:
         tuples=source.rows_out,
         rows_out=source.rows_out,
         counters=dict(source.counters),
+        tuple_bytes=source.bytes_out / source.rows_out if source.rows_out else task.statistics.tuple_size,
     )
 
 
@@ -197,6 +198,8 @@ def _task_stats(task: Task) -> OperatorMetrics:
         tuples=statistics.tuples,
         rows_out=work.rows_out,
         counters=dict(work.counters),
+        tuple_bytes=statistics.tuple_size,
+        input_bytes=statistics.input_size,
     )
 
 

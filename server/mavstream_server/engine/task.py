@@ -23,6 +23,7 @@ class Task:
         "_woken",
         "collector",
         "downstream",
+        "fed_by",
         "held",
         "kind",
         "leaf",
@@ -49,6 +50,8 @@ class Task:
         self.operator = work.kind
         self.leaf = leaf
         self.downstream: Sequence[OperatorView] = ()
+        self.fed_by: Sequence[Operator] = ()
+        """Operators below it that are not tasks of its query: sources, and shared ones that stand by."""
         self.state = OperatorState.SUSPEND
         self.held = False
         """Part of a slice that is being run: the policy looks at it when that has finished."""
@@ -112,6 +115,12 @@ class Task:
     def statistics(self) -> Statistics:
         """The figures as last published."""
         return self.collector.published
+
+    def measure_input(self) -> None:
+        """Publish the size of the rows that come from outside the query's tasks, if any do."""
+        if self.fed_by:
+            rows = sum(feeder.rows_out for feeder in self.fed_by)
+            self.collector.measure_input(rows, sum(feeder.bytes_out for feeder in self.fed_by))
 
     def run(self, most: int | None) -> int:
         """Work on the next batch, or on its first rows; returns how many."""

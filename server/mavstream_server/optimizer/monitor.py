@@ -39,8 +39,15 @@ class Target(NamedTuple):
     measured: float | None
     ratio: float | None
     """Up to 1 is good."""
+    weight: float = 1.0
+    """What the target counts for among those of its query, 1 on average."""
     foreseen: bool = False
     """Whether it is not missed yet, and the ratio is what it comes to if it goes on like this."""
+
+    @property
+    def severity(self) -> float:
+        """How far it is exceeded, relative to the target and times its weight; 0 while unknown."""
+        return 0.0 if self.ratio is None else self.weight * (self.ratio - 1)
 
     def told(self, query: Observed) -> str:
         """Return what is missed, with the numbers."""
@@ -49,6 +56,7 @@ class Target(NamedTuple):
             f"{self.objective} of query {query.id} in class {query.class_name}: "
             f"{self.statistic} is {measured}, the target {self.target:.4g}"
             + (" and near" if self.foreseen else "")
+            + ("" if self.weight == 1 else f", with a weight of {self.weight:.4g}")
         )
 
 
@@ -94,12 +102,15 @@ class Watched:
 
     @property
     def pressing(self) -> Iterator[Target]:
-        """The targets that are missed, or will be in a moment."""
+        """The targets that are missed, or will be in a moment; those that weigh nothing are left out."""
         for objective, standing in self.standings.items():
+            target = self.targets[objective]
+            if not target.weight:
+                continue
             if standing.state is TargetState.MISSED:
-                yield self.targets[objective]
+                yield target
             elif (ratio := standing.foreseen) is not None:
-                yield self.targets[objective]._replace(ratio=ratio, foreseen=True)
+                yield target._replace(ratio=ratio, foreseen=True)
 
 
 class Monitor:
@@ -129,50 +140,71 @@ class Monitor:
         return self.distress_from(0)
 
     def distress_from(self, priority: int) -> float:
-        """Return how much classes of this priority or more miss: how far they are off, times priority."""
+        """Return how much classes of this priority or more miss: how severely, times priority."""
         return sum(
-            watched.query.priority * (target.ratio - 1)
+            watched.query.priority * target.severity
             for watched in self.queries.values()
             if watched.query.priority >= priority
             for target in watched.pressing
-            if target.ratio is not None
         )
 
     def growth_from(self, priority: int) -> float:
         """Return how much that grows per second."""
         return sum(
-            watched.query.priority * watched.standings[target.objective].growth
+            watched.query.priority * target.weight * watched.standings[target.objective].growth
             for watched in self.queries.values()
             if watched.query.priority >= priority
             for target in watched.pressing
         )
 
     def missed(self) -> list[tuple[Watched, Target]]:
-        """Return what is missed, that of the most important classes and the furthest off first."""
+        """Return what is missed, that of the most important classes and the most severe first."""
         return [one for one in self.pressing() if not one[1].foreseen]
 
     def pressing(self) -> list[tuple[Watched, Target]]:
         """Return what is missed or will be in a moment, in the same order."""
         found = [(watched, target) for watched in self.queries.values() for target in watched.pressing]
-        return sorted(found, key=lambda one: (-one[0].query.priority, -(one[1].ratio or 0), one[0].query.id))
+        return sorted(found, key=lambda one: (-one[0].query.priority, -one[1].severity, one[0].query.id))
 
 
 def _targets(query: Observed, figures: SlidingMetrics) -> Iterator[Target]:
-    qos, there = query.qos, query.stats is not None
+    qos, there, weights = query.qos, query.stats is not None, query.qos.target_weights
     if qos.latency is not None:
         limit = qos.latency.at_most / 1000
         measured = _latency(figures, qos.latency.percentile) if there else None
         ratio = None if measured is None else measured / limit
-        yield Target(Objective.LATENCY, qos.latency.statistic, limit, qos.latency.tolerance, measured, ratio)
+        yield Target(
+            Objective.LATENCY,
+            qos.latency.statistic,
+            limit,
+            qos.latency.tolerance,
+            measured,
+            ratio,
+            weights["latency"],
+        )
     if qos.memory is not None:
         held = figures.held if there else None
         ratio = None if held is None else held / qos.memory.at_most
-        yield Target(Objective.MEMORY, "bytes", qos.memory.at_most, qos.memory.tolerance, held, ratio)
+        yield Target(
+            Objective.MEMORY,
+            "bytes",
+            qos.memory.at_most,
+            qos.memory.tolerance,
+            held,
+            ratio,
+            weights["memory"],
+        )
     if qos.throughput is not None:
         least, tolerance = qos.throughput.at_least, qos.throughput.tolerance
         rate = figures.rows_per_s if there else None
         yield Target(
-            Objective.THROUGHPUT, "rows_per_s", least, tolerance, rate, _shortfall(figures, rate, least)
+            Objective.THROUGHPUT,
+            "rows_per_s",
+            least,
+            tolerance,
+            rate,
+            _shortfall(figures, rate, least),
+            weights["throughput"],
         )
 
 

@@ -135,6 +135,7 @@ def operator_info(stats: OperatorMetrics) -> OperatorInfo:
         queued=stats.queued,
         cost_per_tuple_us=stats.cost_per_tuple_ns / 1000,
         selectivity=stats.selectivity,
+        tuple_bytes=stats.tuple_bytes,
         tuples=stats.tuples,
         counters=stats.counters,
         sharers=stats.sharers,

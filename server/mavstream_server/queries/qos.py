@@ -80,6 +80,7 @@ class QosReports:
                 statistic=target.statistic,
                 target=target.target,
                 tolerance=target.tolerance,
+                weight=target.weight,
                 measured=target.measured,
                 state=watched.standings[objective].state,
                 since=self._instant(watched.standings[objective].since),

@@ -6,12 +6,13 @@ from collections.abc import Callable, Iterable, Mapping
 
 from mavstream_protocol.schema import Schema
 from mavstream_protocol.typed_plan import TypedPlan
+from mavstream_protocol.wire.plans import GlobalPlan, QueryPlan
 from mavstream_protocol.wire.resources import ActualState, Page, QueryInfo
 from mavstream_server.catalog.catalog import QueryRecord
 from mavstream_server.ingest.stream_store import StreamStore
 from mavstream_server.optimizer.running_plans import RunningPlan, SearchedQuery, searched
 from mavstream_server.queries.metrics import MetricsCache, describe
-from mavstream_server.queries.plan_views import GlobalPlan, QueryPlan, current_stats, global_plan, query_plan
+from mavstream_server.queries.plan_views import current_stats, global_plan, query_plan
 from mavstream_server.queries.query import Query
 from mavstream_server.queries.registry import QueryRegistry
 from mavstream_server.results.service import ResultService

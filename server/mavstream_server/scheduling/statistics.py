@@ -24,17 +24,20 @@ class Statistics(NamedTuple):
     """Size of an output tuple."""
     tuples: int = 0
     """Tuples measured so far; 0 means that the values are declared or defaults."""
+    input_size: float = 64.0
+    """Size of a tuple that comes from outside the view: what the source of a leaf emits."""
 
 
 class StatisticsCollector:
     """Collects runs of one operator; publishes smoothed values every 200 tuples, or every eight trains."""
 
-    __slots__ = ("_bytes_out", "_calls", "_elapsed", "_rows_in", "_rows_out", "published")
+    __slots__ = ("_bytes_out", "_calls", "_elapsed", "_fed", "_rows_in", "_rows_out", "published")
 
     def __init__(self, declared: Statistics | None = None) -> None:
         self.published = declared or Statistics()
         # Collected since the last publication; meaningless while `_calls` is 0.
         self._rows_in = self._rows_out = self._bytes_out = self._elapsed = self._calls = 0
+        self._fed: tuple[int, int] | None = None  # rows and bytes that had come when that was last measured
 
     def add(self, rows_in: int, rows_out: int, bytes_out: int, elapsed: int, calls: int) -> bool:
         """Record a run; return whether new values were published."""
@@ -48,7 +51,7 @@ class StatisticsCollector:
             self._rows_in, self._rows_out, self._bytes_out = rows_in, rows_out, bytes_out
             self._elapsed, self._calls = elapsed, calls
             return False
-        call, cost, selectivity, size, tuples = self.published
+        call, cost, selectivity, size, tuples, input_size = self.published
         # The first measured period replaces the defaults, which say nothing about this operator.
         weight = _SMOOTHING if tuples else 1.0
         if rows_out:
@@ -59,6 +62,17 @@ class StatisticsCollector:
             selectivity + weight * (rows_out / rows_in - selectivity),
             size,
             tuples + rows_in,
+            input_size,
         )
         self._calls = 0
         return True
+
+    def measure_input(self, rows: int, nbytes: int) -> None:
+        """Publish the size of tuples that come from outside; `rows` and `nbytes` count since the start."""
+        known_rows, known_bytes = self._fed or (0, 0)
+        if rows <= known_rows:
+            return
+        size, weight = self.published.input_size, 1.0 if self._fed is None else _SMOOTHING
+        size += weight * ((nbytes - known_bytes) / (rows - known_rows) - size)
+        self.published = self.published._replace(input_size=size)
+        self._fed = rows, nbytes

@@ -27,6 +27,8 @@ class Step(NamedTuple):
     inputs: tuple[str, ...] = ()
     size: float = 64.0
     """Bytes of an output tuple."""
+    input_size: float | None = None
+    """Bytes of a tuple that comes to a leaf; None: as of an output tuple."""
 
 
 class ScriptedOperator:
@@ -45,7 +47,11 @@ class ScriptedOperator:
         self.progress = 0
         self.arrivals: deque[list[int]] = deque()  # [tuples, arrival], oldest first
         self.statistics = Statistics(
-            cost_per_tuple=step.cost, selectivity=step.selectivity, tuple_size=step.size, tuples=200
+            cost_per_tuple=step.cost,
+            selectivity=step.selectivity,
+            tuple_size=step.size,
+            tuples=200,
+            input_size=step.size if step.input_size is None else step.input_size,
         )
         self._passed = 0.0
 

@@ -240,6 +240,17 @@ def test_the_progress_chart_of_a_route() -> None:
     assert progress_chart(route) == [pytest.approx(point) for point in expected]
 
 
+def test_the_progress_chart_begins_with_what_the_source_hands_on() -> None:
+    network = ScriptedNetwork("chain")
+    project = Step("project", 1.0, 10, size=40, input_size=200)
+    query = network.add("q", [project, Step("select", 0.5, 4, size=40)])
+    (route,) = query.units.routes
+    # + 4; + .5 x 100 of the output
+    assert progress_chart(route) == [pytest.approx(p) for p in [(0, 200), (10, 40), (14, 20), (64, 0)]]
+    slopes = list(query.units.slopes.values())
+    assert slopes == pytest.approx([160 / 10, 20 / 4, 20 / 50])
+
+
 def test_chain_runs_the_steepest_and_of_one_line_the_upper_first() -> None:
     network = ScriptedNetwork("chain", {"tuples": 10})
     # Map is as large as what comes; with the filter behind it, it is steeper than the other query's start.

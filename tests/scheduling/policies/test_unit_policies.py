@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from mavstream_server.scheduling.mechanisms.segments import Unit
+from mavstream_server.scheduling.mechanisms.segments import Answers, Unit
 from mavstream_server.scheduling.registry import InvalidPolicy
 from mavstream_server.scheduling.statistics import Statistics
 from mavstream_server.scheduling.view import OperatorView
@@ -52,18 +52,67 @@ def test_processing_capacities_of_paths() -> None:
 
 
 def test_segments_end_where_memory_is_not_freed_faster() -> None:
-    units = by_name(two_streams().queries["q"].units.segments)
-    # Alone: S1 30 / 1700 > P1 30 / 2100; J (70 - .56 x 140) / 12160 is negative and stands alone;
-    # S3 42 / 2000 < output 140 / 100; S2 74 / 3900 < P2 30 / 1300.
+    units = by_name(two_streams().queries["q"].units.segments())
+    # Alone: S1 30 / 1700 > P1 30 / 2100; J (70 - .56 x 140) / 12160 is negative and stands alone, and so does
+    # S3, with the output that holds its answers; S2 74 / 3900 < P2 30 / 1300.
     assert {name: unit.release for name, unit in units.items()} == pytest.approx(
         {
             "s1": 30 / 1700,
             "p1": 30 / 2100,
             "j": -8.4 / 12160,
-            "s3 output": 140 / (2000 + 0.7 * 100),
+            "s3 output": (140 - 0.7 * 140) / (2000 + 0.7 * 100),
             "s2 p2": (100 - 0.26 * 70) / (3900 + 0.26 * 1300),
         }
     )
+
+
+def test_an_answer_that_is_freed_counts_as_nothing() -> None:
+    units = by_name(two_streams().queries["q"].units.segments(Answers.FREED))
+    # The output alone frees 140 / 100, more than S3 with 42 / 2000: one segment, that frees all that comes.
+    assert units["s3 output"].release == pytest.approx(140 / (2000 + 0.7 * 100))
+    strict = by_name(two_streams().queries["q"].units.simplified_segments(0.9, Answers.FREED))
+    time = 2100 + 12160 + 0.56 * 2000 + 0.56 * 0.7 * 100
+    assert strict["p1 j s3 output"].release == pytest.approx(100 / time)
+
+
+@pytest.mark.parametrize(("answers", "first"), [("held", "filter"), ("freed", "copy")])
+@pytest.mark.parametrize("policy", ["segment", "simplified_segment"])
+def test_what_an_answer_counts_for_is_an_option(policy: str, answers: str, first: str) -> None:
+    network = ScriptedNetwork(policy, {"answers": answers})
+    network.add("filter", [Step("filter", 0.5, 100)])  # with the output 64 x .5 / 150 held, 64 / 150 freed
+    network.add("copy", [Step("copy", 1.0, 10)])  # 0 held, 64 / 110 freed
+    network.arrive("filter", 10)
+    network.arrive("copy", 10)
+    assert network.run()[0].operators[0].operator == first
+
+
+def test_a_leaf_frees_what_it_leaves_out_of_what_its_source_hands_on() -> None:
+    """P makes 40 bytes of the 200 that come, S lets half of the 100 pass that come."""
+    network = ScriptedNetwork("segment")
+    shrinks = network.add("p", [Step("p", 1.0, 1000, size=40, input_size=200), Step("s", 0.5, 500, size=40)])
+    passes = network.add("s", [Step("s", 0.5, 1000, size=100, input_size=100)])
+    # Alone: P 160 / 1000 > S 20 / 500
+    assert {name: unit.release for name, unit in by_name(shrinks.units.segments()).items()} == pytest.approx(
+        {"p": 160 / 1000, "s output": (40 - 0.5 * 40) / (500 + 0.5 * 100)}
+    )
+    assert by_name(passes.units.segments())["s output"].release == pytest.approx(50 / (1000 + 0.5 * 100))
+    # P is far ahead of S at the other leaf: it would be behind it if nothing were known of what comes.
+    network.arrive("s", 10)
+    network.arrive("p", 10)
+    assert [names(slice_.operators) for slice_ in network.run()] == ["p", "s output", "s output"]
+
+
+def test_simplified_segments_go_by_what_the_source_hands_on() -> None:
+    network = ScriptedNetwork("simplified_segment")
+    query = network.add("q", [Step("p", 1.0, 1000, size=40, input_size=200), Step("s", 0.5, 500, size=40)])
+    # P frees 160 / 1000; S with 20 / 500 falls below .9 of that, and begins the second segment.
+    assert {name: unit.release for name, unit in by_name(query.units.simplified_segments(0.9)).items()} == (
+        pytest.approx({"p": 160 / 1000, "s output": 20 / 550})
+    )
+    grows = network.add("g", [Step("g", 1.0, 1000, size=200, input_size=40), Step("s", 0.1, 500, size=200)])
+    (g, s) = grows.units.simplified_segments(0.9)
+    assert (names(g.operators), g.release) == ("g", pytest.approx(-160 / 1000)), "a leaf can need memory"
+    assert s.release == pytest.approx((200 - 0.1 * 200) / (500 + 0.1 * 100))
 
 
 def test_simplified_segments_are_two_to_a_path_and_pruned() -> None:
@@ -73,20 +122,18 @@ def test_simplified_segments_are_two_to_a_path_and_pruned() -> None:
     assert list(strict) == ["s1", "p1 j s3 output", "s2 p2"]
     assert list(loose) == ["s1 p1", "j s3 output", "s2 p2"]
     time = 2100 + 12160 + 0.56 * 2000 + 0.56 * 0.7 * 100
-    assert strict["p1 j s3 output"].release == pytest.approx(100 / time)
+    assert strict["p1 j s3 output"].release == pytest.approx((100 - 0.56 * 0.7 * 140) / time)
 
 
 def test_segments_of_the_first_example_tree_and_its_alternative() -> None:
     project, select = Step("project", 1.0, 20, size=40), Step("select", 0.1, 4, size=100)
     join = Step("join", 0.3, 100, size=80)
     network = ScriptedNetwork("segment")
-    # The leaf is taken to shrink nothing, so a tuple of 100 comes from a select that lets all pass.
-    source = Step("all", 1.0, 1, size=100)
-    first = network.add("first", [source, project, select._replace(size=40), join])
-    other = network.add("other", [source, select, project, join])
-    # 60 / 20 < 36 / 4 > 16 / 100 < 80 / 100 of the output; 90 / 4 > 60 / 20 > 16 / 100
-    assert list(by_name(first.units.segments)) == ["all project select", "join output"]
-    assert list(by_name(other.units.segments)) == ["all select", "project", "join output"]
+    first = network.add("first", [project._replace(input_size=100), select._replace(size=40), join])
+    other = network.add("other", [select._replace(input_size=100), project, join])
+    # 60 / 20 < 36 / 4 > 16 / 100; 90 / 4 > 60 / 20 > 16 / 100
+    assert list(by_name(first.units.segments())) == ["project select", "join output"]
+    assert list(by_name(other.units.segments())) == ["select", "project", "join output"]
 
 
 def test_a_longer_segment_replaces_the_shorter_ones_inside_it() -> None:
@@ -99,7 +146,7 @@ def test_a_longer_segment_replaces_the_shorter_ones_inside_it() -> None:
             "u": Step("u", 1.0, 100, ("a", "b"), size=48),
         },
     )
-    assert list(by_name(query.units.segments)) == ["a", "b u output"]
+    assert list(by_name(query.units.segments())) == ["a", "b u output"]
 
 
 def test_every_branch_of_a_split_is_in_a_unit() -> None:
@@ -144,7 +191,7 @@ def test_segments_run_by_what_they_free() -> None:
     network.arrive("q", 100, leaf=0)
     network.arrive("q", 100, leaf=1)
     ran = [names(slice_.operators) for slice_ in network.run()]
-    # Bytes per 1000 ns: S2 P2 19.3, S1 17.6, P1 14.3, S3 and output 67.6 once J (-.7) has made something
+    # Bytes per 1000 ns: S2 P2 19.3, S1 17.6, P1 14.3, S3 and output 20.3 once J (-.7) has made something
     assert ran == ["s2 p2", "s1", "p1", "j", "s3 output"]
 
 
@@ -162,7 +209,8 @@ def test_figures_that_move_make_other_units_while_one_runs() -> None:
     (s1,) = (operator for operator in network.queries["q"].operators if operator.operator == "s1")
     network.begin()
     # S1 frees less now than P1 does: 10 / 1700 < 30 / 2100, so they are one segment.
-    network.measure(s1, Statistics(cost_per_tuple=1700, selectivity=0.9, tuple_size=100, tuples=400))
+    figures = Statistics(cost_per_tuple=1700, selectivity=0.9, tuple_size=100, tuples=400, input_size=100)
+    network.measure(s1, figures)
     assert network.begin(1) is None  # S1 is still taken
     network.end()
     network.arrive("q", 100)

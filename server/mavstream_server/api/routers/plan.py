@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from fastapi import APIRouter, Depends
 
+from mavstream_protocol.wire.plans import GlobalPlan
 from mavstream_server.api.auth import require
 from mavstream_server.api.paging import PageQuery
 from mavstream_server.api.problems import documented
 from mavstream_server.api.services import Parts
-from mavstream_server.queries.plan_views import GlobalPlan
 
 router = APIRouter(prefix="/v1/plan", tags=["queries"], dependencies=[Depends(require())])
 

@@ -9,6 +9,7 @@ from pydantic import WrapValidator
 
 from mavstream_protocol.plan import Plan
 from mavstream_protocol.queries import QuerySpec
+from mavstream_protocol.wire.plans import QueryPlan
 from mavstream_protocol.wire.qos import QosReport
 from mavstream_protocol.wire.resources import (
     ActualState,
@@ -24,7 +25,6 @@ from mavstream_server.api.problems import documented
 from mavstream_server.api.services import Parts, Services
 from mavstream_server.api.versions import IfMatch, etag
 from mavstream_server.core.errors import ServiceError
-from mavstream_server.queries.plan_views import QueryPlan
 from mavstream_server.results.service import DEFAULT_PULL, MOST_PULLED
 
 router = APIRouter(prefix="/v1/queries", tags=["queries"])
@@ -123,7 +123,7 @@ async def remove_query(id: QueryId, parts: Parts, version: IfMatch) -> None:  # 
 
 @router.get("/{id}/plan", dependencies=_READ, responses=documented(404))
 async def show_plan(id: QueryId, parts: Parts) -> QueryPlan:  # noqa: A002
-    """Show a query's plan, the schemas and paths worked out of it, and its operators as they run."""
+    """Show a query's plan, with schemas, paths, segments and its operators as they run."""
     return await parts.queries.views.plan(id)
 
 

@@ -13,6 +13,7 @@ from dataclasses import replace
 
 from mavstream_protocol.typed_plan import TypedNode, TypedPlan
 from mavstream_server.columns.batch import BEGIN_OF_TIME, Mark
+from mavstream_server.engine.declared import declared
 from mavstream_server.engine.migration import frontier as told
 from mavstream_server.engine.migration.reuse import kept_nodes
 from mavstream_server.engine.query import NEW, RunningQuery
@@ -21,6 +22,7 @@ from mavstream_server.engine.task import Task
 from mavstream_server.operators.operator import Operator
 from mavstream_server.operators.source import Source
 from mavstream_server.planning.instantiator import OUTPUT, OperatorMaker, connect, paths_to_output
+from mavstream_server.scheduling.statistics import StatisticsCollector
 
 TaskMaker = Callable[[Operator], Task]
 
@@ -72,8 +74,9 @@ class OperatorExchange:
                 told.begin_at(node, operator, marks)
                 connect(network.account, operator, node.inputs, self._operators)
                 network.operators[operator.name] = operator
-                query.tasks[operator.name] = task(operator)
-                query.tasks[operator.name].leaf = name in leaves
+                made = query.tasks[operator.name] = task(operator)
+                made.collector = StatisticsCollector(declared(self.plan, name))
+                made.leaf = name in leaves
             self._operators[name] = operator
             marks[name] = told.mark_above(node, operator, marks)
         sources = self._sources()

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from mavstream_protocol.typed_plan import TypedPlan
 from mavstream_server.core.metrics import OperatorMetrics
 from mavstream_server.optimizer.admission.load import Arrivals
-from mavstream_server.planning.rewriting.costing.knowledge import PooledKnowledge
+from mavstream_server.planning.rewriting.costing.knowledge import DerivedKnowledge, PooledKnowledge
 from mavstream_server.planning.rewriting.costing.metrics import PlanMetrics
 from mavstream_server.planning.rewriting.costing.model import CostModel
 from mavstream_server.scheduling.statistics import Statistics
@@ -58,14 +58,15 @@ class CostHistory:
             )
             for one in measured
         }
-        self._knowledge.pool(CostModel(plan, PlanMetrics(rates, known)).knowledge)
+        # Only what was measured: hints of one query say nothing about others.
+        self._knowledge.pool(CostModel(plan, PlanMetrics(rates, known), hints=False).knowledge)
 
     def assess(self, plan: TypedPlan, arrivals: Mapping[str, Arrivals]) -> Demand:
         """Return what a new query is expected to need if its streams bring so much per second."""
         read = [arrivals.get(source.stream, Arrivals(0.0, 0.0)) for source in plan.sources]
         rows, turns = sum(one.rows for one in read), sum(min(one.frames, one.rows) for one in read)
         rates = {source.stream: one.rows for source, one in zip(plan.sources, read, strict=True)}
-        assessed = CostModel(None, PlanMetrics(rates), self._knowledge).assess(plan)
+        assessed = self._model(plan, PlanMetrics(rates)).assess(plan)
         least = turns * CALL_NS
         works = [
             *assessed.works.values(),
@@ -76,6 +77,12 @@ class CostHistory:
         return Demand(
             rows, turns, sum(max(work, least) for work in works) / 1e9, assessed.memory, 8.0 * width
         )
+
+    def _model(self, plan: TypedPlan, figures: PlanMetrics) -> CostModel:
+        """Return a cost model that goes by what was learned, and first by the plan's own hints."""
+        if all(node.hints is None for node in plan.nodes.values()):
+            return CostModel(None, figures, self._knowledge)
+        return CostModel(plan, figures, DerivedKnowledge(self._knowledge))
 
     def _end(self, kind: str) -> float:
         known = self._ends.get(kind)

@@ -30,7 +30,7 @@ class RankRule(OptimizerRule):
     )
 
     def propose(self, situation: Situation) -> Iterator[Proposal]:
-        """Begin with the most important class and who is furthest off."""
+        """Begin with the most important class and whose miss is most severe."""
         if not _inside_classes(situation):
             return
         slow = [one for one in situation.monitor.missed() if one[1].objective is not Objective.MEMORY]

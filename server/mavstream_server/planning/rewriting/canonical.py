@@ -37,8 +37,8 @@ def canonical(typed: TypedPlan) -> Hashable:
 
 
 def _told(node: PlanNode) -> str:
-    """Return what a node says, but for its inputs."""
-    return repr([(name, value) for name, value in node if name not in node.input_fields])
+    """Return what a node says, except its inputs and hints."""
+    return repr([(name, value) for name, value in node if name not in {*node.input_fields, "hints"}])
 
 
 def _numbers(root: str, below: Callable[[str], list[str]]) -> dict[str, int]:
@@ -55,7 +55,11 @@ def _numbers(root: str, below: Callable[[str], list[str]]) -> dict[str, int]:
 
 def _described(node: TypedNode, numbers: dict[str, int]) -> Hashable:
     inputs = tuple(_numbered(reference, numbers) for reference in node.inputs)
-    told = [getattr(node, field.name) for field in fields(node) if field.name not in ("name", "inputs")]
+    told = [
+        getattr(node, field.name)
+        for field in fields(node)
+        if field.compare and field.name not in ("name", "inputs")
+    ]
     return type(node).__name__, inputs, tuple(_plain(value) for value in told)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
+from mavstream_protocol.hints import Hints
 from mavstream_protocol.plan import Node, Plan, SelectNode
 
 _LONGEST_NAME = 64
@@ -45,6 +46,20 @@ class Draft:
     def plan(self) -> Plan:
         """Return the plan; raises InvalidPlan."""
         return Plan.parse({"root": self.root, "nodes": self.nodes})
+
+
+def moved_select(node: SelectNode, input_: str, where: str | None = None) -> SelectNode:
+    """Return a select with the same predicate elsewhere, reworded if `where` is given.
+
+    It keeps its hints except the size of its rows, which differs there.
+    """
+    predicate = node.where if where is None else where
+    return node.model_copy(update={"input": input_, "where": predicate, "hints": unsized(node.hints)})
+
+
+def unsized(hints: Hints | None) -> Hints | None:
+    """Return the hints that still hold where rows have another size."""
+    return None if hints is None else hints.model_copy(update={"size": None})
 
 
 def select(input_: str, where: str) -> SelectNode:

@@ -56,6 +56,6 @@ def _without(prefix: str, name: str) -> str:
 def with_where(subject: Subject, name: str, join: JoinNode, parts: Sequence[Expression]) -> JoinNode | None:
     """Return the join with these parts as its condition; None if they cannot be written."""
     if not parts:
-        return join.model_copy(update={"where": None})
+        return join.model_copy(update={"where": None, "hints": None})
     text = text_of(conjunction(parts), subject.columns(name))
-    return None if text is None else join.model_copy(update={"where": text})
+    return None if text is None else join.model_copy(update={"where": text, "hints": None})

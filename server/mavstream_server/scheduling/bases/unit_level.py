@@ -10,7 +10,7 @@ from pydantic import Field
 
 from mavstream_server.scheduling.mechanisms.claimed_operators import ClaimedOperators
 from mavstream_server.scheduling.mechanisms.ranking import Ranking
-from mavstream_server.scheduling.mechanisms.segments import Unit
+from mavstream_server.scheduling.mechanisms.segments import Answers, Unit
 from mavstream_server.scheduling.policy import Policy, PolicyOptions
 from mavstream_server.scheduling.view import OperatorView, QueryView, Report, Slice, View
 
@@ -24,6 +24,14 @@ class UnitOptions(PolicyOptions):
     """A unit that holds tau tuples or fewer counts as ready after this many milliseconds."""
     quantum_us: Annotated[int, Field(gt=0)] | None = None
     """Microseconds that the first operator of a unit works in one turn; None: until its queue is empty."""
+
+
+class SegmentOptions(UnitOptions):
+    """Those of units, and what an answer counts for."""
+
+    answers: Answers = Answers.HELD
+    """`held`: an answer's size is not freed, as in the thesis, whose output buffer is in memory; `freed`: it
+    is, since the engine hands answers to their log."""
 
 
 UnitOptionsT = TypeVar("UnitOptionsT", bound=UnitOptions)

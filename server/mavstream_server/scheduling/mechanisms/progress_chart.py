@@ -35,6 +35,7 @@ class Descent(NamedTuple):
 def progress_chart(route: Route, above: Sequence[Descent] = ()) -> list[Point]:
     """Return the points of a route, one more than operators; the size after the last one is 0.
 
+    That is Chain's definition: answers leave the queues, whatever their size.
     `above` continues the chart behind a shared pipeline, whose members free a tuple piece by piece.
     """
     time, passed = 0.0, 1.0

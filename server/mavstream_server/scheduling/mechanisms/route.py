@@ -25,13 +25,18 @@ class Stage(NamedTuple):
     size_in: float
     """Bytes of an input tuple."""
     size_out: float
-    """and of one that is handed on: 0 for an output, whose tuples wait nowhere any more. In a shared pipeline
-    both count once for each member, and what its fan-out hands on is what all members hold."""
+    """Bytes of a tuple that is passed on; an output passes answers on as they are. In a shared pipeline both
+    sizes count once for each member, and what its fan-out passes on is what all members hold."""
 
     @property
     def fans_out(self) -> bool:
         """Whether it is the fan-out of a shared pipeline."""
         return self.operator.kind is OperatorKind.OUTPUT and bool(self.operator.downstream)
+
+    @property
+    def is_output(self) -> bool:
+        """Whether it writes answers to the result log."""
+        return self.operator.kind is OperatorKind.OUTPUT and not self.operator.downstream
 
 
 Route = tuple[Stage, ...]
@@ -106,9 +111,10 @@ def _staged(
             Stage(
                 operator,
                 max(own.cost_per_tuple, LEAST_COST),
+                # An output passes nothing on to operators: its selectivity says nothing about answers.
                 1.0 if output else max(own.selectivity, _LEAST_SELECTIVITY) * share,
                 copies * size,
-                sum(members) if output else copies * own.tuple_size,
+                _output_size(size, members) if output else copies * own.tuple_size,
             )
         )
         size = own.tuple_size
@@ -120,6 +126,17 @@ def _entering(
     figures: Mapping[int, Statistics],
     feeders: Mapping[int, Sequence[OperatorView]],
 ) -> float:
-    """Return the tuple size at the start of a route; streams are not measured and count as unchanged."""
+    """Return the size of a tuple that enters a route at an operator.
+
+    A leaf gets what its source emits, even if the source is not in the view. A route that starts above
+    another operator gets what that one emits; a source emits rows as it reads them.
+    """
+    if operator.leaf:
+        return figures[operator.number].input_size
     below = feeders[operator.number] or [operator]
     return sum(figures[feeder.number].tuple_size for feeder in below) / len(below)
+
+
+def _output_size(size: float, members: Sequence[float]) -> float:
+    """Return the bytes behind a root: what all members hold of a tuple, or the answer itself."""
+    return sum(members) if members else size

@@ -3,11 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from enum import StrEnum
 from typing import NamedTuple
 
 from mavstream_server.scheduling.mechanisms.ratio import Work, with_best
 from mavstream_server.scheduling.mechanisms.route import Route, Stage
 from mavstream_server.scheduling.view import OperatorView
+
+
+class Answers(StrEnum):
+    """How answers count in memory release capacities."""
+
+    HELD = "held"
+    """With their size: they go to the output buffer of the root, which is in memory (thesis, 4.1.3.2 and
+    4.2.1). Here the output operator is that buffer: it frees nothing by itself, and runs with the root."""
+    FREED = "freed"
+    """As nothing: the output operator writes them to the result log and frees their memory, as in Chain."""
 
 
 class Unit(NamedTuple):
@@ -21,23 +32,25 @@ class Unit(NamedTuple):
 
     @property
     def freed(self) -> float:
-        """Bytes that it frees per tuple that it takes in."""
+        """Bytes freed per input tuple."""
         return self.release / self.processing
 
 
-def unit(part: Sequence[Stage], above: Sequence[Unit] = ()) -> Unit:
-    """Make a unit of a part of a route.
+def unit(part: Sequence[Stage], answers: Answers = Answers.HELD, above: Sequence[Unit] = ()) -> Unit:
+    """Return a part of a route as a unit.
 
-    Processing capacity is 1 / sum of (product of the selectivities before x cost), memory release capacity
+    Processing capacity is 1 / sum of (product of the preceding selectivities x cost), memory release capacity
     is that times (size in - size out x product of all selectivities). A part that ends with a fan-out
-    releases memory together with units above it in members, where that is more per time.
+    releases memory together with the units above it in members that release it faster.
     """
+    last = part[-1]
+    size_out = 0.0 if last.is_output and answers is Answers.FREED else last.size_out
     time, passed = 0.0, 1.0
     for stage in part:
         time += passed * stage.cost
         passed *= stage.selectivity
-    freed = Work(part[0].size_in - part[-1].size_out * passed, time)
-    if above and part[-1].fans_out:
+    freed = Work(part[0].size_in - size_out * passed, time)
+    if above and last.fans_out:
         best = sorted(above, key=lambda one: -one.release)
         freed = with_best(freed, (Work(passed * one.freed, passed / one.processing) for one in best))
     return Unit(tuple(stage.operator for stage in part), 1 / time, freed.gain / freed.cost)
@@ -48,48 +61,56 @@ def paths(routes: Iterable[Route]) -> tuple[Unit, ...]:
     return tuple(unit(route) for route in routes)
 
 
-def segments(routes: Iterable[Route], beyond: Iterable[Route] = ()) -> tuple[Unit, ...]:
-    """Cut routes wherever the next operator does not release memory faster than the one before (4.1.3.1).
+def segments(
+    routes: Iterable[Route], answers: Answers = Answers.HELD, beyond: Iterable[Route] = ()
+) -> tuple[Unit, ...]:
+    """Cut routes wherever an operator does not release memory faster than the one before it (4.1.3.1).
 
-    `beyond` are routes of members, where a shared pipeline is cut.
+    `beyond` are the routes of the members of a shared pipeline.
     """
     cut: list[Route] = []
     for route in routes:
         begin = 0
         while begin < len(route):
-            end = begin + _together(route[begin:], 1.0)
+            end = begin + _together(route[begin:], 1.0, answers)
             cut.append(route[begin:end])
             begin = end
-    above = _first_units(beyond, 1.0)
-    return tuple(unit(part, above) for part in _pruned(cut))
+    above = _first_units(beyond, 1.0, answers)
+    return tuple(unit(part, answers, above) for part in _pruned(cut))
 
 
 def simplified_segments(
-    routes: Iterable[Route], gamma: float, beyond: Iterable[Route] = ()
+    routes: Iterable[Route],
+    gamma: float,
+    answers: Answers = Answers.HELD,
+    beyond: Iterable[Route] = (),
 ) -> tuple[Unit, ...]:
-    """Cut routes once at most, where the release capacity falls to gamma times the one before (4.1.4.1)."""
+    """Cut routes at most once, where the release capacity falls to gamma times that before (4.1.4.1)."""
     cut: list[Route] = []
     for route in routes:
-        end = _together(route, gamma)
+        end = _together(route, gamma, answers)
         cut += [part for part in (route[:end], route[end:]) if part]
-    above = _first_units(beyond, gamma)
-    return tuple(unit(part, above) for part in _pruned(cut))
+    above = _first_units(beyond, gamma, answers)
+    return tuple(unit(part, answers, above) for part in _pruned(cut))
 
 
-def _first_units(beyond: Iterable[Route], gamma: float) -> list[Unit]:
-    return [unit(route[: _together(route, gamma)]) for route in beyond]
+def _first_units(beyond: Iterable[Route], gamma: float, answers: Answers) -> list[Unit]:
+    return [unit(route[: _together(route, gamma, answers)], answers) for route in beyond]
 
 
-def _together(route: Route, gamma: float) -> int:
+def _together(route: Route, gamma: float, answers: Answers) -> int:
     """Return how many operators at the start of a route form one segment.
 
-    Single operators are compared, not segments as in Chain. A negative capacity breaks a segment: the ratio
-    of two of them says nothing. A fan-out goes with the operator below it, as if members read that one.
+    Single operators are compared, not segments as in Chain. A negative capacity ends a segment: the ratio
+    of two negative capacities is meaningless. A fan-out, and an output that holds answers, belong to the
+    operator below.
     """
-    capacities = [unit((stage,)).release for stage in route]
+    capacities = [unit((stage,), answers).release for stage in route]
     for place in range(1, len(route)):
+        if route[place].fans_out or (route[place].is_output and answers is Answers.HELD):
+            continue
         before, here = capacities[place - 1], capacities[place]
-        if (before < 0 or here < 0 or here <= gamma * before) and not route[place].fans_out:
+        if before < 0 or here < 0 or here <= gamma * before:
             return place
     return len(route)
 

@@ -13,7 +13,13 @@ from mavstream_server.scheduling.mechanisms.fragment import Fragment, fragments_
 from mavstream_server.scheduling.mechanisms.progress_chart import envelope, merged_descents
 from mavstream_server.scheduling.mechanisms.ratio import Work, with_best
 from mavstream_server.scheduling.mechanisms.route import LEAST_COST, Route, readers_beyond, routes
-from mavstream_server.scheduling.mechanisms.segments import Unit, paths, segments, simplified_segments
+from mavstream_server.scheduling.mechanisms.segments import (
+    Answers,
+    Unit,
+    paths,
+    segments,
+    simplified_segments,
+)
 from mavstream_server.scheduling.statistics import Statistics
 from mavstream_server.scheduling.view import OperatorView, QueryView
 
@@ -26,16 +32,18 @@ class QueryUnits:
     def __init__(self, query: QueryView) -> None:
         self._query = query
         self._based_on = {operator.number: operator.statistics for operator in query.operators}
-        self._simplified: dict[float, tuple[Unit, ...]] = {}
+        self._segments: dict[Answers, tuple[Unit, ...]] = {}
+        self._simplified: dict[tuple[float, Answers], tuple[Unit, ...]] = {}
 
     def moved(self, operator: OperatorView) -> bool:
         """Return whether an operator's statistics differ by more than 10 % from those in use."""
-        _, cost, selectivity, size, _ = self._based_on[operator.number]
+        _, cost, selectivity, size, _, input_size = self._based_on[operator.number]
         now = operator.statistics
         return (
             abs(now.cost_per_tuple - cost) > _TOLERANCE * cost
             or abs(now.selectivity - selectivity) > _TOLERANCE * selectivity
             or abs(now.tuple_size - size) > _TOLERANCE * size
+            or abs(now.input_size - input_size) > _TOLERANCE * input_size
         )
 
     def based_on(self, operator: OperatorView) -> Statistics:
@@ -62,7 +70,7 @@ class QueryUnits:
 
     @cached_property
     def routes(self) -> tuple[Route, ...]:
-        """Operators from leaf to root with the figures that are in use: every operator is on one at least."""
+        """Routes from leaf to root with the statistics in use; every operator is on at least one."""
         return routes(self._query, self._based_on, [route[0].size_in for route in self._beyond])
 
     @cached_property
@@ -95,16 +103,18 @@ class QueryUnits:
         costs = sorted(max(passed * member.cost, LEAST_COST) for member in self._members)
         return with_best(Work(0.0, 1 / unit.processing), (Work(1.0, cost) for cost in costs)).ratio
 
-    @cached_property
-    def segments(self) -> tuple[Unit, ...]:
-        """Segments with their capacities; an operator can be part of several."""
-        return segments(self.routes, self._beyond)
+    def segments(self, answers: Answers = Answers.HELD) -> tuple[Unit, ...]:
+        """Return segments with their capacities; an operator can be part of several."""
+        if answers not in self._segments:
+            self._segments[answers] = segments(self.routes, answers, self._beyond)
+        return self._segments[answers]
 
-    def simplified_segments(self, gamma: float) -> tuple[Unit, ...]:
+    def simplified_segments(self, gamma: float, answers: Answers = Answers.HELD) -> tuple[Unit, ...]:
         """Return simplified segments with their capacities; computed once for each gamma."""
-        if gamma not in self._simplified:
-            self._simplified[gamma] = simplified_segments(self.routes, gamma, self._beyond)
-        return self._simplified[gamma]
+        if (gamma, answers) not in self._simplified:
+            found = simplified_segments(self.routes, gamma, answers, self._beyond)
+            self._simplified[gamma, answers] = found
+        return self._simplified[gamma, answers]
 
     @cached_property
     def slopes(self) -> Mapping[int, float]:

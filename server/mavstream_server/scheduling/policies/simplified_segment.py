@@ -7,14 +7,14 @@ from typing import Annotated
 
 from pydantic import Field
 
-from mavstream_server.scheduling.bases.unit_level import UnitOptions, UnitPolicy
+from mavstream_server.scheduling.bases.unit_level import SegmentOptions, UnitPolicy
 from mavstream_server.scheduling.mechanisms.segments import Unit
 from mavstream_server.scheduling.registry import register
 from mavstream_server.scheduling.view import QueryView
 
 
-class SimplifiedSegmentOptions(UnitOptions):
-    """Options of `simplified_segment`: those of units, and where a path is cut."""
+class SimplifiedSegmentOptions(SegmentOptions):
+    """Options of `simplified_segment`: those of `segment`, and where a path is cut."""
 
     gamma: Annotated[float, Field(gt=0, le=1)] = 0.9
     """The first segment ends at an operator whose release capacity is at most gamma times the one below."""
@@ -35,7 +35,7 @@ class SimplifiedSegment(UnitPolicy[SimplifiedSegmentOptions]):
 
     def units(self, query: QueryView) -> Sequence[Unit]:
         """Return the simplified segments."""
-        return query.units.simplified_segments(self.options.gamma)
+        return query.units.simplified_segments(self.options.gamma, self.options.answers)
 
     def capacity(self, unit: Unit) -> float:
         """Return the memory release capacity."""

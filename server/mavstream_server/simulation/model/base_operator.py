@@ -39,6 +39,7 @@ class BaseOperator:
         "cost",
         "downstream",
         "elapsed",
+        "input_size",
         "kind",
         "leaf",
         "number",
@@ -91,6 +92,8 @@ class BaseOperator:
         self._consumed = self._produced = 0
         self.rows_in = self.rows_out = self.elapsed = self.calls = 0
         """Since statistics were last published."""
+        self.input_size = spec.size
+        """Bytes of a tuple that comes from a stream."""
         self.statistics = self.true_statistics()
         self._collector: StatisticsCollector | None = StatisticsCollector(self.statistics)
 
@@ -119,7 +122,14 @@ class BaseOperator:
     def true_statistics(self) -> Statistics:
         """Return the current true statistics."""
         cost = self.cost + self.per_output * self.selectivity
-        return Statistics(self.setup + cost, cost, self.selectivity, self.spec.size)
+        size = self.spec.size
+        return Statistics(self.setup + cost, cost, self.selectivity, size, input_size=self.input_size)
+
+    def set_input_size(self, size: float) -> None:
+        """Set the size of the tuples of the streams that it reads."""
+        self.input_size = size
+        self.statistics = self.true_statistics()
+        self._collector = StatisticsCollector(self.statistics)
 
     def count_call(self, rows_in: int, rows_out: int, elapsed: int, calls: int = 1) -> None:
         """Count a call; negative numbers undo one."""

@@ -79,6 +79,9 @@ class SimulatedNetwork:
                     operator.streams += 1
                     operator.leaf = True
             operator.size_in = self._size_in(part, made)
+            if operator.leaf:
+                streams_read = [self._sizes[name] for name in part.inputs if name not in made]
+                operator.set_input_size(sum(streams_read) / len(streams_read))
         for name, operator in made.items():
             operator.connect(tuple(read.get(name, ())))
         query.tasks = list(made.values())

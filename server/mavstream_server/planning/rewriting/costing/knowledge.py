@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from statistics import median
 
 from mavstream_protocol.expressions.typed import Expression
@@ -90,10 +90,43 @@ class Knowledge:
     ) -> None:
         """Keep by how much an operator, and the predicates in it, cost more than estimated."""
         factor = min(max(factor, _FACTORS[0]), _FACTORS[1])
-        self._factors[name] = factor
         self._kinds.setdefault(kind, []).append(factor)
+        self.declare_factor(name, factor, predicates)
+
+    def declare_factor(
+        self, name: str, factor: float, predicates: Iterable[Sequence[Expression]] = ()
+    ) -> None:
+        """Keep the same for one operator and its predicates, where it says nothing about others."""
+        self._factors[name] = factor
         for origins in predicates:
             self._predicate_factors.update(dict.fromkeys(origins, factor))
+
+
+class DerivedKnowledge(Knowledge):
+    """What one plan declares of its own operators, where nothing is known already; that stays as it is."""
+
+    def __init__(self, known: Knowledge) -> None:
+        super().__init__()
+        self._known = known
+
+    def selectivity(self, origins: Sequence[Expression]) -> float:
+        """Return the share of rows for which a predicate is true."""
+        declared = _is_new(origins, self._predicates, self._known._predicates)
+        return super().selectivity(origins) if declared else self._known.selectivity(origins)
+
+    def equality(self, pair: Equality) -> float:
+        """Return the share of pairs of rows that agree in two columns."""
+        declared = pair in self._equalities and pair not in self._known._equalities
+        return self._equalities[pair] if declared else self._known.equality(pair)
+
+    def predicate_factor(self, origins: Sequence[Expression]) -> float:
+        """Return by how much a predicate costs more than estimated."""
+        declared = _is_new(origins, self._predicate_factors, self._known._predicate_factors)
+        return super().predicate_factor(origins) if declared else self._known.predicate_factor(origins)
+
+    def kind_factor(self, kind: str) -> float:
+        """Return by how much operators of a kind cost more than estimated."""
+        return self._known.kind_factor(kind)
 
 
 class PooledKnowledge(Knowledge):
@@ -117,3 +150,10 @@ class PooledKnowledge(Knowledge):
         """Return the median: one slow query must not make all new ones look slow."""
         known = self._kinds.get(kind)
         return median(known) if known else 1.0
+
+
+def _is_new(
+    origins: Sequence[Expression], own: Mapping[Expression, float], known: Mapping[Expression, float]
+) -> bool:
+    """Whether something was declared of a predicate, and nothing is known of it."""
+    return any(origin in own for origin in origins) and not any(origin in known for origin in origins)

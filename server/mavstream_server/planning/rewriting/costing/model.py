@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
+from mavstream_protocol.hints import Hints
 from mavstream_protocol.plan import InputRef
 from mavstream_protocol.typed_plan import TypedNode, TypedPlan
 from mavstream_server.planning.rewriting.costing.estimates import BASE_COSTS, evaluation_cost, row_bytes
@@ -42,10 +43,19 @@ class CostModel:
     """
 
     def __init__(
-        self, running: TypedPlan | None, figures: PlanMetrics, knowledge: Knowledge | None = None
+        self,
+        running: TypedPlan | None,
+        figures: PlanMetrics,
+        knowledge: Knowledge | None = None,
+        *,
+        hints: bool = True,
     ) -> None:
-        """Learn from a plan that runs, or go by what others taught."""
+        """Learn from a plan that runs, or go by what others taught.
+
+        Where nothing was measured of a node, its `hints` are believed.
+        """
         self._figures = figures
+        self._hints = hints
         self._knowledge = Knowledge() if knowledge is None else knowledge
         if running is not None:
             self._walk(running, learning=True)
@@ -85,6 +95,8 @@ class CostModel:
             measured = self._figures.measured(node.name)
             if learning and measured is not None:
                 self._learn(node, flows, inflow, measured)
+            elif learning and self._hints and node.hints is not None:
+                self._believe(node, flows, inflow, node.hints)
             flow = COSTINGS[type(node)].flow(node, flows, inflow)
             rates |= {InputRef(node.name, output): rate for output, rate in flow.out.items()}
             works[node.name] = self._work(node, flows, sum(inflow.rates), flow)
@@ -110,13 +122,26 @@ class CostModel:
         parts = flows.parts(node.name, node.predicate)
         self._knowledge.learn_factor(node.name, costing.kind, factor, parts)
 
+    def _believe(self, node: TypedNode, flows: Flows, inflow: Inflow, hints: Hints) -> None:
+        """Use what a plan declares of a node; other nodes of its kind are not affected."""
+        rate, costing = sum(inflow.rates), COSTINGS[type(node)]
+        if not rate:
+            return
+        if hints.selectivity is not None:
+            costing.learn(node, flows, inflow, hints.selectivity * rate)
+        if hints.cost is not None:
+            factor = hints.cost * rate / costing.flow(node, flows, inflow).work
+            self._knowledge.declare_factor(node.name, factor, flows.parts(node.name, node.predicate))
+
 
 def _memory(node: TypedNode, typed: TypedPlan, inflow: Inflow, flow: Flow) -> float:
     """Return the bytes that wait in front of a node, and those that it keeps."""
     sizes = []
     for place, reference in enumerate(node.inputs):
         columns = node.reads(place, inflow.read)
-        sizes.append(row_bytes(f for f in typed.nodes[reference.node].schema if f.name in columns))
+        below = typed.nodes[reference.node]
+        declared = None if below.hints is None else below.hints.size
+        sizes.append(declared or row_bytes(f for f in below.schema if f.name in columns))
     queued = sum(rate * QUEUED * size for rate, size in zip(inflow.rates, sizes, strict=True))
     rate = sum(inflow.rates)
     mean = sum(r * size for r, size in zip(inflow.rates, sizes, strict=True)) / rate if rate else 0.0

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from mavstream_protocol.scaling import ERROR
-from mavstream_server.planning.rewriting.editing import Draft
+from mavstream_server.planning.rewriting.editing import Draft, unsized
 from mavstream_server.planning.rewriting.matching import aggregate_at, any_join_at, project_at
 from mavstream_server.planning.rewriting.reading import columns_read
 from mavstream_server.planning.rewriting.rule import Rewrite, RewriteRule
@@ -45,7 +45,8 @@ def rewrites(subject: Subject) -> Iterator[Rewrite]:
         }
         kept = kept or dict([next(iter(texts.items()))])  # rows without columns cannot be said
         if len(kept) < len(texts):
-            draft.put(name, subject.plan.nodes[name].model_copy(update={"compute": kept}))
+            fewer = {"compute": kept, "hints": unsized(subject.typed_node(name).hints)}
+            draft.put(name, subject.plan.nodes[name].model_copy(update=fewer))
             changed.append(name)
     if changed:
         yield Rewrite(draft, changed[0], f"columns that nobody reads left out in {', '.join(changed)}")

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator
 
 from mavstream_protocol.expressions.typed import ColumnRef, Expression, references
-from mavstream_server.planning.rewriting.editing import Draft
+from mavstream_server.planning.rewriting.editing import Draft, unsized
 from mavstream_server.planning.rewriting.expressions import can_fail, put_in, size
 from mavstream_server.planning.rewriting.matching import any_join_at, every, project_at
 from mavstream_server.planning.rewriting.rule import Rewrite, RewriteRule
@@ -38,7 +38,7 @@ def rewrites(subject: Subject) -> Iterator[Rewrite]:
         if texts is not None:
             draft = Draft(subject.plan)
             draft.drop(name)
-            draft.put(below, inner.model_copy(update={"compute": texts}))
+            draft.put(below, inner.model_copy(update={"compute": texts, "hints": unsized(inner.hints)}))
             draft.reconnect(name, below)
             yield Rewrite(draft, name, f"computed in {below}")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from mavstream_server.planning.rewriting.editing import Draft, select
+from mavstream_server.planning.rewriting.editing import Draft
 from mavstream_server.planning.rewriting.matching import Select, every, select_at
 from mavstream_server.planning.rewriting.rule import Rewrite, RewriteRule
 from mavstream_server.planning.rewriting.subject import Subject
@@ -27,7 +27,7 @@ def rewrites(subject: Subject) -> Iterator[Rewrite]:
         draft, below = Draft(subject.plan), next(iter(row.values())).node.input
         draft.reconnect(top.name, ranked[-1], but=row)
         for name in ranked:
-            draft.put(name, select(below, row[name].node.where))
+            draft.put(name, row[name].node.model_copy(update={"input": below}))
             below = name
         yield Rewrite(draft, top.name, f"{' before '.join(ranked)} by rank")
 

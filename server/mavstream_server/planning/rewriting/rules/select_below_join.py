@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from mavstream_protocol.expressions.typed import Expression, references
-from mavstream_server.planning.rewriting.editing import Draft, select
+from mavstream_server.planning.rewriting.editing import Draft, select, unsized
 from mavstream_server.planning.rewriting.expressions import can_fail, conjunction, conjuncts, put_in
 from mavstream_server.planning.rewriting.joins import LEFT, RIGHT, put_below, sides_of, wheres, with_where
 from mavstream_server.planning.rewriting.matching import AnyJoin, Select, any_join_at, every, select_at
@@ -63,6 +63,9 @@ def _moved(subject: Subject, upper: Select, lower: AnyJoin) -> Iterator[Rewrite]
         changed = with_where(subject, below, changed, (*wheres(found), *both))
     if changed is not None:
         draft.put(below, changed)
+        if not kept and not both and len([side for side in parts.values() if side]) == 1:
+            # It asks the same as before, in another place.
+            draft.put(name, draft.nodes[name].model_copy(update={"hints": unsized(upper.node.hints)}))
         counts = [(parts[LEFT], "left input"), (parts[RIGHT], "right input"), (both, "condition")]
         places = ", ".join(f"{len(moved)} into its {where}" for moved, where in counts if moved)
         yield Rewrite(draft, name, f"moved into the join {below}: {places}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from mavstream_protocol.expressions.typed import references
-from mavstream_server.planning.rewriting.editing import Draft, select
+from mavstream_server.planning.rewriting.editing import Draft, moved_select
 from mavstream_server.planning.rewriting.expressions import can_fail, put_in, tells_zeros_apart
 from mavstream_server.planning.rewriting.matching import every, select_at
 from mavstream_server.planning.rewriting.rule import Rewrite, RewriteRule
@@ -23,7 +23,7 @@ def rewrites(subject: Subject) -> Iterator[Rewrite]:
     - Where equal rows are put together, the predicate must be the same for all of them.
     - With `on_error: fail` neither the predicate nor the node's columns may be able to fail.
     """
-    for name, _, typed in every(subject, select_at):
+    for name, node, typed in every(subject, select_at):
         below = subject.below(name)
         lower, inner = subject.typed_node(below), subject.plan.nodes[below]
         if not lower.row_columns or not lower.commutes_with_select or not subject.crossable(lower):
@@ -43,7 +43,7 @@ def rewrites(subject: Subject) -> Iterator[Rewrite]:
             draft = Draft(subject.plan)
             (input_,) = inner.reads().values()
             draft.reconnect(name, below)
-            draft.put(name, select(input_, text))
+            draft.put(name, moved_select(node, input_, text))
             draft.put(below, inner.reading({input_: name}))
             yield Rewrite(draft, name, f"moved below the {lower.op} {below}")
 

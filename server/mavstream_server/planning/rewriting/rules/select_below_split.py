@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from mavstream_protocol.plan import InputRef
-from mavstream_server.planning.rewriting.editing import Draft, select
+from mavstream_server.planning.rewriting.editing import Draft, moved_select
 from mavstream_server.planning.rewriting.matching import every, select_at, split_at
 from mavstream_server.planning.rewriting.rule import Rewrite, RewriteRule
 from mavstream_server.planning.rewriting.subject import Subject
@@ -33,7 +33,7 @@ def rewrites(subject: Subject) -> Iterator[Rewrite]:
             draft.drop(reader)
             draft.reconnect(reader, input_)
         kept, moved, _ = selects[0]
-        draft.put(kept, select(split.input, moved.where))
+        draft.put(kept, moved_select(moved, split.input))
         draft.put(name, split.reading({split.input: kept}))
         yield Rewrite(draft, kept, f"moved below the split {name}")
 

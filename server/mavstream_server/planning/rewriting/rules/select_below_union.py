@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from mavstream_server.planning.rewriting.editing import Draft, select
+from mavstream_server.planning.rewriting.editing import Draft, moved_select
 from mavstream_server.planning.rewriting.matching import every, select_at, union_at
 from mavstream_server.planning.rewriting.rule import Rewrite, RewriteRule
 from mavstream_server.planning.rewriting.subject import Subject
@@ -30,7 +30,7 @@ def rewrites(subject: Subject) -> Iterator[Rewrite]:
         changes: dict[str, str] = {}
         for input_ in dict.fromkeys(union.inputs):  # an input that is read twice is sorted out once
             changes[input_] = draft.fresh(name) if changes else name
-            draft.put(changes[input_], select(input_, node.where))
+            draft.put(changes[input_], moved_select(node, input_))
         draft.put(below, union.reading(changes))
         yield Rewrite(draft, name, f"moved below the union {below}, into {len(changes)} inputs")
 
