@@ -141,12 +141,25 @@ def test_a_query_from_its_file_to_its_end(url: str, name: str, tmp_path: Path) -
     idle = command(url, "query", "watch", query, "--after", "latest", "--idle", "0.1")
     assert (idle.returncode, idle.stdout) == (0, "")
     assert query in command(url, "query", "list").stdout
-    assert "cli_hot" in command(url, "query", "show", query).stdout
+    shown = command(url, "query", "show", query).stdout
+    assert "cli_hot" in shown
+    assert "rows late" in shown
+    assert "rows missed" in shown
     operators = answer(url, "query", "plan", query)["operators"]
     assert [one["name"] for one in operators] == ["in", "hot", "#output"]
     shown = command(url, "query", "plan", query).stdout
     assert "simplified segment" in shown
     assert "hot > #output" in shown
+    later = answer(
+        url, "query", "set", query, "--stop-at", "2100-01-01T00:00:00Z", "--qos", '{"max_loss": "1%"}'
+    )
+    assert (later["spec"]["stop_at"], later["spec"]["qos"]["max_loss"]) == (
+        "2100-01-01T00:00:00.000000Z",
+        "1%",
+    )
+    assert answer(url, "query", "set", query, "--stop-at", "never")["spec"]["stop_at"] is None
+    assert "nothing is to be changed" in command(url, "query", "set", query).stderr
+    assert "no JSON" in command(url, "query", "set", query, "--qos", "{").stderr
     assert answer(url, "query", "stop", query)["desired"] == "stopped"
     assert len(command(url, "query", "watch", query, "-o", "json").stdout.splitlines()) == 2
     assert answer(url, "query", "delete", query) == {"deleted": query}

@@ -29,6 +29,7 @@ from mavstream import (
     stream,
 )
 from mavstream.testing import start_server
+from mavstream_protocol import QosSpec
 from mavstream_protocol.optimizer import OptimizerSettings
 
 FIELDS = [
@@ -158,6 +159,26 @@ def test_a_query_is_paused_resumed_stopped_and_removed(client: Client, name: str
     query.delete()
     with pytest.raises(NotFound):
         query.info()
+
+
+def test_a_query_is_scheduled_and_its_times_and_targets_change(client: Client, name: str) -> None:
+    client.create_stream(name=name, fields=FIELDS)
+    query = client.submit(stream(name).where("id > 1"), name=name, start_at="2100-01-01T00:00:00Z")
+    assert query.info().state == "scheduled"
+    assert query.id in [one.id for one in client.queries("scheduled")]
+    with pytest.raises(Invalid) as refused:
+        query.update(stop_at="2099-01-01T00:00:00Z")
+    assert [item.pointer for item in refused.value.problem.errors] == ["stop_at"]
+    later = datetime(2101, 1, 1, tzinfo=UTC)
+    assert query.update(start_at=later, class_="default").spec.start_at == int(later.timestamp()) * 1_000_000
+    assert query.update(start_at=None).state == "running"
+    with pytest.raises(Conflict) as late:
+        query.update(start_at=later)
+    assert late.value.problem.code == "already_started"
+    assert query.update(stop_at="2102-01-01T00:00:00Z").spec.stop_at is not None
+    assert query.update(stop_at=None, qos=QosSpec(max_loss="5%")).spec.qos.max_loss == 0.05
+    assert query.info().spec.stop_at is None
+    query.delete()
 
 
 def test_a_windowed_query_answers(client: Client, name: str) -> None:

@@ -285,7 +285,14 @@ class AsyncQuery:
 
     async def set_class(self, name: str) -> QueryInfo:
         """Put it into another class."""
-        return await self._change(**{"class": name})
+        return await self._change(class_=name)
+
+    async def update(self, **changes: Any) -> QueryInfo:
+        """Change `start_at` while it is scheduled, `stop_at`, `qos`, `class_` or `state`.
+
+        What is not given stays as it is; None removes a time, or all targets.
+        """
+        return await self._change(**changes)
 
     async def delete(self) -> None:
         """End it and remove its answers."""
@@ -314,5 +321,5 @@ class AsyncQuery:
         """Return its answers; see `AsyncClient.results`."""
         return self._client.results(self, after, timeout=timeout, on_gap=on_gap, on_lag=on_lag)
 
-    async def _change(self, **changes: str) -> QueryInfo:
+    async def _change(self, **changes: Any) -> QueryInfo:
         return await self._client._line.run(self._client._calls.change(self.id, changes))

@@ -158,11 +158,10 @@ class Calls:
         """Ask how a query stands."""
         return self._get(f"/v1/queries/{quote(query)}", QueryInfo)
 
-    def change(self, query: str, changes: Mapping[str, str]) -> Talk[QueryInfo]:
-        """Change the desired state or the class of a query."""
-        request = Request(
-            "PATCH", f"/v1/queries/{quote(query)}", headers=_JSON, content=orjson.dumps(dict(changes))
-        )
+    def change(self, query: str, changes: Mapping[str, Any]) -> Talk[QueryInfo]:
+        """Change the desired state, the class, the times or the targets of a query."""
+        named = {name.rstrip("_"): value for name, value in _plain(changes).items()}
+        request = Request("PATCH", f"/v1/queries/{quote(query)}", headers=_JSON, content=orjson.dumps(named))
         return fetch(request, self.retry, QueryInfo)
 
     def delete_query(self, query: str) -> Talk[None]:

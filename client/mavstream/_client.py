@@ -283,7 +283,14 @@ class Query:
 
     def set_class(self, name: str) -> QueryInfo:
         """Put it into another class."""
-        return self._change(**{"class": name})
+        return self._change(class_=name)
+
+    def update(self, **changes: Any) -> QueryInfo:
+        """Change `start_at` while it is scheduled, `stop_at`, `qos`, `class_` or `state`.
+
+        What is not given stays as it is; None removes a time, or all targets.
+        """
+        return self._change(**changes)
 
     def delete(self) -> None:
         """End it and remove its answers."""
@@ -312,5 +319,5 @@ class Query:
         """Return its answers; see `Client.results`."""
         return self._client.results(self, after, timeout=timeout, on_gap=on_gap, on_lag=on_lag)
 
-    def _change(self, **changes: str) -> QueryInfo:
+    def _change(self, **changes: Any) -> QueryInfo:
         return self._client._line.run(self._client._calls.change(self.id, changes))

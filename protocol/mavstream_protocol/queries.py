@@ -82,7 +82,8 @@ class QuerySpec(BaseModel):
     mode: Mode = Mode.CONTINUOUS
     """Whether it runs on or ends with its first window."""
     start_at: Instant | None = None
-    """Rows that arrive before this are not read; without it the query starts at once."""
+    """Rows that arrive before this are not read, and the query is `scheduled` until then; without it the
+    query starts at once."""
     stop_at: Instant | None = None
     """Rows that arrive at or after this are not read, and the query ends; after `start_at`."""
     from_: ReadFrom = Field(default=ReadFrom.NOW, alias="from")

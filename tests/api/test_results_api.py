@@ -314,6 +314,36 @@ def test_qos_and_plans_are_shown(server: RunningServer, query: str) -> None:
     assert http.get("/v1/queries", params={"state": "asleep"}).status_code == 422
 
 
+def test_times_and_targets_are_patched_with_versions_and_pointers(server: RunningServer) -> None:
+    http = server.http
+    made = http.post("/v1/queries", json={**HOT, "start_at": "2100-01-01T00:00:00Z"})
+    path, tag = made.headers["location"], made.headers["etag"]
+    assert made.json()["state"] == "scheduled"
+    assert [one["id"] for one in http.get("/v1/queries?state=scheduled").json()["items"]] == [
+        made.json()["id"]
+    ]
+    assert 'mavstream_queries{state="scheduled"} 1.0' in http.get("/metrics").text
+    moved = http.patch(path, json={"stop_at": "2100-01-02T00:00:00Z"}, headers={"If-Match": tag})
+    assert (moved.status_code, moved.headers["etag"]) == (200, '"2"')
+    assert moved.json()["spec"]["stop_at"] == "2100-01-02T00:00:00.000000Z"
+    assert http.patch(path, json={"stop_at": None}, headers={"If-Match": tag}).status_code == 412
+    for body, pointer in (
+        ({"stop_at": "2099-01-01T00:00:00Z"}, "stop_at"),
+        ({"start_at": "tomorrow"}, "start_at"),
+        ({"qos": {"latency": {"p95": "5 apples"}}}, "qos/latency/p95"),
+        ({"qos": {"worth": {"readings": "nothing"}}}, "qos/worth/readings"),
+        ({"mode": "one_time"}, "mode"),
+    ):
+        refused = http.patch(path, json=body)
+        assert refused.status_code == 422, refused.text
+        assert refused.json()["errors"][0]["pointer"].startswith(pointer.rsplit("/", 1)[0]), refused.text
+    started = http.patch(path, json={"start_at": None, "stop_at": None})
+    assert (started.json()["state"], started.json()["spec"]["start_at"]) == ("running", None)
+    again = http.patch(path, json={"start_at": "2100-01-01T00:00:00Z"})
+    assert (again.status_code, again.json()["code"]) == (409, "already_started")
+    assert http.delete(path).status_code == 204
+
+
 def test_the_optimizer_acts_for_a_target_and_says_so(server: RunningServer, feed: Feed) -> None:
     http: httpx.Client = server.http
     settings = {"period": "100ms", "rules": {"policy": False, "rank": False}}

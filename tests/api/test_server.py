@@ -301,3 +301,34 @@ def test_metrics_name_query_class_and_operator(server: RunningServer) -> None:
         "mavstream_engine_restarts_total 0.0",
     ):
         assert line in text, line
+
+
+def test_rows_that_a_query_could_not_use_are_told(server: RunningServer) -> None:
+    """Fed again, rows fall into windows that began before the query."""
+    create(server, name="fed_twice")
+    again = rows(0, 5)
+    server.http.post("/v1/streams/fed_twice/tuples", json=again).raise_for_status()
+    nodes = {
+        "in": {"op": "source", "stream": "fed_twice"},
+        "n": {
+            "op": "aggregate",
+            "input": "in",
+            "window": {"kind": "tumbling", "size": "1s"},
+            "compute": {"n": "count(*)"},
+        },
+    }
+    query = register(server, plan={"root": "n", "nodes": nodes})
+    server.http.post("/v1/streams/fed_twice/tuples", json=again).raise_for_status()
+
+    def told() -> dict[str, Any] | None:
+        info: dict[str, Any] = server.http.get(f"/v1/queries/{query}").json()
+        return info if info["missed"] == 5 else None
+
+    info = eventually(told, "the rows to be counted")
+    assert (info["results"], info["late"], info["counters"]) == (0, 0, {"n": {"missed": 5}})
+    (operator,) = [
+        one for one in server.http.get(f"/v1/queries/{query}/plan").json()["operators"] if one["name"] == "n"
+    ]
+    assert operator["counters"] == {"missed": 5}
+    labels = f'class="default",operator="n",query="{query}",reason="missed"'
+    assert f"mavstream_rows_left_out_total{{{labels}}} 5.0" in server.http.get("/metrics").text

@@ -96,7 +96,7 @@ def test_a_query_is_kept_with_its_states_and_versions(path: Path) -> None:
     assert catalog.set_desired("q1", DesiredState.PAUSED, 1).version == 2
     with pytest.raises(WrongVersion):
         catalog.set_desired("q1", DesiredState.RUNNING, 1)
-    assert catalog.set_class("q1", "alarms").spec.class_ == "alarms"
+    assert catalog.set_spec("q1", changed(catalog, "alarms")).spec.class_ == "alarms"
     catalog.set_final("q1", "failed", "it overflowed")
     expected = catalog.query("q1")
     catalog.close()
@@ -176,12 +176,17 @@ def test_an_idempotency_key_stands_for_one_request(catalog: Catalog) -> None:
         catalog.idempotent("k", "POST /v1/queries", "f2")
 
 
+def changed(catalog: Catalog, class_: str) -> QuerySpec:
+    """Return the specification of q1 in another class."""
+    return catalog.query("q1").spec.model_copy(update={"class_": class_})
+
+
 def test_what_fails_in_a_transaction_leaves_nothing(catalog: Catalog) -> None:
     catalog.add_query("q1", query("a"), 1)
 
     def fail() -> None:
         with catalog.transaction():
-            catalog.set_class("q1", "other")
+            catalog.set_spec("q1", changed(catalog, "other"))
             catalog.add_query("q2", query("b"), 1)
             catalog.remember("k", "queries", "f", "{}")
             catalog.add_query("q2", query("b"), 1)

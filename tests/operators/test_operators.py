@@ -63,7 +63,7 @@ def test_the_else_output_takes_what_nobody_matched(readings: ScriptedStream) -> 
     nodes = {**IN, "p": split, "s": {"op": "select", "input": "p.else", "where": "TRUE"}}
     run = run_plan(nodes, "s", [readings])
     assert run.rows() == [(2, 1, 25), (3, 1, None)]
-    assert run.query.counters == {}
+    assert run.query.counters == {"p": {"unread": 1}}
 
 
 def test_a_tumbling_window_is_half_open_and_answers_when_the_watermark_passes(

@@ -18,7 +18,7 @@ from mavstream_protocol.admission import AdmissionPolicy
 from mavstream_protocol.tuples import decode_rows
 from mavstream_protocol.wire.resources import QueryInfo
 from mavstream_server.catalog.catalog import Catalog
-from mavstream_server.core.clock import SystemClock
+from mavstream_server.core.clock import Clock, SystemClock
 from mavstream_server.core.settings import Settings
 from mavstream_server.engine.process.messages import Hello
 from mavstream_server.queries.assembly import assemble
@@ -60,7 +60,8 @@ HOT = {"name": "hot", "plan": HOT_PLAN}
 class Service:
     """All parts of a server but HTTP."""
 
-    def __init__(self, data: Path, **settings: Any) -> None:
+    def __init__(self, data: Path, clock: Clock | None = None, **settings: Any) -> None:
+        clock = clock or SystemClock()
         self.settings = Settings(data=data, **settings)
         self.settings.results_directory.mkdir(parents=True, exist_ok=True)
         self.catalog = Catalog(self.settings.catalog_file)
@@ -72,7 +73,7 @@ class Service:
             self.settings,
             self.catalog,
             self.link,
-            SystemClock(),
+            clock,
             timers=loop,
             admission=lambda: self.admission or self.settings.admission,
         )
@@ -121,8 +122,10 @@ class Service:
 
 
 @asynccontextmanager
-async def service(data: Path, *, engine: bool = True, **settings: Any) -> AsyncIterator[Service]:
-    made = Service(data, **settings)
+async def service(
+    data: Path, *, engine: bool = True, clock: Clock | None = None, **settings: Any
+) -> AsyncIterator[Service]:
+    made = Service(data, clock, **settings)
     if "readings" not in made.streams:
         made.streams.create(StreamSpec.model_validate(READINGS))
     try:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+import json
+from typing import Annotated, Any
 
 import typer
 
@@ -11,6 +12,7 @@ from mavstream.cli.output import complain, show_fields, show_json, show_list, sh
 from mavstream.cli.session import FileArgument, Output, OutputOption, QueryArgument, client_of
 from mavstream.cli.watching import watch_rows
 from mavstream_protocol import ReadFrom
+from mavstream_protocol.instants import format_instant
 from mavstream_protocol.wire.resources import QueryInfo, Validation
 
 app = typer.Typer(no_args_is_help=True, help="Continuous queries and their answers.")
@@ -167,6 +169,43 @@ def stop(context: typer.Context, query: QueryArgument, output: OutputOption = Ou
         _show(client.query(query).stop(), output)
 
 
+@app.command("set")
+def set_values(
+    context: typer.Context,
+    query: QueryArgument,
+    start_at: Annotated[
+        str | None, typer.Option(help="When it starts, while it is scheduled (ISO 8601); 'now' starts it.")
+    ] = None,
+    stop_at: Annotated[
+        str | None, typer.Option(help="When it ends (ISO 8601); 'never' lets it run on.")
+    ] = None,
+    qos: Annotated[str | None, typer.Option(help="Its targets as JSON, all of them; '{}' for none.")] = None,
+    class_: ClassOption = None,
+    output: OutputOption = Output.TABLE,
+) -> None:
+    """Change when a query starts and stops, its targets or its class."""
+    changes: dict[str, Any] = {}
+    if start_at is not None:
+        changes["start_at"] = None if start_at == "now" else start_at
+    if stop_at is not None:
+        changes["stop_at"] = None if stop_at == "never" else stop_at
+    if qos is not None:
+        changes["qos"] = _read_targets(qos)
+    if class_ is not None:
+        changes["class_"] = class_
+    if not changes:
+        raise typer.BadParameter("nothing is to be changed: give --start-at, --stop-at, --qos or --class")
+    with client_of(context) as client:
+        _show(client.query(query).update(**changes), output)
+
+
+def _read_targets(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except ValueError as error:
+        raise typer.BadParameter(f"this is no JSON ({error}): {text}", param_hint="--qos") from None
+
+
 @app.command("delete")
 def delete(context: typer.Context, query: QueryArgument, output: OutputOption = Output.TABLE) -> None:
     """End a query and remove its answers."""
@@ -210,8 +249,12 @@ def _show(info: QueryInfo, output: Output) -> None:
             ("results", info.results),
             ("epoch", info.epoch),
             ("created", info.created),
+            ("starts at", None if info.spec.start_at is None else format_instant(info.spec.start_at)),
+            ("stops at", None if info.spec.stop_at is None else format_instant(info.spec.stop_at)),
             ("latency ms", latency and latency.model_dump(exclude_none=True)),
             ("memory bytes", info.memory_bytes),
+            ("rows late", info.late),
+            ("rows missed", info.missed),
             ("counters", info.counters),
             *estimate_fields(info.admission),
         ]

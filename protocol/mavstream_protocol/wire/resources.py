@@ -9,6 +9,8 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from mavstream_protocol.admission import AdmissionEstimate
 from mavstream_protocol.errors import ProblemItem
+from mavstream_protocol.instants import Instant
+from mavstream_protocol.qos import QosSpec
 from mavstream_protocol.queries import QuerySpec
 from mavstream_protocol.streams import FieldSpec, StreamSpec
 
@@ -35,7 +37,10 @@ class DesiredState(StrEnum):
 class ActualState(StrEnum):
     """What a query is."""
 
+    SCHEDULED = "scheduled"
+    """It waits for its `start_at`: it is not instantiated and reads nothing."""
     STARTING = "starting"
+    """It is about to be instantiated, or waits for an engine."""
     RUNNING = "running"
     PAUSED = "paused"
     FINISHED = "finished"
@@ -176,18 +181,46 @@ class QueryInfo(BaseModel):
     latency_ms: LatencySummary | None = None
     memory_bytes: dict[str, int] = {}
     """queued, state, backlog; what it shares with other queries counts in full for each of them."""
+    late: int = 0
+    """Rows that arrived after all their windows had closed, or behind their own watermark where rows are put
+    in order or joined `within`; of all operators together, since the query was last instantiated."""
+    missed: int = 0
+    """Rows that the query could not use: their windows began before its first row or were cut by a pause,
+    they arrived while it was paused, or retention removed them before it read them."""
     counters: dict[str, dict[str, int]] = {}
-    """Rows that were not mixed in, by operator and reason."""
+    """Rows that have no part in the answer, by operator and reason: `late`, `missed`, `outside` (of all
+    windows), `errors`, `unmatched` and `unread` (of a split), `shed`; and `skipped_windows`."""
     admission: AdmissionEstimate | None = None
     """What was expected when it was registered; in the answer to that only."""
 
 
 class QueryChange(BaseModel):
-    """What `PATCH /v1/queries/{id}` can change."""
+    """What `PATCH /v1/queries/{id}` can change; what is left out stays as it is."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
+    model_config = ConfigDict(
+        frozen=True,
+        extra="forbid",
+        populate_by_name=True,
+        use_attribute_docstrings=True,
+        json_schema_extra={
+            "examples": [
+                {"state": "paused"},
+                {"stop_at": "2026-01-01T18:00:00Z", "qos": {"latency": {"p95": "20ms"}}},
+                {"start_at": "2026-01-01T12:30:00Z"},
+                {"stop_at": None},
+            ]
+        },
+    )
     state: DesiredState | None = None
+    """What is wanted of it; a scheduled query that is paused becomes paused at its start."""
     class_: str | None = Field(default=None, alias="class")
+    """The query class that it moves to."""
+    start_at: Instant | None = None
+    """When it starts, as long as it is scheduled; a time that has passed, or null, starts it now."""
+    stop_at: Instant | None = None
+    """When it ends; null lets it run on. Refused (409) if it has read what arrived later."""
+    qos: QosSpec | None = None
+    """Its targets, all of them; null for none."""
 
 
 class Validation(BaseModel):

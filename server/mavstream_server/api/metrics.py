@@ -213,7 +213,7 @@ def _operators(queries: list[QueryMetrics]) -> Iterator[Metric]:
     )
     yield _counter(
         "rows_left_out",
-        "Rows that were late, failed or were dropped, by reason",
+        "Rows that have no part in the answer, by reason: late, missed, errors, ...",
         (*_OPERATOR, "reason"),
         (
             ((query.id, query.class_name, operator, reason), count)

@@ -171,9 +171,8 @@ class Catalog:
         """Keep what a client wants of a query; raises NotFound, WrongVersion."""
         return self._change(id_, expected_version, desired=desired)
 
-    def set_class(self, id_: str, class_: str, expected_version: int | None = None) -> QueryRecord:
-        """Move a query to another class; raises NotFound, WrongVersion."""
-        spec = self.query(id_).spec.model_copy(update={"class_": class_})
+    def set_spec(self, id_: str, spec: QuerySpec, expected_version: int | None = None) -> QueryRecord:
+        """Keep a changed specification; raises NotFound, WrongVersion."""
         record = self._change(id_, expected_version, spec=spec.model_dump_json(by_alias=True))
         self._specs[id_] = spec
         return record._replace(spec=spec)

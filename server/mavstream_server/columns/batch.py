@@ -28,6 +28,8 @@ class Mark(NamedTuple):
     they could have fallen into are incomplete."""
     end: bool = False
     """Nothing comes behind this mark."""
+    since: int = END_OF_TIME
+    """From when on windows count for a one-time query; not known yet, or not asked for, by default."""
 
 
 class Batch:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import count
 from typing import TypeVar
 
@@ -46,11 +47,19 @@ class Assembly:
             if feed is None:
                 raise UnknownObject(f"stream {stream!r} is not attached to this engine; attach it first")
             position = (request.positions or {}).get(stream)
+            start_at = request.options.start_at
+            if position is None and start_at is not None:
+                cursor = feed.reader.cursor()
+                cursor.seek_arrival(start_at * 1000)
+                return cursor
             if position is None and request.earliest:
                 position = feed.reader.begin
             return feed.reader.cursor(position)
 
-        network = instantiate(request.plan, request.options, cursor, sink, self._now, self.table)
+        options = request.options
+        if options.one_time and options.since is None and not request.earliest:
+            options = replace(options, since=self._now() // 1000)
+        network = instantiate(request.plan, options, cursor, sink, self._now, self.table)
         return self.of(request, network, RunningQuery)
 
     def of(self, request: QueryRequest, network: Network, kind: type[QueryT]) -> QueryT:

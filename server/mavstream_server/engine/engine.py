@@ -13,6 +13,7 @@ from random import Random
 from typing import Any
 
 from mavstream_protocol.errors import MavstreamError
+from mavstream_protocol.expressions.typed import Expression
 from mavstream_protocol.scheduling import Sharing
 from mavstream_protocol.typed_plan import TypedPlan
 from mavstream_server.core.clock import Clock, SystemClock
@@ -30,10 +31,11 @@ from mavstream_server.engine.sharing.sharing import QuerySharing
 from mavstream_server.engine.slice_runner import AnyTask, SliceRunner
 from mavstream_server.engine.source_task import SourceTask
 from mavstream_server.engine.states import IllegalMove, OperatorState, QueryState
-from mavstream_server.engine.stop_times import StopTimes
+from mavstream_server.engine.stop_times import StopTimes, check_stop
 from mavstream_server.log.reader import LogReader
 from mavstream_server.operators.operator import QueryFailed
 from mavstream_server.operators.output import Sink
+from mavstream_server.operators.source import Source
 from mavstream_server.planning.instantiator import operator_maker
 from mavstream_server.planning.weighting import weighted
 from mavstream_server.scheduling.policy import Policy, SourceService
@@ -142,7 +144,7 @@ class Engine:
         except BaseException:
             del self.queries[request.id]
             raise
-        self._stop_times.add(query)
+        self._stop_times.watch(query)
         self.sharing.came(query)
         return query
 
@@ -229,6 +231,34 @@ class Engine:
         self.sharing.leave(query)
         for task in query.sources.values():
             task.work.shed(share)
+
+    def stop_at(self, id_: str, time: int | None) -> None:
+        """Let a query end at another arrival time (us), or not by time; raises StopTimePassed."""
+        query = self._active(id_, "its stop_at")
+        self.sharing.keep_apart(query)
+        try:
+            check_stop(query, time)
+            options = replace(query.request.options, stop_at=time)
+            query.request = replace(query.request, options=options)
+            for source in query.network.sources:
+                source.stop_at(time)
+            self._stop_times.watch(query)
+        finally:
+            if not self.swaps.under_way(query):
+                self.sharing.came(query)
+
+    def aim_at(self, id_: str, latency_target: int | None, worth: Mapping[str, Expression]) -> None:
+        """Let a query have another latency target (us), and rows another worth where load is shed."""
+        query = self._active(id_, "its targets")
+        options = replace(query.request.options, worth=worth)
+        query.request = replace(query.request, latency_target=latency_target, options=options)
+        for node in query.request.plan.sources:
+            source = query.network.operators[node.name]
+            assert isinstance(source, Source)
+            source.rank_by(worth.get(node.stream))
+        for task in (*query.sources.values(), *(part.source for part in query.shared)):
+            task.aim_at(latency_target)
+        self.sharing.retargeted(query)
 
     def _active(self, id_: str, what: str) -> RunningQuery:
         query = self.query(id_)

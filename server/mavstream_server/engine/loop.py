@@ -56,6 +56,9 @@ class Loop:
             self._still_points.look(now)
         if self._sharing.due <= now and not self._idle:
             self._sharing.attend(now)
+        if self._stop_times.due <= now:
+            intake.look(now)  # rows that came in time are read before the end
+            self._stop_times.end_overdue(now)
         if self._idle:
             intake.look(now)
         elif self.slices >= intake.look_at_slice or self.busy >= intake.look_at_busy:

@@ -68,8 +68,13 @@ class SourceTask:
         """while it does so."""
         self.idle = True
         """Whether the engine had nothing else to do when it became ready."""
-        target = query.request.latency_target
+        self.cap = _LONGEST_LINGER
+        self.aim_at(query.request.latency_target)
+
+    def aim_at(self, target: int | None) -> None:
+        """Wait for more rows at most a quarter of a latency target (us); None for no target."""
         self.cap = _LONGEST_LINGER if target is None else min(_LONGEST_LINGER, target * 1000 // 4)
+        self.linger = min(self.linger, self.cap)
 
     def become(self, state: OperatorState) -> None:
         """Change the state, as the table of moves allows."""

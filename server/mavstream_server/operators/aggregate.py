@@ -26,7 +26,12 @@ from mavstream_server.operators.aggregates.windows import (
 )
 from mavstream_server.operators.operator import ErrorPolicy, State
 from mavstream_server.operators.windows.gate import Admitted
-from mavstream_server.operators.windows.windowed import WindowedOperator, effective_times, possible_since
+from mavstream_server.operators.windows.windowed import (
+    Skipped,
+    WindowedOperator,
+    effective_times,
+    possible_since,
+)
 
 
 class Aggregate(WindowedOperator):
@@ -119,21 +124,14 @@ class Aggregate(WindowedOperator):
                 firsts = None if firsts is None else firsts.take(kept)
         self._groups.fold(panes, firsts, rows)
 
-    def close(self, opened: int, batch: Batch, mark: Mark | None, once: bool) -> bool:
+    def close(self, opened: int, batch: Batch, mark: Mark | None) -> None:
         """Answer windows with one row per group."""
-        answered = False
         for numbers, groups in self._groups.close(opened, self._keys.count):
-            answered = True
-            if once:
-                first = np.flatnonzero(numbers == numbers[0])
-                self._answer(numbers.take(first), groups.take(first), batch, mark)
-                break
             self._answer(numbers, groups, batch, mark)
-        return answered
 
-    def skip(self, first: int) -> int:
+    def skip(self, first: int) -> Skipped:
         """Drop the groups of windows before one."""
-        return self._groups.skip(first, self._keys.count)
+        return Skipped(*self._groups.skip(first, self._keys.count))
 
     def _answer(self, numbers: Ints, groups: Groups, batch: Batch, mark: Mark | None) -> None:
         """Emit one row per group; `numbers` are their windows."""

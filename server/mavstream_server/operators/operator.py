@@ -41,7 +41,8 @@ class Operator(ABC):
         self.outputs: list[Queue] = []
         self.progress = Progress(ports)
         self.counters: Counter[str] = Counter()
-        """Rows that were not mixed in, by reason: `late`, `errors`, `unmatched`, `skipped_windows`."""
+        """Rows that have no part in the answer, by reason: `late`, `missed`, `outside`, `errors`,
+        `unmatched`, `unread`, `shed`; and windows that have none: `skipped_windows`."""
         self.rows_out = 0
         self.bytes_out = 0
 
@@ -49,6 +50,11 @@ class Operator(ABC):
     def all_outputs(self) -> list[Queue]:
         """The queues that it may emit to."""
         return self.outputs
+
+    def count(self, reason: str, rows: int) -> None:
+        """Count rows that have no part in the answer, if there are any."""
+        if rows:
+            self.counters[reason] += rows
 
     def attach(self, queue: Queue, output: str | None = None) -> None:
         """Let a queue have what is emitted from now on, of one output where there are several."""

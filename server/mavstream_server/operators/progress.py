@@ -2,24 +2,37 @@
 
 from __future__ import annotations
 
-from mavstream_server.columns.batch import BEGIN_OF_TIME, Mark
+from typing import TypedDict
+
+from mavstream_server.columns.batch import BEGIN_OF_TIME, END_OF_TIME, Mark
+
+
+class State(TypedDict):
+    """What is saved of it."""
+
+    ports: list[int]
+    ended: list[int]
+    since: int
 
 
 class Progress:
-    """Joins the marks of several inputs: the lowest watermark, the end when all have ended."""
+    """Joins the marks of several inputs: the lowest watermark and first time, the end when all have ended."""
 
-    __slots__ = ("ended", "ports", "watermark")
+    __slots__ = ("ended", "ports", "since", "watermark")
 
     def __init__(self, ports: int) -> None:
         self.ports = [BEGIN_OF_TIME] * ports
         self.ended = [False] * ports
         self.watermark = BEGIN_OF_TIME
+        self.since = END_OF_TIME
 
     def advance(self, port: int, mark: Mark) -> Mark | None:
         """Take an input's mark; returns what holds for all inputs, if that is news."""
         ports = self.ports
         ports[port] = max(ports[port], mark.watermark)
         lowest = ports[0] if len(ports) == 1 else min(ports)
+        if mark.since < self.since:
+            self.since = mark.since
         over = False
         if mark.end:
             self.ended[port] = True
@@ -27,14 +40,16 @@ class Progress:
         if lowest <= self.watermark and mark.gap is None and not over:
             return None
         self.watermark = max(self.watermark, lowest)
-        return Mark(self.watermark, mark.arrival, mark.gap, over)
+        return Mark(self.watermark, mark.arrival, mark.gap, over, self.since)
 
-    def save(self) -> dict[str, list[int]]:
+    def save(self) -> State:
         """Return the state for a snapshot."""
-        return {"ports": list(self.ports), "ended": [int(ended) for ended in self.ended]}
+        ended = [int(ended) for ended in self.ended]
+        return {"ports": list(self.ports), "ended": ended, "since": self.since}
 
-    def load(self, state: dict[str, list[int]]) -> None:
+    def load(self, state: State) -> None:
         """Take over the state of a snapshot."""
         self.ports = list(state["ports"])
         self.ended = [bool(ended) for ended in state["ended"]]
         self.watermark = min(self.ports)
+        self.since = state["since"]

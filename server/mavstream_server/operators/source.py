@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from mavstream_protocol.expressions.typed import Expression
 from mavstream_server.columns.batch import BEGIN_OF_TIME, Batch, Mark, mark_only
 from mavstream_server.columns.column import Column
 from mavstream_server.core.metrics import SheddingInterval
@@ -15,6 +16,7 @@ from mavstream_server.log.errors import GapError
 from mavstream_server.log.format.layout import FrameKind
 from mavstream_server.log.read_batch import ReadBatch
 from mavstream_server.log.shared_reads import SharedReads
+from mavstream_server.operators.first_time import FirstTime
 from mavstream_server.operators.operator import Operator, State
 from mavstream_server.operators.shedding.shedder import WEIGHT, Shedder
 
@@ -44,8 +46,9 @@ class Source(Operator):
         start_at: int | None = None,
         stop_at: int | None = None,
         shedder: Shedder | None = None,
+        first_time: FirstTime | None = None,
     ) -> None:
-        """Times are arrival times in microseconds."""
+        """Times are arrival times in microseconds; `first_time` is for one-time queries."""
         super().__init__(name)
         self.cursor = cursor
         self.shared: SharedReads | None = None
@@ -57,8 +60,11 @@ class Source(Operator):
         self._needs = needs
         self._start = None if start_at is None else start_at * 1000
         self._stop = None if stop_at is None else stop_at * 1000
+        self._first_time = first_time
         self._unseen = True  # rows ahead of the next one were not seen
         self.ended = False
+        self.read_to = 0
+        """Arrival of the last row or mark that was read (ns)."""
         self.told = Mark()
         """The mark that holds behind the last batch: what is known of the stream where the cursor stands."""
         self.until: int | None = None
@@ -68,6 +74,14 @@ class Source(Operator):
         """Hand on these columns from now on; one of them may be the weight of rows."""
         self._columns = tuple(column for column in columns if column != WEIGHT)
         self._weighs = WEIGHT in columns
+
+    def stop_at(self, time: int | None) -> None:
+        """Read nothing that arrives then or later (us), or read on without end."""
+        self._stop = None if time is None else time * 1000
+
+    def rank_by(self, worth: Expression | None) -> None:
+        """Leave out rows of least worth first, where rows are left out; or any rows."""
+        self._shedder.rank_by(worth)
 
     def shed(self, share: float) -> None:
         """Leave out a share of the rows from here on, 0 for none; they are counted as `shed`."""
@@ -109,7 +123,8 @@ class Source(Operator):
         return self.cursor.next_arrival
 
     def resume(self, position: int) -> None:
-        """Go on from a position after a pause; what lies between was not seen."""
+        """Go on from a position after a pause; rows that lie between were not seen and count as missed."""
+        self.count("missed", position - self.cursor.position)
         self.cursor.seek(position)
         self._unseen = True
 
@@ -133,9 +148,13 @@ class Source(Operator):
             portion, stopped = self._between(portion)
         if portion.spans:
             self._start = None
+            last, _, stop = portion.spans[-1]
+            self.read_to = last.arrival_of(stop - 1) if stop else last.arrival
             if self._unseen:
                 self._announce_gap(portion.spans[0])
             batch = self._batch(portion)
+            if self._first_time is not None and self._needs.time:
+                batch = self._since(batch, portion.spans, self._first_time)
             if self._shedder.quota and portion.rows:
                 batch = self._left(batch, portion)
             self.emit(self._weighed(batch) if self._weighs and batch.size else batch)
@@ -170,8 +189,11 @@ class Source(Operator):
         latest = frame.max_before
         if start and frame.time is not None:
             latest = max(latest, int(frame.time[:start].max()))
-        if latest != BEGIN_OF_TIME and self._needs.time:
-            self.emit_mark(Mark(arrival=frame.arrival_of(start), gap=latest))
+        if latest == BEGIN_OF_TIME or not self._needs.time:
+            return
+        if self._first_time is not None and frame.segment.layout.event_time is not None:
+            self._first_time.missed(latest)
+        self.emit_mark(Mark(arrival=frame.arrival_of(start), gap=latest))
 
     def _batch(self, portion: ReadBatch) -> Batch:
         needs, spans = self._needs, portion.spans
@@ -192,6 +214,13 @@ class Source(Operator):
                 batch.time = batch.row_watermark = arrival // 1000
         if needs.position:
             batch.position = portion.positions
+        return batch
+
+    def _since(self, batch: Batch, spans: Sequence[Span], first: FirstTime) -> Batch:
+        """Let the mark of a batch tell from when on windows count."""
+        first.read(spans, batch)
+        if batch.mark is not None:
+            batch.mark = batch.mark._replace(since=first.time)
         return batch
 
     def _left(self, batch: Batch, portion: ReadBatch) -> Batch:
@@ -238,20 +267,24 @@ class Source(Operator):
             "position": self.cursor.position,
             "unseen": self._unseen,
             "ended": self.ended,
+            "read_to": self.read_to,
             "started": self._start is None,
             "shedding": self._shedder.save(),
             "told": list(self.told),
+            "first_time": None if self._first_time is None else self._first_time.save(),
         }
 
     def load(self, state: State) -> None:
         """Go to where another source stood."""
         super().load(state)
         self.cursor.seek(state["position"])
-        self._unseen, self.ended = state["unseen"], state["ended"]
+        self._unseen, self.ended, self.read_to = state["unseen"], state["ended"], state["read_to"]
         self._shedder.load(state["shedding"])
         if state["started"]:
             self._start = None
         self.told = Mark(*state["told"])
+        if self._first_time is not None:
+            self._first_time.load(state["first_time"])
 
 
 _NO_ROWS = np.empty(0, dtype=np.int64)

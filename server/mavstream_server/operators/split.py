@@ -17,7 +17,10 @@ from mavstream_server.operators.queue import Queue
 
 
 class Split(Operator):
-    """Predicates are tried in order on the rows that are left; the rest goes to `else`, counted if unread."""
+    """Predicates are tried in order on the rows that are left; the rest goes to `else`.
+
+    Rows of outputs that nobody reads are counted: as `unmatched` those of `else`, as `unread` others.
+    """
 
     kind = "split"
 
@@ -52,6 +55,8 @@ class Split(Operator):
             errors = RowErrors()
             matched = where(rest.columns, rest.size, errors) if rest.size else left
             self._errors.record(errors)
+            if not self.readers[output]:
+                self.count("unread", len(matched))
             self._emit_to(output, batch, left.take(matched))
             unmatched = np.ones(rest.size, dtype=bool)
             unmatched[matched] = False
@@ -60,7 +65,7 @@ class Split(Operator):
             kept = np.flatnonzero(unmatched)
             left, rest = left.take(kept), rest.take(kept)
         if not self.readers[ELSE]:
-            self.counters["unmatched"] += len(left)
+            self.count("unmatched", len(left))
         self._emit_to(ELSE, batch, left)
 
     def _emit_to(self, output: str, batch: Batch, rows: Ints) -> None:

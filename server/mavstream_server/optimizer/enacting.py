@@ -103,6 +103,12 @@ class Enactor:
             self._untold.update(self.weights)
             self.weights.clear()
 
+    def limit(self, most: Mapping[str, float]) -> None:
+        """Let no query leave out more rows than it allows now; its targets may have changed."""
+        for query, share in tuple(self.shares.items()):
+            if share > most.get(query, share):
+                self._want_share(query, most[query])
+
     def forget(self, there: Collection[str]) -> None:
         """Drop what is known of queries that are not there any more."""
         for known in (self.shares, self.weights):

@@ -166,11 +166,12 @@ class OptimizerService:
         watched = {query.id: query for query in self._queries.watched()}
         self.monitor.forget(watched)
         self.enactor.forget(watched)
+        self.enactor.limit({id_: query.qos.max_loss for id_, query in watched.items()})
         if not watched:
             return
         self._rounds += 1
         every = 1 if len(watched) <= _FEW else _RARELY
-        asked = [query for place, query in enumerate(watched.values()) if self._due(query.id, place, every)]
+        asked = [query for place, query in enumerate(watched.values()) if self._due(query, place, every)]
         priorities = self._queries.priorities()
         figures = await self._figures([query.id for query in asked])
         now = self.now
@@ -192,10 +193,15 @@ class OptimizerService:
             except EngineUnavailable:
                 self.optimizer.interrupted(now)
 
-    def _due(self, id_: str, place: int, every: int) -> bool:
+    def _due(self, query: Registered, place: int, every: int) -> bool:
         """Whether a query's figures are taken now; of those far from missing anything, one in `every`."""
-        known = self.monitor.queries.get(id_)
-        at_ease = known is not None and known.at_ease and not self.enactor.concerns(id_)
+        known = self.monitor.queries.get(query.id)
+        at_ease = (
+            known is not None
+            and known.at_ease
+            and known.query.qos == query.qos
+            and not self.enactor.concerns(query.id)
+        )
         return not at_ease or (place + self._rounds) % every == 0
 
     async def _figures(self, ids: list[str]) -> dict[str, TargetMetrics]:

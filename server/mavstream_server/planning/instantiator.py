@@ -25,6 +25,7 @@ from mavstream_protocol.typed_plan import (
 from mavstream_server.log.cursor import Cursor
 from mavstream_server.operators.aggregate import Aggregate
 from mavstream_server.operators.except_rows import Except
+from mavstream_server.operators.first_time import FirstTime
 from mavstream_server.operators.joins.interval_join import IntervalJoin
 from mavstream_server.operators.joins.table_join import Key, TableJoin
 from mavstream_server.operators.joins.window_join import WindowJoin
@@ -81,6 +82,8 @@ class RunOptions:
     one_time: bool = False
     start_at: int | None = None
     stop_at: int | None = None
+    since: int | None = None
+    """When a one-time query started (arrival time, us): windows that had closed before do not end it."""
     worth: Mapping[str, Expression] = field(default_factory=dict)
     """Which rows go first where load is shed: those that this makes smallest, by stream; else any."""
 
@@ -136,6 +139,7 @@ def _built(
                 options.start_at,
                 options.stop_at,
                 Shedder(source.stream, options.worth.get(source.stream)),
+                FirstTime(options.since) if options.one_time else None,
             )
         connect(network.account, operator, node.inputs, network.operators)
         network.operators[node.name] = operator

@@ -80,5 +80,6 @@ def assemble(
         tables,
         results,
         admission or (lambda: settings.admission),
+        now_us=lambda: clock.now() // 1000,
     )
     return QueryParts(readers, streams, tables, results, queries)

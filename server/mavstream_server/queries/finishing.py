@@ -9,6 +9,7 @@ from mavstream_server.catalog.catalog import Catalog
 from mavstream_server.queries.metrics import MetricsCache
 from mavstream_server.queries.query import Query
 from mavstream_server.queries.registry import QueryRegistry
+from mavstream_server.queries.start_times import StartTimes
 from mavstream_server.queries.stream_readers import StreamReaders
 from mavstream_server.results.service import ResultService
 
@@ -23,18 +24,22 @@ class QueryFinisher:
         catalog: Catalog,
         registry: QueryRegistry,
         readers: StreamReaders,
+        start_times: StartTimes,
         metrics: MetricsCache,
         results: ResultService,
     ) -> None:
         self._catalog = catalog
         self._registry = registry
         self._readers = readers
+        self._start_times = start_times
         self._metrics = metrics
         self._results = results
 
     def finish(self, query: Query, state: ActualState, reason: str | None = None) -> None:
         """Record how a query ended and wake its subscribers."""
         query.record = self._catalog.set_final(query.id, state.value, reason)
+        self._start_times.forget(query)
+        query.scheduled = False
         self._registry.note(query)
         self.leave(query)
         self._metrics.forget(query.id)

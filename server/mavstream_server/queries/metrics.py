@@ -97,6 +97,7 @@ def describe(query: Query, stats: QueryMetrics | None, results: int) -> QueryInf
     """Return a query as clients see it; `results` counts where there are no figures."""
     record = query.record
     current = stats if stats is not None and stats.epoch == query.epoch else None
+    counters = {} if current is None else current.counters
     return QueryInfo(
         id=query.id,
         spec=record.spec,
@@ -109,8 +110,14 @@ def describe(query: Query, stats: QueryMetrics | None, results: int) -> QueryInf
         results=results if current is None else current.offset,
         latency_ms=None if current is None else latency_summary(current),
         memory_bytes={} if current is None else memory(current),
-        counters={} if current is None else current.counters,
+        late=_total(counters, "late"),
+        missed=_total(counters, "missed"),
+        counters=counters,
     )
+
+
+def _total(counters: dict[str, dict[str, int]], reason: str) -> int:
+    return sum(of.get(reason, 0) for of in counters.values())
 
 
 def latency_summary(stats: QueryMetrics) -> LatencySummary:

@@ -9,12 +9,14 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from mavstream_protocol.queries import ReadFrom
+from mavstream_protocol.utility import infer_utility
 from mavstream_protocol.wire.resources import ActualState, DesiredState
 from mavstream_server.catalog.catalog import Catalog
 from mavstream_server.core.errors import Conflict, NotFound, ServiceError, StorageFailed, StorageFull
+from mavstream_server.optimizer.monitor import is_watched
 from mavstream_server.queries.finishing import QueryFinisher
 from mavstream_server.queries.query import Query
-from mavstream_server.queries.start import start_command
+from mavstream_server.queries.start import latency_target, start_command
 from mavstream_server.queries.stream_readers import StreamReaders
 from mavstream_server.queries.table_joins import index_tables
 from mavstream_server.results.service import ResultService
@@ -62,6 +64,11 @@ class Placement:
         self._queue = deque(queries)
         self._keep_placing()
 
+    def place_soon(self, query: Query) -> None:
+        """Begin to place a query, behind those that wait; without an engine it waits for one."""
+        self._queue.append(query)
+        self._keep_placing()
+
     async def settled(self) -> None:
         """Return when nothing waits to be placed, but for an engine."""
         while self._placing is not None and not self._placing.done():
@@ -102,7 +109,7 @@ class Placement:
     async def place(self, query: Query) -> None:
         """Start a query in the engine, unless it is there or has ended; without an engine it waits."""
         async with query.lock:
-            if query.placed or query.final is not None or not self._link.ready:
+            if query.placed or query.scheduled or query.final is not None or not self._link.ready:
                 return
             if query.plan is None:
                 self._finisher.finish(
@@ -142,7 +149,7 @@ class Placement:
             await self._link.start_query(command)
         if query.final is None:
             query.placed, query.paused, query.begun = True, command.paused, True
-            query.placed_class = command.class_name
+            query.placed_class, query.placed_qos = command.class_name, query.record.spec.qos
             self._readers.release(query)
         self._results.changed(query.id)
 
@@ -174,11 +181,25 @@ class Placement:
         if desired is DesiredState.STOPPED and query.final is None:
             self._finisher.finish(query, ActualState.STOPPED, None)
 
+    async def set_stop_time(self, query: Query, stop_at: int | None) -> None:
+        """Let a query that the engine has end at another time; the caller holds its lock.
+
+        Raises EngineRefused (`stop_at_passed`). An engine that is away needs not be told.
+        """
+        try:
+            if query.placed:
+                await self._link.set_stop_time(query.id, stop_at)
+        except EngineUnavailable:
+            if self._link.ready:
+                raise
+
     async def _tell(self, query: Query, desired: DesiredState) -> None:
         link, id_ = self._link, query.id
         if query.placed_class != query.class_name:
             await link.reclass(id_, query.class_name)
             query.placed_class = query.class_name
+        if query.placed_qos != query.record.spec.qos:
+            await self._tell_targets(query)
         if desired is DesiredState.STOPPED:
             await link.stop_query(id_)
         elif desired is DesiredState.PAUSED and not query.paused:
@@ -187,6 +208,16 @@ class Placement:
         elif desired is DesiredState.RUNNING and query.paused:
             await link.resume_query(id_)
             query.paused = False
+
+    async def _tell_targets(self, query: Query) -> None:
+        link, qos = self._link, query.record.spec.qos
+        assert query.plan is not None
+        await link.set_targets(query.id, latency_target(qos), infer_utility(qos, query.plan))
+        if not is_watched(qos):
+            # The optimizer does not know it any more, so that nobody else takes this back.
+            await link.shed_rows(query.id, 0.0)
+            await link.weigh_query(query.id, 1)
+        query.placed_qos = qos
 
     async def forget(self, query: Query) -> None:
         """Take a query out of the engine, whatever its state; the caller holds its lock."""

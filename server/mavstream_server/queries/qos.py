@@ -53,11 +53,13 @@ class QosReports:
         )
 
     def _watched(self, query: Query) -> Watched | None:
-        """Return how a query's targets stand: nothing is known yet of one that has just come."""
+        """Return how a query's targets stand: nothing is known yet where they have just come, or changed."""
         spec = query.record.spec
         known = self._optimizing.monitor.queries.get(query.id)
-        if known is not None or not is_watched(spec.qos):
+        if known is not None and known.query.qos == spec.qos:
             return known
+        if not is_watched(spec.qos):
+            return None
         new = Watched(Observed(query.id, spec.class_, 1, spec.qos, None), WINDOW_S, PATIENCE)
         new.observe(new.query, self._optimizing.now)
         return new

@@ -38,6 +38,8 @@ class Query:
         self.record = record
         self.plan = plan
         """None for a query that has ended before this server started."""
+        self.scheduled = False
+        """Whether it waits for its start_at."""
         self.placed = False
         """Whether the engine that is there now has it."""
         self.begun = record.epoch > 0
@@ -45,7 +47,9 @@ class Query:
         self.paused = False
         """Whether it is paused there."""
         self.placed_class = ""
-        """The class that it has there."""
+        """The class that it has there,"""
+        self.placed_qos = record.spec.qos
+        """and the targets."""
         self.swapped = RunningPlans()
         """What its plan was swapped for."""
         self.lock = asyncio.Lock()
@@ -86,6 +90,8 @@ class Query:
         """What it is."""
         if self.final is not None:
             return self.final
+        if self.scheduled:
+            return ActualState.SCHEDULED
         if not self.placed:
             return ActualState.STARTING
         return ActualState.PAUSED if self.paused else ActualState.RUNNING

@@ -48,7 +48,7 @@ class QueryRegistry:
     def note(self, query: Query) -> None:
         """Let the optimizer know of a query as long as it can run and there is something to watch."""
         qos = query.record.spec.qos
-        if query.final is None and is_watched(qos):
+        if query.final is None and not query.scheduled and is_watched(qos):
             self._watched[query.id] = Registered(query.id, query.class_name, qos)
         else:
             self._watched.pop(query.id, None)
@@ -97,11 +97,13 @@ class QueryRegistry:
 
     def class_sizes(self) -> Mapping[str, int]:
         """Return how many queries each class has that can run."""
-        return Counter(query.class_name for query in self if query.final is None)
+        return Counter(query.class_name for query in self if query.final is None and not query.scheduled)
 
     def unplaced(self, priorities: Mapping[str, int]) -> list[Query]:
-        """Return the queries that can run and are in no engine, those of the highest classes first."""
-        waiting = [query for query in self if query.final is None and not query.placed]
+        """Return the queries that are to run and are in no engine, those of the highest classes first."""
+        waiting = [
+            query for query in self if query.final is None and not query.placed and not query.scheduled
+        ]
         waiting.sort(key=lambda query: (-priorities.get(query.class_name, 0), query.record.created_us))
         return waiting
 

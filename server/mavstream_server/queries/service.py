@@ -32,12 +32,14 @@ from mavstream_server.optimizer.running_plans import REGISTERED
 from mavstream_server.optimizer.service import Registered
 from mavstream_server.queries import validation as specs
 from mavstream_server.queries.admission_control import AdmissionControl
+from mavstream_server.queries.changes import QueryChanges
 from mavstream_server.queries.finishing import QueryFinisher
 from mavstream_server.queries.load_watch import LoadWatch
 from mavstream_server.queries.metrics import MetricsCache, describe
 from mavstream_server.queries.placement import Placement
 from mavstream_server.queries.query import Query, new_id
 from mavstream_server.queries.registry import QueryRegistry
+from mavstream_server.queries.start_times import StartTimes
 from mavstream_server.queries.stream_readers import StreamReaders
 from mavstream_server.queries.views import QueryViews
 from mavstream_server.results.service import ResultService
@@ -84,9 +86,13 @@ class QueryService:
             self.metrics, streams, lambda after, most: registry.select(after, most, placed=True)
         )
         self.admission = AdmissionControl(self.load, self.priorities, registry.targets, admission)
-        self._finisher = QueryFinisher(catalog, registry, readers, self.metrics, results)
+        self.start_times = StartTimes(now_us, self._begin)
+        self._finisher = QueryFinisher(catalog, registry, readers, self.start_times, self.metrics, results)
         self.placement = Placement(
             settings.streams_directory, catalog, link, readers, self._finisher, results, tables
+        )
+        self._changes = QueryChanges(
+            catalog, registry, self.placement, self.start_times, self._has_class, self._begin_now
         )
 
     async def start(self) -> None:
@@ -97,6 +103,7 @@ class QueryService:
 
     async def stop(self) -> None:
         """Stop instantiating; the queries themselves end with the engine and come back with the next one."""
+        self.start_times.stop()
         await self.placement.stop()
 
     # Registering
@@ -111,7 +118,8 @@ class QueryService:
         """Register a query from its JSON form and start it; raises InvalidQuery, TooMany, Conflict.
 
         With an idempotency key the same request gives the same query. Where there is no engine at the moment
-        the query is `starting`, and started as soon as there is one; it misses no row from here on.
+        the query is `starting`, and started as soon as there is one; it misses no row from here on. One whose
+        `start_at` is to come is `scheduled`.
         """
         specs.check_text(data)
         fingerprint = _fingerprint(data) if key is not None else ""
@@ -129,10 +137,36 @@ class QueryService:
             )
         admission = self.admission.admit(spec, plan)
         query = self._enter(self._record(spec, key, fingerprint), plan)
-        if spec.from_ is ReadFrom.NOW:
-            self._readers.hold(query, {name: self._streams.info(name).position for name in query.streams})
-        await self.placement.place(query)
+        if not query.scheduled:
+            self._hold(query)
+            await self.placement.place(query)
         return describe(query, None, 0).model_copy(update={"admission": admission})
+
+    def _hold(self, query: Query) -> None:
+        """Make a query that reads from now on start here, whenever the engine starts it."""
+        if query.record.spec.from_ is ReadFrom.NOW:
+            self._readers.hold(query, self._ends(query))
+
+    def _ends(self, query: Query) -> dict[str, int]:
+        return {name: self._streams.info(name).position for name in query.streams}
+
+    def _begin(self, query: Query) -> None:
+        """Start a query whose start time has passed, with the rows that arrived since."""
+        self._unschedule(query)
+        self._readers.keep(query, self._ends(query))
+        self.placement.place_soon(query)
+
+    async def _begin_now(self, query: Query) -> None:
+        """Start a scheduled query before its time."""
+        self._unschedule(query)
+        self._hold(query)
+        await self.placement.place(query)
+
+    def _unschedule(self, query: Query) -> None:
+        self.start_times.forget(query)
+        query.scheduled = False
+        self._readers.add(query)
+        self.registry.note(query)
 
     def _record(self, spec: QuerySpec, key: str | None, fingerprint: str) -> QueryRecord:
         """Keep a new query, and under which key it came, together."""
@@ -193,15 +227,11 @@ class QueryService:
     # Changing
 
     async def change(self, id_: str, change: QueryChange, version: int | None = None) -> QueryInfo:
-        """Change what is wanted of a query, or its class; raises NotFound, WrongVersion, Conflict."""
-        query = self.get(id_)
-        async with query.lock:
-            if change.state is not None:
-                query.check_move(change.state)
-            if change.class_ is not None and change.class_ != query.class_name:
-                self._check_class(query, change.class_)
-            self._keep(query, change, version)
-            await self.placement.enact(query)
+        """Change the desired state of a query, its class, times or targets.
+
+        Raises NotFound, WrongVersion, Conflict, InvalidQuery.
+        """
+        await self._changes.make(self.get(id_), change, version)
         self.metrics.forget(id_)
         return await self.views.info(id_)
 
@@ -228,27 +258,6 @@ class QueryService:
                 raise
         self.metrics.forget(id_)
 
-    def _check_class(self, query: Query, class_: str) -> None:
-        if query.final is not None:
-            raise Conflict(
-                f"query '{query.id}' has ended ({query.final}) and stays in class '{query.class_name}'",
-                code="wrong_state",
-            )
-        if not self._has_class(class_):
-            raise specs.unknown_class(class_)
-
-    def _keep(self, query: Query, change: QueryChange, version: int | None) -> None:
-        """Write a change into the catalog, all of it or nothing."""
-        with self._catalog.transaction():
-            record = self._catalog.query(query.id)
-            if change.class_ is not None and change.class_ != query.class_name:
-                record = self._catalog.set_class(query.id, change.class_, version)
-                version = None
-            if (change.state is not None and change.state is not record.desired) or version is not None:
-                record = self._catalog.set_desired(query.id, change.state or record.desired, version)
-        query.record = record
-        self.registry.note(query)
-
     async def remove(self, id_: str, version: int | None = None) -> None:
         """Stop a query and forget it with its results; raises NotFound, WrongVersion."""
         query = self.get(id_)
@@ -257,6 +266,7 @@ class QueryService:
             if version is not None and version != query.record.version:
                 self._catalog.set_desired(id_, query.record.desired, version)
             await self.placement.forget(query)
+            self.start_times.forget(query)
             self._catalog.remove_query(id_)
             self.registry.remove(id_)
             self.metrics.forget(id_)
@@ -296,9 +306,14 @@ class QueryService:
 
     def _enter(self, record: QueryRecord, plan: TypedPlan | None) -> Query:
         query = Query(record, plan, lambda: self._schema_of(record))
+        query.scheduled = (
+            query.final is None and not query.begun and self.start_times.is_ahead(record.spec.start_at)
+        )
         self.registry.enter(query)
         if query.final is None:
             self._readers.add(query)
+        if query.scheduled:
+            self.start_times.add(query)
         return query
 
     def _typed(self, record: QueryRecord) -> TypedPlan | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from mavstream_protocol.qos import QosSpec
 from mavstream_protocol.queries import Mode, ReadFrom
 from mavstream_protocol.typed_plan import TypedPlan
 from mavstream_protocol.utility import infer_utility
@@ -29,16 +30,40 @@ def start_command(query: Query, begins: Mapping[str, int] | None) -> StartQuery:
         options=RunOptions(
             spec.on_error,
             spec.mode is Mode.ONE_TIME,
-            spec.start_at,
+            _start_at(query, begins),
             spec.stop_at,
-            infer_utility(spec.qos, query.plan),
+            since=_started(query),
+            worth=infer_utility(spec.qos, query.plan),
         ),
         # What is instantiated again goes on with the rows to come.
         earliest=spec.from_ is ReadFrom.EARLIEST and not query.begun,
-        latency_target=None if spec.qos.latency is None else spec.qos.latency.at_most,
+        latency_target=latency_target(spec.qos),
         epoch=query.epoch,
         # Memory is a target that is watched, not a limit that kills.
         memory_limit=None,
         positions=begins,
         paused=query.record.desired is DesiredState.PAUSED,
     )
+
+
+def latency_target(qos: QosSpec) -> int | None:
+    """Return the latency that sources go by when they wait for more rows; None without a target."""
+    return None if qos.latency is None else qos.latency.at_most
+
+
+def _start_at(query: Query, begins: Mapping[str, int] | None) -> int | None:
+    """Return the arrival time that a query starts at; None for one that was instantiated before."""
+    spec = query.record.spec
+    if query.begun or spec.start_at is None:
+        return None
+    # Without positions it is looked for in the logs: not among rows from before it was registered.
+    from_here = begins is None and spec.from_ is ReadFrom.NOW
+    return max(spec.start_at, query.record.created_us) if from_here else spec.start_at
+
+
+def _started(query: Query) -> int | None:
+    """Return when a query started that is placed for the first time; None for one that begins elsewhere."""
+    spec = query.record.spec
+    if query.begun or spec.from_ is ReadFrom.EARLIEST:
+        return None
+    return query.record.created_us if spec.start_at is None else max(spec.start_at, query.record.created_us)

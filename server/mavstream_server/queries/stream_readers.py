@@ -32,11 +32,12 @@ class StreamReaders:
         self._held: dict[str, dict[str, int]] = {}
 
     def add(self, query: Query) -> None:
-        """Add a query that can run."""
-        waits = query.plan is not None and waits_for_time(query.plan)
+        """Add a query that can run; again when a scheduled one starts, which waits for time from then on."""
+        waits = query.plan is not None and not query.scheduled and waits_for_time(query.plan)
         for stream in query.streams:
-            self._queries.setdefault(stream, {})[query.id] = waits
-            self._waiting[stream] += waits
+            queries = self._queries.setdefault(stream, {})
+            before, queries[query.id] = queries.get(query.id, False), waits
+            self._waiting[stream] += waits - before
 
     def remove(self, query: Query) -> None:
         """Remove a query that has ended; it needs nothing any more."""
@@ -45,8 +46,12 @@ class StreamReaders:
             self._waiting[stream] -= self._queries.get(stream, {}).pop(query.id, False)
 
     def hold(self, query: Query, positions: Mapping[str, int]) -> None:
-        """Keep the rows from these positions on until the engine has started the query there."""
+        """Start a query at these positions, and keep the rows from there on until the engine has it."""
         self._starts[query.id] = positions
+        self.keep(query, positions)
+
+    def keep(self, query: Query, positions: Mapping[str, int]) -> None:
+        """Keep the rows from these positions on until the engine has the query."""
         for stream, position in positions.items():
             self._held.setdefault(stream, {})[query.id] = position
 

@@ -68,6 +68,14 @@ def parse_spec(data: object) -> QuerySpec:
     return spec
 
 
+def changed(spec: QuerySpec, values: Mapping[str, Any]) -> QuerySpec:
+    """Return a specification with other values, by attribute; raises InvalidQuery that points at faults."""
+    try:
+        return QuerySpec.model_validate({**dict(spec), **values})
+    except ValidationError as error:
+        raise InvalidQuery([_item(one) for one in error.errors(include_url=False)]) from None
+
+
 def type_plan(spec: QuerySpec, streams: Shapes, tables: Tables = _NO_TABLES) -> TypedPlan:
     """Work out all types of a query's plan; raises InvalidQuery with pointers below `plan`."""
     try:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
+from mavstream_protocol.expressions.typed import Expression
 from mavstream_protocol.typed_plan import TypedPlan
 from mavstream_server.core.metrics import (
     ClassMetrics,
@@ -27,6 +28,8 @@ from mavstream_server.engine.process.messages import (
     MigratePlan,
     PauseQuery,
     ResumeQuery,
+    SetStopTime,
+    SetTargets,
     ShedRows,
     StartTrace,
     StopQuery,
@@ -67,6 +70,16 @@ class EngineCommands(ABC):
     async def reclass(self, id_: str, class_name: str) -> None:
         """Move a query to another class."""
         await self.call(ChangeClass(id_, class_name))
+
+    async def set_stop_time(self, id_: str, stop_at: int | None) -> None:
+        """Let a query end at another arrival time (us), or not by time; refused with `stop_at_passed`."""
+        await self.call(SetStopTime(id_, stop_at))
+
+    async def set_targets(
+        self, id_: str, latency_target_us: int | None, worth: Mapping[str, Expression]
+    ) -> None:
+        """Let a query have another latency target, and rows another worth where load is shed."""
+        await self.call(SetTargets(id_, latency_target_us, worth))
 
     async def weigh_query(self, id_: str, weight: int) -> None:
         """Give a query more of its class."""

@@ -30,7 +30,6 @@ from mavstream_server.testing.plans import to_rows
 
 CLASSES = ("high", "low")
 _WRITTEN = object()
-_BY_START = ("late", "skipped_windows")
 
 
 class PrefixWriter(PlanWriter):
@@ -123,16 +122,12 @@ class Outcome:
     def figures(self, number: int) -> tuple[QueryState, int, dict[str, dict[str, int]]]:
         """Return what a query says of itself that may depend on nothing but its plan and the streams.
 
-        How much was read when a window's `until` has ended it depends on who was faster; what counts as late
-        or as skipped, on windows from before the query's start, which it may share with others.
+        How much was read when a window's `until` has ended it depends on who was faster.
         """
         query = self.queries[number]
         if "until=" in repr(query.request.plan).replace("until=None", ""):
             return query.state, 0, {}
-        counted = {
-            name: {why: n for why, n in of.items() if n and why not in _BY_START}
-            for name, of in query.counters.items()
-        }
+        counted = {name: {why: n for why, n in of.items() if n} for name, of in query.counters.items()}
         return query.state, query.rows_in, {name: of for name, of in counted.items() if of}
 
 

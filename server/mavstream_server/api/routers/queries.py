@@ -109,7 +109,7 @@ async def change_query(
     response: Response,
     version: IfMatch,
 ) -> QueryInfo:
-    """Pause, resume or stop a query, or move it to another class."""
+    """Pause, resume or stop a query; change its class, its targets, or when it starts and stops."""
     info = await parts.queries.change(id, change, version)
     _tag(parts, info, response)
     return info

@@ -35,7 +35,7 @@ def mark_above(node: TypedNode, operator: Operator, below: Marks) -> Mark:
     if isinstance(operator, WindowedOperator):
         return operator.told
     if isinstance(operator, Union | OrderedUnion | IntervalJoin):
-        return Mark(progress.watermark, end=all(progress.ended))
+        return Mark(progress.watermark, end=all(progress.ended), since=progress.since)
     return below[node.inputs[0].node]  # marks pass it as they are
 
 
@@ -43,7 +43,11 @@ def begin_at(node: TypedNode, operator: Operator, below: Marks) -> None:
     """Tell a new operator what those below it have told before it came."""
     told = [below[reference.node] for reference in node.inputs]
     operator.progress.load(
-        {"ports": [mark.watermark for mark in told], "ended": [int(mark.end) for mark in told]}
+        {
+            "ports": [mark.watermark for mark in told],
+            "ended": [int(mark.end) for mark in told],
+            "since": min(mark.since for mark in told),
+        }
     )
 
 

@@ -23,7 +23,7 @@ operator holds what it would hold had it been there from the start. As a last ch
 must have told the same of time; a plan that gives another answer may be found out by that.
 
 What is refused, since this does not hold: windows by rows, which never forget where they began; and one-time
-queries, whose new operators could take a window that lacks rows for the first that has an answer.
+queries, whose new operators would lack rows of the window that ends them.
 """
 
 from __future__ import annotations
@@ -227,7 +227,7 @@ def _check_memory(exchange: OperatorExchange) -> None:
     if counts_rows(exchange.plan) or counts_rows(request.plan):
         reason = "the plan has windows by rows, and which rows are in one depends on where the query began"
     elif request.options.one_time:
-        reason = "it is a one-time query, which ends with the first window that has an answer"
+        reason = "it is a one-time query, and the new operators would lack rows of the window that ends it"
     if reason is not None:
         raise MigrationRefused(
             f"query {request.id!r} cannot begin anew with what {anew} remember: {reason}; "

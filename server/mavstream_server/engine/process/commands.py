@@ -31,6 +31,8 @@ from mavstream_server.engine.process.messages import (
     Reply,
     ResumeQuery,
     SetPriority,
+    SetStopTime,
+    SetTargets,
     ShedRows,
     Started,
     StartQuery,
@@ -133,6 +135,10 @@ class HostedEngine:
                 engine.resume(id_)
             case ChangeClass(id_, class_name):
                 engine.reclass(id_, class_name)
+            case SetStopTime(id_, stop_at):
+                engine.stop_at(id_, stop_at)
+            case SetTargets(id_, latency_target_us, worth):
+                engine.aim_at(id_, latency_target_us, worth)
             case WeighQuery(id_, weight):
                 engine.weigh(id_, weight)
             case ShedRows(id_, share):

@@ -5,9 +5,11 @@ Commands carry a number and are answered once, by Done or Failed with that numbe
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from mavstream_protocol.expressions.typed import Expression
 from mavstream_protocol.scheduling import DEFAULT_SCHEDULER, SchedulerSettings, Sharing
 from mavstream_protocol.typed_plan import TypedPlan
 from mavstream_server.core.metrics import ClassMetricsReply, EngineMetrics, QueryMetrics, TargetMetricsReply
@@ -93,6 +95,25 @@ class ChangeClass:
 
     id: str
     class_name: str
+
+
+@dataclass(frozen=True, slots=True)
+class SetStopTime:
+    """Let a query end at another arrival time, or not by time; refused where it has read on. Done()."""
+
+    id: str
+    stop_at: int | None
+    """Microseconds."""
+
+
+@dataclass(frozen=True, slots=True)
+class SetTargets:
+    """Let a query have other targets: how long its sources may wait, and what rows are worth. Done()."""
+
+    id: str
+    latency_target_us: int | None
+    worth: Mapping[str, Expression]
+    """By stream."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,6 +221,8 @@ Command = (
     | PauseQuery
     | ResumeQuery
     | ChangeClass
+    | SetStopTime
+    | SetTargets
     | WeighQuery
     | ShedRows
     | MigratePlan

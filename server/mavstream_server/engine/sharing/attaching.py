@@ -89,9 +89,8 @@ class Attaching:
             query.shared.append(part)
 
         self._engine.seat.rearrange(query, change)
-        for own, their in zip(part.own, part.theirs, strict=True):
-            if isinstance(own, WindowedOperator) and isinstance(their, WindowedOperator):
-                their.work_for(own)
+        for own in part.own:
+            if isinstance(own, WindowedOperator):
                 own.clear()
         strand.part = part
         trunk.add(part)
@@ -125,7 +124,15 @@ class Attaching:
         part.query.shared.remove(part)
         part.trunk.remove(part)
         part.trunk.fan_out.remove(part.last)
+        for place, their in enumerate(part.theirs):
+            if isinstance(their, WindowedOperator):
+                users = [other.own[place] for other in part.trunk.parts]
+                their.work_only_for(own for own in users if isinstance(own, WindowedOperator))
         _do_as_asked(part.trunk)
+
+    def follow(self, trunk: SharedPipeline) -> None:
+        """Let a trunk go by what its queries ask for now."""
+        _do_as_asked(trunk)
 
     def _planted(
         self,
@@ -166,7 +173,7 @@ def _take_over(trunk: SharedPipeline, operators: Sequence[Operator]) -> None:
 def _copy_state(givers: Sequence[Operator], takers: Sequence[Operator]) -> None:
     """Copy states through a snapshot, so that nothing is held by two.
 
-    What the takers have counted stays, and so does the record of what they have shed.
+    What the takers have counted stays, the record of what they have shed, and which window was their first.
     """
     saved = snapshot.encode({str(place): giver.save() for place, giver in enumerate(givers)})
     states = snapshot.decode(saved)
@@ -177,6 +184,8 @@ def _copy_state(givers: Sequence[Operator], takers: Sequence[Operator]) -> None:
             taker.cursor.stand(giver.cursor.place)
             taker.load({**states[str(place)], "shedding": taker.save()["shedding"]})
             taker.cursor.stand(giver.cursor.place)
+        elif isinstance(taker, WindowedOperator):
+            taker.take_over(states[str(place)])
         else:
             taker.load(states[str(place)])
         taker.counters.clear()

@@ -10,6 +10,8 @@ from mavstream_server.engine.task import Task
 from mavstream_server.operators.fan_out import Branch
 from mavstream_server.operators.operator import Operator
 from mavstream_server.operators.source import Source
+from mavstream_server.operators.windows.gate import LATE, MISSED
+from mavstream_server.operators.windows.windowed import WindowedOperator
 
 if TYPE_CHECKING:
     from mavstream_server.columns.batch import Batch
@@ -42,8 +44,11 @@ class Membership:
         """Let a trunk work for the query from now on; figures of another one must be settled."""
         self.trunk = trunk
         self.theirs = list(trunk.network.operators.values())[: len(self.names)]
+        for own, their in zip(self.own, self.theirs, strict=True):
+            if isinstance(own, WindowedOperator) and isinstance(their, WindowedOperator):
+                their.work_for(own)
         self._joined = [
-            (Counter(own.counters), Counter(their.counters), own.rows_out - their.rows_out)
+            (Counter(own.counters), _counted_for(own, their), own.rows_out - their.rows_out)
             for own, their in zip(self.own, self.theirs, strict=True)
         ]
 
@@ -90,10 +95,11 @@ class Membership:
         """Let the operators that stand by tell what the trunk's have done since the query joined."""
         for own, their, joined in zip(self.own, self.theirs, self._joined, strict=True):
             mine, before, rows = joined
+            now = _counted_for(own, their)
             counted = {
                 reason: count
-                for reason in {*mine, *their.counters}
-                if (count := mine[reason] + their.counters[reason] - before[reason])
+                for reason in {*mine, *now}
+                if (count := mine[reason] + now[reason] - before[reason])
             }
             # In place: windows count into the same object.
             own.counters.clear()
@@ -105,3 +111,13 @@ class Membership:
         assert isinstance(read, Source)
         source.cursor.stand(read.cursor.place)
         source.ended = read.ended
+
+
+def _counted_for(own: Operator, their: Operator) -> Counter[str]:
+    """Return what a trunk's operator has counted, as the query's own operator would have."""
+    counted = Counter(their.counters)
+    if isinstance(own, WindowedOperator) and isinstance(their, WindowedOperator):
+        missed = their.missed_by(own)
+        counted[LATE] -= missed
+        counted[MISSED] += missed
+    return counted

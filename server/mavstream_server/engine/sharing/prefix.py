@@ -32,15 +32,15 @@ class Prefix:
 def prefixes(plan: TypedPlan, options: RunOptions) -> list[Prefix]:
     """Return a plan's prefixes, by its sources; those that nobody could share are left out.
 
-    A query that ends by the clock has no part in this: its source must stop at a row of its own.
+    A query that ends by the clock has no part in this, since its source must stop at a row of its own; nor
+    has a one-time query, whose source tells with which window it ends.
     """
-    if options.stop_at is not None:
+    if options.stop_at is not None or options.one_time:
         return []
     needs, needed = needs_of(plan), plan.needed_columns()
-    once = plan.one_time_node.name if options.one_time else None
     found = []
     for source in plan.sources:
-        nodes = list(_upwards(plan, source, needs, once))
+        nodes = list(_upwards(plan, source, needs))
         if nodes:
             weighs = WEIGHT in source.schema.names
             key = f"{source.stream!r} {source.event_time!r} {weighs} {needs!r} {options.on_error!r}"
@@ -68,7 +68,7 @@ def lower_part(plan: TypedPlan, nodes: tuple[str, ...]) -> TypedPlan:
     return TypedPlan({name: plan.nodes[name] for name in nodes}, InputRef(nodes[-1], None))
 
 
-def _upwards(plan: TypedPlan, source: TypedSource, needs: Needs, once: str | None) -> Iterator[TypedNode]:
+def _upwards(plan: TypedPlan, source: TypedSource, needs: Needs) -> Iterator[TypedNode]:
     """Yield the nodes that read one another alone, from a source up to the first that cannot be shared."""
     readers = Counter([reference.node for node in plan.nodes.values() for reference in node.inputs])
     readers[plan.root.node] += 1
@@ -76,7 +76,7 @@ def _upwards(plan: TypedPlan, source: TypedSource, needs: Needs, once: str | Non
     name = source.name
     while readers[name] == 1 and name in above:
         node = above[name]
-        if not node.shareable(needs.position) or node.name == once:
+        if not node.shareable(needs.position):
             return
         yield node
         name = node.name

@@ -82,6 +82,11 @@ class QuerySharing:
         for trunk in self.trunks:
             self._charge(trunk)
 
+    def retargeted(self, query: RunningQuery) -> None:
+        """Let the trunks of a query whose targets have changed wait no longer than it may."""
+        for part in query.shared:
+            self._grafting.follow(part.trunk)
+
     def check_memory(self, trunk: SharedPipeline) -> None:
         """See whether the queries of a trunk that has grown keep their limits."""
         self._care.check_memory(trunk)

@@ -81,6 +81,7 @@ class GroupTable:
         self._bits = 10  # of a cell, for the key's code
         self._numbers: dict[int, int] = {}  # pane -> its number in cells; numbers only grow
         self._panes: dict[int, int] = {}  # the reverse
+        self._rows: dict[int, int] = {}  # pane -> rows that were folded into it
         self._next = 0
         self._order: list[int] = []  # heap of panes
 
@@ -101,6 +102,10 @@ class GroupTable:
     def panes(self) -> int:
         """How many panes have groups."""
         return len(self._numbers)
+
+    def rows_before(self, pane: int) -> int:
+        """Return how many rows were folded into the panes before one."""
+        return sum(rows for held, rows in self._rows.items() if held < pane)
 
     @property
     def nbytes(self) -> int:
@@ -137,7 +142,8 @@ class GroupTable:
         self.accumulators = [a.take(rest) for a in self.accumulators] if len(rest) else self._make()
         self._cells = IntIndex(self._cells.keys.take(rest))
         while self._order and self._order[0] < before:
-            del self._panes[self._numbers.pop(heapq.heappop(self._order))]
+            done_pane = heapq.heappop(self._order)
+            del self._panes[self._numbers.pop(done_pane)], self._rows[done_pane]
         return panes.take(done), taken
 
     def live_codes(self) -> Ints:
@@ -152,7 +158,8 @@ class GroupTable:
     def save(self) -> dict[str, Any]:
         """Return the state for a snapshot."""
         panes, codes = self._unpacked()
-        return {"panes": panes, "groups": Groups(codes, self.accumulators).save()}
+        rows = [[pane, rows] for pane, rows in self._rows.items()]
+        return {"panes": panes, "groups": Groups(codes, self.accumulators).save(), "rows": rows}
 
     def load(self, state: dict[str, Any]) -> None:
         """Take over the state of a snapshot."""
@@ -161,6 +168,7 @@ class GroupTable:
         if len(groups):
             self._bits = max(self._bits, int(groups.codes.max()).bit_length() + 1)
         self._cells = IntIndex(self._shifted(state["panes"]) + groups.codes)
+        self._rows = dict(state["rows"])
 
     def _unpacked(self) -> tuple[Ints, Ints]:
         keys = self._cells.keys
@@ -172,25 +180,32 @@ class GroupTable:
         return panes.take((keys >> self._bits) - first), codes
 
     def _shifted(self, panes: Ints) -> Ints | int:
-        """Return the pane's part of each row's cell."""
+        """Return the pane's part of each row's cell, and count the rows of each pane."""
         if not len(panes):
             return panes
         low, high = int(panes.min()), int(panes.max())
         if low == high:
-            return self._number(low) << self._bits
+            return self._number(low, len(panes)) << self._bits
         if high - low < 4 * len(panes):
             numbers = np.zeros(high - low + 1, dtype=np.int64)
             offsets = panes - low
-            present = np.flatnonzero(np.bincount(offsets))
-            numbers[present] = [self._number(low + offset) for offset in present.tolist()]
+            counts = np.bincount(offsets)
+            present = np.flatnonzero(counts)
+            each = zip(present.tolist(), counts.take(present).tolist(), strict=True)
+            numbers[present] = [self._number(low + offset, rows) for offset, rows in each]
             return (numbers << self._bits).take(offsets)
-        distinct, inverse = np.unique(panes, return_inverse=True)
-        numbers = np.array([self._number(pane) for pane in distinct.tolist()], dtype=np.int64)
+        distinct, inverse, counts = np.unique(panes, return_inverse=True, return_counts=True)
+        each = zip(distinct.tolist(), counts.tolist(), strict=True)
+        numbers = np.array([self._number(pane, rows) for pane, rows in each], dtype=np.int64)
         return (numbers << self._bits).take(inverse)
 
-    def _number(self, pane: int) -> int:
+    def _number(self, pane: int, rows: int) -> int:
+        """Return the number of a pane that rows are added to."""
         number = self._numbers.get(pane)
-        if number is None:
+        if number is not None:
+            self._rows[pane] += rows
+        else:
+            self._rows[pane] = rows
             number = self._numbers[pane] = self._next
             self._panes[number] = pane
             self._next += 1

@@ -13,6 +13,7 @@ from mavstream_server.columns.column import Column, Ints
 from mavstream_server.operators.aggregates.accumulator import Accumulator
 from mavstream_server.operators.aggregates.groups import Groups, GroupTable, MakeAccumulators
 from mavstream_server.operators.aggregates.sliding import SlidingGroups
+from mavstream_server.operators.aggregates.stragglers import StragglerCounts
 from mavstream_server.operators.windows.index import WindowIndex
 
 
@@ -52,8 +53,11 @@ class WindowGroups(ABC):
         """Yield the groups of all windows before `opened`, in order, with the window of each group."""
 
     @abstractmethod
-    def skip(self, first: int, code_count: int) -> int:
-        """Give up all windows before one; returns how many of them had rows."""
+    def skip(self, first: int, code_count: int) -> tuple[int, int]:
+        """Give up all windows before one; return how many of them had rows, and how many rows are lost.
+
+        Rows that are in another window, answered or still open, are not lost.
+        """
 
     @abstractmethod
     def accumulators(self) -> list[list[Accumulator]]:
@@ -97,11 +101,11 @@ class SeparateWindows(WindowGroups):
         if popped is not None:
             yield popped
 
-    def skip(self, first: int, code_count: int) -> int:
+    def skip(self, first: int, code_count: int) -> tuple[int, int]:
         """Drop the windows before one."""
-        before = self._table.panes
+        before, rows = self._table.panes, self._table.rows_before(first)
         self._table.pop(first)
-        return before - self._table.panes
+        return before - self._table.panes, rows
 
     def accumulators(self) -> list[list[Accumulator]]:
         """Return the table's."""
@@ -142,6 +146,7 @@ class OverlappingWindows(WindowGroups):
         self._filling = GroupTable(make)
         self._sliding = SlidingGroups(make)
         self._stragglers = GroupTable(make)
+        self._unanswered = StragglerCounts()
         self._next = BEGIN_OF_TIME  # windows before it were answered
 
     def fold(self, panes: Ints, firsts: Ints | None, rows: Rows) -> None:
@@ -153,8 +158,9 @@ class OverlappingWindows(WindowGroups):
         in_time = np.flatnonzero(~late)
         rows.take(in_time).fold_into(self._filling, panes.take(in_time))
         straggling = np.flatnonzero(late)
-        firsts = firsts.take(straggling)
-        counts = self._windows.lasts_of_panes(panes.take(straggling)) - firsts + 1
+        firsts, lasts = firsts.take(straggling), self._windows.lasts_of_panes(panes.take(straggling))
+        self._unanswered.add(firsts, lasts)
+        counts = lasts - firsts + 1
         each = np.repeat(np.arange(len(straggling)), counts)
         place = np.arange(len(each)) - np.repeat(np.cumsum(counts) - counts, counts)
         rows.take(straggling.take(each)).fold_into(self._stragglers, firsts.take(each) + place)
@@ -173,6 +179,7 @@ class OverlappingWindows(WindowGroups):
             if total is not None and len(total):
                 yield np.full(len(total), number), total
         self._next = max(self._next, opened)
+        self._unanswered.answered(self._next)
         self._next_window(code_count)
 
     def _next_window(self, code_count: int) -> int | None:
@@ -194,19 +201,20 @@ class OverlappingWindows(WindowGroups):
         for slots in np.split(np.arange(len(panes)), np.flatnonzero(np.diff(panes)) + 1):
             self._sliding.push(int(panes[slots[0]]), groups.take(slots), code_count)
 
-    def skip(self, first: int, code_count: int) -> int:
+    def skip(self, first: int, code_count: int) -> tuple[int, int]:
         """Drop what only the windows before one need."""
         number = self._next_window(code_count)
+        self._next = max(self._next, first)
         if number is None or number >= first:
-            return 0
+            return 0, 0
         pane = self._windows.first_pane(first)
+        rows = self._filling.rows_before(pane) + self._unanswered.skip(first)
         held = [pane for pane in (self._filling.highest, self._sliding.newest) if pane is not None]
         last = max((self._windows.last_of_pane(pane) for pane in held), default=number)
         self._filling.pop(pane)
         self._stragglers.pop(first)
         self._sliding.drop_before(pane, code_count)
-        self._next = max(self._next, first)
-        return min(last + 1, first) - number
+        return min(last + 1, first) - number, rows
 
     def accumulators(self) -> list[list[Accumulator]]:
         """Return those of panes, merged panes and stragglers."""
@@ -235,6 +243,7 @@ class OverlappingWindows(WindowGroups):
         return {
             "filling": self._filling.save(),
             "stragglers": self._stragglers.save(),
+            "unanswered": self._unanswered.save(),
             "sliding": self._sliding.save(),
             "next": self._next,
         }
@@ -243,6 +252,7 @@ class OverlappingWindows(WindowGroups):
         """Take over all of them."""
         self._filling.load(state["filling"])
         self._stragglers.load(state["stragglers"])
+        self._unanswered.load(state["unanswered"])
         self._sliding.load(state["sliding"])
         self._next = state["next"]
 

@@ -81,6 +81,10 @@ class WindowJoin(WindowPairs):
             return super().settled(watermark)
         return min(watermark, self.windows.start(self.windows.first_open(watermark)))
 
+    def first_answer(self, window: int) -> int:
+        """Pairs have the times of their rows."""
+        return self.windows.start(window)
+
     @property
     def state_bytes(self) -> int:
         """Bytes of the rows and pairs that wait."""

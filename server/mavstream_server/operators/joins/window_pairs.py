@@ -12,7 +12,7 @@ from mavstream_server.columns.batch import BEGIN_OF_TIME, Batch, Mark
 from mavstream_server.operators.operator import State
 from mavstream_server.operators.windows.gate import Admitted
 from mavstream_server.operators.windows.pane_buffer import PaneBuffer, rows_of
-from mavstream_server.operators.windows.windowed import WindowedOperator, effective_times
+from mavstream_server.operators.windows.windowed import Skipped, WindowedOperator, effective_times
 
 
 class WindowPairs(WindowedOperator):
@@ -55,9 +55,8 @@ class WindowPairs(WindowedOperator):
             kept.position = np.arange(first, gate.count) if admitted.rows is None else first + admitted.rows
         self._sides[port].add(kept, admitted)
 
-    def close(self, opened: int, batch: Batch, mark: Mark | None, once: bool) -> bool:
+    def close(self, opened: int, batch: Batch, mark: Mark | None) -> None:
         """Answer windows one after the other, passing over those without left rows."""
-        answered = False
         while (number := self._next_window()) is not None and number < opened:
             self._next = number + 1
             left, right = (side.rows(number) for side in self._sides)
@@ -66,12 +65,8 @@ class WindowPairs(WindowedOperator):
             for result in self.answer(number, left, right):
                 result.arrival = np.full(result.size, self._possible_since(left, right, mark))
                 self.hand_on(result)
-                answered = True
-            if answered and once:
-                return True
         self._next = max(self._next, opened)  # what only closed windows need goes, left rows or not
         self._next_window()
-        return answered
 
     def _possible_since(self, left: Batch, right: Batch | None, mark: Mark | None) -> int:
         """Return the arrival of what completed the window: the mark, or the last of its rows."""
@@ -95,15 +90,20 @@ class WindowPairs(WindowedOperator):
         times = [side.earliest for side in self._sides]
         return min([watermark, *(time for time in times if time is not None)])
 
-    def skip(self, first: int) -> int:
+    def skip(self, first: int) -> Skipped:
         """Drop the rows that only windows before one need."""
         number, highest = self._next_window(), self._sides[0].highest
-        self._next = max(self._next, first)
+        unanswered, self._next = self._next, max(self._next, first)
+        pane = self.windows.first_pane(first)
+        rows = sum(
+            side.rows_before(pane, unanswered, gate.first_window)
+            for side, gate in zip(self._sides, self.gates, strict=True)
+        )
         for side in self._sides:
-            side.drop_before(self.windows.first_pane(first))
+            side.drop_before(pane)
         if number is None or highest is None:
-            return 0
-        return max(0, min(self.windows.last_of_pane(highest) + 1, first) - number)
+            return Skipped(0, rows)
+        return Skipped(max(0, min(self.windows.last_of_pane(highest) + 1, first) - number), rows)
 
     def clear(self) -> None:
         """Drop all rows."""

@@ -60,6 +60,10 @@ class Shedder:
         self.share, self.quota = share, int(share * BLOCK)
         self.record.begin(share)
 
+    def rank_by(self, worth: Expression | None) -> None:
+        """Let rows of least worth go first from here on, or any rows."""
+        self._worth = None if worth is None else LeastUtility(worth, BLOCK)
+
     @property
     def weight(self) -> float:
         """How many rows of the stream a kept row stands for, if rows go at random."""

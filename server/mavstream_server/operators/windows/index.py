@@ -40,13 +40,10 @@ class WindowIndex:
         return coordinates if self.pane == 1 else coordinates // self.pane
 
     def outside(self, panes: Ints, coordinates: Ints) -> Mask | None:
-        """Return which rows belong to no window at all (before `begin`, behind `until`, between), or None."""
+        """Return which rows belong to no window even without `until` (before `begin`, between), or None."""
         found: Mask | None = None
         if self.first is not None and panes.min() < 0:
             found = panes < 0
-        if self.until != END_OF_TIME:
-            late = coordinates >= self.until
-            found = late if found is None else found | late
         if self.step > self.size:
             between = (coordinates - self.origin) % self.step >= self.size
             found = between if found is None else found | between
@@ -74,12 +71,16 @@ class WindowIndex:
             return END_OF_TIME
         if frontier == BEGIN_OF_TIME:
             return BEGIN_OF_TIME if self.first is None else self.first
-        window = (frontier - self.origin - self.size) // self.step + 1
-        return window if self.first is None else max(window, self.first)
+        return self.first_at(frontier)
 
     def first_behind(self, coordinate: int) -> int:
         """Return the first window that begins behind a coordinate."""
         window = (coordinate - self.origin) // self.step + 1
+        return window if self.first is None else max(window, self.first)
+
+    def first_at(self, coordinate: int) -> int:
+        """Return the first window that ends behind a coordinate, `until` aside."""
+        window = (coordinate - self.origin - self.size) // self.step + 1
         return window if self.first is None else max(window, self.first)
 
     def first_of_pane(self, pane: int) -> int:

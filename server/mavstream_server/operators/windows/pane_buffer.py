@@ -73,6 +73,19 @@ class PaneBuffer:
         parts = [batch for pane in panes for since, batch in self._panes.get(pane, ()) if since <= window]
         return concatenate_batches(parts) if parts else None
 
+    def rows_before(self, pane: int, unanswered: int, first_window: int) -> int:
+        """Return how many rows of the panes before one have part in no answer.
+
+        Windows before `unanswered` were answered, but for those before `first_window`.
+        """
+        return sum(
+            batch.size
+            for held, parts in self._panes.items()
+            if held < pane
+            for first, batch in parts
+            if max(first, self._windows.first_of_pane(held), first_window) >= unanswered
+        )
+
     def drop_before(self, pane: int) -> None:
         """Forget the rows of all panes before one."""
         while self._order and self._order[0] < pane:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Iterable
+from typing import NamedTuple
 
 import numpy as np
 
@@ -10,8 +12,17 @@ from mavstream_protocol.windows import RowWindow, TimeWindow
 from mavstream_server.columns.batch import BEGIN_OF_TIME, END_OF_TIME, Batch, Mark
 from mavstream_server.columns.column import Ints
 from mavstream_server.operators.operator import Operator, State
-from mavstream_server.operators.windows.gate import Admitted, WindowGate
+from mavstream_server.operators.windows.gate import MISSED, Admitted, WindowGate
 from mavstream_server.operators.windows.index import WindowIndex
+
+
+class Skipped(NamedTuple):
+    """What was given up of windows that are not answered."""
+
+    windows: int
+    """Windows that had rows."""
+    rows: int
+    """Rows that were in these alone, so that they have part in no answer."""
 
 
 class WindowedOperator(Operator):
@@ -24,7 +35,7 @@ class WindowedOperator(Operator):
     def __init__(self, name: str, ports: int, window: TimeWindow | RowWindow, once: bool) -> None:
         super().__init__(name, ports)
         self.windows = WindowIndex(window)
-        self.gates = [WindowGate(self.windows, self.counters) for _ in range(ports)]
+        self.gates = [WindowGate(self.windows, self.counters, once) for _ in range(ports)]
         self._once = once
         self._done = False
 
@@ -33,15 +44,12 @@ class WindowedOperator(Operator):
         """Keep the rows that were admitted; there is at least one."""
 
     @abstractmethod
-    def close(self, opened: int, batch: Batch, mark: Mark | None, once: bool) -> bool:
-        """Answer all windows before `opened`, or only the first that has an answer if `once`.
-
-        Returns whether there was an answer.
-        """
+    def close(self, opened: int, batch: Batch, mark: Mark | None) -> None:
+        """Answer all windows before `opened` that have rows."""
 
     @abstractmethod
-    def skip(self, first: int) -> int:
-        """Drop the windows before one; returns how many of them had rows."""
+    def skip(self, first: int) -> Skipped:
+        """Drop the windows before one, which are not answered any more."""
 
     @abstractmethod
     def clear(self) -> None:
@@ -59,14 +67,14 @@ class WindowedOperator(Operator):
         watermark = self.progress.watermark
         if watermark not in (BEGIN_OF_TIME, END_OF_TIME):
             watermark = self.settled(watermark)
-        return Mark(watermark, end=all(self.progress.ended))
+        return Mark(watermark, end=all(self.progress.ended), since=self._answers_since(self.progress.since))
 
     def process(self, port: int, batch: Batch) -> None:
         """Keep the rows, then answer the windows that are complete."""
         if self._done:
             return
         if batch.size:
-            admitted = self.gates[port].admit(batch)
+            admitted = self.gates[port].admit(batch, self._unsettled)
             if len(admitted.panes):
                 self.fold(port, batch, admitted)
         mark = batch.mark and self.progress.advance(port, batch.mark)
@@ -77,9 +85,23 @@ class WindowedOperator(Operator):
         elif mark is not None:
             self._advance(mark.watermark, batch, mark)
 
+    @property
+    def _unsettled(self) -> bool:
+        """Whether an input has yet to begin: it may tell then which windows are not whole."""
+        return len(self.gates) > 1 and self.progress.watermark == BEGIN_OF_TIME
+
     def _advance(self, frontier: int, batch: Batch, mark: Mark | None) -> None:
-        answered = self.close(self.windows.first_open(frontier), batch, mark, self._once)
-        if frontier >= self.windows.until or (self._once and answered):
+        over = frontier >= self.windows.until
+        first = self._first_window() if self._once else None
+        if first is None:
+            self.close(self.windows.first_open(frontier), batch, mark)
+        elif over or frontier >= self.windows.end(first):
+            over = True
+            self.count(MISSED, self.skip(first).rows)
+            self.close(first + 1, batch, mark)
+            for gate in self.gates:
+                gate.end(self.windows.end(first))
+        if over:
             self._done = True
             self.clear()
             arrival = mark.arrival if mark is not None else int(batch.arrival[-1])
@@ -88,15 +110,43 @@ class WindowedOperator(Operator):
             settled = mark.watermark
             if settled != END_OF_TIME:
                 settled = self.settled(settled)
-            self.emit_mark(mark._replace(watermark=settled))
+            self.emit_mark(mark._replace(watermark=settled, since=self._answers_since(mark.since)))
+
+    def _first_window(self) -> int | None:
+        """Return the window that a one-time query ends with, or None while that is not known.
+
+        It is the first whole one, if rows were there before the query; else the first in which the streams
+        below have a row, whether that passed the filters or not.
+        """
+        if not self.windows.by_time:
+            return self.windows.first
+        since = self.progress.since
+        return None if since == END_OF_TIME else self._first_whole(since)
+
+    def _first_whole(self, since: int) -> int:
+        """Return the first window by time that is answered, where rows have this time or a later one."""
+        return max(self.windows.first_at(since), *(gate.first_window for gate in self.gates))
+
+    def _answers_since(self, since: int) -> int:
+        """Return the first time that an answer can have, where rows have this one."""
+        if since == END_OF_TIME or not self.windows.by_time:
+            return since
+        return self.first_answer(self._first_whole(since))
+
+    def first_answer(self, window: int) -> int:
+        """Return the earliest time that the answer of a window by time can have."""
+        return self.windows.end(window) - 1
 
     def _skip(self, mark: Mark, gap: int) -> Mark:
         """Give up the windows that missing rows could have fallen into, and say what is missing above."""
         first = self.windows.first_behind(gap)
         if not self.windows.partial:
+            skipped = self.skip(first)
+            self.count(MISSED, skipped.rows)
+            if self.progress.watermark != BEGIN_OF_TIME:  # else nothing could have been answered yet
+                self.count("skipped_windows", skipped.windows)
             for gate in self.gates:
-                gate.first_window = max(gate.first_window, first)
-            self.counters["skipped_windows"] += self.skip(first)
+                gate.miss(first, self._unsettled)
         return mark._replace(gap=self.windows.end(first - 1) - 1)
 
     def agrees(self, other: Operator) -> bool:
@@ -115,12 +165,33 @@ class WindowedOperator(Operator):
         )
 
     def work_for(self, other: WindowedOperator) -> None:
-        """Take over from another that agrees: rows are late here that are late there.
+        """Take over from another that agrees.
 
-        Which windows were the first to be seen does not matter any more, but for what counts as late.
+        Which windows were the first to be seen does not matter any more, but for whether rows that come too
+        late count as late or as missed: `missed_by` tells the difference.
         """
         for gate, another in zip(self.gates, other.gates, strict=True):
             gate.first_window = min(gate.first_window, another.first_window)
+            gate.sharers.setdefault(another.first_window, 0)
+
+    def take_over(self, state: State) -> None:
+        """Go on with the state of one that has worked for this; windows before its own first stay missed."""
+        firsts = [gate.first_window for gate in self.gates]
+        self.load(state)
+        for gate, first in zip(self.gates, firsts, strict=True):
+            gate.first_window = max(gate.first_window, first)
+
+    def work_only_for(self, others: Iterable[WindowedOperator]) -> None:
+        """Count no more for those that are not among these."""
+        kept = list(others)
+        for place, gate in enumerate(self.gates):
+            firsts = {other.gates[place].first_window for other in kept}
+            gate.sharers = {first: rows for first, rows in gate.sharers.items() if first in firsts}
+
+    def missed_by(self, other: WindowedOperator) -> int:
+        """Return how many of the rows that were counted as late here the other one counts as missed."""
+        gates = zip(self.gates, other.gates, strict=True)
+        return sum(gate.sharers.get(another.first_window, 0) for gate, another in gates)
 
     def save(self) -> State:
         """Return where the windows stand."""

@@ -24,7 +24,7 @@ class Surroundings:
     tables: Mapping[str, Schema] = field(default_factory=dict)
     on_error: OnError = OnError.NULL
     one_time: bool = False
-    """Whether the query ends with the first window that has an answer."""
+    """Whether the query ends with the first window that closes."""
 
     def types(self, plan: Plan) -> TypedPlan:
         """Return the plan with its types; raises InvalidPlan."""

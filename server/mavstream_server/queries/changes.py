@@ -1,0 +1,121 @@
+"""Changes of a query's specification: which values a client may change when, and what comes of it."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from mavstream_protocol.errors import InvalidObject
+from mavstream_protocol.queries import QuerySpec
+from mavstream_protocol.utility import infer_utility
+from mavstream_protocol.wire.resources import DesiredState, QueryChange
+from mavstream_server.catalog.catalog import Catalog
+from mavstream_server.core.errors import Conflict, WrongVersion
+from mavstream_server.queries import validation as specs
+from mavstream_server.queries.placement import Placement
+from mavstream_server.queries.query import Query
+from mavstream_server.queries.registry import QueryRegistry
+from mavstream_server.queries.start_times import StartTimes
+
+_VALUES = ("start_at", "stop_at", "qos")
+
+
+class QueryChanges:
+    """Changes queries: in the catalog, in the engine if that has them, and in the schedule."""
+
+    def __init__(
+        self,
+        catalog: Catalog,
+        registry: QueryRegistry,
+        placement: Placement,
+        start_times: StartTimes,
+        has_class: Callable[[str], bool],
+        begin: Callable[[Query], Awaitable[None]],
+    ) -> None:
+        """`begin` starts a scheduled query before its time."""
+        self._catalog = catalog
+        self._registry = registry
+        self._placement = placement
+        self._start_times = start_times
+        self._has_class = has_class
+        self._begin = begin
+
+    async def make(self, query: Query, change: QueryChange, version: int | None) -> None:
+        """Make a change, all of it or nothing; raises WrongVersion, Conflict, InvalidQuery, EngineRefused."""
+        async with query.lock:
+            before = query.record.spec
+            if change.state is not None:
+                query.check_move(change.state)
+            spec = changed_spec(query, change)
+            if spec.class_ != before.class_ and not self._has_class(spec.class_):
+                raise specs.unknown_class(spec.class_)
+            if version is not None and version != query.record.version:
+                raise WrongVersion(f"query '{query.id}'", version, query.record.version)
+            await self._keep(query, spec, change.state, version)
+            await self._placement.enact(query)
+            moved = query.scheduled and spec.start_at != before.start_at
+            if moved and self._start_times.is_ahead(spec.start_at):
+                self._start_times.add(query)
+                moved = False
+        if moved:
+            await self._begin(query)
+
+    async def _keep(
+        self, query: Query, spec: QuerySpec, desired: DesiredState | None, version: int | None
+    ) -> None:
+        """Write a change into the catalog; the engine may refuse a stop time, so it is told that first."""
+        before = query.record.spec
+        if spec.stop_at != before.stop_at:
+            await self._placement.set_stop_time(query, spec.stop_at)
+        try:
+            with self._catalog.transaction():
+                record = self._catalog.query(query.id)
+                if spec is not before:
+                    record = self._catalog.set_spec(query.id, spec, version)
+                    version = None
+                if (desired is not None and desired is not record.desired) or version is not None:
+                    record = self._catalog.set_desired(query.id, desired or record.desired, version)
+        except BaseException:
+            if spec.stop_at != before.stop_at:
+                await self._placement.set_stop_time(query, before.stop_at)
+            raise
+        query.record = record
+        self._registry.note(query)
+
+
+def changed_spec(query: Query, change: QueryChange) -> QuerySpec:
+    """Return the specification with the changes made; raises Conflict, InvalidQuery.
+
+    It is the same object if nothing of it changes. Null removes a time, and all targets.
+    """
+    spec = query.record.spec
+    values: dict[str, Any] = {
+        name: getattr(change, name) for name in _VALUES if name in change.model_fields_set
+    }
+    if "qos" in values and values["qos"] is None:
+        values["qos"] = type(spec.qos)()
+    if change.class_ is not None:
+        values["class_"] = change.class_
+    values = {name: value for name, value in values.items() if value != getattr(spec, name)}
+    if not values:
+        return spec
+    if query.final is not None:
+        names = ", ".join(name.rstrip("_") for name in values)
+        raise Conflict(
+            f"query '{query.id}' has ended ({query.final}), so its {names} cannot be changed; "
+            "register it again to run it anew",
+            code="wrong_state",
+        )
+    if "start_at" in values and not query.scheduled:
+        raise Conflict(
+            f"query '{query.id}' is {query.state.value}: its start_at can be changed while it is scheduled; "
+            "register it again to start it at another time",
+            code="already_started",
+        )
+    found = specs.changed(spec, values)
+    if "qos" in values and query.plan is not None:
+        try:
+            infer_utility(found.qos, query.plan)
+        except InvalidObject as error:
+            raise specs.InvalidQuery(error.items) from None
+    return found

@@ -1,0 +1,64 @@
+"""Targets of a running query change: sources wait for more rows no longer than they leave room for."""
+
+from __future__ import annotations
+
+import pytest
+from tests.conftest import MakeStream
+
+from mavstream_protocol.expressions.parser import parse_scalar
+from mavstream_server.testing import ManualClock, ScriptedStream, run_plan
+
+HOT = {
+    "in": {"op": "source", "stream": "readings"},
+    "hot": {"op": "select", "input": "in", "where": "temp > 20"},
+}
+MS = 1_000_000
+
+
+@pytest.fixture
+def readings(stream: MakeStream) -> ScriptedStream:
+    return stream("readings", "temp int")
+
+
+def test_a_source_waits_a_quarter_of_the_latency_target(readings: ScriptedStream) -> None:
+    run = run_plan(HOT, "hot", [readings], latency_target=100_000)
+    task = run.query.sources["in"]
+    task.linger = 20 * MS
+    run.engine.aim_at("q", 8_000, {})
+    assert (task.cap, task.linger, run.query.request.latency_target) == (2 * MS, 2 * MS, 8_000)
+    run.engine.aim_at("q", None, {})
+    assert task.cap == 50 * MS
+
+
+def test_what_queries_share_waits_no_longer_than_any_of_them_may(
+    readings: ScriptedStream, clock: ManualClock
+) -> None:
+    runs = [run_plan(HOT, "hot", [readings], clock=clock, id_="one")]
+    runs.append(run_plan(HOT, "hot", [readings], engine=runs[0].engine, id_="other"))
+    engine = runs[0].engine
+    for _ in range(3):
+        readings.rows((30,))
+        engine.run()
+        clock.advance(seconds=2)
+    (part,) = runs[0].query.shared
+    (source,) = part.trunk.sources.values()
+    engine.aim_at("one", 8_000, {})
+    assert source.cap == 2 * MS
+    engine.aim_at("one", None, {})
+    assert source.cap == 50 * MS
+    engine.aim_at("one", 8_000, {})
+    engine.shed("one", 0.1)  # it leaves, and keeps its own
+    assert (runs[0].query.sources["in"].cap, engine.query("other").network.sources[0].ended) == (
+        2 * MS,
+        False,
+    )
+
+
+def test_rows_of_least_worth_go_first_from_then_on(readings: ScriptedStream) -> None:
+    run = run_plan(HOT, "hot", [readings])
+    worth = parse_scalar("temp", {field.name: field for field in readings.schema})
+    run.engine.shed("q", 0.5)
+    run.engine.aim_at("q", None, {"readings": worth})
+    readings.rows(*[(21 + n % 2,) for n in range(4 * 4096)], frame=512)
+    last = run.rows()[-1000:]  # the first block tells what rows are worth
+    assert last.count((22,)) > 990
