@@ -36,9 +36,9 @@ from bench.outcome import Outcome, text_table
 from bench.processes import ServerProcess
 from bench.queries import Q1
 from mavstream_feeder import Address, Feeder, FileSource, Options, parse_rate
-from mavstream_feeder.arrivals import PoissonArrivals
-from mavstream_feeder.feeds import LINGER
-from mavstream_feeder.rates import constant
+from mavstream_feeder.pacing.arrivals import PoissonArrivals
+from mavstream_feeder.pacing.rates import constant
+from mavstream_feeder.sending.feeds import LINGER
 from mavstream_protocol import StreamSpec
 from mavstream_protocol.tuples import arrow_schema
 from mavstream_server.columns.arrow import arrow_from_columns

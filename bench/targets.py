@@ -23,8 +23,8 @@ from bench.data import EVENT_TIME, FIELDS, SCHEMA, readings
 from bench.load import Q1_ANSWER, Answers, Producer, arrow_message, producer, subscription
 from bench.outcome import Outcome, text_table
 from bench.processes import ServerProcess, server
-from mavstream_feeder.arrivals import PoissonArrivals
-from mavstream_feeder.rates import Piece, Rate
+from mavstream_feeder.pacing.arrivals import PoissonArrivals
+from mavstream_feeder.pacing.rates import Piece, Rate
 from mavstream_protocol.tuples import arrow_schema
 from mavstream_server.columns.arrow import arrow_from_columns
 

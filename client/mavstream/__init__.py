@@ -1,8 +1,6 @@
 """The Python SDK and the `mavstream` command; both come with the service."""
 
 from mavstream._async_client import AsyncClient, AsyncQuery
-from mavstream._async_streaming import AsyncFeed, AsyncResults
-from mavstream._builder import Flow, Split, Table, Windowed, join, stream, table
 from mavstream._client import Client, Query
 from mavstream._errors import (
     CannotStart,
@@ -23,8 +21,12 @@ from mavstream._errors import (
     TooMany,
     TransportError,
 )
-from mavstream._retry import Retry
-from mavstream._streaming import Feed, Results
+from mavstream._feeding.async_feed import AsyncFeed
+from mavstream._feeding.feed import Feed
+from mavstream._plans.builder import Flow, Split, Table, Windowed, join, stream, table
+from mavstream._results.async_results import AsyncResults
+from mavstream._results.results import Results
+from mavstream._transport.retry import Retry
 from mavstream_protocol import InvalidObject, InvalidPlan, InvalidTuples, MavstreamError, Plan, Problem
 
 __all__ = [

@@ -8,16 +8,17 @@ from typing import Any
 
 import httpx
 
-from mavstream._address import Address
-from mavstream._async_streaming import AsyncFeed, AsyncResults
-from mavstream._awaiting import AwaitingLine
 from mavstream._calls import Calls
-from mavstream._documents import QueryLike, StreamLike
-from mavstream._producer import OnReject, Producer
-from mavstream._retry import DEFAULT_RETRY, Retry
-from mavstream._subscription import After, OnGap, Subscription
-from mavstream._tables import FieldsLike, TableLike
-from mavstream._tuples import Tuples
+from mavstream._convert.documents import QueryLike, StreamLike
+from mavstream._convert.tables import FieldsLike, TableLike
+from mavstream._convert.tuples import Tuples
+from mavstream._feeding.async_feed import AsyncFeed
+from mavstream._feeding.producer import OnReject, Producer
+from mavstream._results.async_results import AsyncResults
+from mavstream._results.subscription import After, OnGap, Subscription
+from mavstream._transport.address import Address
+from mavstream._transport.awaiting import AwaitingLine
+from mavstream._transport.retry import DEFAULT_RETRY, Retry
 from mavstream_protocol import QueryClass
 from mavstream_protocol.admission import AdmissionEstimate
 from mavstream_protocol.scheduling import LONGEST_TRACE, SchedulerSettings, SchedulerTrace, SourceService

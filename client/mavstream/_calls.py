@@ -9,13 +9,19 @@ from typing import Any
 import orjson
 from pydantic import BaseModel, TypeAdapter
 
-from mavstream._documents import QueryLike, StreamLike, query_document, stream_document, validation_document
+from mavstream._convert.documents import (
+    QueryLike,
+    StreamLike,
+    query_document,
+    stream_document,
+    validation_document,
+)
+from mavstream._convert.tables import FieldsLike, TableLike, fields_text, table_body
+from mavstream._convert.tuples import Tuples, canonical, portions
 from mavstream._errors import Invalid, NotFound
-from mavstream._http import exchange, fetch, fetch_all
-from mavstream._retry import Retry
-from mavstream._steps import Request, Talk, ask, quote
-from mavstream._tables import FieldsLike, TableLike, fields_text, table_body
-from mavstream._tuples import Tuples, canonical, portions
+from mavstream._transport.http import exchange, fetch, fetch_all
+from mavstream._transport.retry import Retry
+from mavstream._transport.steps import Request, Talk, ask, quote
 from mavstream_protocol import InvalidTuples, QueryClass, Schema
 from mavstream_protocol.scheduling import SchedulerSettings, SchedulerTrace, SourceService
 from mavstream_protocol.tuples import encode_schema

@@ -8,16 +8,17 @@ from typing import Any
 
 import httpx
 
-from mavstream._address import Address
-from mavstream._blocking import BlockingLine
 from mavstream._calls import Calls
-from mavstream._documents import QueryLike, StreamLike
-from mavstream._producer import OnReject, Producer
-from mavstream._retry import DEFAULT_RETRY, Retry
-from mavstream._streaming import Feed, Results
-from mavstream._subscription import After, OnGap, Subscription
-from mavstream._tables import FieldsLike, TableLike
-from mavstream._tuples import Tuples
+from mavstream._convert.documents import QueryLike, StreamLike
+from mavstream._convert.tables import FieldsLike, TableLike
+from mavstream._convert.tuples import Tuples
+from mavstream._feeding.feed import Feed
+from mavstream._feeding.producer import OnReject, Producer
+from mavstream._results.results import Results
+from mavstream._results.subscription import After, OnGap, Subscription
+from mavstream._transport.address import Address
+from mavstream._transport.blocking import BlockingLine
+from mavstream._transport.retry import DEFAULT_RETRY, Retry
 from mavstream_protocol import QueryClass
 from mavstream_protocol.admission import AdmissionEstimate
 from mavstream_protocol.scheduling import LONGEST_TRACE, SchedulerSettings, SchedulerTrace, SourceService

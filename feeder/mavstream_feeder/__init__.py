@@ -1,10 +1,6 @@
 """The Poisson feeder: files into streams, at the rates and with the randomness of live sources."""
 
-from mavstream_feeder.feeder import Feeder
-from mavstream_feeder.feeds import Options
-from mavstream_feeder.inference import infer_stream
-from mavstream_feeder.link import Address, Patience
-from mavstream_feeder.problems import (
+from mavstream_feeder.errors import (
     FeederError,
     FeedLost,
     InvalidRate,
@@ -12,11 +8,15 @@ from mavstream_feeder.problems import (
     RowsRefused,
     UnreadableFile,
 )
-from mavstream_feeder.rates import Rate, Recorded, parse_rate, parse_rates
+from mavstream_feeder.input.inference import infer_stream
+from mavstream_feeder.input.sources import FileSource
+from mavstream_feeder.input.splitting import Branch, Splitter
+from mavstream_feeder.pacing.rates import Rate, Recorded, parse_rate, parse_rates
+from mavstream_feeder.pacing.schedule import Due, Schedule
 from mavstream_feeder.reports import Report, Stopped, StreamReport
-from mavstream_feeder.schedule import Due, Schedule
-from mavstream_feeder.sources import FileSource
-from mavstream_feeder.splitting import Branch, Splitter
+from mavstream_feeder.sending.feeder import Feeder
+from mavstream_feeder.sending.feeds import Options
+from mavstream_feeder.sending.link import Address, Patience
 
 __all__ = [
     "Address",

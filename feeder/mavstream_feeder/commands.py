@@ -10,11 +10,11 @@ from typing import Annotated
 import orjson
 import typer
 
-from mavstream_feeder.feeds import FRAME_ROWS, Options
-from mavstream_feeder.link import Address
-from mavstream_feeder.names import Named, parse_skips, read_feeds
-from mavstream_feeder.problems import InvalidRate, InvalidSplit, UnreadableFile
-from mavstream_feeder.rates import parse_speed
+from mavstream_feeder.errors import InvalidRate, InvalidSplit, UnreadableFile
+from mavstream_feeder.input.names import Named, parse_skips, read_feeds
+from mavstream_feeder.pacing.rates import parse_speed
+from mavstream_feeder.sending.feeds import FRAME_ROWS, Options
+from mavstream_feeder.sending.link import Address
 from mavstream_feeder.session import Session, run_feed
 from mavstream_protocol import parse_duration
 from mavstream_protocol.wire.feed import Format

@@ -9,8 +9,8 @@ from rich.live import Live
 from rich.progress_bar import ProgressBar
 from rich.table import Table
 
-from mavstream_feeder.feeder import Feeder
 from mavstream_feeder.reports import Report, Stopped, StreamReport
+from mavstream_feeder.sending.feeder import Feeder
 
 _PERIOD = 0.25
 _WIDTH = 60

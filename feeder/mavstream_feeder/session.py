@@ -9,16 +9,16 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
 from mavstream import AsyncClient, Conflict, NotFound
-from mavstream_feeder.feed_files import FeedFile
-from mavstream_feeder.feeder import Feeder
-from mavstream_feeder.feeds import Options
-from mavstream_feeder.inference import infer_stream
-from mavstream_feeder.link import Address
-from mavstream_feeder.problems import InvalidSplit
-from mavstream_feeder.rates import AnyRate, Recorded
+from mavstream_feeder.errors import InvalidSplit
+from mavstream_feeder.input.feed_files import FeedFile
+from mavstream_feeder.input.inference import infer_stream
+from mavstream_feeder.input.sources import FileSource
+from mavstream_feeder.input.splitting import Splitter
+from mavstream_feeder.pacing.rates import AnyRate, Recorded
 from mavstream_feeder.reports import Report
-from mavstream_feeder.sources import FileSource
-from mavstream_feeder.splitting import Splitter
+from mavstream_feeder.sending.feeder import Feeder
+from mavstream_feeder.sending.feeds import Options
+from mavstream_feeder.sending.link import Address
 from mavstream_protocol import FieldType, MavstreamError, StreamSpec
 
 

@@ -13,10 +13,10 @@ from typing import Annotated
 import typer
 
 from mavstream._errors import ProblemError, TransportError
-from mavstream.cli import classes, optimizer, queries, scheduling, server, streams, tables
+from mavstream.cli import classes, optimizer, queries, scheduling, streams, tables
 from mavstream.cli.assembly import AssembledGroup
-from mavstream.cli.output import complain
-from mavstream.cli.session import Session
+from mavstream.cli.output import complain, show_fields, show_json
+from mavstream.cli.session import Output, OutputOption, Session, client_of
 from mavstream_protocol import InvalidObject, MavstreamError
 
 app = typer.Typer(
@@ -34,7 +34,19 @@ app.add_typer(queries.app, name="query")
 app.add_typer(scheduling.scheduler, name="scheduler")
 app.add_typer(optimizer.app, name="optimizer")
 app.command("policies")(scheduling.list_policies)
-app.command("info")(server.show_info)
+
+
+@app.command("info")
+def show_info(context: typer.Context, output: OutputOption = Output.TABLE) -> None:
+    """Show which server answers, and its limits."""
+    with client_of(context) as client:
+        info = client.info()
+        ready = client.ready()
+    if output is Output.JSON:
+        show_json({**info.model_dump(mode="json"), "ready": ready})
+        return
+    fields = [("server", f"{info.name} {info.version}"), ("ready", ready), ("delivery", info.delivery)]
+    show_fields([*fields, ("engines", info.engines), *sorted(info.limits.items())])
 
 
 def _tell_version(wanted: bool) -> None:

@@ -7,11 +7,11 @@ from typing import Annotated, Any
 
 import typer
 
-from mavstream.cli.admission import estimate_fields, warn_of
-from mavstream.cli.output import complain, show_fields, show_json, show_list, show_table
+from mavstream.cli.output import complain, show_fields, show_json, show_list, show_table, warn
 from mavstream.cli.session import FileArgument, Output, OutputOption, QueryArgument, client_of
 from mavstream.cli.watching import watch_rows
 from mavstream_protocol import ReadFrom
+from mavstream_protocol.admission import AdmissionEstimate
 from mavstream_protocol.instants import format_instant
 from mavstream_protocol.wire.resources import QueryInfo, Validation
 
@@ -35,7 +35,7 @@ def submit(
     with client_of(context) as client:
         query = client.submit(file, name=name, class_=class_, from_=from_)
         _show(query.info().model_copy(update={"admission": query.admission}), output)
-    warn_of(query.admission)
+    _warn_of(query.admission)
 
 
 @app.command("validate")
@@ -256,7 +256,7 @@ def _show(info: QueryInfo, output: Output) -> None:
             ("rows late", info.late),
             ("rows missed", info.missed),
             ("counters", info.counters),
-            *estimate_fields(info.admission),
+            *_estimate_fields(info.admission),
         ]
     )
 
@@ -271,5 +271,24 @@ def _show_validation(found: Validation) -> None:
     ]
     show_table(["operator", "columns"], rows)
     show_table(["paths"], [(" > ".join(path),) for path in found.paths])
-    show_fields(estimate_fields(found.admission))
-    warn_of(found.admission)
+    show_fields(_estimate_fields(found.admission))
+    _warn_of(found.admission)
+
+
+def _estimate_fields(found: AdmissionEstimate | None) -> list[tuple[str, object]]:
+    """Return an estimate as names and values; none where there is no estimate."""
+    if found is None:
+        return []
+    used, cost = found.utilisation, f"{found.cost_us_per_s:.0f} us per second"
+    known = used.before is not None and used.after is not None
+    return [
+        ("expected cost", f"{cost}, at {found.rows_per_s:.0f} rows per second"),
+        ("utilisation", f"{used.before:.1%}, with it {used.after:.1%}" if known else "not known yet"),
+        *((f"{target.objective} target", f"{target.kept}: {target.reason}") for target in found.targets),
+    ]
+
+
+def _warn_of(found: AdmissionEstimate | None) -> None:
+    """Print what is expected to go wrong."""
+    for text in () if found is None else found.warnings:
+        warn(text)

@@ -70,7 +70,7 @@ def _check_picture(file: Path) -> None:
             param_hint="--picture",
         )
     try:
-        import mavstream._timeline  # noqa: F401
+        import mavstream.cli.timeline  # noqa: F401
     except ImportError as error:
         complain(
             f"'mavstream scheduler trace --picture' needs more than is installed ({error}): "
@@ -139,7 +139,7 @@ def _show_slices(found: SchedulerTrace, rows: int) -> None:
 
 def _draw(found: SchedulerTrace, totals: dict[str, ClassTotals], file: Path) -> None:
     # Imported here: it takes a second to load, and is there only with the extra.
-    from mavstream._timeline import draw
+    from mavstream.cli.timeline import draw
 
     time = _recorded_ms(found)
     lanes = {name: f"{_share(one.busy_ms, time)} of the time" for name, one in totals.items()}

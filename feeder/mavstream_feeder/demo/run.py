@@ -16,13 +16,13 @@ from mavstream.testing import start_server
 from mavstream_feeder.demo.outcome import ClassFigures, Outcome
 from mavstream_feeder.demo.view import View
 from mavstream_feeder.demo.watch import Watch
-from mavstream_feeder.feeder import Feeder
-from mavstream_feeder.feeds import Options
-from mavstream_feeder.link import Address
-from mavstream_feeder.rates import Recorded, parse_rates
+from mavstream_feeder.input.sample import STREAMS, sample_file
+from mavstream_feeder.input.sources import FileSource
+from mavstream_feeder.pacing.rates import Recorded, parse_rates
 from mavstream_feeder.reports import Report
-from mavstream_feeder.sample import STREAMS, sample_file
-from mavstream_feeder.sources import FileSource
+from mavstream_feeder.sending.feeder import Feeder
+from mavstream_feeder.sending.feeds import Options
+from mavstream_feeder.sending.link import Address
 
 _PERIOD = 0.5
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from mavstream_feeder.rates import Rate, parse_rate
+from mavstream_feeder.pacing.rates import Rate, parse_rate
 from mavstream_protocol import FieldSpec, FieldType, StreamSpec
 from mavstream_protocol.instants import parse_instant
 from mavstream_protocol.manifest import Manifest

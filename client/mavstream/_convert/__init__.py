@@ -1,0 +1,1 @@
+"""Conversion of what callers pass in to what requests carry."""

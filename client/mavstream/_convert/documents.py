@@ -1,0 +1,105 @@
+"""Plans and specifications as callers have them: built, as models, as dicts, or in JSON and YAML files."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import orjson
+import yaml
+from pydantic import BaseModel
+
+from mavstream._plans.builder import Flow
+from mavstream_protocol import InvalidObject, Plan, ProblemItem, QuerySpec, StreamSpec
+
+Document: TypeAlias = Mapping[str, Any] | str | os.PathLike[str]
+"""An object as a dict, or the path of a JSON or YAML file with it."""
+QueryLike: TypeAlias = Flow | Plan | QuerySpec | Document
+StreamLike: TypeAlias = StreamSpec | Document
+
+
+class _Loader(yaml.SafeLoader):
+    """YAML in which only `true` and `false` are truth values, and instants stay text.
+
+    In YAML 1.1 the key `on` of a join would be read as true, and an instant would lose its text form.
+    """
+
+
+_Loader.yaml_implicit_resolvers = {
+    first: [(tag, pattern) for tag, pattern in resolvers if not tag.endswith((":bool", ":timestamp"))]
+    for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
+}
+_Loader.add_implicit_resolver("tag:yaml.org,2002:bool", re.compile(r"^(?:true|false)$"), list("tf"))
+
+
+def read_document(path: str | os.PathLike[str]) -> dict[str, Any]:
+    """Return the object in a file; its ending says whether it is JSON or YAML. Raises InvalidObject."""
+    file = Path(path)
+    try:
+        content = file.read_bytes()
+    except OSError as error:
+        raise _unreadable(file, error.strerror or str(error)) from None
+    return parse_document(content, str(file))
+
+
+def parse_document(content: bytes, name: str) -> dict[str, Any]:
+    """Return the object in a text; `name` ends in .json for JSON, all else is YAML. Raises InvalidObject."""
+    try:
+        # _Loader is a safe loader with fewer implicit types.
+        data = orjson.loads(content) if name.endswith(".json") else yaml.load(content, _Loader)
+    except (orjson.JSONDecodeError, yaml.YAMLError, UnicodeDecodeError) as error:
+        raise _unreadable(name, " ".join(str(error).split())) from None
+    if not isinstance(data, dict):
+        raise _unreadable(name, f"expected an object, came {type(data).__name__}")
+    return data
+
+
+def stream_document(spec: StreamLike | None, given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what to send for a stream; what is `given` by name counts more than the specification."""
+    return {**({} if spec is None else _as_dict(spec)), **given}
+
+
+def query_document(query: QueryLike, given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what to send for a query: a specification, or a plan with a name made from its root."""
+    data = validation_document(query, {})
+    if "plan" not in data:
+        data = {"plan": data}
+    data |= {name.rstrip("_"): _plain(value) for name, value in given.items() if value is not None}
+    data.setdefault("name", _name(query, data["plan"]))
+    return data
+
+
+def validation_document(query: QueryLike, given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what to send for a check; a plan stays alone, so that errors point into what the caller has."""
+    if any(value is not None for value in given.values()):
+        return query_document(query, given)
+    return query.build().model_dump(mode="json") if isinstance(query, Flow) else _as_dict(query)
+
+
+def _name(query: QueryLike, plan: Any) -> str:
+    if isinstance(query, str | os.PathLike):
+        stem = re.sub(r"\W", "_", Path(query).stem, flags=re.ASCII)[:64]
+        if re.match(r"[A-Za-z_]", stem):
+            return stem
+    root = plan.get("root") if isinstance(plan, Mapping) else None
+    return root.partition(".")[0] if isinstance(root, str) and root else "query"
+
+
+def _as_dict(value: BaseModel | Document) -> dict[str, Any]:
+    if isinstance(value, BaseModel):
+        return value.model_dump(mode="json", exclude_none=True)
+    if isinstance(value, Mapping):
+        return dict(value)
+    return read_document(value)
+
+
+def _plain(value: Any) -> Any:
+    return value.model_dump(mode="json", exclude_none=True) if isinstance(value, BaseModel) else value
+
+
+def _unreadable(name: object, reason: str) -> InvalidObject:
+    detail = f"'{name}' cannot be read: {reason}"
+    return InvalidObject([ProblemItem(pointer="file", code="unreadable_file", detail=detail)])

@@ -1,0 +1,1 @@
+"""Feeding rows into streams over a websocket."""

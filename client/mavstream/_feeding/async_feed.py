@@ -1,0 +1,63 @@
+"""The feed of the asyncio client."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from types import TracebackType
+
+from mavstream._convert.tuples import Tuples
+from mavstream._feeding.producer import Producer
+from mavstream._transport.awaiting import AwaitingLine
+
+
+class AsyncFeed:
+    """A producer's rows on their way: `async with client.feed("sensors") as feed: ...`.
+
+    Rows are kept until the server has acked them, so no lost connection loses or doubles one. Leaving the
+    block waits for the acks. After a Timeout the rows are still queued: `flush`, do not send them again.
+    """
+
+    def __init__(self, producer: Producer, streams: Sequence[str], line: AwaitingLine) -> None:
+        self._producer = producer
+        self._streams = tuple(streams)
+        self._line = line.another()
+        self._lock = asyncio.Lock()
+
+    async def __aenter__(self) -> AsyncFeed:
+        async with self._lock:
+            await self._line.run(self._producer.start(self._streams))
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            if kind is None:
+                await self.flush()
+        finally:
+            await self.close()
+
+    async def send(self, stream: str, tuples: Tuples) -> int:
+        """Send rows, columns, Arrow or a data frame, waiting for credit; returns how many rows."""
+        async with self._lock:
+            return await self._line.run(self._producer.send(stream, tuples))
+
+    async def flush(self) -> None:
+        """Wait until every row is acked; raises Rejected for rows that were not taken."""
+        async with self._lock:
+            await self._line.run(self._producer.flush())
+
+    async def end(self, stream: str) -> None:
+        """Say that this producer sends no more rows of a stream, so that it holds no window open."""
+        async with self._lock:
+            await self._line.run(self._producer.end(stream))
+
+    def acked(self, stream: str) -> int:
+        """Return the number of the last frame in the log; a producer's frames of a stream count from 1."""
+        return self._producer.lanes[stream].acked
+
+    async def close(self) -> None:
+        """Close the connection without waiting for acks."""
+        async with self._lock:
+            await self._line.run(self._producer.shut())

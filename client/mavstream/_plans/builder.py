@@ -1,0 +1,272 @@
+"""Building plans step by step: every call returns a new flow, and `build` gives the plan.
+
+stream("readings").where("temperature > 30").window("1s").by("location").agg(mean="avg(temperature)").build()
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal, TypeAlias
+
+import orjson
+from pydantic import BaseModel
+
+from mavstream._plans.graph import Node, plan_of
+from mavstream_protocol import Plan
+from mavstream_protocol.plan import ELSE
+
+Window: TypeAlias = str | int | Mapping[str, Any] | BaseModel
+"""A duration (`"1s"`), a number of rows, or a window in full."""
+Keys: TypeAlias = str | Sequence[str | Sequence[str]]
+Within: TypeAlias = str | tuple[str, str] | Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Flow:
+    """Rows that come out of a part of a plan. Flows are values: equal parts become one operator."""
+
+    _node: Node
+    _output: str | None = None
+
+    def named(self, name: str) -> Flow:
+        """Give the operator a name in the plan; without one it is named for what it does."""
+        return replace(self, _node=replace(self._node, name=name))
+
+    def hint(
+        self, selectivity: float | None = None, cost: str | None = None, size: str | None = None
+    ) -> Flow:
+        """Declare what is expected of the operator until it is measured; the answer stays the same.
+
+        Rows out per row in, time per row (`"250ns"`) and the size of a row that comes out (`"40B"`).
+        """
+        return replace(self, _node=_hinted(self._node, selectivity, cost, size))
+
+    def where(self, predicate: str) -> Flow:
+        """Keep the rows for which a predicate is true."""
+        return self._then("select", input=self, where=predicate)
+
+    def select(self, predicate: str) -> Flow:
+        """Keep the rows for which a predicate is true: `where` by the name of its operator."""
+        return self.where(predicate)
+
+    def project(self, compute: Mapping[str, str] | None = None, /, **named: str) -> Flow:
+        """Compute new columns from each row; the others are left out."""
+        return self._then("project", input=self, compute={**(compute or {}), **named})
+
+    def compute(self, compute: Mapping[str, str] | None = None, /, **named: str) -> Flow:
+        """Compute new columns from each row: `project` by what it does."""
+        return self.project(compute, **named)
+
+    def split(self, outputs: Mapping[str, str] | None = None, /, **named: str) -> Split:
+        """Send each row to the first output whose predicate is true, else to `otherwise`."""
+        predicates = {**(outputs or {}), **named}
+        return Split(self._then("split", input=self, outputs=predicates)._node, tuple(predicates))
+
+    def union(self, *others: Flow, order: Literal["time"] | None = None) -> Flow:
+        """Put the rows of flows with the same columns together; `order="time"` merges them by time."""
+        return self._then("union", inputs=(self, *others), order=order)
+
+    def except_(self, other: Flow, window: Window) -> Flow:
+        """Give, at the close of each window, the rows without an equal row in the other flow."""
+        return self._then("except", left=self, right=other, window=_window(window))
+
+    def distinct(self, window: Window) -> Flow:
+        """Give, at the close of each window, each row that differs from those before it, once."""
+        return self._then("distinct", input=self, window=_window(window))
+
+    def join(
+        self,
+        other: Flow | Table,
+        on: Keys = (),
+        *,
+        within: Within | None = None,
+        window: Window | None = None,
+        where: str | None = None,
+        compute: Mapping[str, str] | None = None,
+        order: Literal["time"] | None = None,
+        how: Literal["inner", "left"] | None = None,
+    ) -> Flow:
+        """Pair rows with equal keys that are near in time (`within`) or in the same `window`.
+
+        With a stored table, `table("rooms")`, neither is given: rows find what it held when they arrived, and
+        `how="left"` keeps those that find nothing.
+        `where` and `compute` read `l.column` and `r.column`; without `compute` all columns come out.
+        """
+        return self._then(
+            "join",
+            left=self,
+            right=other,
+            on=_keys(on),
+            within=_within(within),
+            window=None if window is None else _window(window),
+            where=where,
+            compute=None if compute is None else dict(compute),
+            order=order,
+            how=how,
+        )
+
+    def window(
+        self,
+        size: Window,
+        hop: str | int | None = None,
+        *,
+        begin: Any = None,
+        until: Any = None,
+        partial: bool = False,
+    ) -> Windowed:
+        """Cut the rows into windows, by time (`"1s"`) or by rows (`100`), to be followed by `agg`."""
+        return Windowed(self, orjson.dumps(_window(size, hop, begin, until, partial)))
+
+    def rows_window(
+        self, size: int, hop: int | None = None, *, begin: int | None = None, until: int | None = None
+    ) -> Windowed:
+        """Cut the rows into windows of so many rows."""
+        return self.window(size, hop, begin=begin, until=until)
+
+    def build(self) -> Plan:
+        """Return the plan whose answers are the rows of this flow; raises InvalidPlan."""
+        return plan_of(self._node, self._output)
+
+    def _then(self, op: str, **parts: Any) -> Flow:
+        return Flow(_node_of(op, parts))
+
+
+@dataclass(frozen=True, slots=True)
+class Windowed:
+    """Rows that are cut into windows and may be grouped: `agg` answers for each."""
+
+    _flow: Flow
+    _window: bytes
+    _by: tuple[str, ...] = ()
+    _scaled: bool = False
+
+    def scaled(self) -> Windowed:
+        """Let counts, sums and averages stand for rows that were shed, too, each with its `<name>_error`."""
+        return replace(self, _scaled=True)
+
+    def by(self, *fields: str) -> Windowed:
+        """Answer for each combination of values of these fields."""
+        return replace(self, _by=self._by + fields)
+
+    def hop(self, hop: str | int) -> Windowed:
+        """Let windows begin so far apart; smaller than the size, they overlap."""
+        window = {**orjson.loads(self._window), "kind": "hopping", "hop": hop}
+        return replace(self, _window=orjson.dumps(window))
+
+    def agg(self, compute: Mapping[str, str] | None = None, /, **named: str) -> Flow:
+        """Answer with aggregates, at the close of each window: `agg(n="count(*)")`."""
+        columns = {**(compute or {}), **named}
+        return self._flow._then(
+            "aggregate",
+            input=self._flow,
+            by=self._by,
+            window=orjson.loads(self._window),
+            compute=columns,
+            scaled=self._scaled or None,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Split:
+    """The outputs of a split, by name."""
+
+    _node: Node
+    _outputs: tuple[str, ...]
+
+    def __getitem__(self, output: str) -> Flow:
+        if output not in (*self._outputs, ELSE):
+            raise KeyError(f"the split has no output '{output}': it has {', '.join((*self._outputs, ELSE))}")
+        return Flow(self._node, output)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._outputs)
+
+    @property
+    def otherwise(self) -> Flow:
+        """The rows that no predicate matched."""
+        return self[ELSE]
+
+    def hint(
+        self, selectivity: float | None = None, cost: str | None = None, size: str | None = None
+    ) -> Split:
+        """Declare what is expected of the operator until it is measured; see `Flow.hint`."""
+        return replace(self, _node=_hinted(self._node, selectivity, cost, size))
+
+    def named(self, name: str) -> Split:
+        """Give the operator a name in the plan."""
+        return replace(self, _node=replace(self._node, name=name))
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """A stored table, to be joined: `stream("readings").join(table("rooms"), on="room")`."""
+
+    _node: Node
+    _output: None = None
+
+    def named(self, name: str) -> Table:
+        """Give the table another name in the plan; without one it has its own."""
+        return replace(self, _node=replace(self._node, name=name))
+
+
+def table(name: str) -> Table:
+    """Return a stored table, for `join`."""
+    return Table(_node_of("table", {"table": name}))
+
+
+def stream(name: str) -> Flow:
+    """Begin with the rows of a stream."""
+    return Flow(_node_of("source", {"stream": name}))
+
+
+def join(left: Flow, right: Flow | Table, on: Keys = (), **options: Any) -> Flow:
+    """Pair the rows of two flows, or of a flow and a table; see `Flow.join`."""
+    return left.join(right, on, **options)
+
+
+def _node_of(op: str, parts: Mapping[str, Any]) -> Node:
+    """Return the node, with flows apart from the other parts, and no part that was not given."""
+    inputs = tuple((key, value) for key, value in parts.items() if key in ("input", "left", "right"))
+    several = tuple(("inputs", value) for value in parts.get("inputs", ()))
+    rest = {
+        key: value
+        for key, value in parts.items()
+        if value is not None and key not in ("input", "left", "right", "inputs")
+    }
+    return Node(
+        op=op,
+        inputs=tuple((key, flow._node, flow._output) for key, flow in (*inputs, *several)),
+        parts=orjson.dumps(rest),
+    )
+
+
+def _hinted(node: Node, selectivity: float | None, cost: str | None, size: str | None) -> Node:
+    given = {"selectivity": selectivity, "cost": cost, "size": size}
+    parts = orjson.loads(node.parts)
+    hints = {**parts.get("hints", {}), **{key: value for key, value in given.items() if value is not None}}
+    return replace(node, parts=orjson.dumps({**parts, "hints": hints}))
+
+
+def _window(
+    size: Window, hop: str | int | None = None, begin: Any = None, until: Any = None, partial: bool = False
+) -> dict[str, Any]:
+    if isinstance(size, BaseModel):
+        return size.model_dump(mode="json", exclude_none=True)
+    if isinstance(size, Mapping):
+        return dict(size)
+    window = {"kind": "tumbling" if hop is None else "hopping", "size": size, "hop": hop}
+    window |= {"begin": begin, "until": until, "partial": partial or None}
+    return {key: value for key, value in window.items() if value is not None}
+
+
+def _within(within: Within | None) -> Any:
+    if isinstance(within, tuple):
+        before, after = within
+        return {"before": before, "after": after}
+    return within
+
+
+def _keys(on: Keys) -> list[list[str]]:
+    names = [on] if isinstance(on, str) else on
+    return [[name, name] if isinstance(name, str) else list(name) for name in names]

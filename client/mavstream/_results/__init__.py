@@ -1,0 +1,1 @@
+"""Reading the results of queries over a websocket."""

@@ -1,0 +1,54 @@
+"""The errors of the libraries below, in our words."""
+
+from __future__ import annotations
+
+import httpx
+from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidMessage, InvalidStatus
+
+from mavstream._errors import (
+    ConnectFailed,
+    ConnectionLost,
+    ProblemError,
+    Timeout,
+    TransportError,
+    answer_error,
+)
+from mavstream._transport.address import Address
+
+
+def of_request(error: httpx.RequestError, address: Address) -> TransportError:
+    """Return the error for a request that was not answered."""
+    match error:
+        case httpx.ConnectTimeout() | httpx.ConnectError() | httpx.PoolTimeout():
+            return ConnectFailed(_unreachable(address, error))
+        case httpx.TimeoutException():
+            return Timeout(f"{address.url} did not answer within {address.timeout:g} s")
+        case _:
+            return ConnectionLost(f"the connection to {address.url} broke: {error or type(error).__name__}")
+
+
+def of_opening(error: Exception, address: Address) -> TransportError | ProblemError:
+    """Return the error for a websocket that did not open."""
+    match error:
+        case InvalidStatus():
+            return answer_error(error.response.status_code, bytes(error.response.body or b""))
+        case InvalidMessage() | EOFError():
+            return ConnectionLost(f"the connection to {address.url} broke while it was opened")
+        case InvalidHandshake():
+            return ConnectFailed(f"{address.url} does not speak websocket: {error}")
+        case TimeoutError():
+            return ConnectFailed(f"{address.url} did not open a websocket within {address.timeout:g} s")
+        case _:
+            return ConnectFailed(_unreachable(address, error))
+
+
+def of_closing(error: ConnectionClosed, address: Address) -> ConnectionLost:
+    """Return the error for a websocket that was closed."""
+    if error.rcvd is None:
+        return ConnectionLost(f"the connection to {address.url} broke")
+    reason = error.rcvd.reason or f"the server closed the connection with code {error.rcvd.code}"
+    return ConnectionLost(reason, error.rcvd.code)
+
+
+def _unreachable(address: Address, error: Exception) -> str:
+    return f"cannot reach {address.url}: {error or type(error).__name__}; is the server running there?"

@@ -1,0 +1,1 @@
+"""Rows to feed: files, datasets and sample data, read in batches."""

@@ -1,0 +1,69 @@
+"""Files to feed, and those of a dataset as its manifest lists them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from mavstream_feeder.errors import UnreadableFile
+from mavstream_feeder.input.files import row_count
+from mavstream_feeder.input.splitting import Branch
+from mavstream_feeder.pacing.rates import FLAT_OUT, AnyRate
+from mavstream_protocol import StreamSpec
+from mavstream_protocol.manifest import Manifest, StreamData
+
+_MICROSECONDS = 1e6
+
+
+@dataclass(frozen=True, slots=True)
+class FeedFile:
+    """Files that are read one behind the other, for a stream or, with branches, for several."""
+
+    name: str
+    """The stream; of a file that is split, the name for its rate."""
+    paths: tuple[Path, ...]
+    spec: StreamSpec | None = None
+    """How the stream is made if it is missing; None to find out from the file."""
+    rate: AnyRate = FLAT_OUT
+    branches: tuple[Branch, ...] = ()
+    origin: float | None = None
+    """Where recorded time begins, in seconds since 1970; None to find out from the file."""
+    period: float | None = None
+    """How long a pass over the files lasts, in recorded seconds; None to find out from the file."""
+
+    @property
+    def streams(self) -> tuple[str, ...]:
+        """Who gets its rows."""
+        return tuple(branch.stream for branch in self.branches) or (self.name,)
+
+
+def read_dataset(folder: Path, streams: Sequence[str] = ()) -> dict[str, FeedFile]:
+    """Return the streams of a dataset, or some of them, by name. Raises InvalidDataset, UnreadableFile."""
+    manifest = Manifest.load(folder)
+    if manifest.kind == "answers":
+        raise UnreadableFile(
+            f"'{folder}' holds expected answers, which have no time: give a dataset of streams"
+        )
+    begin = None if manifest.begin is None else manifest.begin / _MICROSECONDS
+    period = None
+    if manifest.begin is not None and manifest.end is not None:
+        period = (manifest.end - manifest.begin) / _MICROSECONDS
+    chosen = {name: manifest.stream(name) for name in streams or manifest.streams}
+    return {
+        name: FeedFile(name, _checked(folder, name, data), data.spec(name), origin=begin, period=period)
+        for name, data in chosen.items()
+    }
+
+
+def _checked(folder: Path, name: str, data: StreamData) -> tuple[Path, ...]:
+    """Return a stream's files, which must have the rows that the manifest says."""
+    paths = tuple(data.paths(folder))
+    for path, file in zip(paths, data.files, strict=True):
+        rows = row_count(path)
+        if rows != file.rows:
+            raise UnreadableFile(
+                f"stream '{name}': file '{path}' has {rows} rows and the manifest says {file.rows}: "
+                "make the dataset again"
+            )
+    return paths

@@ -1,0 +1,195 @@
+"""Sources of rows: the batches of files handed out in the portions that fall due."""
+
+from __future__ import annotations
+
+import os
+from collections import deque
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from mavstream_feeder.input.files import column_names, row_count
+from mavstream_feeder.input.passes import Passes
+from mavstream_feeder.input.recordings import Recording
+from mavstream_feeder.pacing.arrivals import Times
+from mavstream_feeder.pacing.rates import Recorded
+from mavstream_protocol import Schema, StreamSpec
+from mavstream_protocol.tuples import arrow_schema
+
+_UTC = pa.timestamp("us", "UTC")
+
+
+class Place(NamedTuple):
+    """How far a source has come in its files."""
+
+    row: int
+    """Rows of the pass that are done, or were skipped."""
+    passes: int
+    """Passes over the files that are done."""
+
+
+class FileSource:
+    """The rows of a file, or of several that are read one behind the other, for one stream.
+
+    With `stamp`, the event-time column holds the due times that `take` is given; the file need not have it.
+    With `recorded`, a column tells when rows are due; unless it is a field of the stream it is not fed.
+    """
+
+    def __init__(
+        self,
+        path: Path | Sequence[Path],
+        spec: StreamSpec,
+        *,
+        loop: bool = False,
+        stamp: bool = False,
+        limit: int | None = None,
+        skip: int = 0,
+        recorded: Recorded | None = None,
+        period: float | None = None,
+    ) -> None:
+        self.paths = (path,) if isinstance(path, Path) else tuple(path)
+        self.spec = spec
+        schema = spec.schema()
+        stamped = spec.event_time if stamp else None
+        there = column_names(self.paths[0]) if self.paths else schema.names
+        fields = [field for field in schema if field.name != stamped or field.name in there]
+        self._recording: Recording | None = None
+        if recorded is not None:
+            self._recording = Recording(recorded, spec, period, str(self.paths[0]) if self.paths else "")
+            fields += self._recording.beside
+        read = Schema(tuple(fields))
+        self._layout = arrow_schema(schema)
+        # Columns that are fed come first in what is read, but for one of due times that is not there.
+        self._fed_columns = [index for index, name in enumerate(read.names) if name in schema.names]
+        self._stamp_at = None if stamped is None else schema.names.index(stamped)
+        self._stamp_there = stamped in read.names
+        self._loop = loop
+        self._limit = self._left = limit
+        self._skipped = skip
+        self._passes = Passes(self.paths, read, loop=loop, skip=skip)
+        # Batches that were read and whose rows are not all taken, and how many of the first one's are.
+        self._batches: deque[pa.RecordBatch] = deque()
+        self._offset = 0
+        # How many of them have told their arrival times.
+        self._timed = 0
+        self.taken = 0
+        """Rows that were handed out."""
+
+    @property
+    def name(self) -> str:
+        """The file as people know it; of several, the folder that holds them all."""
+        if len(self.paths) == 1:
+            return str(self.paths[0])
+        return os.path.commonpath(self.paths) if self.paths else "no file"
+
+    def take(self, due_us: NDArray[np.int64]) -> pa.RecordBatch | None:
+        """Return a row for each due time (microseconds since 1970); fewer at the end, None after it."""
+        rows = self.peek(due_us)
+        if rows is not None:
+            self.advance(rows.num_rows)
+        return rows
+
+    def peek(self, due_us: NDArray[np.int64], ahead: int = 0) -> pa.RecordBatch | None:
+        """Return what `take` would once `ahead` more rows are taken; nothing is taken by it."""
+        wanted = len(due_us) if self._left is None else min(len(due_us), self._left - ahead)
+        parts = self._parts(self._offset + ahead, wanted)
+        if not parts:
+            return None
+        rows = parts[0] if len(parts) == 1 else pa.concat_batches(parts)
+        return self._fed(rows, due_us[: rows.num_rows])
+
+    def advance(self, count: int) -> None:
+        """Take rows that were handed out by `peek`."""
+        self.taken += count
+        self._offset += count
+        if self._left is not None:
+            self._left -= count
+        while self._batches and self._offset >= self._batches[0].num_rows:
+            self._offset -= self._batches.popleft().num_rows
+            self._timed = max(self._timed - 1, 0)
+
+    def ahead(self) -> Times | None:
+        """Return the recorded times, in seconds, of the rows that were not looked at yet; None at the end."""
+        assert self._recording is not None
+        if self._timed == len(self._batches) and not self._read():
+            return None
+        self._timed += 1
+        return self._recording.times(self._batches[self._timed - 1], self._passes.done)
+
+    def begin(self) -> float | None:
+        """Return when the first row was recorded, in seconds; None without rows. Before anything is taken."""
+        assert self._recording is not None
+        return self._recording.begin(self._batches[0]) if self.opened() else None
+
+    def opened(self) -> bool:
+        """Open the files and read the first rows, before anything is taken; whether there are any."""
+        return bool(self._batches or self._read()) and self._left != 0
+
+    @property
+    def recorded(self) -> bool:
+        """Whether it tells when its rows were recorded."""
+        return self._recording is not None
+
+    @property
+    def counts_seconds(self) -> bool:
+        """Whether recorded times are seconds since the begin, not points in time."""
+        return self._recording is not None and not self._recording.absolute
+
+    @property
+    def over(self) -> bool:
+        """Whether no row will come again; known as soon as the last one is taken."""
+        return self._left == 0 or not (self._batches or self._read())
+
+    def place_at(self, taken: int) -> Place:
+        """Return where in the files it stood when so many rows were taken."""
+        behind = self._skipped + taken
+        rows = self._passes.rows
+        return Place(behind, 0) if not rows else Place(behind % rows, behind // rows)
+
+    @property
+    def total(self) -> int | None:
+        """How many rows it will hand out in all; None if nobody knows."""
+        if self._loop:
+            return self._limit
+        counts = [row_count(path) for path in self.paths]
+        if None in counts:
+            return self._limit
+        left = max(sum(count or 0 for count in counts) - self._skipped, 0)
+        return left if self._limit is None else min(left, self._limit)
+
+    def _parts(self, begin: int, wanted: int) -> list[pa.RecordBatch]:
+        """Return rows behind the first `begin` of the batches, cut where batches end."""
+        parts: list[pa.RecordBatch] = []
+        index = 0
+        while wanted > 0 and (index < len(self._batches) or self._read()):
+            batch = self._batches[index]
+            if begin < batch.num_rows:
+                parts.append(batch.slice(begin, wanted))
+                wanted -= parts[-1].num_rows
+            begin = max(begin - batch.num_rows, 0)
+            index += 1
+        return parts
+
+    def _read(self) -> bool:
+        """Read one batch more; whether there was one."""
+        batch = self._passes.next()
+        if batch is not None:
+            self._batches.append(batch)
+        return batch is not None
+
+    def _fed(self, rows: pa.RecordBatch, due_us: NDArray[np.int64]) -> pa.RecordBatch:
+        if len(self._fed_columns) < rows.num_columns:
+            rows = rows.select(self._fed_columns)
+        if self._stamp_at is None:
+            return rows
+        put = rows.set_column if self._stamp_there else rows.add_column
+        return put(self._stamp_at, self._layout.field(self._stamp_at), self._instants(due_us))
+
+    @staticmethod
+    def _instants(due_us: NDArray[np.int64]) -> pa.Array:
+        # From the buffer: this is done often, and `pa.array` would look at each value.
+        return pa.Array.from_buffers(_UTC, len(due_us), [None, pa.py_buffer(due_us)])

@@ -1,0 +1,102 @@
+"""Split conditions: the rows of one file for several streams."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from mavstream_feeder.errors import InvalidSplit
+from mavstream_protocol import ExpressionError, Schema
+from mavstream_protocol.expressions.parser import parse_predicate
+from mavstream_server.columns.arrow import columns_from_arrow
+from mavstream_server.expressions import Predicate, RowErrors, compile_predicate
+
+_WRITTEN = re.compile(r"\s*([A-Za-z_][A-Za-z0-9_]*)\s*=\s*(\S.*?)\s*", re.DOTALL)
+_WHERE = re.compile(r"\s+where\s+", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True)
+class Branch:
+    """A stream that gets some rows of a file."""
+
+    stream: str
+    where: str | None = None
+    """Which rows, as an expression; None for all that are left."""
+
+
+def parse_split(text: str) -> tuple[str, Branch]:
+    """Return file and branch of `hot=readings.csv where celsius > 30`. Raises InvalidSplit.
+
+    `rest=readings.csv` takes the rows that no branch before it has taken.
+    """
+    written = _WRITTEN.fullmatch(text)
+    if written is None:
+        raise InvalidSplit(
+            f"split '{text}' cannot be read: write STREAM=FILE where CONDITION, such as "
+            "hot=readings.csv where temperature > 30"
+        )
+    file, *rest = _WHERE.split(written[2], maxsplit=1)
+    return file, Branch(written[1], rest[0] if rest else None)
+
+
+class Part(NamedTuple):
+    """Rows that go to one stream."""
+
+    stream: str
+    rows: pa.RecordBatch
+    places: np.ndarray
+    """Where they stood in the batch that was split."""
+
+
+class Splitter:
+    """Hands each row to the first branch whose condition is true, as the operator `split` does.
+
+    A row that no branch takes is counted; so is one whose conditions are null or cannot be computed.
+    """
+
+    def __init__(self, branches: Sequence[Branch], schema: Schema) -> None:
+        self.streams = tuple(branch.stream for branch in branches)
+        self.unmatched = 0
+        self._schema = schema
+        self._branches = [(branch.stream, _compiled(branch, schema)) for branch in branches]
+
+    def parts(self, rows: pa.RecordBatch) -> list[Part]:
+        """Return what each stream gets, in the order of the rows; streams that get nothing are left out."""
+        left = np.arange(rows.num_rows)
+        found: list[Part] = []
+        columns = columns_from_arrow(rows, self._schema)
+        for stream, where in self._branches:
+            if not len(left):
+                break
+            matched = left
+            if where is not None:
+                chosen = np.zeros(rows.num_rows, dtype=bool)
+                chosen[where(columns, rows.num_rows, RowErrors())] = True
+                matched = left[chosen[left]]
+                left = left[~chosen[left]]
+            else:
+                left = left[:0]
+            if len(matched):
+                found.append(Part(stream, _taken(rows, matched), matched))
+        self.unmatched += len(left)
+        return found
+
+
+def _compiled(branch: Branch, schema: Schema) -> Predicate | None:
+    if branch.where is None:
+        return None
+    try:
+        return compile_predicate(parse_predicate(branch.where, {field.name: field for field in schema}))
+    except ExpressionError as error:
+        raise InvalidSplit(
+            f"the split condition of stream '{branch.stream}', '{branch.where}', cannot be used: {error}"
+        ) from None
+
+
+def _taken(rows: pa.RecordBatch, places: np.ndarray) -> pa.RecordBatch:
+    return rows if len(places) == rows.num_rows else rows.take(pa.array(places))

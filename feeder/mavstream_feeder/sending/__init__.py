@@ -1,0 +1,1 @@
+"""Sending rows over one websocket: due rows become frames, frames are kept until acknowledged."""

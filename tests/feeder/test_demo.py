@@ -1,0 +1,131 @@
+"""The demo: what it asks, what it prints, and that it leaves nothing behind."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from tests.support.servers import PATIENCE, running_server
+
+from mavstream import Client
+from mavstream_feeder.demo.queries import CLASSES
+from mavstream_feeder.input.sample import STREAMS
+from mavstream_protocol import StreamShape
+from mavstream_protocol.inference import infer
+
+DEMO = [sys.executable, "-m", "mavstream", "demo"]
+
+
+def demo(*words: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([*DEMO, *words], capture_output=True, text=True, check=False, timeout=180)
+
+
+def kind_of(flow: object) -> str:
+    plan = flow.build()  # type: ignore[attr-defined]
+    ops = {node.op for node in plan.nodes.values()}
+    return "join" if "join" in ops else "aggregate" if "aggregate" in ops else "select"
+
+
+def test_the_queries_are_those_of_the_paper() -> None:
+    kinds = Counter(kind_of(flow) for each in CLASSES for flow in each.queries.values())
+    assert kinds == {"aggregate": 9, "join": 6, "select": 6}
+    assert [(each.priority, len(each.queries)) for each in CLASSES] == [(6, 7), (3, 7), (1, 7)]
+    for each in CLASSES:
+        assert Counter(map(kind_of, each.queries.values())) == {"aggregate": 3, "join": 2, "select": 2}
+    names = [name for each in CLASSES for name in each.queries]
+    assert len(set(names)) == 21
+
+
+def test_every_query_reads_the_sample_streams() -> None:
+    shapes = {name: StreamShape(spec.schema(), spec.event_time) for name, spec in STREAMS.items()}
+    for each in CLASSES:
+        for flow in each.queries.values():
+            infer(flow.build(), shapes)
+
+
+def test_it_ends_by_itself_and_prints_one_object() -> None:
+    done = demo("--seconds", "3", "--json")
+    assert done.stderr == ""
+    assert done.returncode == 0
+    found = json.loads(done.stdout)
+    assert set(found) == {"classes", "tuples_in", "tuples_acked", "tuples_lost"}
+    assert found["tuples_in"] == found["tuples_acked"] > 500
+    assert found["tuples_lost"] == 0
+    assert list(found["classes"]) == ["alarms", "control", "comfort"]
+    for each in found["classes"].values():
+        assert each["queries"] == 7
+        assert each["results"] > 20
+        latency = each["latency_ms"]
+        assert set(latency) == {"mean", "p50", "p95", "p99"}
+        assert 0 < latency["p50"] <= latency["p95"] <= latency["p99"]
+
+
+def test_it_runs_on_a_server_that_is_there_and_takes_its_queries_away(tmp_path: Path) -> None:
+    with running_server(tmp_path) as server, Client(server.url) as client:
+        for _ in range(2):
+            done = demo("--seconds", "3", "--url", server.url, "--policy", "wrr", "--rate", "150")
+            assert done.stderr == ""
+            assert done.returncode == 0
+            assert all(name in done.stdout for name in ("alarms", "control", "comfort", "0 lost"))
+        assert client.queries() == []
+        assert client.scheduler().policy == "wrr"
+        assert {info.name for info in client.streams()} == set(STREAMS)
+
+
+def test_it_can_watch_what_another_feeder_feeds(tmp_path: Path) -> None:
+    with running_server(tmp_path) as server:
+        words = ("feed", "--sample", "--stamp", "now", "--loop", "--rate", "100", "-o", "json")
+        feeder = subprocess.Popen(
+            [sys.executable, "-m", "mavstream", "--url", server.url, *words],
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        done = demo("--seconds", "4", "--url", server.url, "--no-feed", "--json")
+        feeder.send_signal(signal.SIGINT)
+        report, _ = feeder.communicate(timeout=PATIENCE)
+        assert done.returncode == 0, done.stderr
+        found = json.loads(done.stdout)
+        assert found["tuples_in"] > 0
+        assert found["tuples_lost"] is None
+        assert all(each["results"] > 0 for each in found["classes"].values())
+        # The first interrupt lets the feeder wait for its acks.
+        assert feeder.returncode == 0
+        fed = json.loads(report)
+        assert fed["sent"] == fed["acked"] > 0
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupt_ends_it_and_its_server(tmp_path: Path, number: signal.Signals) -> None:
+    running = subprocess.Popen(
+        [*DEMO, "--seconds", "100"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "TMPDIR": str(tmp_path)},
+    )
+    assert running.stdout is not None
+    line = ""
+    while "21 queries" not in line:
+        line = running.stdout.readline()
+        assert line, "it ended too early"
+    running.send_signal(number)
+    _, errors = running.communicate(timeout=PATIENCE)
+    assert running.returncode == 130
+    assert errors == ""
+    assert list(tmp_path.iterdir()) == []
+    host, port = line.split("http://")[1].strip().split(":")
+    with pytest.raises(ConnectionRefusedError):
+        socket.create_connection((host, int(port)))
+
+
+def test_watching_alone_needs_a_server() -> None:
+    done = demo("--no-feed")
+    assert done.returncode == 2
+    assert "give --url" in done.stderr
