@@ -17,12 +17,13 @@ from mavstream._convert.documents import (
     validation_document,
 )
 from mavstream._convert.tables import FieldsLike, TableLike, fields_text, table_body
-from mavstream._convert.tuples import Tuples, canonical, portions
+from mavstream._convert.tuples import Tuples, canonical
 from mavstream._errors import Invalid, NotFound
 from mavstream._transport.http import exchange, fetch, fetch_all
 from mavstream._transport.retry import Retry
 from mavstream._transport.steps import Request, Talk, ask, quote
 from mavstream_protocol import InvalidTuples, QueryClass, Schema
+from mavstream_protocol.producer import encode_batch
 from mavstream_protocol.scheduling import SchedulerSettings, SchedulerTrace, SourceService
 from mavstream_protocol.tuples import encode_schema
 from mavstream_protocol.wire.optimizer import DecisionInfo, OptimizerInfo
@@ -239,13 +240,13 @@ class Calls:
     def _append(self, stream: str, schema: Schema, tuples: Tuples) -> Talk[int]:
         batch = canonical(schema, tuples)
         head = encode_schema(schema)
-        for portion in portions(batch, _LARGEST_BODY):
+        for encoded in encode_batch(batch, _LARGEST_BODY):
             yield from exchange(
                 Request(
                     "POST",
                     f"/v1/streams/{quote(stream)}/tuples",
                     headers={"Content-Type": "application/vnd.apache.arrow.stream"},
-                    content=head + portion.payload + _END_OF_STREAM,
+                    content=head + encoded.payload + _END_OF_STREAM,
                     # Nothing tells the server that it is the same rows again.
                     repeatable=False,
                 ),

@@ -18,13 +18,11 @@ from mavstream import (
     TooMany,
     TransportError,
 )
-from mavstream._convert.tuples import Portion, canonical, portions
+from mavstream._convert.tuples import canonical
 from mavstream._errors import answer_error, refusal_of
-from mavstream._feeding.lane import HEADER_ROOM, Lane
 from mavstream._transport.http import exchange, read
 from mavstream._transport.steps import Pause, Reply, Request, Talk
 from mavstream_protocol import Field, FieldType, Problem, Schema
-from mavstream_protocol.tuples import decode_message
 from mavstream_protocol.wire.resources import ServerInfo
 
 GET = Request("GET", "/v1/info")
@@ -140,95 +138,6 @@ def test_close_codes_after_which_to_come_back(code: int | None) -> None:
     assert refusal_of(ConnectionLost("said so", code)) is None
 
 
-def lane_with(*sizes: int, credit: int = 10_000, last: int = 0) -> Lane:
-    lane = Lane("s", SCHEMA)
-    lane.welcome("p", last, credit)
-    lane.frames.extend(Portion(size, bytes(size)) for size in sizes)
-    return lane
-
-
-def sent(lane: Lane) -> list[tuple[int, int]]:
-    found = []
-    while (due := lane.due()) is not None:
-        found.append((due[0], len(due[1])))
-    return found
-
-
-def test_frames_are_numbered_behind_what_the_server_has() -> None:
-    assert sent(lane_with(1, 2, 3, last=7)) == [(8, 1), (9, 2), (10, 3)]
-
-
-def test_no_more_is_under_way_than_the_credit_allows() -> None:
-    lane = lane_with(100, 100, 100, credit=2 * (100 + HEADER_ROOM))
-    assert sent(lane) == [(1, 100), (2, 100)]
-    lane.ack(1, 2 * (100 + HEADER_ROOM))
-    assert sent(lane) == [(3, 100)]
-    assert not lane.waiting
-    assert lane.busy
-
-
-def test_a_frame_larger_than_the_credit_goes_alone_and_none_goes_without_credit() -> None:
-    lane = lane_with(100, 100, credit=10)
-    assert sent(lane) == [(1, 100)]
-    lane.ack(1, 0)
-    assert sent(lane) == []
-    lane.ack(1, 1)
-    assert sent(lane) == [(2, 100)]
-
-
-def test_after_a_new_welcome_only_what_is_missing_is_sent_again() -> None:
-    lane = lane_with(1, 2, 3, 4)
-    sent(lane)
-    lane.ack(1, 10_000)
-    lane.welcome("p", 2, 10_000)
-    assert sent(lane) == [(3, 3), (4, 4)]
-
-
-def test_a_rejected_frame_leaves_no_hole() -> None:
-    lane = lane_with(1, 2, 3)
-    sent(lane)
-    dropped = lane.reject(2, 2, keep=False)
-    assert dropped is not None
-    assert dropped.rows == 2
-    assert lane.reject(3, 2, keep=False) is None  # it was refused only for its number
-    assert sent(lane) == [(2, 3)]
-    lane.ack(2, 10_000)
-    assert not lane.busy
-
-
-def test_a_frame_that_was_refused_for_now_is_sent_again() -> None:
-    lane = lane_with(1, 2)
-    sent(lane)
-    lane.reject(1, 1, keep=True)
-    assert sent(lane) == [(1, 1), (2, 2)]
-
-
-def test_a_server_that_counts_less_than_it_acked_is_followed() -> None:
-    lane = lane_with(1, 2)
-    sent(lane)
-    lane.ack(1, 10_000)
-    lane.welcome("p", 0, 10_000)
-    assert sent(lane) == [(1, 2)]
-
-
-def test_two_processes_with_one_name_are_told() -> None:
-    lane = lane_with(1)
-    with pytest.raises(Conflict, match="a producer name of its own"):
-        lane.welcome("p", 5, 10_000)
-
-
-def test_an_end_waits_for_the_acks() -> None:
-    lane = lane_with(1)
-    lane.ending = True
-    sent(lane)
-    assert not lane.end_due()
-    lane.ack(1, 10_000)
-    assert lane.end_due()
-    assert not lane.end_due()
-    lane.welcome("p", 1, 10_000)
-    assert lane.end_due()
-
-
 ROWS = [{"id": 1, "name": "a"}, {"id": 2, "name": None}]
 
 
@@ -252,15 +161,3 @@ def test_wrong_rows_are_found_before_they_are_sent() -> None:
     with pytest.raises(InvalidTuples) as caught:
         canonical(SCHEMA, [{"id": 1}, {"id": "two"}])
     assert caught.value.items[0].pointer == "rows/1/id"
-
-
-def test_large_batches_are_cut_into_messages() -> None:
-    batch = canonical(SCHEMA, [{"id": n, "name": "x" * (n % 50)} for n in range(5000)])
-    parts = list(portions(batch, 4096))
-    assert len(parts) > 10
-    assert all(len(part.payload) <= 4096 for part in parts)
-    ids = [n for part in parts for n in decode_message(SCHEMA, part.payload).column("id").to_pylist()]
-    assert ids == list(range(5000))
-    assert sum(part.rows for part in parts) == 5000
-    assert [part.rows for part in portions(batch.slice(0, 2), 1)] == [1, 1]
-    assert list(portions(batch.slice(0, 0), 4096)) == []

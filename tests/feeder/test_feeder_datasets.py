@@ -86,7 +86,7 @@ def test_files_are_read_one_behind_the_other(dataset: Path) -> None:
         assert rows is not None
         found += rows.column("n").to_pylist()
     assert found == [n % (4 * PER_FILE) for n in range(2500)]
-    assert tuple(source.place_at(source.taken)) == (100, 2)
+    assert tuple(source.position_at(source.taken)) == (100, 2)
 
 
 def test_what_is_no_whole_dataset_is_refused(tmp_path: Path) -> None:

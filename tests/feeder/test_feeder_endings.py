@@ -8,7 +8,6 @@ import re
 import signal
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 from tests.support.cutting import cutting_proxy
@@ -27,10 +26,7 @@ from mavstream_feeder import (
     parse_rate,
 )
 from mavstream_feeder.display import remarks
-from mavstream_feeder.sending.frames import make_frame, renumbered, without_rows
-from mavstream_feeder.sending.lane import Lane
 from mavstream_protocol import StreamSpec
-from mavstream_protocol.tuples import decode_rows
 from mavstream_protocol.wire.feed import Format
 from mavstream_server.log import LogReader
 
@@ -210,43 +206,3 @@ def test_without_leave_to_go_on_a_refusal_ends_the_feed_and_is_reported(
     feeder.add("ahead", FileSource(some_from_the_future, AHEAD), parse_rate("max"))
     with pytest.raises(RowsRefused, match="stream 'ahead'"):
         asyncio.run(feeder.run())
-
-
-def frame_of(sequence: int, *numbers: int) -> Any:
-    batch = decode_rows(numbered("lane").schema(), [{"n": n} for n in numbers])
-    return make_frame("lane", sequence, batch, Format.ARROW, numbers[0])
-
-
-def test_frames_behind_a_dropped_one_move_up() -> None:
-    lane = Lane("lane", most_frames=8)
-    lane.welcomed(0, 10_000)
-    for number in (1, 2, 3):
-        lane.made(frame_of(number, 10 * number, 10 * number + 1))
-    first, second, third = (lane.next_frame() for _ in range(3))
-    assert first is not None
-    assert second is not None
-    assert lane.sent_frame(2) is second
-    lane.refused(second, without_rows(second, {0, 1}, Format.ARROW))
-    # The third was under way behind it and will be refused for its old number.
-    assert lane.is_stale()
-    assert not lane.is_stale()
-    again = lane.next_frame()
-    assert again == renumbered(third, 2)
-    assert lane.first_place == 10
-    lane.acked(2, 10_000)
-    assert lane.settled
-    assert (lane.rows_acked, lane.rows_rejected, lane.next_sequence) == (4, 2, 3)
-
-
-def test_a_frame_keeps_its_number_while_rows_are_left() -> None:
-    lane = Lane("lane", most_frames=8)
-    lane.welcomed(0, 10_000)
-    lane.made(frame_of(1, 10, 11, 12))
-    frame = lane.next_frame()
-    assert frame is not None
-    lane.refused(frame, without_rows(frame, {1}, Format.ARROW))
-    rest = lane.next_frame()
-    assert rest is not None
-    assert (rest.sequence, rest.rows, lane.rows_rejected) == (1, 2, 1)
-    assert rest.batch is not None
-    assert rest.batch.column("n").to_pylist() == [10, 12]

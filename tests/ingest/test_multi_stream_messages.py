@@ -23,7 +23,7 @@ from tests.support.stream_stores import (
 from mavstream_protocol.streams import StreamSpec
 from mavstream_protocol.tuples import arrow_schema, decode_columns, encode_message
 from mavstream_protocol.wire.envelope import seal
-from mavstream_protocol.wire.feed import BundleHeader, Hello, share
+from mavstream_protocol.wire.feed import Hello, MultiStreamHeader, share
 from mavstream_server.log import Frame
 from mavstream_server.testing import ManualClock
 
@@ -313,8 +313,8 @@ def test_a_completed_stream_takes_no_multi_stream_message(
 
 
 def test_the_header_is_what_the_protocol_says() -> None:
-    header = BundleHeader.model_validate_json('{"frames":[["a",1,2],["b",7,1]]}')
+    header = MultiStreamHeader.model_validate_json('{"frames":[["a",1,2],["b",7,1]]}')
     assert header.frames == (("a", 1, 2), ("b", 7, 1))
     for wrong in ('{"frames":[]}', '{"frames":[["a",0,1]]}', '{"frames":[["a",1,0]]}'):
         with pytest.raises(ValueError, match="frames"):
-            BundleHeader.model_validate_json(wrong)
+            MultiStreamHeader.model_validate_json(wrong)

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 import pyarrow as pa
 
 from mavstream_protocol import Schema
-from mavstream_protocol.tuples import decode_batch, decode_columns, decode_rows, encode_message
+from mavstream_protocol.tuples import decode_batch, decode_columns, decode_rows
 
 Tuples: TypeAlias = (
     Iterable[Mapping[str, Any]] | Mapping[str, Sequence[Any]] | pa.RecordBatch | pa.Table | Any
@@ -28,28 +27,6 @@ def canonical(schema: Schema, tuples: Tuples) -> pa.RecordBatch:
         batches = table.to_batches()
         return decode_batch(schema, batches[0] if batches else _no_rows(table.schema))
     return decode_rows(schema, [dict(row) if isinstance(row, Mapping) else row for row in tuples])
-
-
-@dataclass(frozen=True, slots=True)
-class Portion:
-    """Rows as one record batch message."""
-
-    rows: int
-    payload: bytes
-
-
-def portions(batch: pa.RecordBatch, most: int) -> Iterator[Portion]:
-    """Return the batch as messages of at most so many bytes, or of one row."""
-    if batch.num_rows == 0:
-        return
-    payload = encode_message(batch)
-    if len(payload) <= most or batch.num_rows == 1:
-        yield Portion(batch.num_rows, payload)
-        return
-    # Rows may differ in size, so parts are looked at again; mostly the first cut is enough.
-    step = max(1, min(batch.num_rows - 1, batch.num_rows * most // (len(payload) + 1)))
-    for start in range(0, batch.num_rows, step):
-        yield from portions(batch.slice(start, step), most)
 
 
 def listed(values: Any) -> Any:

@@ -55,7 +55,7 @@ class AsyncFeed:
 
     def acked(self, stream: str) -> int:
         """Return the number of the last frame in the log; a producer's frames of a stream count from 1."""
-        return self._producer.lanes[stream].acked
+        return self._producer.acked(stream)
 
     async def close(self) -> None:
         """Close the connection without waiting for acks."""

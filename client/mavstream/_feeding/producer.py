@@ -1,4 +1,5 @@
-"""Feeding: frames that are numbered, kept until they are acked, and sent again after a lost connection."""
+"""The SDK's producer: sends rows within credit, keeps them until acknowledged, resends them after a
+reconnect."""
 
 from __future__ import annotations
 
@@ -7,26 +8,26 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
-from pydantic import BaseModel
-
-from mavstream._convert.tuples import Tuples, canonical, portions
-from mavstream._errors import ConnectionLost, Rejected, Timeout, problem_error
-from mavstream._feeding.lane import HEADER_ROOM, Lane
+from mavstream._convert.tuples import Tuples, canonical
+from mavstream._errors import Conflict, ConnectionLost, Rejected, Timeout, problem_error
 from mavstream._transport.retry import Retry, open_again
 from mavstream._transport.steps import Open, Pause, Send, Shut, Talk, receive
 from mavstream_protocol import Problem, Schema
-from mavstream_protocol.wire.envelope import seal
-from mavstream_protocol.wire.feed import Ack, DataHeader, End, Ended, Hello, Reject, Welcome, to_producer
+from mavstream_protocol.producer import (
+    ProducerState,
+    Refusal,
+    RefusalKind,
+    Resumed,
+    SendWindow,
+    UnexpectedMessage,
+    make_frames,
+)
+from mavstream_protocol.wire.feed import Welcome
 
-_LARGEST = 4 << 20
-"""Bytes of a frame at most, so that the server can take one while the next is under way."""
-_SMALLEST = 64 << 10
-"""Frames are not cut smaller than this, however small the credit of the moment is."""
-
-_PASSING = frozenset({429, 503})
-"""Statuses of rejections that say "not now": the same frame is sent again."""
-_GONE = 404
-"""The status of rejections because there is no such stream any more."""
+_MAX_FRAME_BYTES = 4 << 20
+"""Frames are at most this long, so that the server can take one while the next is in flight."""
+_MIN_FRAME_BYTES = 64 << 10
+"""Frames are not cut shorter than this, however little credit there is."""
 
 OnReject: TypeAlias = Callable[[Rejected], None]
 
@@ -34,8 +35,8 @@ OnReject: TypeAlias = Callable[[Rejected], None]
 class Producer:
     """A named producer of rows; every method is a conversation that survives lost connections.
 
-    No frame is lost, because it is kept until its ack; none is doubled, because after a lost connection the
-    server says which number it has last, and ignores a number that it has.
+    No frame is lost, because it is kept until it is acknowledged. None is duplicated, because after a
+    reconnect the server says which sequence number it has last, and ignores a number that it has.
     """
 
     def __init__(
@@ -46,188 +47,202 @@ class Producer:
         timeout: float,
         retry: Retry,
     ) -> None:
-        self.name = name
-        self.lanes: dict[str, Lane] = {}
+        self._state = ProducerState(name)
+        self._schemas: dict[str, Schema] = {}
         self._schema_of = schema_of
         self._on_reject = on_reject
         self._timeout = timeout
         self._retry = retry
         self._open = False
-        self._most = _LARGEST
+        self._frame_bytes = _MAX_FRAME_BYTES
         self._rejected: deque[Rejected] = deque()
-        # Refusals since the last ack that will pass by themselves, and whether one came just now.
-        self._setbacks = 0
-        self._held = False
+        # Transient refusals since the last acknowledgement, and whether to back off before the next frame.
+        self._refusals = 0
+        self._back_off = False
+
+    def acked(self, stream: str) -> int:
+        """Return the sequence number of the last acknowledged frame of a stream."""
+        return self._windows[stream].acked
 
     def start(self, streams: Sequence[str]) -> Talk[None]:
-        """Connect, and learn how far the rows of earlier connections came."""
+        """Connect, and learn which frames of earlier connections the server has."""
         for stream in streams:
-            if stream not in self.lanes:
-                self.lanes[stream] = Lane(stream, (yield from self._schema_of(stream)))
+            if stream not in self._windows:
+                self._schemas[stream] = yield from self._schema_of(stream)
+                self._windows[stream] = SendWindow(stream)
         try:
             yield from self._connect()
         except ConnectionLost as lost:
-            yield from self._again(lost)
+            yield from self._reconnect(lost)
 
     def send(self, stream: str, tuples: Tuples) -> Talk[int]:
         """Send rows, waiting for credit; returns how many. Raises InvalidTuples, Rejected, Timeout."""
-        self._tell()
-        # The server tells a stream's last number and credit only in its welcome.
-        if not self._open or stream not in self.lanes:
-            yield from self.start([stream])
-        lane = self.lanes.get(stream)
-        if lane is None:
-            raise problem_error(_gone(stream))
-        batch = canonical(lane.schema, tuples)
-        lane.frames.extend(portions(batch, self._most))
-        yield from self._until(lambda: not lane.waiting, f"gave no credit for stream '{stream}'")
+        self._raise_rejected()
+        window = yield from self._window(stream)
+        batch = canonical(self._schemas[stream], tuples)
+        for frame in make_frames(stream, batch, self._frame_bytes):
+            window.add(frame)
+        yield from self._until(lambda: not window.waiting, f"gave no credit for stream '{stream}'")
         while (yield from self._listen(0)):
             pass
         return int(batch.num_rows)
 
     def flush(self) -> Talk[None]:
-        """Wait until every row is acked. Raises Rejected, Timeout."""
-        if any(lane.busy for lane in self.lanes.values()):
+        """Wait until every row is acknowledged. Raises Rejected, Timeout."""
+        if self._busy():
             if not self._open:
                 yield from self.start(())
-            yield from self._until(
-                lambda: not any(lane.busy for lane in self.lanes.values()), "did not ack all rows"
-            )
-        self._tell()
+            yield from self._until(lambda: not self._busy(), "did not acknowledge all rows")
+        self._raise_rejected()
 
     def end(self, stream: str) -> Talk[None]:
-        """Say that no more rows of a stream will come; returns when that is in the log, behind them."""
-        if not self._open or stream not in self.lanes:
-            yield from self.start([stream])
-        if stream not in self.lanes:
-            raise problem_error(_gone(stream))
-        self.lanes[stream].ending = True
+        """Say that no more rows of a stream will follow; returns when that is in the log, behind them."""
+        window = yield from self._window(stream)
+        window.end()
         yield from self.flush()
 
     def shut(self) -> Talk[None]:
-        """Close the connection; rows without an ack are kept."""
+        """Close the connection; rows without an acknowledgement are kept."""
         self._open = False
         yield Shut()
 
+    @property
+    def _windows(self) -> dict[str, SendWindow]:
+        return self._state.windows
+
+    def _window(self, stream: str) -> Talk[SendWindow]:
+        # The server tells a stream's last sequence number and credit only in its welcome.
+        if not self._open or stream not in self._windows:
+            yield from self.start([stream])
+        window = self._windows.get(stream)
+        if window is None:
+            raise problem_error(_gone(stream))
+        return window
+
+    def _busy(self) -> bool:
+        return any(window.busy for window in self._windows.values())
+
     def _until(self, done: Callable[[], bool], otherwise: str) -> Talk[None]:
-        held = 0.0
+        paused = 0.0
         while True:
-            if self._held:
-                self._held = False
-                pause = self._retry.pause(self._setbacks, random.random())
-                held += pause
-                if held > self._timeout:
+            if self._back_off:
+                self._back_off = False
+                pause = self._retry.pause(self._refusals, random.random())
+                paused += pause
+                if paused > self._timeout:
                     raise Timeout(f"the server took no rows for {self._timeout:g} s; they are still queued")
                 yield Pause(pause)
-            yield from self._pump()
+            yield from self._send_waiting()
             if done():
                 return
             if not (yield from self._listen(self._timeout)):
                 raise Timeout(f"the server {otherwise} within {self._timeout:g} s; the rows are still queued")
 
-    def _pump(self) -> Talk[None]:
-        """Send what the credit allows."""
+    def _send_waiting(self) -> Talk[None]:
+        """Send what credit allows, on a new connection if this one is lost."""
         while True:
             try:
-                for lane in self.lanes.values():
-                    yield from self._pump_lane(lane)
+                for window in self._windows.values():
+                    for message in self._state.outgoing(window):
+                        yield Send(message)
             except ConnectionLost as lost:
-                yield from self._again(lost)
+                yield from self._reconnect(lost)
             else:
                 return
 
-    def _pump_lane(self, lane: Lane) -> Talk[None]:
-        while (due := lane.due()) is not None:
-            sequence, payload = due
-            header = DataHeader(stream=lane.stream, sequence=sequence)
-            yield Send(seal(header.model_dump_json().encode(), payload))
-        if lane.end_due():
-            yield Send(_text(End(stream=lane.stream)))
-
     def _listen(self, timeout: float) -> Talk[bool]:
-        """Take in a message, or connect again; False if nothing came."""
+        """Take in a message, or reconnect; False if there was none within the timeout."""
         try:
             message = yield from receive(timeout)
             if message is None:
                 return False
-            self._heard(message)
+            self._take_in(message)
         except ConnectionLost as lost:
-            yield from self._again(lost)
+            yield from self._reconnect(lost)
         return True
 
-    def _heard(self, message: str | bytes) -> None:
-        match to_producer.validate_json(message):
-            case Ack(stream=stream, sequence=sequence, credit=credit):
-                if stream in self.lanes:
-                    self.lanes[stream].ack(sequence, credit)
-                self._setbacks = 0
-            case Reject() as reject:
-                self._take_back(reject)
-            case Ended(stream=stream):
-                if stream in self.lanes:
-                    self.lanes[stream].ending = False
-            case Welcome():
-                raise ConnectionLost("the server said 'welcome' twice")
-
-    def _take_back(self, reject: Reject) -> None:
-        lane = self.lanes.get(reject.stream)
-        if lane is None:
-            return
-        if reject.problem.status == _GONE:
-            del self.lanes[reject.stream]
-            self._refused(Rejected(reject.stream, lane.give_up(), reject.problem))
-        elif reject.sequence == 0:
-            lane.ending = False
-            self._refused(Rejected(reject.stream, 0, reject.problem))
+    def _take_in(self, message: str | bytes) -> None:
+        try:
+            received = self._state.receive(message)
+        except UnexpectedMessage as error:
+            raise ConnectionLost(str(error)) from error
+        if received.refusal is None:
+            self._refusals = 0
         else:
-            passing = reject.problem.status in _PASSING
-            frame = lane.reject(reject.sequence, reject.expected, keep=passing)
-            if frame is not None and passing:
-                self._setbacks += 1
-                self._held = True
-            elif frame is not None:
-                self._refused(Rejected(reject.stream, frame.rows, reject.problem))
+            self._refused(received.refusal)
 
-    def _refused(self, rejected: Rejected) -> None:
+    def _refused(self, refusal: Refusal) -> None:
+        window = refusal.window
+        match refusal.kind:
+            case RefusalKind.TRANSIENT:
+                self._refusals += 1
+                self._back_off = True
+            case RefusalKind.PERMANENT:
+                rows = window.rows_rejected
+                window.replace_next(None)
+                self._report(Rejected(window.stream, window.rows_rejected - rows, refusal.problem))
+            case RefusalKind.END:
+                self._report(Rejected(window.stream, 0, refusal.problem))
+            case RefusalKind.STREAM_GONE:
+                self._abandon(window, refusal.problem)
+
+    def _abandon(self, window: SendWindow, problem: Problem) -> None:
+        del self._windows[window.stream]
+        self._report(Rejected(window.stream, window.abandon(), problem))
+
+    def _report(self, rejected: Rejected) -> None:
         if self._on_reject is None:
             self._rejected.append(rejected)
         else:
             self._on_reject(rejected)
 
-    def _tell(self) -> None:
+    def _raise_rejected(self) -> None:
         if self._rejected:
             raise self._rejected.popleft()
 
-    def _again(self, lost: ConnectionLost) -> Talk[None]:
+    def _reconnect(self, lost: ConnectionLost) -> Talk[None]:
         self._open = False
         yield from open_again(self._connect, lost, self._retry)
 
     def _connect(self) -> Talk[None]:
         self._open = False
         yield Open("/v1/feed", buffered=True)
-        yield Send(_text(Hello(producer=self.name, streams=tuple(self.lanes))))
+        yield Send(self._state.hello())
         message = yield from receive(self._timeout)
+        name = self._state.producer
         if message is None:
-            raise Timeout(f"the server did not welcome producer '{self.name}' within {self._timeout:g} s")
-        welcome = to_producer.validate_json(message)
-        if not isinstance(welcome, Welcome):
-            raise ConnectionLost(f"expected 'welcome', came '{welcome.type}'")
-        for stream in tuple(self.lanes):
-            if stream in welcome.streams:
-                stand = welcome.streams[stream]
-                self.lanes[stream].welcome(self.name, stand.last_sequence, stand.credit)
-            else:
-                rows = self.lanes.pop(stream).give_up()
-                self._refused(Rejected(stream, rows, _gone(stream)))
-        credit = min((each.credit for each in welcome.streams.values()), default=_LARGEST)
-        self._most = min(welcome.max_frame_bytes, _LARGEST, max(_SMALLEST, credit)) - HEADER_ROOM
+            raise Timeout(f"the server did not welcome producer '{name}' within {self._timeout:g} s")
+        try:
+            welcome = self._state.read_welcome(message)
+        except UnexpectedMessage as error:
+            raise ConnectionLost(str(error)) from error
+        self._resume(welcome)
         self._open = True
 
-
-def _text(message: BaseModel) -> str:
-    return message.model_dump_json()
+    def _resume(self, welcome: Welcome) -> None:
+        for window in tuple(self._windows.values()):
+            known = welcome.streams.get(window.stream)
+            if known is None:
+                self._abandon(window, _gone(window.stream))
+                continue
+            match window.resume(known.last_sequence, known.credit):
+                case Resumed.FRAMES_UNKNOWN:
+                    raise _name_in_use(self._state.producer, window.stream)
+                case Resumed.FRAMES_LOST:
+                    # What the server has lost and acknowledged before is not here any more.
+                    window.restart(known.last_sequence, known.credit)
+        credit = min((each.credit for each in welcome.streams.values()), default=_MAX_FRAME_BYTES)
+        self._frame_bytes = min(welcome.max_frame_bytes, _MAX_FRAME_BYTES, max(_MIN_FRAME_BYTES, credit))
 
 
 def _gone(stream: str) -> Problem:
-    detail = f"stream '{stream}' is not there any more; its rows without an ack were dropped"
-    return Problem(title="There is no such stream", status=_GONE, code="unknown_stream", detail=detail)
+    detail = f"stream '{stream}' does not exist any more; its rows without an acknowledgement were dropped"
+    return Problem(title="There is no such stream", status=404, code="unknown_stream", detail=detail)
+
+
+def _name_in_use(producer: str, stream: str) -> Conflict:
+    detail = (
+        f"stream '{stream}' has rows of producer '{producer}' that another process sent: "
+        "give each process a producer name of its own"
+    )
+    return Conflict(Problem(title="The producer is taken", status=409, code="taken", detail=detail))

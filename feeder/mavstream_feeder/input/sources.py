@@ -23,8 +23,8 @@ from mavstream_protocol.tuples import arrow_schema
 _UTC = pa.timestamp("us", "UTC")
 
 
-class Place(NamedTuple):
-    """How far a source has come in its files."""
+class SourcePosition(NamedTuple):
+    """How far a source has been read."""
 
     row: int
     """Rows of the pass that are done, or were skipped."""
@@ -144,11 +144,11 @@ class FileSource:
         """Whether no row will come again; known as soon as the last one is taken."""
         return self._left == 0 or not (self._batches or self._read())
 
-    def place_at(self, taken: int) -> Place:
+    def position_at(self, taken: int) -> SourcePosition:
         """Return where in the files it stood when so many rows were taken."""
         behind = self._skipped + taken
         rows = self._passes.rows
-        return Place(behind, 0) if not rows else Place(behind % rows, behind // rows)
+        return SourcePosition(behind, 0) if not rows else SourcePosition(behind % rows, behind // rows)
 
     @property
     def total(self) -> int | None:

@@ -49,8 +49,8 @@ class Part(NamedTuple):
 
     stream: str
     rows: pa.RecordBatch
-    places: np.ndarray
-    """Where they stood in the batch that was split."""
+    indexes: np.ndarray
+    """Their indexes in the batch that was split."""
 
 
 class Splitter:
@@ -98,5 +98,5 @@ def _compiled(branch: Branch, schema: Schema) -> Predicate | None:
         ) from None
 
 
-def _taken(rows: pa.RecordBatch, places: np.ndarray) -> pa.RecordBatch:
-    return rows if len(places) == rows.num_rows else rows.take(pa.array(places))
+def _taken(rows: pa.RecordBatch, indexes: np.ndarray) -> pa.RecordBatch:
+    return rows if len(indexes) == rows.num_rows else rows.take(pa.array(indexes))

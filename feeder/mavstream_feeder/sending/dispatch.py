@@ -1,7 +1,7 @@
-"""Dispatch: which rows leave at which moment, by themselves or in a convoy. No I/O, and no clock.
+"""Dispatch: which rows are sent at which moment, singly or in a send group. No I/O, and no clock.
 
-Due times are known ahead, so frames are made before their moment comes. Streams are in the schedule, a heap
-of next due times (thesis, 4.4.2: there the list is sorted again and again), or travel in a convoy.
+Due times are known ahead, so frames are made before their moment. Streams are in the schedule, a heap of next
+due times (thesis, 4.4.2: there a list is sorted again and again), or in a send group.
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ from numpy.typing import NDArray
 from mavstream_feeder.pacing.arrivals import Times
 from mavstream_feeder.pacing.lags import Lags
 from mavstream_feeder.pacing.schedule import Schedule
-from mavstream_feeder.sending.convoys import Convoy
 from mavstream_feeder.sending.feeds import Feed, Options
 from mavstream_feeder.sending.outbox import Outbox
+from mavstream_feeder.sending.send_groups import SendGroup
 from mavstream_protocol import Schema
 
-# Seconds ahead of a moment in which nothing is begun that is for later ones.
-_SPARE = 0.0002
+# Seconds ahead of a moment in which no work for later ones is begun.
+_RESERVE = 0.0002
 
 
 class Dispatcher:
-    """Puts what falls due into the outbox. Times are seconds on the feeder's clock."""
+    """Puts due rows into the outbox. Times are seconds on the feeder's clock."""
 
     def __init__(self, options: Options, outbox: Outbox, lags: Lags) -> None:
         self.epoch_us = 0
@@ -35,31 +35,31 @@ class Dispatcher:
         self._lags = lags
         self._schedule = Schedule(options.seed)
         self._feeds: dict[str, Feed] = {}
-        self._kinds: dict[Schema, int] = {}
-        self._convoys: dict[int, Convoy] = {}
+        self._schemas: dict[Schema, int] = {}
+        self._groups: dict[int, SendGroup] = {}
 
     def __bool__(self) -> bool:
         """Whether rows are yet to fall due."""
         return bool(self._schedule)
 
     def add(self, feed: Feed) -> None:
-        """Take a feed over, which begins with the next `begin`."""
+        """Take over a feed, which starts with the next `begin`."""
         self._feeds[feed.name] = feed
-        feed.kind = self._kinds.setdefault(feed.source.spec.schema(), len(self._kinds))
-        if feed.sociable:
-            if feed.kind not in self._convoys:
-                self._convoys[feed.kind] = Convoy(
-                    self._schedule, self._outbox, self._instants, self._look_after, self._options
+        feed.schema = self._schemas.setdefault(feed.source.spec.schema(), len(self._schemas))
+        if feed.groupable:
+            if feed.schema not in self._groups:
+                self._groups[feed.schema] = SendGroup(
+                    self._schedule, self._outbox, self._instants, self._update, self._options
                 )
-            self._convoys[feed.kind].feeds.append(feed)
+            self._groups[feed.schema].feeds.append(feed)
 
     def begin(self, now: Callable[[], float]) -> None:
-        """Let the feeds begin that were added since. Raises UnreadableFile."""
+        """Start the feeds that were added since the last call. Raises UnreadableFile."""
         joining = [feed for feed in self._feeds.values() if not feed.scheduled]
         for feed in joining:
-            # Here, or opening files would cost the first tuples their time.
+            # Before the clock is read: opening files takes time.
             feed.over = not feed.source.opened()
-        # Streams that join together have one beginning, or recorded ones would be apart.
+        # Streams that join together start together, or recorded ones would be shifted against each other.
         start = now()
         for feed in joining:
             feed.scheduled = True
@@ -71,60 +71,60 @@ class Dispatcher:
         return self._schedule.held(feed)
 
     def next_moment(self, last: float) -> float | None:
-        """Return when to send again, which may be past; None if nothing is due before one is released."""
-        moment = min((convoy.next_due() for convoy in self._convoys.values()), default=math.inf)
+        """Return when to send again, which may be past; None if nothing is due before a feed is released."""
+        moment = min((group.next_due() for group in self._groups.values()), default=math.inf)
         next_due = self._schedule.next_due()
         if next_due is not None:
-            # What falls due soon after the last moment waits a little for company; a stream that is fed as
-            # fast as it is taken does not wait, and neither does a convoy, which is company already.
-            wait = last if math.isinf(next_due) else last + self._options.linger
-            moment = min(moment, max(next_due, wait))
+            # What falls due soon after the last moment lingers, to share a message. A stream that is fed as
+            # fast as possible does not, and neither does a send group, whose rows share one already.
+            earliest = last if math.isinf(next_due) else last + self._options.linger
+            moment = min(moment, max(next_due, earliest))
         return None if moment == math.inf else moment
 
-    def make_due(self, moment: float) -> None:
-        """Make frames of the rows that fall due by a moment, for the next write."""
-        for convoy in self._convoys.values():
-            convoy.send(moment)
+    def send_due(self, moment: float) -> None:
+        """Put the rows that are due by a moment into the outbox."""
+        for group in self._groups.values():
+            group.send(moment)
         due = self._schedule.take(moment, self._options.frame_rows)
         for name, times in due:
-            self._make(self._feeds[name], times)
-        self._outbox.close()
+            self._send(self._feeds[name], times)
+        self._outbox.flush()
         for name, _ in due:
-            self._look_after(self._feeds[name])
+            self._update(self._feeds[name])
 
     def prepare(self, moment: float, now: Callable[[], float]) -> None:
-        """Use the time that is left before a moment for what falls due later.
+        """Use the time that is left before a moment to plan what falls due later.
 
-        Something is done in any case: when time is short, it is short later too.
+        One step is done in any case: when time is short now, it is short later too.
         """
-        if not self._outbox.bundles or not self._options.linger:
+        if not self._outbox.multi_stream or not self._options.linger:
             return
-        for convoy in self._convoys.values():
-            while convoy.prepare(moment) and moment - now() > _SPARE:
+        for group in self._groups.values():
+            while group.prepare(moment) and moment - now() > _RESERVE:
                 pass
 
     def disband(self) -> None:
-        """Let streams go by themselves until rows are laid out anew: there is another connection."""
-        for convoy in self._convoys.values():
-            convoy.disband()
+        """Send streams singly until new plans are made: there is another connection."""
+        for group in self._groups.values():
+            group.disband()
 
     def release(self) -> bool:
-        """Let those go on that waited and may send again; whether there were any."""
+        """Release the feeds that waited and may send again; whether there were any."""
         released = [name for name in self._schedule.all_held() if self._feeds[name].open]
         for name in released:
             self._schedule.release(name)
         return bool(released)
 
-    def _make(self, feed: Feed, times: Times) -> None:
+    def _send(self, feed: Feed, times: Times) -> None:
         rows = feed.source.take(self._instants(times))
         if rows is None:
             return
-        for lane, part, due, place in feed.parts(rows, times[: rows.num_rows]):
-            self._lags.leaving(feed.numbers[lane.stream], due)
-            self._outbox.add(lane, part, place, feed.kind)
+        for window, part, due, source_row in feed.parts(rows, times[: rows.num_rows]):
+            self._lags.leaving(feed.lag_numbers[window.stream], due)
+            self._outbox.add(window, part, source_row, feed.schema)
 
-    def _look_after(self, feed: Feed) -> None:
-        """Take a feed out of the schedule that has no more rows, or may not go on for now."""
+    def _update(self, feed: Feed) -> None:
+        """Remove a feed without rows from the schedule; hold one that may not send for now."""
         if feed.source.over:
             feed.over = True
             if feed.name in self._schedule:

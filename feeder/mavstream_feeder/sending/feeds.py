@@ -1,4 +1,4 @@
-"""What a feeder knows of each stream, and how it was asked to send."""
+"""Feeds: a source with its rate and the streams that get its rows; and the options of a feeder."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from mavstream_feeder.pacing.arrivals import Arrivals, RecordedArrivals, Times, 
 from mavstream_feeder.pacing.lags import Lags
 from mavstream_feeder.pacing.rates import AnyRate, Rate, Recorded
 from mavstream_feeder.reports import StreamReport, milliseconds
-from mavstream_feeder.sending.lane import Lane
+from mavstream_protocol.producer import SendWindow
 from mavstream_protocol.wire.feed import Format
 
 LINGER = 0.000_85
-"""Tuples that fall due within this many seconds of each other may travel together: a millisecond at most,
-with what timers are off."""
+"""Seconds that a row may wait for others that share its message: a millisecond at most, with what timers are
+off."""
 FRAME_ROWS = 4096
-# Frames of a stream that may be under way. At one in a millisecond these are enough while the server, or the
-# machine, looks elsewhere for a moment; more would only pile up small frames before a server that is behind.
-_FRAMES = 64
+# Frames of a stream that may be in flight. At one in a millisecond these are enough while the server, or the
+# machine, is busy for a moment; more would only pile up small frames at a server that is behind.
+_MAX_IN_FLIGHT = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,19 +30,19 @@ class Options:
     """How a feeder sends."""
 
     producer: str | None = None
-    """The name that the server knows it by; a fresh one if none is given."""
+    """The producer's name at the server; a random one if none is given."""
     format: Format = Format.ARROW
     seed: int = 0
     linger: float = LINGER
     frame_rows: int = FRAME_ROWS
     end: bool = True
-    """Whether to tell the server at the end that no more rows come, which closes open windows."""
+    """Whether to tell the server at the end that no more rows follow, which closes open windows."""
     skip_rejected: bool = False
     """Whether rows that the server refuses are left out and counted, instead of ending the feed."""
 
 
 class Feed:
-    """Rows of a source at a rate, with a lane for each stream that they go to."""
+    """Rows of a source at a rate, with a send window for each stream that they go to."""
 
     def __init__(
         self,
@@ -56,31 +56,31 @@ class Feed:
             raise ValueError(f"'{name}' is fed as recorded: make its source with recorded={rate!r}")
         self.name = name
         self.source = source
-        self.kind = 0
-        """The same for feeds whose streams have the same fields."""
+        self.schema = 0
+        """A number, the same for feeds whose streams have the same fields."""
         self.rate = rate
         self.splitter = splitter
         streams = (name,) if splitter is None else splitter.streams
-        self.lanes = {stream: Lane(stream, _FRAMES) for stream in streams}
+        self.windows = {stream: SendWindow(stream, _MAX_IN_FLIGHT) for stream in streams}
         self._lags = lags or Lags()
-        self.numbers = {stream: self._lags.add_stream() for stream in streams}
-        """What its streams are called among the lags."""
+        self.lag_numbers = {stream: self._lags.add_stream() for stream in streams}
+        """The numbers of its streams among the lags."""
         self.scheduled = False
         self.over = False
         """Whether the source has no more rows."""
 
     @property
     def open(self) -> bool:
-        """Whether new frames may be made, for whichever stream the next rows are."""
-        return all(lane.open for lane in self.lanes.values())
+        """Whether all its streams may send, since the next row may be for any of them."""
+        return all(window.open for window in self.windows.values())
 
     @property
-    def sociable(self) -> bool:
-        """Whether its rows may travel with those of others: it is not split, and they fall due at times."""
+    def groupable(self) -> bool:
+        """Whether it may join a send group: it is not split, and its rows have due times."""
         return self.splitter is None and not (isinstance(self.rate, Rate) and self.rate.flat_out)
 
     def arrivals(self, start: float, seed: int) -> Arrivals:
-        """Return when its rows fall due, from the moment it joins."""
+        """Return the due times of its rows, for a feed that starts at `start`."""
         rate = self.rate
         if isinstance(rate, Recorded):
             if rate.origin is None and not self.source.counts_seconds:
@@ -88,34 +88,37 @@ class Feed:
             return RecordedArrivals(rate, start, self.source.ahead)
         return arrivals_of(rate, start, seed, self.name)
 
-    def parts(self, rows: pa.RecordBatch, times: Times) -> Sequence[tuple[Lane, pa.RecordBatch, Times, int]]:
+    def parts(
+        self, rows: pa.RecordBatch, times: Times
+    ) -> Sequence[tuple[SendWindow, pa.RecordBatch, Times, int]]:
         """Return for each stream its rows, their due times, and the rows of the source ahead of the first."""
         base = self.source.taken - rows.num_rows
         if self.splitter is None:
-            return ((self.lanes[self.name], rows, times, base),)
+            return ((self.windows[self.name], rows, times, base),)
         return [
-            (self.lanes[part.stream], part.rows, times[part.places], base + int(part.places[0]))
+            (self.windows[part.stream], part.rows, times[part.indexes], base + int(part.indexes[0]))
             for part in self.splitter.parts(rows)
         ]
 
     def reports(self, *, waiting: bool) -> dict[str, StreamReport]:
-        """Return what was done so far, by stream."""
-        unsettled = [lane.first_place for lane in self.lanes.values() if lane.first_place is not None]
-        place = self.source.place_at(min(unsettled, default=self.source.taken))
+        """Return the metrics of each of its streams so far."""
+        unsettled = [window.first_source_row for window in self.windows.values()]
+        settled = min((row for row in unsettled if row is not None), default=self.source.taken)
+        position = self.source.position_at(settled)
         return {
             stream: StreamReport(
-                sent=lane.rows_sent,
-                acked=lane.rows_acked,
-                rejected=lane.rows_rejected,
-                lag_p50_ms=milliseconds(self._lags.quantile(0.5, self.numbers[stream])),
-                lag_p99_ms=milliseconds(self._lags.quantile(0.99, self.numbers[stream])),
-                lag_max_ms=milliseconds(self._lags.worst(self.numbers[stream])),
+                sent=window.rows_added,
+                acked=window.rows_acked,
+                rejected=window.rows_rejected,
+                lag_p50_ms=milliseconds(self._lags.quantile(0.5, self.lag_numbers[stream])),
+                lag_p99_ms=milliseconds(self._lags.quantile(0.99, self.lag_numbers[stream])),
+                lag_max_ms=milliseconds(self._lags.worst(self.lag_numbers[stream])),
                 waiting=waiting,
                 feed=self.name,
                 file=self.source.name,
-                row=place.row,
-                passes=place.passes,
+                row=position.row,
+                passes=position.passes,
                 over=self.over,
             )
-            for stream, lane in self.lanes.items()
+            for stream, window in self.windows.items()
         }

@@ -1,4 +1,4 @@
-"""The websocket to the server: connecting with patience, hello and welcome, messages in and out."""
+"""The websocket to the server: connecting with backoff, hello and welcome, messages in and out."""
 
 from __future__ import annotations
 
@@ -7,19 +7,19 @@ import random
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import count
 from urllib.parse import urlsplit
 
-import orjson
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidURI
 
+from mavstream import Retry
 from mavstream_feeder.errors import FeedLost, NoServer
-from mavstream_protocol.wire.feed import Ack, Acks, CloseCode, Ended, Hello, Reject, Welcome, to_producer
+from mavstream_protocol.producer import ProducerState, Received, Resumed, SendWindow, UnexpectedMessage
+from mavstream_protocol.wire.feed import CloseCode, StreamCredit
 
 _WRITE_LIMIT = 256 << 10
-_ACK = b'{"type":"ack'
-_QUOTE = ord('"')
-_REFUSALS = frozenset(
+_FINAL = frozenset(
     {
         CloseCode.TOO_BIG,
         CloseCode.NOT_UNDERSTOOD,
@@ -29,100 +29,93 @@ _REFUSALS = frozenset(
         CloseCode.TAKEN,
     }
 )
+"""Close codes after which reconnecting is of no use."""
 
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """Where the server is (`http://127.0.0.1:8000`) and the token that it knows us by."""
+    """The server's URL (`http://127.0.0.1:8000`) and the token for it."""
 
     url: str
     token: str | None = None
 
     @property
     def feed_url(self) -> str:
-        """The address of the feed's websocket."""
+        """The URL of the feed's websocket."""
         parts = urlsplit(self.url)
         scheme = {"http": "ws", "https": "wss"}.get(parts.scheme, parts.scheme)
         return f"{scheme}://{parts.netloc}{parts.path.rstrip('/')}/v1/feed"
 
     @property
     def headers(self) -> dict[str, str]:
-        """What a request carries."""
+        """The headers of a request."""
         return {} if self.token is None else {"Authorization": f"Bearer {self.token}"}
 
 
 @dataclass(frozen=True, slots=True)
 class Patience:
-    """How long a feeder waits, in seconds."""
+    """Timeouts of a feeder, in seconds."""
 
     answer: float = 10.0
     """For a connection and its welcome."""
     outage: float = 60.0
-    """For a server that is gone."""
+    """For a server that cannot be reached."""
     first_pause: float = 0.05
+    """The backoff after the first failed attempt; it doubles with every further one."""
     longest_pause: float = 2.0
 
 
 class Link:
-    """One connection after another to the same server."""
+    """One connection after another to the same server, on which a producer's windows resume."""
 
-    def __init__(self, address: Address, producer: str, patience: Patience) -> None:
-        self.max_frame_bytes = 1 << 20
-        self.bundles = False
-        """Whether the server takes bundles on this connection."""
+    def __init__(self, address: Address, state: ProducerState, patience: Patience) -> None:
         self.reconnects = 0
         self._address = address
-        self._producer = producer
+        self._state = state
         self._patience = patience
+        self._backoff = Retry(first=patience.first_pause, most=patience.longest_pause)
         self._socket: ClientConnection | None = None
         self._connected_once = False
 
-    async def open(self, streams: tuple[str, ...], *, bundles: bool = False) -> Welcome:
-        """Connect, as often as patience allows, and return the welcome. Raises FeedLost.
+    async def open(self, *, multi_stream: bool = False) -> bool:
+        """Connect, retrying with backoff, and let all windows resume. Raises FeedLost.
 
-        `bundles` asks for leave to send them; `self.bundles` is whether the server understood.
+        Returns whether multi-stream messages may be sent, if `multi_stream` asks for them.
         """
         await self.close()
         deadline = time.monotonic() + self._patience.outage
-        pause = self._patience.first_pause
-        while True:
+        for failures in count(1):
             try:
-                welcome = await self._greet(streams, bundles)
+                multi_stream = await self._greet(multi_stream=multi_stream)
             except ConnectionClosed as closed:
-                if bundles and closed.rcvd is not None and closed.rcvd.code == CloseCode.NOT_UNDERSTOOD:
-                    bundles = False  # a server from before there were any
-                    continue
                 self.lost(closed)
                 reason = str(closed)
             except (OSError, TimeoutError, InvalidHandshake) as error:
                 reason = str(error) or type(error).__name__
             except InvalidURI as error:
-                raise FeedLost(f"'{self._address.url}' is no address of a server: {error}") from None
+                raise FeedLost(f"'{self._address.url}' is not the address of a server: {error}") from None
             else:
                 self.reconnects += self._connected_once
                 self._connected_once = True
-                self.bundles = bundles
-                return welcome
+                return multi_stream
+            pause = self._backoff.pause(failures, random.random())
             if time.monotonic() + pause > deadline:
                 raise NoServer(
                     f"no server answers at {self._address.url} for {self._patience.outage:g} s: {reason}"
                 )
-            # Half of the pause is random, so that many feeders do not come back at the same moment.
-            await asyncio.sleep(pause * random.uniform(0.5, 1.0))
-            pause = min(2 * pause, self._patience.longest_pause)
+            await asyncio.sleep(pause)
+        raise AssertionError("unreachable")
 
     def lost(self, closed: ConnectionClosed) -> None:
-        """Take note that the connection broke; raises FeedLost where connecting again is of no use."""
-        if closed.rcvd is not None and closed.rcvd.code in _REFUSALS:
+        """Take note that the connection broke; raises FeedLost where reconnecting is of no use."""
+        if closed.rcvd is not None and closed.rcvd.code in _FINAL:
             raise FeedLost(f"the server closed the feed ({closed.rcvd.code}): {closed.rcvd.reason}") from None
 
-    async def send(self, message: bytes | str) -> None:
-        """Send a message; waits while too much is unsent. Raises ConnectionClosed."""
-        assert self._socket is not None
-        await self._socket.send(message)
-
     async def send_all(self, messages: Sequence[bytes | str]) -> None:
-        """Send messages in one write, which costs a third of as many sends. Raises ConnectionClosed."""
+        """Send messages in one write, which costs a third of as many sends. Raises ConnectionClosed.
+
+        Waits while too much is unsent (back-pressure).
+        """
         assert self._socket is not None
         async with self._socket.send_context():
             protocol = self._socket.protocol
@@ -133,12 +126,14 @@ class Link:
                     protocol.send_binary(message)
             self._socket.transport.write(b"".join(protocol.data_to_send()))
 
-    async def receive(self) -> Ack | Acks | Reject | Ended:
-        """Return the next message about a stream. Raises ConnectionClosed, FeedLost."""
-        message = await self._receive()
-        if isinstance(message, Welcome):
-            raise FeedLost("the server welcomed a producer twice on one connection")
-        return message
+    async def receive(self) -> Received:
+        """Wait for the next message and apply it to the windows. Raises ConnectionClosed, FeedLost."""
+        assert self._socket is not None
+        message = await self._socket.recv(decode=False)
+        try:
+            return self._state.receive(message)
+        except UnexpectedMessage as error:
+            raise FeedLost(str(error)) from None
 
     async def close(self) -> None:
         """Close the connection, if there is one."""
@@ -146,7 +141,19 @@ class Link:
             await self._socket.close()
             self._socket = None
 
-    async def _greet(self, streams: tuple[str, ...], bundles: bool) -> Welcome:
+    async def _greet(self, *, multi_stream: bool) -> bool:
+        """Connect, say hello and resume; returns whether multi-stream messages are understood."""
+        try:
+            await self._connect(multi_stream=multi_stream)
+        except ConnectionClosed as closed:
+            if multi_stream and closed.rcvd is not None and closed.rcvd.code == CloseCode.NOT_UNDERSTOOD:
+                # A server from before there were any.
+                await self._connect(multi_stream=False)
+                return False
+            raise
+        return multi_stream
+
+    async def _connect(self, *, multi_stream: bool) -> None:
         async with asyncio.timeout(self._patience.answer):
             self._socket = await connect(
                 self._address.feed_url,
@@ -156,25 +163,29 @@ class Link:
                 open_timeout=None,
                 close_timeout=self._patience.answer,
             )
-            hello = Hello(producer=self._producer, streams=streams, bundles=bundles)
-            await self._socket.send(hello.model_dump_json())
-            welcome = await self._receive()
-        if not isinstance(welcome, Welcome):
-            raise FeedLost(f"the server answered hello with '{welcome.type}' instead of a welcome")
-        missing = [name for name in streams if name not in welcome.streams]
+            await self._socket.send(self._state.hello(multi_stream=multi_stream))
+            message = await self._socket.recv(decode=False)
+        try:
+            welcome = self._state.read_welcome(message)
+        except UnexpectedMessage as error:
+            raise FeedLost(str(error)) from None
+        missing = [name for name in self._state.windows if name not in welcome.streams]
         if missing:
             raise FeedLost(f"the server does not know {', '.join(missing)}: create them, or give --create")
-        self.max_frame_bytes = welcome.max_frame_bytes
-        return welcome
+        for name, window in self._state.windows.items():
+            _resume(window, welcome.streams[name])
 
-    async def _receive(self) -> Welcome | Ack | Acks | Reject | Ended:
-        assert self._socket is not None
-        message = await self._socket.recv(decode=False)
-        try:
-            # Acks are as many as frames; reading them by the model would cost more than all the rest.
-            if message.startswith(_ACK):
-                kind = Ack if message[len(_ACK)] == _QUOTE else Acks
-                return kind.model_construct(**orjson.loads(message))
-            return to_producer.validate_json(message)
-        except ValueError:
-            raise FeedLost(f"the server sent what is no message of the feed: {message[:100]!r}") from None
+
+def _resume(window: SendWindow, known: StreamCredit) -> None:
+    match window.resume(known.last_sequence, known.credit):
+        case Resumed.FRAMES_LOST:
+            raise FeedLost(
+                f"stream '{window.stream}': the server acknowledged frame {window.acked} and now has only "
+                f"{known.last_sequence}: its data directory was changed, start the feed again under another "
+                "--producer name"
+            )
+        case Resumed.FRAMES_UNKNOWN:
+            raise FeedLost(
+                f"stream '{window.stream}': the server has frame {known.last_sequence} of this producer, "
+                f"which sent only {window.next_sequence - 1}: another feeder uses the same name, give --producer"
+            )

@@ -1,8 +1,8 @@
-"""The outbox: frames that are made, and the messages of the next write."""
+"""The outbox: due rows become frames, and frames the messages of the next write. No I/O."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -10,96 +10,76 @@ from numpy.typing import NDArray
 
 from mavstream_feeder.pacing.arrivals import Times
 from mavstream_feeder.pacing.lags import Lags
-from mavstream_feeder.sending.bundles import MOST_ROWS, Piece, bundle
-from mavstream_feeder.sending.frames import make_frame
-from mavstream_feeder.sending.lane import Lane
-from mavstream_feeder.sending.link import Link
-from mavstream_protocol.wire.feed import Format
+from mavstream_protocol.producer import Part, ProducerState, SendWindow, make_frames, multi_stream_message
+
+MAX_SHARED_ROWS = 256
+"""Rows of a frame up to which it may share a message; a larger one gains nothing by it."""
 
 
 class Outbox:
-    """What leaves with the next write, each lane's frames in the order of their numbers."""
+    """Messages for the next write; the frames of each stream are in the order of their sequence numbers."""
 
-    def __init__(self, link: Link, form: Format, lags: Lags) -> None:
-        self.frames = 0
-        """Frames that were made or sent again."""
-        self._link = link
-        self._format = form
-        self._lags = lags
+    def __init__(self, state: ProducerState, lags: Lags) -> None:
         self.messages: list[bytes | str] = []
         """What the next write sends."""
-        # Small frames that are to be made, by kind of their rows: the next write carries them together.
-        self._small: dict[int, list[tuple[Piece, pa.RecordBatch]]] = {}
+        self.multi_stream = False
+        """Whether frames of several streams may share a message on this connection."""
+        self._state = state
+        self._lags = lags
+        # Small frames that are to be made, by the schema of their rows: they share a message.
+        self._small: dict[int, list[tuple[Part, pa.RecordBatch]]] = {}
 
-    @property
-    def bundles(self) -> bool:
-        """Whether frames of several streams may travel in one message."""
-        return self._link.bundles
+    def take(self) -> list[bytes | str]:
+        """Remove and return the messages."""
+        messages, self.messages = self.messages, []
+        return messages
 
-    def clear(self) -> None:
-        """Forget messages that were not written: lanes send their frames again on the next connection."""
-        self.messages.clear()
-
-    def bundle(
-        self, rows: pa.RecordBatch, pieces: Sequence[Piece], streams: NDArray[np.intp], due: Times
+    def add_group(
+        self, rows: pa.RecordBatch, parts: Sequence[Part], streams: NDArray[np.intp], due: Times
     ) -> bool:
-        """Make the frames of rows that travel together; False, and nothing is done, if they may not."""
-        message = bundle(rows, pieces, self._link.max_frame_bytes)
+        """Add one message with the rows of several streams; False, and nothing is done, if it does not fit.
+
+        `streams` are the numbers of the rows' streams among the lags, `due` their due times.
+        """
+        message = multi_stream_message(rows, parts, self._state.max_frame_bytes)
         if message is None:
             return False
         self._lags.leaving(streams, due)
-        self.frames += len(pieces)
         self.messages.append(message)
         return True
 
-    def add(self, lane: Lane, rows: pa.RecordBatch, place: int, kind: int) -> None:
-        """Make a frame, or let it wait for others of its kind until `close`."""
-        if self._link.bundles and rows.num_rows <= MOST_ROWS and not lane.waiting:
-            self._small.setdefault(kind, []).append(((lane, rows.num_rows, place), rows))
+    def add(self, window: SendWindow, rows: pa.RecordBatch, source_row: int, schema: int) -> None:
+        """Add the rows of a stream; small frames are kept until `flush`, to share a message."""
+        if self.multi_stream and rows.num_rows <= MAX_SHARED_ROWS and not window.waiting:
+            self._small.setdefault(schema, []).append(((window, rows.num_rows, source_row), rows))
         else:
-            self._make(lane, rows, place)
+            self._add_single(window, rows, source_row)
 
-    def close(self) -> None:
-        """Make the frames that wait for others: together, if there are several and they may."""
+    def flush(self) -> None:
+        """Make the frames that were kept; several of one schema share a message if they fit."""
         for small in self._small.values():
             message = None
             if len(small) > 1:
                 rows = pa.concat_batches([rows for _, rows in small])
-                message = bundle(rows, [piece for piece, _ in small], self._link.max_frame_bytes)
+                parts = [part for part, _ in small]
+                message = multi_stream_message(rows, parts, self._state.max_frame_bytes)
             if message is not None:
-                self.frames += len(small)
                 self.messages.append(message)
                 continue
-            for (lane, _, place), rows in small:
-                self._make(lane, rows, place)
+            for (window, _, source_row), rows in small:
+                self._add_single(window, rows, source_row)
         self._small.clear()
 
-    def resend(self, lanes: Iterable[Lane]) -> None:
-        """Send what waits, as far as credit goes."""
-        for lane in lanes:
-            if lane.waiting:
-                self._push(lane)
+    def send_waiting(self, windows: Iterable[SendWindow]) -> None:
+        """Add what waits in windows, as far as credit goes, and the ends that are due."""
+        for window in windows:
+            if window.waiting or window.ending:
+                self.messages.extend(self._state.outgoing(window))
 
-    async def write(self, now: Callable[[], float]) -> None:
-        """Send all messages. Raises ConnectionClosed."""
-        if not self.messages:
-            return
-        messages, self.messages = self.messages, []
-        await self._link.send_all(messages)
-        self._lags.sent(now())
-
-    def _make(self, lane: Lane, rows: pa.RecordBatch, place: int) -> None:
-        frame = make_frame(lane.stream, lane.next_sequence, rows, self._format, place)
-        if frame.size > self._link.max_frame_bytes and rows.num_rows > 1:
-            half = rows.num_rows // 2
-            self._make(lane, rows.slice(0, half), place)
-            self._make(lane, rows.slice(half), place)
-            return
-        lane.made(frame)
-        self._push(lane)
-
-    def _push(self, lane: Lane) -> None:
-        while (frame := lane.next_frame()) is not None:
-            self.frames += 1
-            assert frame.message is not None
-            self.messages.append(frame.message)
+    def _add_single(self, window: SendWindow, rows: pa.RecordBatch, source_row: int) -> None:
+        state = self._state
+        for frame in make_frames(
+            window.stream, rows, state.max_frame_bytes, state.form, source_row=source_row, keep_rows=True
+        ):
+            window.add(frame)
+        self.messages.extend(state.outgoing(window))

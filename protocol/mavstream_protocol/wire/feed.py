@@ -8,10 +8,11 @@ ignored.
 Data frames in JSON are text messages of the model `Data`; Arrow frames are binary messages (see `envelope`)
 whose header is `DataHeader` and whose payload is one record batch message, with the stream's schema known.
 
-A producer of many streams that have one schema can say in its `hello` that it sends `bundles`: binary
-messages whose header is a `BundleHeader` and whose record batch has the rows of several frames one behind the
-other. Each frame stays one of its own, with its number, ack or reject, and counts against its stream's credit
-with its `share` of the message. Acks to such a producer come together, as `Acks`.
+A producer of many streams that have one schema can say in its `hello` that it sends multi-stream messages
+(`bundles`): binary messages whose header is a `MultiStreamHeader` and whose record batch has the rows of
+several frames one behind the other. Each frame stays one of its own, with its number, ack or reject, and
+counts against its stream's credit with its `share` of the message. Acks to such a producer come together, as
+`Acks`.
 """
 
 from __future__ import annotations
@@ -73,11 +74,11 @@ class Hello(BaseModel):
     streams: tuple[Name, ...] = ()
     """The streams that it is going to feed; others can follow."""
     bundles: bool = False
-    """Whether it sends bundles and is to be told its acks together."""
+    """Whether it sends multi-stream messages and gets its acks together."""
 
     @model_serializer(mode="wrap")
     def _as_before(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        # Servers that know no bundles refuse a hello with this key.
+        # Servers that know no multi-stream messages refuse a hello with this key.
         said: dict[str, Any] = handler(self)
         if not self.bundles:
             del said["bundles"]
@@ -95,7 +96,7 @@ class Data(BaseModel):
     columns: dict[str, list[Any]] | None = None
 
 
-BundledFrame = tuple[Name, Annotated[int, Field(ge=1)], Annotated[int, Field(ge=1)]]
+MultiStreamFrame = tuple[Name, Annotated[int, Field(ge=1)], Annotated[int, Field(ge=1)]]
 
 
 class DataHeader(BaseModel):
@@ -106,16 +107,16 @@ class DataHeader(BaseModel):
     sequence: Annotated[int, Field(ge=1)]
 
 
-class BundleHeader(BaseModel):
-    """What stands ahead of the rows of several frames."""
+class MultiStreamHeader(BaseModel):
+    """The header of a multi-stream message."""
 
     model_config = _CONFIG
-    frames: Annotated[tuple[BundledFrame, ...], Field(min_length=1)]
+    frames: Annotated[tuple[MultiStreamFrame, ...], Field(min_length=1)]
     """Stream, sequence and number of rows of each, in the order of the rows."""
 
 
 def share(nbytes: int, rows: int, total: int) -> int:
-    """Return what a frame of a bundle counts against credit: the part of the message that its rows are."""
+    """Return what a frame counts against credit: its rows' share of the bytes of a multi-stream message."""
     return -(-nbytes * rows // total)
 
 

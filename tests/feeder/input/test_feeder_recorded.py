@@ -138,7 +138,7 @@ def test_rows_that_are_skipped_count_as_done(tmp_path: Path, loop: bool) -> None
     rows = source.take(np.zeros(2, dtype=np.int64))
     assert rows is not None
     assert rows.column("home").to_pylist() == ([3, 1] if loop else [3])
-    assert tuple(source.place_at(source.taken)) == ((1, 1) if loop else (3, 0))
+    assert tuple(source.position_at(source.taken)) == ((1, 1) if loop else (3, 0))
 
 
 def test_a_source_that_tells_no_times_cannot_be_fed_as_recorded(tmp_path: Path) -> None:

@@ -69,7 +69,7 @@ def parts(*branches: Branch) -> tuple[dict[str, list[int]], int]:
     splitter = Splitter(branches, READINGS.schema())
     found = splitter.parts(decode_rows(READINGS.schema(), ROWS))
     for part in found:
-        assert part.rows.column("home").to_pylist() == (part.places + 1).tolist()
+        assert part.rows.column("home").to_pylist() == (part.indexes + 1).tolist()
     return {part.stream: part.rows.column("home").to_pylist() for part in found}, splitter.unmatched
 
 

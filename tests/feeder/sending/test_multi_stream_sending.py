@@ -9,20 +9,15 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 import pytest
 from tests.support.servers import PATIENCE, RunningServer, running_server
 from websockets.asyncio.server import ServerConnection, serve
 
 from mavstream import Client
 from mavstream_feeder import Address, Feeder, FileSource, Options, parse_rate
-from mavstream_feeder.pacing.punctuality import until
-from mavstream_feeder.sending.bundles import bundle
-from mavstream_feeder.sending.lane import Lane
+from mavstream_feeder.pacing.punctuality import sleep_until
 from mavstream_protocol import StreamSpec
-from mavstream_protocol.tuples import decode_columns, decode_message
 from mavstream_protocol.wire.envelope import unseal
-from mavstream_protocol.wire.feed import BundleHeader, DataHeader, share
 from mavstream_server.log import LogReader
 
 FIELDS = [{"name": "n", "type": "int"}, {"name": "text", "type": "string"}]
@@ -37,70 +32,6 @@ def numbered(name: str, **options: Any) -> StreamSpec:
 SCHEMA = numbered("any").schema()
 
 
-def rows(*numbers: int) -> pa.RecordBatch:
-    return decode_columns(SCHEMA, {"n": list(numbers), "text": [f"row {n}" for n in numbers]})
-
-
-def lane(name: str, credit: int = 10_000, last: int = 0) -> Lane:
-    made = Lane(name, most_frames=8)
-    made.welcomed(last, credit)
-    return made
-
-
-def test_a_bundle_carries_the_frames_and_each_lane_counts_its_share() -> None:
-    first, second = lane("a"), lane("b", last=6)
-    message = bundle(rows(1, 2, 3), [(first, 1, 10), (second, 2, 20)], 1 << 20)
-    assert message is not None
-    header, payload = unseal(message)
-    assert BundleHeader.model_validate_json(header).frames == (("a", 1, 1), ("b", 7, 2))
-    assert decode_message(SCHEMA, payload).equals(rows(1, 2, 3))
-    assert (first.under_way, second.under_way) == (share(len(message), 1, 3), share(len(message), 2, 3))
-    assert (second.rows_sent, second.next_sequence, second.first_place) == (2, 8, 20)
-    first.acked(1, 10_000)
-    assert first.settled
-    assert first.under_way == 0
-
-
-def test_what_is_not_acked_goes_again_alone_under_its_old_number() -> None:
-    first, second = lane("a"), lane("b")
-    for number in (1, 2):
-        bundle(rows(number, 10 + number), [(first, 1, 0), (second, 1, 0)], 1 << 20)
-    first.acked(2, 10_000)
-    second.welcomed(1, 10_000)
-    again = second.next_frame()
-    assert again is not None
-    assert isinstance(again.message, bytes)
-    header, payload = unseal(again.message)
-    assert DataHeader.model_validate_json(header) == DataHeader(stream="b", sequence=2)
-    assert decode_message(SCHEMA, payload).equals(rows(12))
-    assert second.under_way == again.size == len(again.message)
-    assert second.rows_acked == 1
-
-
-def test_frames_of_a_bundle_behind_a_refused_one_move_up() -> None:
-    one, other = lane("a"), lane("b")
-    for number in (1, 2, 3):
-        bundle(rows(number, number), [(one, 1, number), (other, 1, 0)], 1 << 20)
-    refused = one.sent_frame(2)
-    assert refused is not None
-    one.refused(refused, None)
-    moved = one.next_frame()
-    assert moved is not None
-    assert moved.sequence == 2
-    assert decode_message(SCHEMA, unseal(moved.message)[1]).equals(rows(3))  # type: ignore[arg-type]
-    assert (one.rows_rejected, one.next_sequence) == (1, 3)
-
-
-@pytest.mark.parametrize(("credit", "most_bytes"), [(300, 1 << 20), (10_000, 300)], ids=["credit", "size"])
-def test_what_may_not_travel_together_is_not_under_way(credit: int, most_bytes: int) -> None:
-    first, second = lane("a"), lane("b", credit)
-    first_done = bundle(rows(1, 2), [(first, 1, 0), (second, 1, 0)], 1 << 20)
-    assert first_done is not None
-    before = (second.under_way, second.next_sequence)
-    assert bundle(rows(*range(11)), [(first, 1, 0), (second, 10, 0)], most_bytes) is None
-    assert (second.under_way, second.next_sequence, first.next_sequence) == (*before, 2)
-
-
 def test_a_moment_is_not_missed_and_others_have_their_turn() -> None:
     turns = 0
 
@@ -113,7 +44,7 @@ def test_a_moment_is_not_missed_and_others_have_their_turn() -> None:
     async def main() -> float:
         task = asyncio.create_task(other())
         moment = time.monotonic() + 0.002
-        await until(moment)
+        await sleep_until(moment)
         task.cancel()
         return time.monotonic() - moment
 

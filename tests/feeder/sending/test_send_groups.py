@@ -11,15 +11,14 @@ import numpy as np
 import orjson
 import pytest
 
-from mavstream_feeder import Address, FileSource, Options, Patience, Recorded, parse_rate
+from mavstream_feeder import FileSource, Options, Recorded, parse_rate
 from mavstream_feeder.pacing.arrivals import Arrivals
 from mavstream_feeder.pacing.lags import Lags
 from mavstream_feeder.sending.dispatch import Dispatcher
 from mavstream_feeder.sending.feeds import Feed
-from mavstream_feeder.sending.lane import Lane
-from mavstream_feeder.sending.link import Link
 from mavstream_feeder.sending.outbox import Outbox
 from mavstream_protocol import StreamSpec
+from mavstream_protocol.producer import ProducerState, SendWindow
 from mavstream_protocol.tuples import read_message
 from mavstream_protocol.wire.envelope import unseal
 
@@ -41,13 +40,12 @@ def numbers(tmp_path_factory: pytest.TempPathFactory) -> Path:
 class World:
     """A dispatcher on a hand-advanced clock, and a server that takes in what is sent."""
 
-    def __init__(self, path: Path, *, bundles: bool = True, **options: Any) -> None:
+    def __init__(self, path: Path, *, multi_stream: bool = True, **options: Any) -> None:
         self.now = self.last = 0.0
         self.options = Options(**{"seed": 5, "linger": LINGER, **options})
         self.lags = Lags()
-        link = Link(Address("http://127.0.0.1:9"), "test", Patience())
-        link.bundles = bundles
-        self.outbox = Outbox(link, self.options.format, self.lags)
+        self.outbox = Outbox(ProducerState("test"), self.lags)
+        self.outbox.multi_stream = multi_stream
         self.dispatcher = Dispatcher(self.options, self.outbox, self.lags)
         self.dispatcher.epoch_us = EPOCH
         self.path = path
@@ -66,7 +64,7 @@ class World:
         credit: int = CREDIT,
         fields: Sequence[Mapping[str, Any]] = FIELDS,
         **source: Any,
-    ) -> Lane:
+    ) -> SendWindow:
         spec = StreamSpec.model_validate({"name": name, "fields": fields, "event_time": "at"})
         parsed = parse_rate(rate)
         source = {"loop": True, "recorded": parsed if isinstance(parsed, Recorded) else None, **source}
@@ -77,11 +75,11 @@ class World:
         self.feeds[name] = feed
         self.times[name] = again.arrivals(self.now, self.options.seed)
         self.sequences[name], self.rows[name], self.left[name] = [], [], []
-        feed.lanes[name].welcomed(0, credit)
+        feed.windows[name].resume(0, credit)
         self.dispatcher.add(feed)
         self.dispatcher.disband()
         self.dispatcher.begin(lambda: self.now)
-        return feed.lanes[name]
+        return feed.windows[name]
 
     def step(self, late: float = 0.0, spare: float = 1.0) -> bool:
         """Send at the next moment, or some seconds later; whether there was one."""
@@ -89,8 +87,8 @@ class World:
         if moment is None:
             return False
         self.now = self.last = max(moment, self.now) + late
-        self.outbox.resend(feed.lanes[name] for name, feed in self.feeds.items())
-        self.dispatcher.make_due(self.now)
+        self.outbox.send_waiting(feed.windows[name] for name, feed in self.feeds.items())
+        self.dispatcher.send_due(self.now)
         self.dispatcher.prepare(self.now, lambda: self.now - spare)
         self.take_in()
         return True
@@ -100,7 +98,7 @@ class World:
             self.ack()
 
     def take_in(self) -> None:
-        messages, self.outbox.messages = self.outbox.messages, []
+        messages = self.outbox.take()
         for message in messages:
             assert isinstance(message, bytes)
             said, payload = unseal(message)
@@ -122,7 +120,7 @@ class World:
     def ack(self, *streams: str, credit: int = CREDIT) -> None:
         for stream in streams or self.feeds:
             if self.sequences[stream]:
-                self.feeds[stream].lanes[stream].acked(self.sequences[stream][-1], credit)
+                self.feeds[stream].windows[stream].ack(self.sequences[stream][-1], credit)
         self.dispatcher.release()
 
     def check(self) -> None:
@@ -135,18 +133,23 @@ class World:
             assert [n for _, n in rows] == [n % FILE_ROWS for n in range(len(rows))]
             assert self.sequences[name] == list(range(1, len(self.sequences[name]) + 1))
             assert (np.array(self.left[name]) >= times - 1e-9).all()
-            # What was laid out and not sent is not taken.
-            lane = feed.lanes[name]
-            assert feed.source.taken == lane.rows_sent
-            assert lane.rows_sent - len(rows) == sum(frame.rows for frame in lane._waiting)
-            assert lane.first_place in (lane.rows_acked, None)
+            # What was planned and not sent is not taken.
+            window = feed.windows[name]
+            assert feed.source.taken == window.rows_added
+            waiting = list(window._frames)[window.frames_in_flight :]
+            assert window.rows_added - len(rows) == sum(frame.rows for frame in waiting)
+            assert window.first_source_row in (window.rows_acked, None)
+
+    @property
+    def frames(self) -> int:
+        return sum(feed.windows[name].frames_sent for name, feed in self.feeds.items())
 
     def together(self) -> float:
         """Return how many frames a message carried of late."""
         return float(np.mean([len(frames) for frames in self.messages[-20:]]))
 
 
-def test_rows_of_many_streams_leave_in_one_message_a_slot(numbers: Path) -> None:
+def test_rows_of_many_streams_leave_in_one_message_a_tick(numbers: Path) -> None:
     world = World(numbers)
     for number in range(27):
         world.add(f"s{number}", "1500")
@@ -155,16 +158,16 @@ def test_rows_of_many_streams_leave_in_one_message_a_slot(numbers: Path) -> None
     assert world.together() > 15
     assert len(world.messages) == pytest.approx(400, abs=10)
     lags = world.lags
-    # On time, a row waits for the end of its slot and no longer.
+    # On time, a row waits for the end of its tick and no longer.
     assert lags.worst() == pytest.approx(LINGER, rel=0.2)
     assert lags.quantile(0.5) == pytest.approx(LINGER / 2, rel=0.2)
     for name in world.feeds:
         assert len(world.rows[name]) == pytest.approx(600, abs=120)
-    assert sum(len(each) for each in world.sequences.values()) == world.outbox.frames
+    assert sum(len(each) for each in world.sequences.values()) == world.frames
 
 
-def test_the_same_rows_leave_without_bundles(numbers: Path) -> None:
-    together, apart = World(numbers), World(numbers, bundles=False)
+def test_the_same_rows_leave_without_multi_stream_messages(numbers: Path) -> None:
+    together, apart = World(numbers), World(numbers, multi_stream=False)
     for world in (together, apart):
         for number in range(5):
             world.add(f"s{number}", "1000@0.1s,3000", limit=400)
@@ -183,7 +186,7 @@ def test_whatever_happens_each_row_leaves_once(numbers: Path, seed: int) -> None
     world = World(numbers, frame_rows=int(random.choice([20, 4096])))
     rates = ["1500", "300", "40", "5000", "800@0.05s,4000@0.05s,100", "2000@0.15s"]
     late, short = random.choice([0.0, 0.02, 0.3], 2)
-    # With few acks, streams wait because too many of their frames are under way.
+    # With few acks, streams wait because too many of their frames are in flight.
     heard, low = (0.3, 300) if seed % 2 else (0.008, CREDIT)
     for step in range(400):
         if step == 0 or (random.random() < 0.03 and len(world.feeds) < 12):
@@ -231,8 +234,8 @@ def test_a_stream_that_may_not_send_leaves_and_comes_back(numbers: Path) -> None
     assert any(len(frames) > 1 and "s3" in {frame[0] for frame in frames} for frames in world.messages[-20:])
 
 
-def test_rows_that_wait_for_acks_wait_in_the_convoy(numbers: Path) -> None:
-    """Acks of one stream are late, so that too many of its frames are under way."""
+def test_rows_that_wait_for_acks_wait_in_the_group(numbers: Path) -> None:
+    """Acks of one stream are late, so that too many of its frames are in flight."""
     world = World(numbers)
     for number in range(8):
         world.add(f"s{number}", "1500")
@@ -244,7 +247,7 @@ def test_rows_that_wait_for_acks_wait_in_the_convoy(numbers: Path) -> None:
     assert max(world.left["s3"]) < 0.2
     world.ack("s3")
     world.step()
-    # Those of more than one portion leave together, and with the others' rows.
+    # Those of more than one plan leave together, and with the others' rows.
     assert len(world.messages[-1]) > 4
     assert {stream: count for stream, _, count in world.messages[-1]}["s3"] > 100
     world.check()
@@ -255,17 +258,17 @@ def test_a_feeder_that_was_away_sends_large_frames_and_goes_on_together(numbers:
     for number in range(10):
         world.add(f"s{number}", "1500")
     world.run(0.1)
-    frames = world.outbox.frames
+    frames = world.frames
     world.step(late=1.0)
-    # A second's rows of a stream are one frame, but for what was laid out already.
-    assert world.outbox.frames - frames <= 30
+    # A second's rows of a stream are one frame, but for what was planned already.
+    assert world.frames - frames <= 30
     world.check()
     world.run(1.3)
     world.check()
     assert world.together() > 6
 
 
-def test_a_little_late_several_slots_become_one_message(numbers: Path) -> None:
+def test_a_little_late_several_ticks_become_one_message(numbers: Path) -> None:
     world = World(numbers)
     for number in range(10):
         world.add(f"s{number}", "1500")
@@ -294,8 +297,8 @@ def test_recorded_streams_travel_with_others(tmp_path: Path) -> None:
     assert world.feeds["s2"].over
 
 
-def test_a_fast_stream_makes_portions_short(numbers: Path) -> None:
-    """So short that there is no time to lay out the next one in steps."""
+def test_a_fast_stream_makes_plans_short(numbers: Path) -> None:
+    """So short that there is no time to make the next one in steps."""
     world = World(numbers)
     world.add("fast", "100000")
     for number in range(44):
@@ -328,7 +331,7 @@ def test_the_end_of_a_slow_stream_is_seen_at_once(numbers: Path) -> None:
     for number in range(5):
         world.add(f"s{number}", "2000")
     slow = world.add("slow", "30", limit=2)
-    while slow.rows_sent < 2:
+    while slow.rows_added < 2:
         world.step()
         world.ack()
     ended = world.now
@@ -370,9 +373,9 @@ def test_rows_are_looked_at_without_being_taken(numbers: Path) -> None:
     again = source.take(due[:2])
     assert again is not None
     assert again.column("n").to_pylist() == [4, 5]
-    # No more is shown than may be taken, and the place is that of what was taken.
+    # No more is shown than may be taken, and the position is that of what was taken.
     last = source.peek(due, ahead=2 * FILE_ROWS - 6)
     assert last is not None
     assert last.column("n").to_pylist() == list(range(10))
     assert source.peek(due, ahead=2 * FILE_ROWS + 4) is None
-    assert tuple(source.place_at(source.taken)) == (6, 0)
+    assert tuple(source.position_at(source.taken)) == (6, 0)
