@@ -1,11 +1,8 @@
-"""A server process under measurement: how long it takes to start, what it uses."""
+"""A server process under measurement: how long it takes to start, and what it uses."""
 
 from __future__ import annotations
 
-import json
 import os
-import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Iterator
@@ -13,6 +10,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import httpx
+
+from mavstream._server_process import ServerProcess as _StartedServer
 
 _PATIENCE = 60.0
 _TICKS = os.sysconf("SC_CLK_TCK")
@@ -22,20 +21,14 @@ class ServerProcess:
     """A real server on a free port of the loopback address, with its engine as a child process."""
 
     def __init__(self, data: Path) -> None:
-        begin = time.perf_counter()
-        self._log = data / "server.log"  # a pipe that nobody reads would stop the server one day
-        with self._log.open("w") as log:
-            self._process = subprocess.Popen(
-                [sys.executable, "-m", "mavstream_server.commands", "--data", str(data), "--port", "0"],
-                stdout=subprocess.DEVNULL,
-                stderr=log,
-            )
-        self.url = self._find_url()
+        self._server = _StartedServer(data)
+        try:
+            self.url = self._server.wait_ready(_PATIENCE).url
+        except BaseException:
+            self._server.close()
+            raise
+        self.ready_s = time.monotonic() - self._server.started
         self.http = httpx.Client(base_url=self.url, timeout=_PATIENCE)
-        while self.http.get("/readyz").status_code != 200:
-            if time.perf_counter() - begin > _PATIENCE:
-                raise RuntimeError("the server did not get ready")
-        self.ready_s = time.perf_counter() - begin
 
     @property
     def websocket_url(self) -> str:
@@ -45,7 +38,7 @@ class ServerProcess:
     @property
     def pids(self) -> list[int]:
         """The API process and its engine."""
-        pid = self._process.pid
+        pid = self._server.pid
         children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
         return [pid, *map(int, children)]
 
@@ -100,22 +93,11 @@ class ServerProcess:
     def close(self) -> None:
         """Stop the server."""
         self.http.close()
-        self._process.terminate()
-        self._process.wait(_PATIENCE)
+        self._server.close()
 
     def trouble(self) -> list[str]:
         """Return what the server logged as a warning or an error."""
-        lines = self._log.read_text().splitlines()
-        return [line for line in lines if '"level": "info"' not in line]
-
-    def _find_url(self) -> str:
-        while self._process.poll() is None:
-            for line in self._log.read_text().splitlines():
-                event = json.loads(line) if line.startswith("{") and line.endswith("}") else {}
-                if event.get("event") == "listening":
-                    return str(event["url"])
-            time.sleep(0.01)
-        raise RuntimeError("the server ended before it listened:\n" + self._log.read_text())
+        return [line for line in self._server.log if '"level": "info"' not in line]
 
 
 @contextmanager

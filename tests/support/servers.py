@@ -4,22 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
-import signal
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 
 import httpx
 import pyarrow as pa
 from websockets.exceptions import ConnectionClosed
 from websockets.sync.client import ClientConnection, connect
 
+from mavstream._server_process import ServerProcess
 from mavstream_protocol.tuples import encode_message
 from mavstream_protocol.wire.envelope import seal
 
@@ -52,38 +49,21 @@ async def until(ask: Callable[[], T | None], what: str, timeout: float = PATIENC
     return answer
 
 
-class RunningServer:
-    """A server process, its address and what it logged."""
+class RunningServer(ServerProcess):
+    """A server process with an HTTP client and websockets for tests."""
 
     def __init__(self, data: Path, *flags: str, env: dict[str, str] | None = None) -> None:
-        self.data = data
-        self.started = time.monotonic()
-        self.process = subprocess.Popen(
-            [sys.executable, "-m", "mavstream_server.commands", "--data", str(data), "--port", "0", *flags],
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.PIPE,
-            text=True,
-            env={**_clean_environment(), **(env or {})},
-        )
-        self.log: list[str] = []
-        self._reader = threading.Thread(target=self._read_log, daemon=True)
-        self._reader.start()
-        self.url = ""
+        super().__init__(data, *flags, env=env)
         self.token: str | None = None
 
-    def wait_ready(self) -> RunningServer:
+    def wait_ready(self, timeout: float = PATIENCE) -> Self:
         """Return when it takes work; `ready_s` says how long that took."""
-        self.url = eventually(self._find_url, "the address of the server in its log")
+        super().wait_ready(timeout)
+        self.ready_s = time.monotonic() - self.started
         self.http = httpx.Client(base_url=self.url, timeout=PATIENCE)
         if self.token:
             self.http.headers["authorization"] = f"Bearer {self.token}"
-        eventually(lambda: self.ready, "the server to be ready")
-        self.ready_s = time.monotonic() - self.started
         return self
-
-    @property
-    def pid(self) -> int:
-        return self.process.pid
 
     @property
     def ready(self) -> bool:
@@ -112,10 +92,6 @@ class RunningServer:
         opened: ClientConnection = connect(self.websocket_url(path), **{**given, **options})
         return opened
 
-    def events(self) -> list[dict[str, Any]]:
-        """What it logged so far."""
-        return [json.loads(line) for line in list(self.log) if line.startswith("{")]
-
     def clear(self) -> None:
         """Remove all queries and streams, for the next test: another server takes seconds to start."""
         for kind, key in (("queries", "id"), ("streams", "name")):
@@ -123,39 +99,16 @@ class RunningServer:
                 for one in found:
                     assert self.http.delete(f"/v1/{kind}/{one[key]}").status_code == 204
 
-    def stop(self) -> int:
-        """Ask it to stop; return its exit code."""
-        self.process.send_signal(signal.SIGTERM)
-        return self.process.wait(PATIENCE)
-
     def kill(self) -> None:
         """End it as a crash would."""
         self.process.kill()
         self.process.wait(PATIENCE)
 
     def close(self) -> None:
-        if self.process.poll() is None:
-            self.process.terminate()
-            try:
-                self.process.wait(PATIENCE)
-            except subprocess.TimeoutExpired:
-                self.process.kill()
-                self.process.wait()
-        self._reader.join(PATIENCE)
-        assert self.process.stderr is not None
-        self.process.stderr.close()
-        print("".join(self.log))  # shown with a test that fails
-        if self.url:
+        super().close()
+        print("\n".join(self.log))  # shown with a test that fails
+        if "http" in vars(self):
             self.http.close()
-
-    def _find_url(self) -> str | None:
-        if self.process.poll() is not None:
-            raise AssertionError(f"the server ended with {self.process.returncode}:\n" + "".join(self.log))
-        return next((event["url"] for event in self.events() if event["event"] == "listening"), None)
-
-    def _read_log(self) -> None:
-        assert self.process.stderr is not None
-        self.log.extend(iter(self.process.stderr.readline, ""))
 
 
 class RawProducer:
@@ -223,7 +176,3 @@ def running_server(
         yield server.wait_ready()
     finally:
         server.close()
-
-
-def _clean_environment() -> dict[str, str]:
-    return {name: value for name, value in os.environ.items() if not name.startswith("MAVSTREAM_")}
