@@ -1,4 +1,4 @@
-"""The Python SDK and the `mavstream` command; both come with the service."""
+"""The Python SDK of MavStream and the `mavstream` command."""
 
 from mavstream._async_client import AsyncClient, AsyncQuery
 from mavstream._client import Client, Query

@@ -1,4 +1,4 @@
-"""`python -m mavstream` is the command `mavstream`."""
+"""`python -m mavstream`: the `mavstream` command."""
 
 from mavstream.cli.main import run
 

@@ -1,4 +1,4 @@
-"""What a client can ask of a server, each as a conversation; both kinds of clients carry these out."""
+"""The requests of the REST API as conversations, shared by the blocking and the asyncio client."""
 
 from __future__ import annotations
 
@@ -42,82 +42,82 @@ from mavstream_protocol.wire.resources import (
 
 _JSON = {"Content-Type": "application/json"}
 _ANYTHING: TypeAdapter[dict[str, Any]] = TypeAdapter(dict[str, Any])
-_LARGEST_BODY = 8 << 20
-"""Bytes of tuples in one request, half of what a server takes where nothing else is set."""
+_MAX_BODY_BYTES = 8 << 20
+"""Bytes of rows in one request: half of what a server takes by default."""
 _END_OF_STREAM = b"\xff\xff\xff\xff\x00\x00\x00\x00"
-"""What ends an Arrow IPC stream."""
+"""The end-of-stream marker of Arrow IPC."""
 
 
 class Calls:
-    """Conversations with one server; keeps the schemas of streams that rows were sent to."""
+    """Requests to one server; caches the schemas of streams that rows were sent to."""
 
     def __init__(self, retry: Retry) -> None:
         self.retry = retry
         self._schemas: dict[str, Schema] = {}
 
     def info(self) -> Talk[ServerInfo]:
-        """Ask which server this is."""
+        """Get the server's name, version and limits."""
         return self._get("/v1/info", ServerInfo)
 
     def ready(self) -> Talk[bool]:
-        """Ask once whether the server takes work now."""
+        """Get whether the server takes work now, without retries."""
         reply = yield from ask(Request("GET", "/readyz"))
         return reply.status == 200
 
     def stats(self) -> Talk[dict[str, Any]]:
-        """Ask for figures per class and of the engine."""
+        """Get metrics of the classes and of the engine."""
         return self._get("/v1/stats", _ANYTHING)
 
     def plan(self) -> Talk[dict[str, Any]]:
-        """Ask for the global plan."""
+        """Get the global plan."""
         return self._get("/v1/plan", _ANYTHING)
 
     def create_stream(self, spec: StreamLike | None, given: Mapping[str, Any]) -> Talk[StreamInfo]:
-        """Register a stream."""
+        """Create a stream."""
         return self._post("/v1/streams", stream_document(spec, given), StreamInfo, once=True)
 
     def streams(self) -> Talk[list[StreamInfo]]:
-        """Ask for all streams."""
+        """List the streams."""
         return fetch_all("/v1/streams", self.retry, StreamInfo, {})
 
     def stream_info(self, name: str) -> Talk[StreamInfo]:
-        """Ask how a stream stands."""
+        """Get the state of a stream."""
         return self._get(f"/v1/streams/{quote(name)}", StreamInfo)
 
     def delete_stream(self, name: str) -> Talk[None]:
-        """Remove a stream and its rows."""
+        """Delete a stream and its rows."""
         self._schemas.pop(name, None)
         yield from exchange(Request("DELETE", f"/v1/streams/{quote(name)}"), self.retry)
 
     def complete(self, name: str) -> Talk[StreamInfo]:
-        """Say that no more rows of a stream will come from anybody."""
+        """Say that no more rows of a stream will follow, from any producer."""
         return fetch(Request("POST", f"/v1/streams/{quote(name)}/complete"), self.retry, StreamInfo)
 
     def schema(self, stream: str) -> Talk[Schema]:
-        """Ask for the schema of a stream's rows."""
+        """Get the schema of a stream, and cache it."""
         info = yield from self.stream_info(stream)
         self._schemas[stream] = info.spec.schema()
         return self._schemas[stream]
 
     def append(self, stream: str, tuples: Tuples) -> Talk[int]:
         """Append rows to a stream; returns how many."""
-        # An iterator can be read once, and the rows may have to be looked at twice.
+        # An iterator can be read only once, and the rows may be needed twice.
         held = tuples if hasattr(tuples, "__len__") else list(tuples)
         schema = self._schemas.get(stream)
         if schema is not None:
             try:
                 return (yield from self._append(stream, schema, held))
             except (InvalidTuples, Invalid, NotFound):
-                # The stream may have been made anew with other fields since.
+                # The stream may have been recreated with other fields since.
                 if (yield from self.schema(stream)) == schema:
                     raise
         fresh = yield from self.schema(stream)
         return (yield from self._append(stream, fresh, held))
 
     def put_table(self, name: str, data: TableLike, fields: FieldsLike | None) -> Talk[TableInfo]:
-        """Make rows the current version of a table."""
+        """Store a table, or a new version of it."""
         declared, (kind, content) = fields_text(fields), table_body(data)
-        # The same rows again make no new version, so that it can be repeated.
+        # Idempotent: the same rows make no new version.
         request = Request(
             "PUT",
             f"/v1/tables/{quote(name)}",
@@ -128,25 +128,25 @@ class Calls:
         return fetch(request, self.retry, TableInfo)
 
     def tables(self) -> Talk[list[TableInfo]]:
-        """Ask for all tables."""
+        """List the tables."""
         return fetch_all("/v1/tables", self.retry, TableInfo, {})
 
     def table_info(self, name: str) -> Talk[TableDetail]:
-        """Ask how a table stands."""
+        """Get the state of a table."""
         return self._get(f"/v1/tables/{quote(name)}", TableDetail)
 
     def delete_table(self, name: str) -> Talk[None]:
-        """Remove a table and its versions."""
+        """Delete a table and its versions."""
         yield from exchange(Request("DELETE", f"/v1/tables/{quote(name)}"), self.retry)
 
     def put_class(self, name: str, priority: int, description: str) -> Talk[QueryClass]:
-        """Set how much a class matters."""
+        """Create a class, or change its priority."""
         body = {"name": name, "priority": priority, "description": description}
         request = Request("PUT", f"/v1/classes/{quote(name)}", headers=_JSON, content=orjson.dumps(body))
         return fetch(request, self.retry, QueryClass)
 
     def classes(self) -> Talk[list[QueryClass]]:
-        """Ask for all classes."""
+        """List the classes."""
         return fetch_all("/v1/classes", self.retry, QueryClass, {})
 
     def submit(self, query: QueryLike, given: Mapping[str, Any]) -> Talk[QueryInfo]:
@@ -154,15 +154,15 @@ class Calls:
         return self._post("/v1/queries", query_document(query, given), QueryInfo, once=True)
 
     def validate(self, query: QueryLike, given: Mapping[str, Any]) -> Talk[Validation]:
-        """Ask what the server would say of a query."""
+        """Validate a query without registering it."""
         return self._post("/v1/queries/validate", validation_document(query, given), Validation)
 
     def queries(self, state: str | None) -> Talk[list[QueryInfo]]:
-        """Ask for all queries, or those in a state."""
+        """List the queries, or those in a state."""
         return fetch_all("/v1/queries", self.retry, QueryInfo, {} if state is None else {"state": state})
 
     def query_info(self, query: str) -> Talk[QueryInfo]:
-        """Ask how a query stands."""
+        """Get the state and metrics of a query."""
         return self._get(f"/v1/queries/{quote(query)}", QueryInfo)
 
     def change(self, query: str, changes: Mapping[str, Any]) -> Talk[QueryInfo]:
@@ -172,46 +172,46 @@ class Calls:
         return fetch(request, self.retry, QueryInfo)
 
     def delete_query(self, query: str) -> Talk[None]:
-        """Remove a query and its answers."""
+        """Delete a query and its results."""
         yield from exchange(Request("DELETE", f"/v1/queries/{quote(query)}"), self.retry)
 
     def query_plan(self, query: str) -> Talk[QueryPlan]:
-        """Ask for a query's plan as it runs."""
+        """Get a query's plan as it runs."""
         return self._get(f"/v1/queries/{quote(query)}/plan", QueryPlan)
 
     def qos(self, query: str) -> Talk[QosReport]:
-        """Ask for a query's targets, what is measured, and what was done for it."""
+        """Get a query's QoS targets, measured values, and the actions taken for it."""
         return self._get(f"/v1/queries/{quote(query)}/qos", QosReport)
 
     def pull(self, query: str, after: int | None, limit: int | None) -> Talk[PulledResults]:
-        """Ask for a part of a query's answers."""
+        """Get a part of a query's results."""
         given = {"after": after, "limit": limit}
         params = {name: str(value) for name, value in given.items() if value is not None}
         request = Request("GET", f"/v1/queries/{quote(query)}/results", params=params)
         return fetch(request, self.retry, PulledResults)
 
     def policies(self) -> Talk[list[PolicyInfo]]:
-        """Ask which policies can be chosen."""
+        """List the scheduling policies."""
         return fetch_all("/v1/policies", self.retry, PolicyInfo, {})
 
     def scheduler(self) -> Talk[SchedulerSettings]:
-        """Ask which policy decides."""
+        """Get the scheduling policy."""
         return self._get("/v1/scheduler", SchedulerSettings)
 
     def set_scheduler(
         self, policy: str, options: Mapping[str, Any], sources: SourceService | None = None
     ) -> Talk[SchedulerSettings]:
-        """Let another policy decide."""
+        """Change the scheduling policy."""
         content = orjson.dumps({"policy": policy, "options": dict(options), "sources": sources})
         request = Request("PUT", "/v1/scheduler", headers=_JSON, content=content)
         return fetch(request, self.retry, SchedulerSettings)
 
     def optimizer(self) -> Talk[OptimizerInfo]:
-        """Ask what the optimizer may do, and what is in force."""
+        """Get the optimizer's settings and the actions in force."""
         return self._get("/v1/optimizer", OptimizerInfo)
 
     def set_optimizer(self, changes: Mapping[str, Any]) -> Talk[OptimizerInfo]:
-        """Change some of what the optimizer may do; the rest stays as it is."""
+        """Change some settings of the optimizer; the others stay."""
         info = yield from self.optimizer()
         known = info.settings.model_dump(mode="json")
         content = orjson.dumps({**known, **_plain(changes)})
@@ -219,12 +219,12 @@ class Calls:
         return (yield from fetch(request, self.retry, OptimizerInfo))
 
     def decisions(self, query: str | None) -> Talk[list[DecisionInfo]]:
-        """Ask what the optimizer decided."""
+        """List the optimizer's decisions."""
         params = {} if query is None else {"query": query}
         return fetch_all("/v1/optimizer/decisions", self.retry, DecisionInfo, params)
 
     def trace(self, seconds: float) -> Talk[SchedulerTrace]:
-        """Ask who runs when, for so long."""
+        """Record which operators run when, for some seconds."""
         request = Request("GET", "/v1/scheduler/trace", params={"seconds": str(seconds)})
         return fetch(request, self.retry, SchedulerTrace)
 
@@ -232,7 +232,7 @@ class Calls:
         return fetch(Request("GET", path), self.retry, model)
 
     def _post(self, path: str, body: Mapping[str, Any], model: Any, once: bool = False) -> Talk[Any]:
-        # The key lets the server recognise a repetition, so that nothing is created twice.
+        # The key lets the server recognise a retry, so that nothing is created twice.
         key = {"Idempotency-Key": uuid.uuid4().hex} if once else {}
         request = Request("POST", path, headers={**_JSON, **key}, content=orjson.dumps(body))
         return fetch(request, self.retry, model)
@@ -240,14 +240,14 @@ class Calls:
     def _append(self, stream: str, schema: Schema, tuples: Tuples) -> Talk[int]:
         batch = canonical(schema, tuples)
         head = encode_schema(schema)
-        for encoded in encode_batch(batch, _LARGEST_BODY):
+        for encoded in encode_batch(batch, _MAX_BODY_BYTES):
             yield from exchange(
                 Request(
                     "POST",
                     f"/v1/streams/{quote(stream)}/tuples",
                     headers={"Content-Type": "application/vnd.apache.arrow.stream"},
                     content=head + encoded.payload + _END_OF_STREAM,
-                    # Nothing tells the server that it is the same rows again.
+                    # The server cannot tell a retry from new rows.
                     repeatable=False,
                 ),
                 self.retry,
@@ -256,7 +256,7 @@ class Calls:
 
 
 def _plain(changes: Mapping[str, Any]) -> dict[str, Any]:
-    """Return changes as JSON knows them; models may be among them."""
+    """Return changes as JSON values; models may be among them."""
     return {
         name: value.model_dump(mode="json") if isinstance(value, BaseModel) else value
         for name, value in changes.items()

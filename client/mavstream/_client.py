@@ -1,4 +1,4 @@
-"""The client that blocks."""
+"""The blocking client."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from mavstream._feeding.producer import OnReject, Producer
 from mavstream._results.results import Results
 from mavstream._results.subscription import After, OnGap, Subscription
 from mavstream._transport.address import Address
-from mavstream._transport.blocking import BlockingLine
+from mavstream._transport.blocking import BlockingTransport
 from mavstream._transport.retry import DEFAULT_RETRY, Retry
 from mavstream_protocol import QueryClass
 from mavstream_protocol.admission import AdmissionEstimate
@@ -39,7 +39,7 @@ from mavstream_protocol.wire.results import OnLag
 
 
 class Client:
-    """A server, seen from a program: `with Client("http://127.0.0.1:8000") as client: ...`.
+    """A client of a server: `with Client("http://127.0.0.1:8000") as client: ...`.
 
     `timeout` is in seconds, for every answer. Safe to share between threads.
     """
@@ -56,7 +56,7 @@ class Client:
         self._http = httpx.Client(
             base_url=self._address.url, headers=self._address.headers, timeout=self._address.timeout
         )
-        self._line = BlockingLine(self._http, self._address)
+        self._transport = BlockingTransport(self._http, self._address)
         self._calls = Calls(retry)
 
     @property
@@ -73,48 +73,51 @@ class Client:
         self.close()
 
     def close(self) -> None:
-        """Close the connections; feeds and results are closed by themselves."""
+        """Close the HTTP connections; feeds and results have their own `close`."""
         self._http.close()
 
     def info(self) -> ServerInfo:
-        """Return which server this is, and its limits."""
-        return self._line.run(self._calls.info())
+        """Return the server's name, version and limits."""
+        return self._transport.run(self._calls.info())
 
     def ready(self) -> bool:
-        """Return whether the server takes work now; raises TransportError if it is not there."""
-        return self._line.run(self._calls.ready())
+        """Return whether the server takes work now; raises TransportError if it cannot be reached."""
+        return self._transport.run(self._calls.ready())
 
     def stats(self) -> dict[str, Any]:
-        """Return figures per class and of the engine."""
-        return self._line.run(self._calls.stats())
+        """Return metrics of the classes and of the engine."""
+        return self._transport.run(self._calls.stats())
 
     def plan(self) -> dict[str, Any]:
         """Return the global plan: the operators of all running queries."""
-        return self._line.run(self._calls.plan())
+        return self._transport.run(self._calls.plan())
 
     def create_stream(self, spec: StreamLike | None = None, **given: Any) -> StreamInfo:
-        """Register a stream, given as a specification, a dict, a file, or by name: `fields=...`."""
-        return self._line.run(self._calls.create_stream(spec, given))
+        """Create a stream from a specification, a dict, a file, or keyword arguments: `fields=...`."""
+        return self._transport.run(self._calls.create_stream(spec, given))
 
     def streams(self) -> list[StreamInfo]:
         """Return all streams."""
-        return self._line.run(self._calls.streams())
+        return self._transport.run(self._calls.streams())
 
     def stream_info(self, name: str) -> StreamInfo:
-        """Return how a stream stands."""
-        return self._line.run(self._calls.stream_info(name))
+        """Return the specification and the state of a stream."""
+        return self._transport.run(self._calls.stream_info(name))
 
     def delete_stream(self, name: str) -> None:
-        """Remove a stream and its rows; refused while queries read it."""
-        self._line.run(self._calls.delete_stream(name))
+        """Delete a stream and its rows; refused while queries read it."""
+        self._transport.run(self._calls.delete_stream(name))
 
     def append(self, stream: str, tuples: Tuples) -> int:
-        """Append rows, columns, Arrow or a data frame; returns how many rows. For more, use `feed`."""
-        return self._line.run(self._calls.append(stream, tuples))
+        """Append rows, columns, Arrow or a data frame in one request; returns the number of rows.
+
+        For a steady flow of rows, use `feed`.
+        """
+        return self._transport.run(self._calls.append(stream, tuples))
 
     def complete(self, stream: str) -> StreamInfo:
-        """Say that no more rows will come: windows close, and queries over complete streams finish."""
-        return self._line.run(self._calls.complete(stream))
+        """Say that no more rows will follow: windows close, and queries over complete streams finish."""
+        return self._transport.run(self._calls.complete(stream))
 
     def feed(
         self,
@@ -124,37 +127,42 @@ class Client:
         timeout: float = 30.0,
         on_reject: OnReject | None = None,
     ) -> Feed:
-        """Return a feed: rows sent over one websocket, acked, and sent again after a lost connection."""
+        """Return a feed: rows over one websocket, acknowledged, and sent again after a reconnect.
+
+        `on_reject` is called for rows that the server refuses; without it, `send` and `flush` raise Rejected.
+        """
         calls = self._calls
-        return Feed(Producer(producer, calls.schema, on_reject, timeout, calls.retry), streams, self._line)
+        return Feed(
+            Producer(producer, calls.schema, on_reject, timeout, calls.retry), streams, self._transport
+        )
 
     def put_table(self, name: str, data: TableLike, fields: FieldsLike | None = None) -> TableInfo:
         """Store a table, or a new version of one: a file, rows, columns, Arrow or a data frame.
 
-        Rows that arrive from now on join it. `fields="room:string,threshold:float?"` declares a new table's
-        fields, which are else found in the rows.
+        Rows that arrive from now on join it. `fields="room:string,threshold:float?"` declares the fields of a
+        new table, which are inferred from the rows otherwise.
         """
-        return self._line.run(self._calls.put_table(name, data, fields))
+        return self._transport.run(self._calls.put_table(name, data, fields))
 
     def tables(self) -> list[TableInfo]:
         """Return all stored tables."""
-        return self._line.run(self._calls.tables())
+        return self._transport.run(self._calls.tables())
 
     def table_info(self, name: str) -> TableDetail:
-        """Return how a stored table stands, with the versions that are kept."""
-        return self._line.run(self._calls.table_info(name))
+        """Return the state of a stored table, with the versions that are kept."""
+        return self._transport.run(self._calls.table_info(name))
 
     def delete_table(self, name: str) -> None:
-        """Remove a stored table and its versions; refused while queries join it."""
-        self._line.run(self._calls.delete_table(name))
+        """Delete a stored table and its versions; refused while queries join it."""
+        self._transport.run(self._calls.delete_table(name))
 
     def put_class(self, name: str, priority: int, description: str = "") -> QueryClass:
-        """Set how much a class of queries matters, 1 to 1000."""
-        return self._line.run(self._calls.put_class(name, priority, description))
+        """Create a class of queries or change its priority, 1 to 1000."""
+        return self._transport.run(self._calls.put_class(name, priority, description))
 
     def classes(self) -> list[QueryClass]:
         """Return all classes."""
-        return self._line.run(self._calls.classes())
+        return self._transport.run(self._calls.classes())
 
     def submit(
         self,
@@ -171,8 +179,8 @@ class Client:
     ) -> Query:
         """Register a query: a flow, a plan, a specification, a dict, or a JSON or YAML file.
 
-        What is given by name counts more than the specification. A query without a name is called like its
-        file or the root of its plan.
+        Keyword arguments override the specification. A query without a name is named after its file or the
+        root of its plan.
         """
         given = {
             "name": name,
@@ -184,55 +192,55 @@ class Client:
             "from_": from_,
             "on_error": on_error,
         }
-        info = self._line.run(self._calls.submit(query, given))
+        info = self._transport.run(self._calls.submit(query, given))
         return Query(self, info.id, info.admission)
 
     def validate(self, query: QueryLike, *, mode: str | None = None) -> Validation:
         """Return the schemas and paths of a query, or its errors, without starting it."""
-        return self._line.run(self._calls.validate(query, {"mode": mode}))
+        return self._transport.run(self._calls.validate(query, {"mode": mode}))
 
     def queries(self, state: str | None = None) -> list[QueryInfo]:
         """Return all queries, or those in a state."""
-        return self._line.run(self._calls.queries(state))
+        return self._transport.run(self._calls.queries(state))
 
     def query(self, query: str) -> Query:
-        """Return a handle for the query with this id; whether it exists shows with its first use."""
+        """Return a handle for the query with this id; whether it exists is checked when it is first used."""
         return Query(self, query)
 
     def policies(self) -> list[PolicyInfo]:
-        """Return the scheduling policies that can be chosen."""
-        return self._line.run(self._calls.policies())
+        """Return the available scheduling policies."""
+        return self._transport.run(self._calls.policies())
 
     def scheduler(self) -> SchedulerSettings:
-        """Return the policy that decides, and its options."""
-        return self._line.run(self._calls.scheduler())
+        """Return the current scheduling policy and its options."""
+        return self._transport.run(self._calls.scheduler())
 
     def set_scheduler(
         self, policy: str, sources: SourceService | None = None, **options: Any
     ) -> SchedulerSettings:
-        """Let another policy decide."""
-        return self._line.run(self._calls.set_scheduler(policy, options, sources))
+        """Change the scheduling policy; running queries go on."""
+        return self._transport.run(self._calls.set_scheduler(policy, options, sources))
 
     def optimizer(self) -> OptimizerInfo:
-        """Return what the optimizer may do, what is in force, and how targets stand."""
-        return self._line.run(self._calls.optimizer())
+        """Return the optimizer's settings, the actions in force, and the status of QoS targets."""
+        return self._transport.run(self._calls.optimizer())
 
     def set_optimizer(self, **changes: Any) -> OptimizerInfo:
-        """Change what the optimizer may do, as `enabled=False` or `rules={"rank": False}`; the rest stays."""
-        return self._line.run(self._calls.set_optimizer(changes))
+        """Change settings of the optimizer, as `enabled=False` or `rules={"rank": False}`; the rest stays."""
+        return self._transport.run(self._calls.set_optimizer(changes))
 
     def decisions(self, query: Query | str | None = None) -> list[DecisionInfo]:
-        """Return what the optimizer decided, or what concerned one query; the newest first."""
+        """Return the optimizer's decisions, or those that concern one query; the newest first."""
         id_ = query.id if isinstance(query, Query) else query
-        return self._line.run(self._calls.decisions(id_))
+        return self._transport.run(self._calls.decisions(id_))
 
     def trace(self, seconds: float = 2.0) -> SchedulerTrace:
-        """Record who runs when for so many seconds, 60 at most; one trace at a time, else Conflict."""
+        """Record which operators run when, for at most 60 seconds; raises Conflict during another trace."""
         address = self._address
-        # A client of its own, since the answer takes longer than any other: seconds more than usual.
+        # With a client of its own: this answer takes so many seconds longer than others.
         timeout = address.timeout + max(0.0, min(LONGEST_TRACE, seconds))
         with Client(address.url, token=address.token, timeout=timeout) as own:
-            return own._line.run(self._calls.trace(seconds))
+            return own._transport.run(self._calls.trace(seconds))
 
     def results(
         self,
@@ -243,15 +251,15 @@ class Client:
         on_gap: OnGap = "warn",
         on_lag: OnLag | str = OnLag.GAP,
     ) -> Results:
-        """Return the answers of a query, from the oldest, behind an offset, or from now on (`"latest"`).
+        """Return the results of a query, from the oldest, behind an offset, or from now on (`"latest"`).
 
-        They go on until the query has ended. `timeout` is how long to wait for the next row, in seconds.
+        They end when the query has ended. `timeout` is how long to wait for the next row, in seconds.
         """
         id_ = query if isinstance(query, str) else query.id
         subscription = Subscription(
             id_, after, on_gap, OnLag(on_lag), self._address.timeout, self._calls.retry
         )
-        return Results(subscription, self._line, timeout)
+        return Results(subscription, self._transport, timeout)
 
 
 class Query:
@@ -261,29 +269,29 @@ class Query:
         self._client = client
         self.id = id_
         self.admission = admission
-        """What the server expected of it when it was registered through this handle."""
+        """The server's estimate when the query was submitted through this handle; None otherwise."""
 
     def __repr__(self) -> str:
         return f"Query({self.id!r})"
 
     def info(self) -> QueryInfo:
-        """Return how it stands."""
-        return self._client._line.run(self._client._calls.query_info(self.id))
+        """Return its specification, state and metrics."""
+        return self._client._transport.run(self._client._calls.query_info(self.id))
 
     def pause(self) -> QueryInfo:
-        """Let it see no rows until it is resumed."""
+        """Pause it: it reads no rows until it is resumed."""
         return self._change(state="paused")
 
     def resume(self) -> QueryInfo:
-        """Let it go on."""
+        """Resume it after a pause."""
         return self._change(state="running")
 
     def stop(self) -> QueryInfo:
-        """End it; its answers are kept."""
+        """Stop it; its results are kept."""
         return self._change(state="stopped")
 
     def set_class(self, name: str) -> QueryInfo:
-        """Put it into another class."""
+        """Move it to another class."""
         return self._change(class_=name)
 
     def update(self, **changes: Any) -> QueryInfo:
@@ -294,20 +302,20 @@ class Query:
         return self._change(**changes)
 
     def delete(self) -> None:
-        """End it and remove its answers."""
-        self._client._line.run(self._client._calls.delete_query(self.id))
+        """Stop it and delete its results."""
+        self._client._transport.run(self._client._calls.delete_query(self.id))
 
     def plan(self) -> QueryPlan:
         """Return its plan as it runs: operators with states and capacities, paths, segments."""
-        return self._client._line.run(self._client._calls.query_plan(self.id))
+        return self._client._transport.run(self._client._calls.query_plan(self.id))
 
     def qos(self) -> QosReport:
-        """Return its targets, what is measured, how they stand and since when, and what was done for it."""
-        return self._client._line.run(self._client._calls.qos(self.id))
+        """Return its QoS targets with their measured values and states, and the actions taken for it."""
+        return self._client._transport.run(self._client._calls.qos(self.id))
 
     def pull(self, after: int | None = None, limit: int | None = None) -> PulledResults:
-        """Return a part of its answers, at once."""
-        return self._client._line.run(self._client._calls.pull(self.id, after, limit))
+        """Return a part of its results in one request."""
+        return self._client._transport.run(self._client._calls.pull(self.id, after, limit))
 
     def results(
         self,
@@ -317,8 +325,8 @@ class Query:
         on_gap: OnGap = "warn",
         on_lag: OnLag | str = OnLag.GAP,
     ) -> Results:
-        """Return its answers; see `Client.results`."""
+        """Return its results; see `Client.results`."""
         return self._client.results(self, after, timeout=timeout, on_gap=on_gap, on_lag=on_lag)
 
     def _change(self, **changes: Any) -> QueryInfo:
-        return self._client._line.run(self._client._calls.change(self.id, changes))
+        return self._client._transport.run(self._client._calls.change(self.id, changes))

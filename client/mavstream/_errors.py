@@ -1,23 +1,23 @@
-"""What goes wrong for a client, by what the caller would do about it.
+"""Errors of the SDK, grouped by what the caller would do about them.
 
 MavstreamError
-    TransportError          the server was not heard: try again later
-        ConnectFailed       ... there was no connection, so nothing was done
-        ConnectionLost      ... the connection broke, so something may have been done
-        Timeout             ... it took too long
-    ProblemError            the server said no; `problem` says why
-        Invalid             ... what was sent is wrong (400, 413, 415, 422, ...)
-        NotAuthorised       ... who are you (401)
-        Forbidden           ... not you (403)
-        NotFound            ... there is no such thing (404)
-        Conflict            ... not in this state, or not this version (409, 412)
-        TooMany             ... a limit is reached (429)
-        ServerProblem       ... it is the server's fault (5xx)
-    Rejected                a frame of a feed was not taken; `problem` says why
-    GapFound                rows of a query's answers are no longer there; `gap` says which
+    TransportError          no answer from the server: retry later
+        ConnectFailed       could not connect, so nothing was done
+        ConnectionLost      the connection broke, so something may have been done
+        Timeout             no answer in time
+    ProblemError            the server refused; `problem` says why
+        Invalid             the request is wrong (400, 413, 415, 422, ...)
+        NotAuthorised       no token, or an unknown one (401)
+        Forbidden           the token's role does not allow it (403)
+        NotFound            the object does not exist (404)
+        Conflict            not in this state, or not this version (409, 412)
+        TooMany             a limit is reached (429)
+        ServerProblem       the server cannot do it now (5xx)
+        Rejected            rows of a feed were refused
+    GapFound                rows of a query's results are no longer kept; `gap` says which
     QueryFailed             a query has ended because it failed
-    CannotStart             a server for tests did not come up
-    InvalidObject           an object is wrong; found before it was sent
+    CannotStart             a server for tests did not start
+    InvalidObject           an object is invalid; found before it was sent
 """
 
 from __future__ import annotations
@@ -32,19 +32,19 @@ from mavstream_protocol.wire.results import Gap
 
 
 class TransportError(MavstreamError):
-    """The server was not reached, or its answer did not come."""
+    """The server could not be reached, or did not answer."""
 
     code = "transport"
 
 
 class ConnectFailed(TransportError):
-    """There was no connection, so the server knows nothing of the request."""
+    """Could not connect, so the server did not see the request."""
 
     code = "connect_failed"
 
 
 class ConnectionLost(TransportError):
-    """The connection broke; `close_code` is the server's reason, if it gave one."""
+    """The connection broke; `close_code` is the server's close code, if it sent one."""
 
     code = "connection_lost"
 
@@ -54,13 +54,13 @@ class ConnectionLost(TransportError):
 
 
 class Timeout(TransportError):
-    """Nothing came in time."""
+    """No answer within the timeout."""
 
     code = "timeout"
 
 
 class ProblemError(MavstreamError):
-    """The server refused; `problem` carries its reason, with pointers to what is wrong."""
+    """The server refused; `problem` has the reason, with pointers to what is wrong."""
 
     def __init__(self, problem: Problem) -> None:
         super().__init__(problem.detail)
@@ -69,11 +69,11 @@ class ProblemError(MavstreamError):
 
 
 class Invalid(ProblemError):
-    """What was sent is wrong."""
+    """The request is invalid."""
 
 
 class NotAuthorised(ProblemError):
-    """The server does not know the token, or needs one."""
+    """The server needs a token, or does not know this one."""
 
 
 class Forbidden(ProblemError):
@@ -81,11 +81,11 @@ class Forbidden(ProblemError):
 
 
 class NotFound(ProblemError):
-    """There is no such thing."""
+    """The object does not exist."""
 
 
 class Conflict(ProblemError):
-    """The thing is not in a state, or not in the version, for this."""
+    """The object is in another state or version than the request needs."""
 
 
 class TooMany(ProblemError):
@@ -97,7 +97,7 @@ class ServerProblem(ProblemError):
 
 
 class Rejected(ProblemError):
-    """A frame of a feed was not taken; the frames before and behind it stand."""
+    """Rows of a feed were refused; the rows before and behind them are not affected."""
 
     def __init__(self, stream: str, rows: int, problem: Problem) -> None:
         super().__init__(problem)
@@ -106,7 +106,7 @@ class Rejected(ProblemError):
 
 
 class GapFound(MavstreamError):
-    """Rows of a query's answers will not come; reading on continues behind the gap."""
+    """Rows of a query's results are missing; reading on continues behind the gap."""
 
     code = "gap"
 
@@ -116,11 +116,11 @@ class GapFound(MavstreamError):
 
 
 class GapWarning(UserWarning):
-    """Rows of a query's answers will not come."""
+    """Rows of a query's results are missing."""
 
 
 class QueryFailed(MavstreamError):
-    """A query has ended because it failed; all rows that it gave before were read."""
+    """A query has ended because it failed; all its rows were read before."""
 
     code = "query_failed"
 
@@ -130,7 +130,7 @@ class QueryFailed(MavstreamError):
 
 
 class CannotStart(MavstreamError):
-    """A server for tests did not come up."""
+    """A server for tests did not start."""
 
     code = "cannot_start"
 
@@ -156,18 +156,18 @@ _CLOSED: dict[int, int] = {
 
 
 def problem_error(problem: Problem) -> ProblemError:
-    """Return the error of the family that the status belongs to."""
+    """Return the error class for the status of a problem, with that problem."""
     family = _FAMILIES.get(problem.status, ServerProblem if problem.status >= 500 else Invalid)
     return family(problem)
 
 
 def answer_error(status: int, content: bytes) -> ProblemError:
-    """Return the error for an answer that is not a success, whoever gave it."""
+    """Return the error for an HTTP answer that is not a success."""
     try:
         return problem_error(Problem.model_validate_json(content))
     except ValidationError:
         pass
-    # Not our server's words: a proxy in between, or a server that is not MavStream.
+    # Not from a MavStream server: a proxy, or another server.
     title = HTTPStatus(status).phrase if status in HTTPStatus._value2member_map_ else "Unknown status"
     text = content[:200].decode(errors="replace").strip()
     detail = f"the server answered {status} {title}" + (f": {text}" if text else "")
@@ -175,7 +175,7 @@ def answer_error(status: int, content: bytes) -> ProblemError:
 
 
 def refusal_of(lost: ConnectionLost) -> ProblemError | None:
-    """Return the error for a close code that says no, None for one after which to connect again."""
+    """Return the error for a close code that is a refusal; None for one after which to reconnect."""
     status = _CLOSED.get(lost.close_code or 0)
     if status is None:
         return None

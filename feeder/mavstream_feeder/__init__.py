@@ -1,4 +1,4 @@
-"""The Poisson feeder: files into streams, at the rates and with the randomness of live sources."""
+"""The feeder: rows of files into streams, with Poisson arrivals or as recorded."""
 
 from mavstream_feeder.errors import (
     FeederError,

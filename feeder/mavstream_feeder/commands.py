@@ -11,7 +11,7 @@ import orjson
 import typer
 
 from mavstream_feeder.errors import InvalidRate, InvalidSplit, UnreadableFile
-from mavstream_feeder.input.names import Named, parse_skips, read_feeds
+from mavstream_feeder.input.arguments import InputArguments, parse_skips, read_feeds
 from mavstream_feeder.pacing.rates import parse_speed
 from mavstream_feeder.sending.feeds import FRAME_ROWS, Options
 from mavstream_feeder.sending.link import Address
@@ -24,17 +24,18 @@ app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_
 _HERE = "http://127.0.0.1:8000"
 
 UrlOption = Annotated[
-    str | None, typer.Option("--url", envvar="MAVSTREAM_URL", help=f"The server; {_HERE} if none is given.")
+    str | None,
+    typer.Option("--url", envvar="MAVSTREAM_URL", help=f"Address of the server; {_HERE} by default."),
 ]
 TokenOption = Annotated[
-    str | None, typer.Option("--token", envvar="MAVSTREAM_TOKEN", help="The token for the server.")
+    str | None, typer.Option("--token", envvar="MAVSTREAM_TOKEN", help="Token for the server.")
 ]
 RateOption = Annotated[
     list[str] | None,
     typer.Option(
         "--rate",
         metavar="[STREAM=]RATE",
-        help="Tuples a second, for all streams or one: 500, readings=500, 40@150s,80@50s, max, recorded, "
+        help="Rows per second, for all streams or one: 500, readings=500, 40@150s,80@50s, max, recorded, "
         "recorded:COLUMN.",
     ),
 ]
@@ -46,61 +47,67 @@ def feed(
     context: typer.Context,
     files: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[STREAM=]FILE...", help="CSV, JSON lines or Parquet files, one a stream."),
+        typer.Argument(metavar="[STREAM=]FILE...", help="CSV, JSON lines or Parquet files, one per stream."),
     ] = None,
     sample: Annotated[bool, typer.Option("--sample", help="Feed the sample smart-home streams.")] = False,
     data: Annotated[
         Path | None,
-        typer.Option("--data", help="Feed the streams of a dataset: a folder with manifest.json."),
+        typer.Option("--data", help="Feed the streams of a dataset, a folder with manifest.json."),
     ] = None,
     stream: Annotated[
-        list[str] | None, typer.Option("--stream", help="With --data: only these streams of the dataset.")
+        list[str] | None,
+        typer.Option("--stream", help="With --data: feed only these streams of the dataset."),
     ] = None,
     split: Annotated[
         list[str] | None,
         typer.Option(
             "--split",
             metavar="'STREAM=FILE where CONDITION'",
-            help="Rows of a file that meet a condition, for a stream; each row to the first that takes it. "
-            "Without 'where': all rows that are left.",
+            help="Feed a stream with the rows of a file that meet a condition; a row goes to the first "
+            "stream that takes it. Without 'where': all rows that are left.",
         ),
     ] = None,
     rate: RateOption = None,
     speed: Annotated[
-        str, typer.Option("--speed", help="How many times as fast all rates and recordings run: 10x, 0.5x.")
+        str, typer.Option("--speed", help="Speed of all rates and recordings: 10x, 0.5x.")
     ] = "1x",
-    create: Annotated[bool, typer.Option("--create", help="Create the streams that are missing.")] = False,
+    create: Annotated[bool, typer.Option("--create", help="Create missing streams.")] = False,
     event_time: Annotated[
-        str | None, typer.Option(help="With --create: the field that tells when a row happened.")
+        str | None, typer.Option(help="With --create: the field with the event time of rows.")
     ] = None,
     stamp: Annotated[
-        str, typer.Option(help="Event times: 'file' keeps those of the file, 'now' puts the due times.")
+        str, typer.Option(help="Event times: 'file' keeps those of the file, 'now' uses the due times.")
     ] = "file",
-    loop: Annotated[bool, typer.Option("--loop", help="Begin files again at their end.")] = False,
-    limit: Annotated[int | None, typer.Option(min=1, help="Rows of each file at most.")] = None,
+    loop: Annotated[bool, typer.Option("--loop", help="Start files over at their end.")] = False,
+    limit: Annotated[int | None, typer.Option(min=1, help="Feed at most so many rows of each file.")] = None,
     skip: Annotated[
         list[str] | None,
-        typer.Option(
-            "--skip", metavar="[STREAM=]ROWS", help="Leave out the first rows, of all files or one."
-        ),
+        typer.Option("--skip", metavar="[STREAM=]ROWS", help="Skip the first rows, of all files or one."),
     ] = None,
     skip_rejected: Annotated[
         bool,
-        typer.Option("--skip-rejected", help="Leave out and count rows that the server refuses, and go on."),
+        typer.Option("--skip-rejected", help="Skip and count rows that the server refuses."),
     ] = False,
-    seconds: Annotated[float | None, typer.Option(min=0.0, help="Stop after this time.")] = None,
+    seconds: Annotated[float | None, typer.Option(min=0.0, help="Stop after so many seconds.")] = None,
     seed: SeedOption = 0,
     producer: Annotated[
-        str | None, typer.Option(help="The name that the server counts frames by; a fresh one if none.")
+        str | None,
+        typer.Option(
+            help="Producer name, by which the server recognises what it has; a random one by default."
+        ),
     ] = None,
-    format_: Annotated[Format, typer.Option("--format", help="How tuples travel.")] = Format.ARROW,
-    frame_rows: Annotated[int, typer.Option(min=1, help="Rows of a frame at most.")] = FRAME_ROWS,
-    linger: Annotated[str, typer.Option(help="How long tuples may wait for company.")] = "850us",
+    format_: Annotated[Format, typer.Option("--format", help="Encoding of rows on the wire.")] = Format.ARROW,
+    frame_rows: Annotated[
+        int, typer.Option(min=1, help="Send at most so many rows in a frame.")
+    ] = FRAME_ROWS,
+    linger: Annotated[
+        str, typer.Option(help="How long rows may wait to share a message with others.")
+    ] = "850us",
     output: Annotated[str, typer.Option("--output", "-o", help="'table' or 'json'.")] = "table",
     url: UrlOption = None,
     token: TokenOption = None,
 ) -> None:
-    """Feed streams from files, with the random gaps of live sources or as they were recorded."""
+    """Feed streams from files, with Poisson arrivals or as recorded."""
     from mavstream_feeder.display import print_report
 
     _one_of("--stamp", stamp, ("file", "now"))
@@ -114,8 +121,8 @@ def feed(
             frame_rows,
             skip_rejected=skip_rejected,
         )
-        named = Named(files or (), split or (), sample, data, stream or ())
-        feeds = read_feeds(named, rate or (), parse_speed(speed))
+        given = InputArguments(files or (), split or (), sample, data, stream or ())
+        feeds = read_feeds(given, rate or (), parse_speed(speed))
         session = Session(
             address=_address(context, url, token),
             options=options,
@@ -144,27 +151,28 @@ def feed(
 @app.command("demo")
 def demo(
     context: typer.Context,
-    seconds: Annotated[float, typer.Option(min=1.0, help="How long to feed.")] = 30.0,
+    seconds: Annotated[float, typer.Option(min=1.0, help="Seconds to feed.")] = 30.0,
     rate: RateOption = None,
-    json: Annotated[
-        bool, typer.Option("--json", help="Print one JSON object at the end, else nothing.")
-    ] = False,
+    json: Annotated[bool, typer.Option("--json", help="Print only one JSON object, at the end.")] = False,
     policy: Annotated[str | None, typer.Option(help="Scheduling policy, such as rr or wrr.")] = None,
     no_feed: Annotated[
-        bool, typer.Option("--no-feed", help="Only ask and watch: another feeder feeds the server of --url.")
+        bool,
+        typer.Option(
+            "--no-feed", help="Only submit queries and watch: another feeder feeds the server of --url."
+        ),
     ] = False,
     seed: SeedOption = 0,
-    url: Annotated[str | None, typer.Option("--url", help="Use this server instead of an own one.")] = None,
+    url: Annotated[str | None, typer.Option("--url", help="Use this server instead of starting one.")] = None,
     token: TokenOption = None,
 ) -> None:
-    """Show a server at work: 21 queries in three classes over the streams of twenty smart homes."""
+    """Run a demo: 21 queries in three classes over the streams of twenty smart homes."""
     from mavstream_feeder.demo.run import DemoOptions, run_demo
 
     address = None
     if url is not None or _given(context, "url"):
         address = _address(context, url, token)
     if no_feed and address is None:
-        raise typer.BadParameter("--no-feed needs a server that is fed: give --url")
+        raise typer.BadParameter("--no-feed needs a running server: give --url")
     try:
         options = DemoOptions(seconds, tuple(rate or ["100"]), seed, policy, feed=not no_feed, live=not json)
         outcome = run_demo(options, address)
@@ -172,21 +180,21 @@ def demo(
         raise typer.BadParameter(str(error)) from None
     if json:
         _print_json(outcome.as_json())
-    for complaint in outcome.complaints:
-        typer.echo(f"demo: {complaint}", err=True)
-    if outcome.complaints:
+    for failure in outcome.failures:
+        typer.echo(f"demo: {failure}", err=True)
+    if outcome.failures:
         raise typer.Exit(1)
 
 
 def _given(context: typer.Context, name: str) -> bool:
-    """Whether an option of the whole command stands on the command line."""
+    """Whether an option of the parent command was given on the command line."""
     parent = context.parent
     source = None if parent is None else parent.get_parameter_source(name)
     return source is not None and source.name == "COMMANDLINE"
 
 
 def _address(context: typer.Context, url: str | None, token: str | None) -> Address:
-    """Return where the server is: by this command's options, else by those of the whole command."""
+    """Return the server's address from this command's options, else from those of the parent command."""
     shared = context.obj
     return Address(
         url or getattr(shared, "url", None) or _HERE,
@@ -196,7 +204,7 @@ def _address(context: typer.Context, url: str | None, token: str | None) -> Addr
 
 def _one_of(option: str, value: str, known: tuple[str, ...]) -> None:
     if value not in known:
-        raise typer.BadParameter(f"'{value}' is not one of {', '.join(known)}", param_hint=option)
+        raise typer.BadParameter(f"expected one of {', '.join(known)}, got '{value}'", param_hint=option)
 
 
 def _print_json(value: object) -> None:

@@ -17,7 +17,7 @@ _WIDTH = 60
 
 
 async def shown(feeder: Feeder, seconds: float | None) -> Report:
-    """Run a feeder and show how far it is; in a pipe, nothing."""
+    """Run a feeder and show its progress, if the output is a terminal."""
     console = Console()
     total = feeder.total
     work = asyncio.create_task(feeder.run(seconds))
@@ -34,20 +34,20 @@ async def shown(feeder: Feeder, seconds: float | None) -> Report:
 
 
 def progress(feeder: Feeder, total: int | None, seconds: float | None) -> RenderableType:
-    """Return a bar over the table: by rows where their number is known, else by the time given."""
+    """Return a progress bar over the table: by rows if their number is known, else by time."""
     report = feeder.report()
     shares = []
     if total:
         shares.append(feeder.taken / total)
     if seconds:
         shares.append(report.seconds / seconds)
-    # Whichever comes first ends the feed; without either there is no end to measure by.
+    # Whichever is reached first ends the feed; without either there is no known end.
     bar = ProgressBar(total=1.0, completed=min(max(shares, default=0.0), 1.0), width=_WIDTH, pulse=not shares)
     return Group(bar, report_table(report))
 
 
 def print_report(report: Report) -> None:
-    """Print the final table, and where the feed stopped if it did."""
+    """Print the final table, and where the feed stopped if it was not at the end."""
     console = Console()
     console.print(report_table(report))
     for line in remarks(report):
@@ -55,7 +55,7 @@ def print_report(report: Report) -> None:
 
 
 def report_table(report: Report) -> Table:
-    """Return a line per stream and the total."""
+    """Return a table with a line per stream, and the total."""
     table = Table(box=None, header_style="bold", pad_edge=False)
     table.add_column("stream")
     for heading in ("sent", "acked", "rejected", "per s", "lag p50", "lag p99", "max"):
@@ -79,7 +79,7 @@ def report_table(report: Report) -> Table:
 
 
 def remarks(report: Report) -> list[str]:
-    """Return what the table does not say: rows that went nowhere, and where the feed stopped."""
+    """Return remarks below the table: rows that matched no split, and where the feed stopped."""
     lines = [
         f"{rows} rows of {file} match no split condition and were not fed"
         for file, rows in report.unmatched.items()
@@ -91,15 +91,17 @@ def remarks(report: Report) -> list[str]:
     lines.append(_WHY[report.stopped])
     for each in feeds.values():
         passes = f" in pass {each.passes + 1}" if each.passes else ""
-        lines.append(f"  {each.feed}: behind row {each.row} of {each.file}{passes}")
-    lines.append("go on there with " + " ".join(f"--skip {name}={each.row}" for name, each in feeds.items()))
+        lines.append(f"  {each.feed}: after row {each.row} of {each.file}{passes}")
+    lines.append(
+        "continue there with " + " ".join(f"--skip {name}={each.row}" for name, each in feeds.items())
+    )
     return lines
 
 
 _WHY = {
-    Stopped.TIME: "the time is over; all that was sent is acked:",
-    Stopped.ASKED: "stopped as asked; all that was sent is acked:",
-    Stopped.FAILED: "cut short; up to here all is acked:",
+    Stopped.TIME: "the time limit was reached; all rows that were sent are acknowledged:",
+    Stopped.ASKED: "stopped as requested; all rows that were sent are acknowledged:",
+    Stopped.FAILED: "aborted; all rows up to here are acknowledged:",
 }
 
 

@@ -1,12 +1,12 @@
-"""What stops a feeder.
+"""Errors of the feeder.
 
 FeederError
-    InvalidRate         a rate that cannot be read
-    InvalidSplit        a split condition that cannot be read, or streams that do not fit it
-    UnreadableFile      a file that is not there, or whose rows do not fit the stream
-    RowsRefused         the server refused rows, and would refuse them again
-    FeedLost            the server ended the feed, or forgot what it acked
-        NoServer        ... the connection is gone and stays gone
+    InvalidRate         a rate that cannot be parsed
+    InvalidSplit        a split condition that cannot be parsed, or does not fit its streams
+    UnreadableFile      a file that does not exist, or whose rows do not fit the stream
+    RowsRefused         the server refused rows permanently
+    FeedLost            the server ended the feed, or lost acknowledged rows
+        NoServer        the server cannot be reached any more
 """
 
 from __future__ import annotations
@@ -16,25 +16,25 @@ from mavstream_protocol import MavstreamError, Problem
 
 
 class FeederError(MavstreamError):
-    """Base of what stops a feeder."""
+    """Base class of the feeder's errors."""
 
     code = "feeder"
 
 
 class InvalidRate(FeederError):
-    """A rate that cannot be read."""
+    """A rate that cannot be parsed."""
 
     code = "invalid_rate"
 
 
 class InvalidSplit(FeederError):
-    """A split condition that cannot be read, or whose streams do not fit its file."""
+    """A split condition that cannot be parsed, or does not fit its streams."""
 
     code = "invalid_split"
 
 
 class UnreadableFile(FeederError):
-    """A file that is not there, cannot be read, or does not fit its stream."""
+    """A file that does not exist, cannot be read, or does not fit its stream."""
 
     code = "unreadable_file"
 
@@ -51,12 +51,12 @@ class RowsRefused(FeederError):
 
 
 class FeedLost(FeederError):
-    """The feed cannot go on: no right to it, another feeder of this name, acked rows that are gone."""
+    """The feed cannot go on: not authorised, another feeder of this name, or acknowledged rows were lost."""
 
     code = "feed_lost"
 
 
 class NoServer(FeedLost, TransportError):
-    """No server answered for as long as patience lasted."""
+    """The server could not be reached within the timeout for outages."""
 
     code = "no_server"

@@ -1,4 +1,4 @@
-"""What a feeder has done so far."""
+"""Reports: metrics of a feeder and its streams."""
 
 from __future__ import annotations
 
@@ -11,49 +11,49 @@ class Stopped(StrEnum):
     """Why a feed ended."""
 
     DONE = "done"
-    """Rows or rates were over."""
+    """All rows were fed, or all rates ended."""
     TIME = "time"
-    """The seconds were over."""
+    """The time limit was reached."""
     ASKED = "asked"
-    """It was asked to stop, by Ctrl-C for one."""
+    """It was asked to stop, for example by Ctrl-C."""
     FAILED = "failed"
-    """It was cut short, by an error or a second Ctrl-C; what was not acked may be missing."""
+    """It was aborted, by an error or a second Ctrl-C; rows that were not acknowledged may be missing."""
 
 
 @dataclass(frozen=True, slots=True)
 class StreamReport:
-    """Rows of one stream, and how late they were sent."""
+    """Metrics of one stream; lag is the time from due to sent."""
 
     sent: int
     acked: int
     rejected: int
-    """Rows that the server refused for good."""
+    """Rows that the server refused permanently."""
     lag_p50_ms: float | None
     lag_p99_ms: float | None
     lag_max_ms: float | None
     waiting: bool
     """Whether the stream waits for credit."""
     feed: str
-    """The name of its file or files: the stream's own, unless they are split."""
+    """The name of its feed: the stream's own, unless its file is split."""
     file: str
     row: int
-    """Where the feed stands: rows of the file that are settled, in the pass that it is in."""
+    """Position of the feed: rows of the file that are settled, in the current pass."""
     passes: int
-    """Passes over the file that are done."""
+    """Completed passes over the file."""
     over: bool
     """Whether the file has no more rows to feed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """Rows of all streams; lag is the time from due to sent."""
+    """Metrics of all streams together; lag is the time from due to sent."""
 
     seconds: float
     sent: int
     acked: int
     rejected: int
     unmatched: dict[str, int]
-    """Rows of split files, by file, that went to no stream."""
+    """Rows of split files that went to no stream, by file."""
     frames: int
     reconnects: int
     lag_p50_ms: float | None
@@ -64,10 +64,10 @@ class Report:
     streams: dict[str, StreamReport]
 
     def as_json(self) -> dict[str, Any]:
-        """Return plain objects for JSON."""
+        """Return the report as JSON values."""
         return asdict(self)
 
 
 def milliseconds(seconds: float | None) -> float | None:
-    """Return a time as reports show it."""
+    """Return seconds as milliseconds, rounded for a report."""
     return None if seconds is None else round(seconds * 1000, 3)

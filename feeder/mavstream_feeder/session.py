@@ -1,4 +1,4 @@
-"""A feed from start to end: streams looked up or made, rows fed, progress shown, signals heard."""
+"""One run of `mavstream feed`: finds or creates streams, feeds, shows progress and handles signals."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from mavstream_protocol import FieldType, MavstreamError, StreamSpec
 
 @dataclass(frozen=True, slots=True)
 class Session:
-    """What a feed was asked to do."""
+    """The parameters of a run."""
 
     address: Address
     options: Options
@@ -35,24 +35,24 @@ class Session:
     loop: bool = False
     limit: int | None = None
     skips: Mapping[str, int] = field(default_factory=dict)
-    """Rows to leave out at the begin, by name of the feed."""
+    """Rows to skip at the beginning, by name of the feed."""
     seconds: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Ending:
-    """How a feed ended: what was done, and what stopped it if it was not the end."""
+    """How a run ended: its report, and the error that stopped it, if any."""
 
     report: Report
     error: MavstreamError | None = None
     interrupted: bool = False
-    """Whether it was cut short by a second Ctrl-C."""
+    """Whether it was interrupted by a second Ctrl-C."""
 
 
 async def run_feed(session: Session, *, show: bool = False) -> Ending:
-    """Feed until all is acked; the first Ctrl-C stops feeding, the second one everything.
+    """Feed until all is acknowledged; the first Ctrl-C stops feeding, the second one aborts.
 
-    What goes wrong before the first row raises MavstreamError.
+    Raises MavstreamError for errors before the first row.
     """
     from mavstream_feeder.display import shown
 
@@ -73,7 +73,7 @@ async def _prepare(feeder: Feeder, session: Session) -> None:
     async with AsyncClient(session.address.url, token=session.address.token) as client:
         for feed in session.feeds:
             specs = [await stream_of(client, feed, stream, session) for stream in feed.streams]
-            _check_alike(feed, specs)
+            _check_same_fields(feed, specs)
             sources.append((feed, _source(feed, specs[0], session)))
     begins = _begins(sources, session)
     for feed, source in sources:
@@ -88,7 +88,7 @@ def _source(feed: FeedFile, spec: StreamSpec, session: Session) -> FileSource:
     return FileSource(
         feed.paths,
         spec,
-        # A stream of a dataset may have no rows, which cannot go round.
+        # A stream of a dataset may have no rows, which cannot be repeated.
         loop=session.loop and bool(feed.paths),
         stamp=session.stamp,
         limit=session.limit,
@@ -99,9 +99,9 @@ def _source(feed: FeedFile, spec: StreamSpec, session: Session) -> FileSource:
 
 
 def _begins(sources: list[tuple[FeedFile, FileSource]], session: Session) -> dict[bool, float]:
-    """Return where recorded time begins, apart for points in time and for seconds.
+    """Return when recorded time begins: the time of the first row of all streams, which stay in step.
 
-    Streams that were recorded together stay together, so it is the first row of all.
+    Separately for columns of timestamps (False) and of seconds (True).
     """
     found: dict[bool, list[float]] = {}
     for feed, source in sources:
@@ -119,42 +119,42 @@ def _from(feed: FeedFile, begin: float | None, session: Session) -> AnyRate:
 
 
 async def stream_of(client: AsyncClient, feed: FeedFile, stream: str, session: Session) -> StreamSpec:
-    """Return a stream that a file is for, made if it is missing and may be. Raises MavstreamError."""
+    """Return a stream's specification; creates the stream if it may. Raises MavstreamError."""
     try:
         return (await client.stream_info(stream)).spec
     except NotFound:
-        # A dataset says what its streams are, so they are always made.
+        # A dataset has the specifications of its streams, so they are always created.
         if not session.create and feed.origin is None:
             raise
     spec = feed.spec or _inferred(feed, stream, session.event_time)
     try:
         return (await client.create_stream(spec.model_copy(update={"name": stream}))).spec
     except Conflict:
-        # Somebody else made it in between.
+        # Another client created it in between.
         return (await client.stream_info(stream)).spec
 
 
 def _inferred(feed: FeedFile, stream: str, event_time: str | None) -> StreamSpec:
     spec = infer_stream(stream, feed.paths[0], event_time)
     column = feed.rate.column if isinstance(feed.rate, Recorded) else None
-    # Seconds since the begin of a recording are about the recording, not about what was seen.
+    # A column of seconds since the beginning is not part of the data.
     fields = tuple(each for each in spec.fields if each.name != column or each.type is FieldType.TIMESTAMP)
     return spec if len(fields) == len(spec.fields) else spec.model_copy(update={"fields": fields})
 
 
-def _check_alike(feed: FeedFile, specs: list[StreamSpec]) -> None:
+def _check_same_fields(feed: FeedFile, specs: list[StreamSpec]) -> None:
     first = specs[0]
     for other in specs[1:]:
         if (other.fields, other.event_time) != (first.fields, first.event_time):
             raise InvalidSplit(
                 f"'{feed.name}' is split into '{first.name}' and '{other.name}', whose fields or event times "
-                "differ: streams of one file have the columns of that file"
+                "differ: give streams with the columns of that file"
             )
 
 
 @contextmanager
 def stopped_by_signals(feeder: Feeder) -> Iterator[None]:
-    """Let the first SIGINT or SIGTERM stop the feeder gently and the second one cancel its task."""
+    """Stop the feeder gracefully at the first SIGINT or SIGTERM, and cancel its task at the second."""
     loop = asyncio.get_running_loop()
     task = asyncio.current_task()
     assert task is not None

@@ -79,7 +79,7 @@ def test_json_files_are_read_as_json(tmp_path: Path) -> None:
     [
         ("q.json", "{", "cannot be read: unexpected end of data"),
         ("q.yaml", "a: [", "cannot be read: while parsing"),
-        ("q.yaml", "- a", "expected an object, came list"),
+        ("q.yaml", "- a", "expected an object, got list"),
     ],
 )
 def test_files_that_cannot_be_read(tmp_path: Path, name: str, content: str, said: str) -> None:

@@ -15,7 +15,7 @@ from tests.support.servers import PATIENCE, RunningServer, running_server
 
 from mavstream import Client, stream
 from mavstream_feeder import FileSource, UnreadableFile, infer_stream
-from mavstream_feeder.input.names import Named, read_feeds
+from mavstream_feeder.input.arguments import InputArguments, read_feeds
 from mavstream_protocol import FieldSpec, FieldType, StreamSpec
 from mavstream_protocol.manifest import DataFile, InvalidDataset, Manifest, StreamData
 
@@ -61,7 +61,7 @@ def dataset(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_streams_come_as_recorded_unless_a_rate_is_given(dataset: Path) -> None:
-    feeds = {feed.name: feed for feed in read_feeds(Named(data=dataset), ["doors=500"])}
+    feeds = {feed.name: feed for feed in read_feeds(InputArguments(data=dataset), ["doors=500"])}
     assert str(feeds["motion"].rate) == "recorded"
     assert str(feeds["doors"].rate) == "500"
     assert feeds["motion"].origin == BEGIN / SECOND
@@ -72,12 +72,12 @@ def test_streams_come_as_recorded_unless_a_rate_is_given(dataset: Path) -> None:
         "day=2026-03-02",
         "day=2026-03-02",
     ]
-    (only,) = read_feeds(Named(data=dataset, streams=["doors"]))
+    (only,) = read_feeds(InputArguments(data=dataset, streams=["doors"]))
     assert only.name == "doors"
 
 
 def test_files_are_read_one_behind_the_other(dataset: Path) -> None:
-    (feed,) = read_feeds(Named(data=dataset, streams=["doors"]))
+    (feed,) = read_feeds(InputArguments(data=dataset, streams=["doors"]))
     assert feed.spec is not None
     source = FileSource(feed.paths, feed.spec, loop=True)
     found: list[int] = []
@@ -91,18 +91,18 @@ def test_files_are_read_one_behind_the_other(dataset: Path) -> None:
 
 def test_what_is_no_whole_dataset_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InvalidDataset, match="not a complete dataset"):
-        read_feeds(Named(data=tmp_path))
+        read_feeds(InputArguments(data=tmp_path))
     manifest = write_dataset(tmp_path, "doors")
     with pytest.raises(InvalidDataset, match="has no stream 'windows': it has doors"):
-        read_feeds(Named(data=tmp_path, streams=["windows"]))
+        read_feeds(InputArguments(data=tmp_path, streams=["windows"]))
     with pytest.raises(UnreadableFile, match="--stream chooses from a dataset"):
-        read_feeds(Named(streams=["doors"]))
+        read_feeds(InputArguments(streams=["doors"]))
     last = tmp_path / manifest.streams["doors"].files[-1].path
     pyarrow.parquet.write_table(pyarrow.parquet.read_table(last).slice(1), last)
     with pytest.raises(
-        UnreadableFile, match="has 299 rows and the manifest says 300: make the dataset again"
+        UnreadableFile, match="has 299 rows, expected 300 as the manifest says: generate the dataset again"
     ):
-        read_feeds(Named(data=tmp_path))
+        read_feeds(InputArguments(data=tmp_path))
 
 
 def test_memory_does_not_grow_with_the_file(tmp_path: Path) -> None:

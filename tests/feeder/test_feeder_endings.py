@@ -75,9 +75,9 @@ def test_a_feed_that_is_interrupted_says_where_it_stopped_and_can_go_on(
         said, complaints = feed.communicate(timeout=PATIENCE)
         assert (feed.returncode, complaints) == (0, "")
         assert "stopped as asked; all that was sent is acked" in said
-        (row,) = re.findall(rf"{name}: behind row (\d+) of {numbers}", said)
+        (row,) = re.findall(rf"{name}: after row (\d+) of {numbers}", said)
         assert client.stream_info(name).position == int(row) < COUNT
-        (skip,) = re.findall(r"go on there with (--skip \S+)", said)
+        (skip,) = re.findall(r"continue there with (--skip \S+)", said)
         done = command("--url", server.url, "feed", f"{name}={numbers}", *skip.split())
         assert done.returncode == 0, done.stderr
     assert in_log(server.data, name) == list(range(COUNT))
@@ -98,7 +98,7 @@ def test_a_feed_without_a_server_reports_what_it_did(tmp_path: Path, numbers: Pa
         report = asyncio.run(feed(server)).report()
     assert report.stopped is Stopped.FAILED
     assert report.streams["gone"].row == report.acked < COUNT
-    assert any("cut short; up to here all is acked" in line for line in remarks(report))
+    assert any("aborted; all rows up to here are acknowledged" in line for line in remarks(report))
 
 
 def test_a_second_signal_does_not_wait_for_a_server_that_is_gone(tmp_path: Path, numbers: Path) -> None:
@@ -112,7 +112,7 @@ def test_a_second_signal_does_not_wait_for_a_server_that_is_gone(tmp_path: Path,
         feed.send_signal(signal.SIGTERM)
         said, complaints = feed.communicate(timeout=PATIENCE)
     assert (feed.returncode, complaints) == (130, "")
-    (row,) = re.findall(r"given_up: behind row (\d+) of", said)
+    (row,) = re.findall(r"given_up: after row (\d+) of", said)
     assert in_log(tmp_path, "given_up")[: int(row)] == list(range(int(row)))
 
 

@@ -1,4 +1,4 @@
-"""Plans and specifications as callers have them: built, as models, as dicts, or in JSON and YAML files."""
+"""Plans and specifications from flows, models, dicts, or JSON and YAML files."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ StreamLike: TypeAlias = StreamSpec | Document
 
 
 class _Loader(yaml.SafeLoader):
-    """YAML in which only `true` and `false` are truth values, and instants stay text.
+    """A YAML loader that reads only `true` and `false` as booleans, and timestamps as text.
 
-    In YAML 1.1 the key `on` of a join would be read as true, and an instant would lose its text form.
+    In YAML 1.1 the key `on` of a join would be read as true, and a timestamp would lose its text form.
     """
 
 
@@ -36,7 +36,7 @@ _Loader.add_implicit_resolver("tag:yaml.org,2002:bool", re.compile(r"^(?:true|fa
 
 
 def read_document(path: str | os.PathLike[str]) -> dict[str, Any]:
-    """Return the object in a file; its ending says whether it is JSON or YAML. Raises InvalidObject."""
+    """Return the object in a JSON (`.json`) or YAML file. Raises InvalidObject."""
     file = Path(path)
     try:
         content = file.read_bytes()
@@ -46,24 +46,24 @@ def read_document(path: str | os.PathLike[str]) -> dict[str, Any]:
 
 
 def parse_document(content: bytes, name: str) -> dict[str, Any]:
-    """Return the object in a text; `name` ends in .json for JSON, all else is YAML. Raises InvalidObject."""
+    """Return the object in a JSON text (if `name` ends in `.json`) or YAML text. Raises InvalidObject."""
     try:
         # _Loader is a safe loader with fewer implicit types.
         data = orjson.loads(content) if name.endswith(".json") else yaml.load(content, _Loader)
     except (orjson.JSONDecodeError, yaml.YAMLError, UnicodeDecodeError) as error:
         raise _unreadable(name, " ".join(str(error).split())) from None
     if not isinstance(data, dict):
-        raise _unreadable(name, f"expected an object, came {type(data).__name__}")
+        raise _unreadable(name, f"expected an object, got {type(data).__name__}")
     return data
 
 
 def stream_document(spec: StreamLike | None, given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what to send for a stream; what is `given` by name counts more than the specification."""
+    """Return the request for a stream; `given` overrides the specification."""
     return {**({} if spec is None else _as_dict(spec)), **given}
 
 
 def query_document(query: QueryLike, given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what to send for a query: a specification, or a plan with a name made from its root."""
+    """Return the request for a query; one without a name is named after its file or root."""
     data = validation_document(query, {})
     if "plan" not in data:
         data = {"plan": data}
@@ -73,7 +73,7 @@ def query_document(query: QueryLike, given: Mapping[str, Any]) -> dict[str, Any]
 
 
 def validation_document(query: QueryLike, given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what to send for a check; a plan stays alone, so that errors point into what the caller has."""
+    """Return the request for a validation; a plan is sent alone, so that error pointers fit it."""
     if any(value is not None for value in given.values()):
         return query_document(query, given)
     return query.build().model_dump(mode="json") if isinstance(query, Flow) else _as_dict(query)

@@ -1,4 +1,4 @@
-"""What callers hand in as a table: a file, rows, columns, Arrow or a data frame, as a body and its type."""
+"""Tables from files, rows, columns, Arrow or data frames, as the body of a request."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ from mavstream_protocol.table_rows.media import ENDINGS
 from mavstream_protocol.tables import TableFields, read_fields, write_fields
 
 TableLike: TypeAlias = str | os.PathLike[str] | Tuples
-"""The path of a file, or rows in any form that streams take."""
+"""The path of a file, or rows in any form that streams accept."""
 FieldsLike: TypeAlias = str | Sequence[FieldSpec | Mapping[str, Any]]
 """`"room:string,threshold:float?"`, or fields as a stream has them."""
 
 
 class TableBody(NamedTuple):
-    """A table on its way to the server."""
+    """The body of a request, and its content type."""
 
     media_type: str
     content: bytes
 
 
 def table_body(data: TableLike) -> TableBody:
-    """Return what to send; raises InvalidObject for a file that cannot be read or says not what it is."""
+    """Return the body of a request; raises InvalidObject for a file of unknown type or unreadable."""
     if isinstance(data, str | os.PathLike):
         return _file_body(Path(data))
     if isinstance(data, pa.RecordBatch):
@@ -44,7 +44,7 @@ def table_body(data: TableLike) -> TableBody:
 
 
 def fields_text(fields: FieldsLike | None) -> str | None:
-    """Return fields as a request carries them; raises InvalidObject."""
+    """Return fields as text, for a request; raises InvalidObject."""
     if fields is None:
         return None
     try:
@@ -61,7 +61,7 @@ def fields_text(fields: FieldsLike | None) -> str | None:
 def _file_body(path: Path) -> TableBody:
     media_type = ENDINGS.get(path.suffix.lower())
     if media_type is None:
-        reason = f"its ending says not what it is: expected is one of {', '.join(ENDINGS)}"
+        reason = f"expected a file that ends in {', '.join(ENDINGS)}, got '{path.suffix}'"
         raise _unreadable(path, reason)
     try:
         return TableBody(media_type, path.read_bytes())

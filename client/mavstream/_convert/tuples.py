@@ -1,4 +1,4 @@
-"""What callers hand in as tuples: rows, columns, Arrow or data frames; all become canonical batches."""
+"""Rows from callers (rows, columns, Arrow, data frames) as record batches in canonical form."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Tuples: TypeAlias = (
 
 
 def canonical(schema: Schema, tuples: Tuples) -> pa.RecordBatch:
-    """Return the batch of a stream's schema; raises InvalidTuples that says which row and field is wrong."""
+    """Return rows as a batch of a stream's schema; raises InvalidTuples with the wrong rows and fields."""
     if isinstance(tuples, pa.RecordBatch):
         return decode_batch(schema, tuples)
     if isinstance(tuples, Mapping):
@@ -30,15 +30,15 @@ def canonical(schema: Schema, tuples: Tuples) -> pa.RecordBatch:
 
 
 def listed(values: Any) -> Any:
-    """Return the values of a column as a list that JSON can be written from."""
-    # Arrays of numpy, pandas and Arrow hold numbers that are not Python's.
+    """Return the values of a column as a list of Python values."""
+    # Arrays of numpy, pandas and Arrow hold numbers of other types.
     if isinstance(values, list | tuple):
         return values
     return values.tolist() if hasattr(values, "tolist") else list(values)
 
 
 def without_index(frame: Any) -> pa.Table:
-    """Return a data frame of any make as an Arrow table, without the index of pandas."""
+    """Return a data frame of any library as an Arrow table, without the index of pandas."""
     if isinstance(frame, pa.Table):
         return frame
     if type(frame).__module__.partition(".")[0] == "pandas":

@@ -11,7 +11,7 @@ from typing import TypeAlias
 from mavstream._convert.tuples import Tuples, canonical
 from mavstream._errors import Conflict, ConnectionLost, Rejected, Timeout, problem_error
 from mavstream._transport.retry import Retry, open_again
-from mavstream._transport.steps import Open, Pause, Send, Shut, Talk, receive
+from mavstream._transport.steps import Close, Open, Pause, Send, Talk, receive
 from mavstream_protocol import Problem, Schema
 from mavstream_protocol.producer import (
     ProducerState,
@@ -101,10 +101,10 @@ class Producer:
         window.end()
         yield from self.flush()
 
-    def shut(self) -> Talk[None]:
+    def close(self) -> Talk[None]:
         """Close the connection; rows without an acknowledgement are kept."""
         self._open = False
-        yield Shut()
+        yield Close()
 
     @property
     def _windows(self) -> dict[str, SendWindow]:

@@ -1,4 +1,4 @@
-"""Building plans step by step: every call returns a new flow, and `build` gives the plan.
+"""The plan builder: every call returns a new flow, and `build` returns the plan.
 
 stream("readings").where("temperature > 30").window("1s").by("location").agg(mean="avg(temperature)").build()
 """
@@ -17,20 +17,20 @@ from mavstream_protocol import Plan
 from mavstream_protocol.plan import ELSE
 
 Window: TypeAlias = str | int | Mapping[str, Any] | BaseModel
-"""A duration (`"1s"`), a number of rows, or a window in full."""
+"""A duration (`"1s"`), a number of rows, or a complete window."""
 Keys: TypeAlias = str | Sequence[str | Sequence[str]]
 Within: TypeAlias = str | tuple[str, str] | Mapping[str, str]
 
 
 @dataclass(frozen=True, slots=True)
 class Flow:
-    """Rows that come out of a part of a plan. Flows are values: equal parts become one operator."""
+    """The output rows of a part of a plan. Flows are values: equal parts become one operator."""
 
     _node: Node
     _output: str | None = None
 
     def named(self, name: str) -> Flow:
-        """Give the operator a name in the plan; without one it is named for what it does."""
+        """Name the operator in the plan; by default it is named after its kind."""
         return replace(self, _node=replace(self._node, name=name))
 
     def hint(
@@ -47,15 +47,15 @@ class Flow:
         return self._then("select", input=self, where=predicate)
 
     def select(self, predicate: str) -> Flow:
-        """Keep the rows for which a predicate is true: `where` by the name of its operator."""
+        """Keep the rows for which a predicate is true; the same as `where`."""
         return self.where(predicate)
 
     def project(self, compute: Mapping[str, str] | None = None, /, **named: str) -> Flow:
-        """Compute new columns from each row; the others are left out."""
+        """Compute new columns from each row; columns that are not computed are dropped."""
         return self._then("project", input=self, compute={**(compute or {}), **named})
 
     def compute(self, compute: Mapping[str, str] | None = None, /, **named: str) -> Flow:
-        """Compute new columns from each row: `project` by what it does."""
+        """Compute new columns from each row; the same as `project`."""
         return self.project(compute, **named)
 
     def split(self, outputs: Mapping[str, str] | None = None, /, **named: str) -> Split:
@@ -64,11 +64,11 @@ class Flow:
         return Split(self._then("split", input=self, outputs=predicates)._node, tuple(predicates))
 
     def union(self, *others: Flow, order: Literal["time"] | None = None) -> Flow:
-        """Put the rows of flows with the same columns together; `order="time"` merges them by time."""
+        """Merge flows with the same columns; `order="time"` keeps the rows in the order of time."""
         return self._then("union", inputs=(self, *others), order=order)
 
     def except_(self, other: Flow, window: Window) -> Flow:
-        """Give, at the close of each window, the rows without an equal row in the other flow."""
+        """Output, when a window closes, its rows without an equal row in the other flow."""
         return self._then("except", left=self, right=other, window=_window(window))
 
     def distinct(self, window: Window) -> Flow:
@@ -87,11 +87,11 @@ class Flow:
         order: Literal["time"] | None = None,
         how: Literal["inner", "left"] | None = None,
     ) -> Flow:
-        """Pair rows with equal keys that are near in time (`within`) or in the same `window`.
+        """Pair rows with equal keys that are close in time (`within`) or in the same `window`.
 
-        With a stored table, `table("rooms")`, neither is given: rows find what it held when they arrived, and
-        `how="left"` keeps those that find nothing.
-        `where` and `compute` read `l.column` and `r.column`; without `compute` all columns come out.
+        With a stored table, `table("rooms")`, neither is given: rows join the version that was current when
+        they arrived, and `how="left"` keeps rows without a match. `where` and `compute` refer to `l.column`
+        and `r.column`; without `compute` all columns are output.
         """
         return self._then(
             "join",
@@ -115,17 +115,17 @@ class Flow:
         until: Any = None,
         partial: bool = False,
     ) -> Windowed:
-        """Cut the rows into windows, by time (`"1s"`) or by rows (`100`), to be followed by `agg`."""
+        """Group rows into windows by time (`"1s"`) or by number of rows (`100`); `agg` follows."""
         return Windowed(self, orjson.dumps(_window(size, hop, begin, until, partial)))
 
     def rows_window(
         self, size: int, hop: int | None = None, *, begin: int | None = None, until: int | None = None
     ) -> Windowed:
-        """Cut the rows into windows of so many rows."""
+        """Group rows into windows of `size` rows."""
         return self.window(size, hop, begin=begin, until=until)
 
     def build(self) -> Plan:
-        """Return the plan whose answers are the rows of this flow; raises InvalidPlan."""
+        """Return the plan whose results are the rows of this flow; raises InvalidPlan."""
         return plan_of(self._node, self._output)
 
     def _then(self, op: str, **parts: Any) -> Flow:
@@ -134,7 +134,7 @@ class Flow:
 
 @dataclass(frozen=True, slots=True)
 class Windowed:
-    """Rows that are cut into windows and may be grouped: `agg` answers for each."""
+    """Rows in windows, possibly grouped by fields: `agg` outputs a row for each."""
 
     _flow: Flow
     _window: bytes
@@ -142,20 +142,20 @@ class Windowed:
     _scaled: bool = False
 
     def scaled(self) -> Windowed:
-        """Let counts, sums and averages stand for rows that were shed, too, each with its `<name>_error`."""
+        """Scale counts, sums and averages up for rows that were shed, each with its `<name>_error`."""
         return replace(self, _scaled=True)
 
     def by(self, *fields: str) -> Windowed:
-        """Answer for each combination of values of these fields."""
+        """Group by the values of these fields."""
         return replace(self, _by=self._by + fields)
 
     def hop(self, hop: str | int) -> Windowed:
-        """Let windows begin so far apart; smaller than the size, they overlap."""
+        """Set the distance between the starts of windows; they overlap if it is smaller than their size."""
         window = {**orjson.loads(self._window), "kind": "hopping", "hop": hop}
         return replace(self, _window=orjson.dumps(window))
 
     def agg(self, compute: Mapping[str, str] | None = None, /, **named: str) -> Flow:
-        """Answer with aggregates, at the close of each window: `agg(n="count(*)")`."""
+        """Output aggregates when a window closes: `agg(n="count(*)")`."""
         columns = {**(compute or {}), **named}
         return self._flow._then(
             "aggregate",
@@ -194,7 +194,7 @@ class Split:
         return replace(self, _node=_hinted(self._node, selectivity, cost, size))
 
     def named(self, name: str) -> Split:
-        """Give the operator a name in the plan."""
+        """Name the operator in the plan."""
         return replace(self, _node=replace(self._node, name=name))
 
 
@@ -206,7 +206,7 @@ class Table:
     _output: None = None
 
     def named(self, name: str) -> Table:
-        """Give the table another name in the plan; without one it has its own."""
+        """Name the table's node in the plan; by default it has the name of the table."""
         return replace(self, _node=replace(self._node, name=name))
 
 
@@ -216,7 +216,7 @@ def table(name: str) -> Table:
 
 
 def stream(name: str) -> Flow:
-    """Begin with the rows of a stream."""
+    """Return the rows of a stream."""
     return Flow(_node_of("source", {"stream": name}))
 
 
@@ -226,7 +226,7 @@ def join(left: Flow, right: Flow | Table, on: Keys = (), **options: Any) -> Flow
 
 
 def _node_of(op: str, parts: Mapping[str, Any]) -> Node:
-    """Return the node, with flows apart from the other parts, and no part that was not given."""
+    """Return a node: flows become its inputs, the other parameters that were given its parts."""
     inputs = tuple((key, value) for key, value in parts.items() if key in ("input", "left", "right"))
     several = tuple(("inputs", value) for value in parts.get("inputs", ()))
     rest = {

@@ -1,4 +1,4 @@
-"""From nested values to a plan: every operator once, under a name that can be read."""
+"""Conversion of nested flows to a plan: every operator once, under a readable name."""
 
 from __future__ import annotations
 
@@ -12,42 +12,42 @@ from mavstream_protocol import InvalidPlan, Plan, ProblemItem
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """An operator with what it reads; equal ones become one.
+    """An operator and its inputs; equal nodes become one operator.
 
-    `parts` is JSON text, which makes nodes comparable and keeps callers from changing what they gave.
+    `parts` is JSON text, which makes nodes comparable and protects them from changes by the caller.
     """
 
     op: str
     parts: bytes
     inputs: tuple[tuple[str, Node, str | None], ...] = ()
-    """Key in the plan, node, and for a split which output; `inputs` may come several times."""
+    """Key in the plan, node, and which output of a split; the key `inputs` may occur several times."""
     name: str | None = None
 
     @property
     def hint(self) -> str:
-        """The name that it gets if nothing else has it: that of a stream or table, else the operator's."""
+        """The default name: that of the stream or table, else of the operator's kind."""
         key = {"source": "stream", "table": "table"}.get(self.op)
         return self.op if key is None else str(orjson.loads(self.parts)[key])
 
 
 def plan_of(root: Node, output: str | None) -> Plan:
     """Return the plan with this root; raises InvalidPlan."""
-    places: dict[int, int] = {}
+    indexes: dict[int, int] = {}
     operators: dict[_Operator, int] = {}
-    _place(root, places, operators)
+    _add(root, indexes, operators)
     ordered = list(operators)
     names = _names(ordered)
     return Plan.parse(
         {
             "version": 1,
-            "root": _reference(names[places[id(root)]], output),
+            "root": _reference(names[indexes[id(root)]], output),
             "nodes": {name: _json(operator, names) for name, operator in zip(names, ordered, strict=True)},
         }
     )
 
 
 class _Operator(NamedTuple):
-    """A node whose inputs are places in the list of operators, so that comparing it is not deep."""
+    """A node whose inputs are indexes into the list of operators, so that comparison is shallow."""
 
     op: str
     parts: bytes
@@ -56,17 +56,17 @@ class _Operator(NamedTuple):
     hint: str
 
 
-def _place(node: Node, places: dict[int, int], operators: dict[_Operator, int]) -> int:
-    """Put a node behind its inputs, each node once, equal ones together; return its place."""
-    if id(node) not in places:
-        inputs = tuple((key, _place(below, places, operators), output) for key, below, output in node.inputs)
+def _add(node: Node, indexes: dict[int, int], operators: dict[_Operator, int]) -> int:
+    """Add a node behind its inputs unless an equal one is there; return its index."""
+    if id(node) not in indexes:
+        inputs = tuple((key, _add(below, indexes, operators), output) for key, below, output in node.inputs)
         operator = _Operator(node.op, node.parts, inputs, node.name, node.hint)
-        places[id(node)] = operators.setdefault(operator, len(operators))
-    return places[id(node)]
+        indexes[id(node)] = operators.setdefault(operator, len(operators))
+    return indexes[id(node)]
 
 
 def _names(operators: list[_Operator]) -> list[str]:
-    """Give chosen names first, then others in the order of the plan, numbered where they repeat."""
+    """Return names: chosen ones, and defaults in the order of the plan, numbered where they repeat."""
     chosen = [operator.name for operator in operators if operator.name is not None]
     for name in chosen:
         if chosen.count(name) > 1:

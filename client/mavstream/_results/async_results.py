@@ -9,39 +9,40 @@ from typing import Any
 import pyarrow as pa
 
 from mavstream._results.subscription import Subscription
-from mavstream._transport.awaiting import AwaitingLine
+from mavstream._transport.awaiting import AsyncTransport
 from mavstream_protocol import Schema
 
 
 class AsyncResults:
-    """The answers of a query, each once, across lost connections; iterating again goes on where it was left.
+    """The results of a query: each row once, also across lost connections.
 
-    Iterating gives rows as dicts, with timestamps as text; `batches` and `to_arrow` give Arrow.
+    Iterating yields rows as dicts, with timestamps as text, and goes on where it was left; `batches` and
+    `to_arrow` return Arrow.
     """
 
-    def __init__(self, subscription: Subscription, line: AwaitingLine, timeout: float | None) -> None:
+    def __init__(self, subscription: Subscription, transport: AsyncTransport, timeout: float | None) -> None:
         self._subscription = subscription
-        self._line = line.another()
+        self._transport = transport.with_own_websocket()
         self._timeout = timeout
 
     @property
     def offset(self) -> int | None:
-        """The offset of the last row given; `results(query, after=offset)` goes on behind it."""
+        """Offset of the last row that was returned; `results(query, after=offset)` goes on behind it."""
         return self._subscription.offset
 
     @property
     def epoch(self) -> int:
-        """Grows when the query begins anew with empty state."""
+        """A number that grows whenever the query restarts with empty state."""
         return self._subscription.epoch
 
     @property
     def schema(self) -> Schema | None:
-        """The columns; None before the first row was asked for."""
+        """The columns; None before the first row was requested."""
         return self._subscription.schema
 
     @property
     def state(self) -> str | None:
-        """How the query has ended; None as long as it has not."""
+        """How the query has ended; None while it runs."""
         return None if self._subscription.closed is None else self._subscription.closed.state
 
     async def __aenter__(self) -> AsyncResults:
@@ -53,31 +54,31 @@ class AsyncResults:
         await self.close()
 
     async def close(self) -> None:
-        """Close the connection; the place is kept, and iterating opens it again."""
-        await self._line.run(self._subscription.shut())
+        """Close the connection; the position is kept, and iterating reconnects."""
+        await self._transport.run(self._subscription.close())
 
     def __aiter__(self) -> AsyncIterator[dict[str, Any]]:
         return self
 
     async def __anext__(self) -> dict[str, Any]:
         while (row := self._subscription.pop_row()) is None:
-            if not await self._line.run(self._subscription.fill(self._timeout)):
+            if not await self._transport.run(self._subscription.fill(self._timeout)):
                 raise StopAsyncIteration
         return row
 
     async def batches(self) -> AsyncIterator[pa.RecordBatch]:
-        """Give the rows as Arrow record batches, cut as they come."""
+        """Yield the rows as Arrow record batches, as they are received."""
         while True:
             batch = self._subscription.pop_batch()
             if batch is not None:
                 yield batch
-            elif not await self._line.run(self._subscription.fill(self._timeout)):
+            elif not await self._transport.run(self._subscription.fill(self._timeout)):
                 return
 
     async def to_arrow(self, limit: int | None = None, timeout: float | None = None) -> pa.Table:
-        """Gather rows until there are `limit`, `timeout` seconds have passed, or the query has ended."""
-        return await self._line.run(self._subscription.collect(limit, timeout))
+        """Collect rows until there are `limit`, `timeout` seconds have passed, or the query has ended."""
+        return await self._transport.run(self._subscription.collect(limit, timeout))
 
     async def to_pandas(self, limit: int | None = None, timeout: float | None = None) -> Any:
-        """Gather rows as `to_arrow` does, into a pandas data frame."""
+        """Collect rows as `to_arrow` does, into a pandas data frame."""
         return (await self.to_arrow(limit, timeout)).to_pandas()

@@ -9,39 +9,42 @@ from typing import Any
 import pyarrow as pa
 
 from mavstream._results.subscription import Subscription
-from mavstream._transport.blocking import BlockingLine
+from mavstream._transport.blocking import BlockingTransport
 from mavstream_protocol import Schema
 
 
 class Results:
-    """The answers of a query, each once, across lost connections; iterating again goes on where it was left.
+    """The results of a query: each row once, also across lost connections.
 
-    Iterating gives rows as dicts, with timestamps as text; `batches` and `to_arrow` give Arrow.
+    Iterating yields rows as dicts, with timestamps as text, and goes on where it was left; `batches` and
+    `to_arrow` return Arrow.
     """
 
-    def __init__(self, subscription: Subscription, line: BlockingLine, timeout: float | None) -> None:
+    def __init__(
+        self, subscription: Subscription, transport: BlockingTransport, timeout: float | None
+    ) -> None:
         self._subscription = subscription
-        self._line = line.another()
+        self._transport = transport.with_own_websocket()
         self._timeout = timeout
 
     @property
     def offset(self) -> int | None:
-        """The offset of the last row given; `results(query, after=offset)` goes on behind it."""
+        """Offset of the last row that was returned; `results(query, after=offset)` goes on behind it."""
         return self._subscription.offset
 
     @property
     def epoch(self) -> int:
-        """Grows when the query begins anew with empty state."""
+        """A number that grows whenever the query restarts with empty state."""
         return self._subscription.epoch
 
     @property
     def schema(self) -> Schema | None:
-        """The columns; None before the first row was asked for."""
+        """The columns; None before the first row was requested."""
         return self._subscription.schema
 
     @property
     def state(self) -> str | None:
-        """How the query has ended; None as long as it has not."""
+        """How the query has ended; None while it runs."""
         return None if self._subscription.closed is None else self._subscription.closed.state
 
     def __enter__(self) -> Results:
@@ -53,31 +56,31 @@ class Results:
         self.close()
 
     def close(self) -> None:
-        """Close the connection; the place is kept, and iterating opens it again."""
-        self._line.run(self._subscription.shut())
+        """Close the connection; the position is kept, and iterating reconnects."""
+        self._transport.run(self._subscription.close())
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
         return self
 
     def __next__(self) -> dict[str, Any]:
         while (row := self._subscription.pop_row()) is None:
-            if not self._line.run(self._subscription.fill(self._timeout)):
+            if not self._transport.run(self._subscription.fill(self._timeout)):
                 raise StopIteration
         return row
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        """Give the rows as Arrow record batches, cut as they come."""
+        """Yield the rows as Arrow record batches, as they are received."""
         while True:
             batch = self._subscription.pop_batch()
             if batch is not None:
                 yield batch
-            elif not self._line.run(self._subscription.fill(self._timeout)):
+            elif not self._transport.run(self._subscription.fill(self._timeout)):
                 return
 
     def to_arrow(self, limit: int | None = None, timeout: float | None = None) -> pa.Table:
-        """Gather rows until there are `limit`, `timeout` seconds have passed, or the query has ended."""
-        return self._line.run(self._subscription.collect(limit, timeout))
+        """Collect rows until there are `limit`, `timeout` seconds have passed, or the query has ended."""
+        return self._transport.run(self._subscription.collect(limit, timeout))
 
     def to_pandas(self, limit: int | None = None, timeout: float | None = None) -> Any:
-        """Gather rows as `to_arrow` does, into a pandas data frame."""
+        """Collect rows as `to_arrow` does, into a pandas data frame."""
         return self.to_arrow(limit, timeout).to_pandas()

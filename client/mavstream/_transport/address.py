@@ -1,4 +1,4 @@
-"""Where a server is, and how it is spoken to."""
+"""The address of a server, and the options of its websockets."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from urllib.parse import urlencode
 
 from mavstream_protocol import InvalidObject, ProblemItem
 
-LARGEST_MESSAGE = 256 << 20
-"""Bytes of a message from the server at most."""
+MAX_MESSAGE_BYTES = 256 << 20
+"""The longest message that is received from a server."""
 
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """A server's base address and the token for it, which is never shown."""
+    """A server's base URL, and the token for it, which is never shown."""
 
     url: str
     token: str | None
@@ -23,10 +23,10 @@ class Address:
 
     @classmethod
     def parse(cls, url: str, token: str | None, timeout: float) -> Address:
-        """Return the address; raises InvalidObject for one that is not HTTP."""
+        """Parse a URL; raises InvalidObject for one that is not HTTP."""
         scheme, separator, rest = url.partition("://")
         if not separator or scheme.lower() not in ("http", "https") or not rest:
-            detail = f"the address of a server is http://HOST:PORT or https://HOST, and {url!r} came"
+            detail = f"expected http://HOST:PORT or https://HOST as the address of a server, got {url!r}"
             raise InvalidObject([ProblemItem(pointer="url", code="invalid_url", detail=detail)])
         return cls(url.rstrip("/"), token, timeout)
 
@@ -35,22 +35,22 @@ class Address:
 
     @property
     def headers(self) -> dict[str, str]:
-        """What goes with every request."""
+        """The headers of every request."""
         return {} if self.token is None else {"Authorization": f"Bearer {self.token}"}
 
     def websocket(self, path: str, params: Mapping[str, str]) -> str:
-        """Return the address of a websocket."""
+        """Return the URL of a websocket."""
         query = f"?{urlencode(params)}" if params else ""
         return f"ws{self.url[4:]}{path}{query}"
 
     def websocket_options(self, buffered: bool) -> dict[str, Any]:
-        """Return what both kinds of websocket clients are opened with."""
+        """Return the options that both kinds of websocket clients are opened with."""
         options: dict[str, Any] = {
             "additional_headers": self.headers,
-            # Compression costs more than it gains for batches of numbers on a fast network.
+            # Compressing batches of numbers costs more than it gains on a fast network.
             "compression": None,
             "open_timeout": self.timeout,
             "close_timeout": min(self.timeout, 5.0),
-            "max_size": LARGEST_MESSAGE,
+            "max_size": MAX_MESSAGE_BYTES,
         }
         return {**options, "max_queue": None} if buffered else options

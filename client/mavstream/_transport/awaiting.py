@@ -1,4 +1,4 @@
-"""Carrying out conversations with calls that are awaited."""
+"""Transport of the asyncio client: performs the steps of conversations with awaited calls."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from mavstream._errors import ConnectionLost
 from mavstream._transport import failures
 from mavstream._transport.address import Address
 from mavstream._transport.steps import (
+    Close,
     Open,
     Outcome,
     Pause,
@@ -20,29 +21,28 @@ from mavstream._transport.steps import (
     Request,
     Result,
     Send,
-    Shut,
     Step,
     Talk,
 )
 from mavstream_protocol import MavstreamError
 
 
-class AwaitingLine:
-    """Requests of a shared HTTP client, and at most one websocket."""
+class AsyncTransport:
+    """A shared HTTP client and at most one websocket."""
 
     def __init__(self, http: httpx.AsyncClient, address: Address) -> None:
         self._http = http
         self._address = address
         self._socket: ClientConnection | None = None
-        # Kept from one step to the next: a receive that was given up has not lost its message.
+        # Kept from one step to the next, so that a receive that timed out does not lose its message.
         self._receiving: asyncio.Task[str | bytes] | None = None
 
-    def another(self) -> AwaitingLine:
-        """Return a line with a websocket of its own."""
-        return AwaitingLine(self._http, self._address)
+    def with_own_websocket(self) -> AsyncTransport:
+        """Return a transport with the same HTTP client and a websocket of its own."""
+        return AsyncTransport(self._http, self._address)
 
     async def run(self, talk: Talk[Result]) -> Result:
-        """Carry out a conversation and return its result."""
+        """Perform the steps of a conversation and return its result."""
         try:
             step = next(talk)
             while True:
@@ -65,14 +65,14 @@ class AwaitingLine:
             case Pause(seconds):
                 await asyncio.sleep(seconds)
             case Open():
-                await self._shut()
+                await self._close()
                 self._socket = await self._open(step)
             case Send(message):
                 await self._send(message)
             case Receive(timeout):
                 return await self._receive(timeout)
-            case Shut():
-                await self._shut()
+            case Close():
+                await self._close()
         return None
 
     async def _ask(self, request: Request) -> Reply:
@@ -85,7 +85,7 @@ class AwaitingLine:
                 content=request.content,
             )
         except httpx.RequestError as error:
-            raise failures.of_request(error, self._address) from error
+            raise failures.request_error(error, self._address) from error
         return Reply(response.status_code, response.headers, response.content)
 
     async def _open(self, step: Open) -> ClientConnection:
@@ -95,13 +95,13 @@ class AwaitingLine:
                 **self._address.websocket_options(step.buffered),
             )
         except (WebSocketException, OSError, EOFError) as error:
-            raise failures.of_opening(error, self._address) from error
+            raise failures.open_error(error, self._address) from error
 
     async def _send(self, message: str | bytes) -> None:
         try:
             await self._connected.send(message)
         except ConnectionClosed as error:
-            raise failures.of_closing(error, self._address) from error
+            raise failures.close_error(error, self._address) from error
 
     async def _receive(self, timeout: float | None) -> str | bytes | None:
         if self._receiving is None:
@@ -113,7 +113,7 @@ class AwaitingLine:
         try:
             return task.result()
         except ConnectionClosed as error:
-            raise failures.of_closing(error, self._address) from error
+            raise failures.close_error(error, self._address) from error
 
     @property
     def _connected(self) -> ClientConnection:
@@ -121,7 +121,7 @@ class AwaitingLine:
             raise ConnectionLost("the connection is closed")
         return self._socket
 
-    async def _shut(self) -> None:
+    async def _close(self) -> None:
         socket, self._socket = self._socket, None
         receiving, self._receiving = self._receiving, None
         if receiving is not None:

@@ -1,4 +1,4 @@
-"""Carrying out conversations with calls that block."""
+"""Transport of the blocking client: performs the steps of conversations with blocking calls."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from mavstream._errors import ConnectionLost
 from mavstream._transport import failures
 from mavstream._transport.address import Address
 from mavstream._transport.steps import (
+    Close,
     Open,
     Outcome,
     Pause,
@@ -20,27 +21,26 @@ from mavstream._transport.steps import (
     Request,
     Result,
     Send,
-    Shut,
     Step,
     Talk,
 )
 from mavstream_protocol import MavstreamError
 
 
-class BlockingLine:
-    """Requests of a shared HTTP client, and at most one websocket."""
+class BlockingTransport:
+    """A shared HTTP client and at most one websocket."""
 
     def __init__(self, http: httpx.Client, address: Address) -> None:
         self._http = http
         self._address = address
         self._socket: ClientConnection | None = None
 
-    def another(self) -> BlockingLine:
-        """Return a line with a websocket of its own."""
-        return BlockingLine(self._http, self._address)
+    def with_own_websocket(self) -> BlockingTransport:
+        """Return a transport with the same HTTP client and a websocket of its own."""
+        return BlockingTransport(self._http, self._address)
 
     def run(self, talk: Talk[Result]) -> Result:
-        """Carry out a conversation and return its result."""
+        """Perform the steps of a conversation and return its result."""
         try:
             step = next(talk)
             while True:
@@ -63,14 +63,14 @@ class BlockingLine:
             case Pause(seconds):
                 time.sleep(seconds)
             case Open():
-                self._shut()
+                self._close()
                 self._socket = self._open(step)
             case Send(message):
                 self._send(message)
             case Receive(timeout):
                 return self._receive(timeout)
-            case Shut():
-                self._shut()
+            case Close():
+                self._close()
         return None
 
     def _ask(self, request: Request) -> Reply:
@@ -83,25 +83,25 @@ class BlockingLine:
                 content=request.content,
             )
         except httpx.RequestError as error:
-            raise failures.of_request(error, self._address) from error
+            raise failures.request_error(error, self._address) from error
         return Reply(response.status_code, response.headers, response.content)
 
     def _open(self, step: Open) -> ClientConnection:
         try:
-            # Entered here and left in `_shut`: a line outlives every block.
+            # Entered here and exited in `_close`, since it outlives this call.
             socket: ClientConnection = connect(
                 self._address.websocket(step.path, step.params),
                 **self._address.websocket_options(step.buffered),
             ).__enter__()
             return socket
         except (WebSocketException, OSError, EOFError) as error:
-            raise failures.of_opening(error, self._address) from error
+            raise failures.open_error(error, self._address) from error
 
     def _send(self, message: str | bytes) -> None:
         try:
             self._connected.send(message)
         except ConnectionClosed as error:
-            raise failures.of_closing(error, self._address) from error
+            raise failures.close_error(error, self._address) from error
 
     def _receive(self, timeout: float | None) -> str | bytes | None:
         try:
@@ -109,7 +109,7 @@ class BlockingLine:
         except TimeoutError:
             return None
         except ConnectionClosed as error:
-            raise failures.of_closing(error, self._address) from error
+            raise failures.close_error(error, self._address) from error
 
     @property
     def _connected(self) -> ClientConnection:
@@ -117,7 +117,7 @@ class BlockingLine:
             raise ConnectionLost("the connection is closed")
         return self._socket
 
-    def _shut(self) -> None:
+    def _close(self) -> None:
         socket, self._socket = self._socket, None
         if socket is not None:
             socket.__exit__(None, None, None)

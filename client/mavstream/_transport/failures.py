@@ -1,4 +1,4 @@
-"""The errors of the libraries below, in our words."""
+"""Errors of httpx and websockets, translated into errors of the SDK."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from mavstream._errors import (
 from mavstream._transport.address import Address
 
 
-def of_request(error: httpx.RequestError, address: Address) -> TransportError:
-    """Return the error for a request that was not answered."""
+def request_error(error: httpx.RequestError, address: Address) -> TransportError:
+    """Return the error for a request without an answer."""
     match error:
         case httpx.ConnectTimeout() | httpx.ConnectError() | httpx.PoolTimeout():
             return ConnectFailed(_unreachable(address, error))
@@ -27,13 +27,13 @@ def of_request(error: httpx.RequestError, address: Address) -> TransportError:
             return ConnectionLost(f"the connection to {address.url} broke: {error or type(error).__name__}")
 
 
-def of_opening(error: Exception, address: Address) -> TransportError | ProblemError:
-    """Return the error for a websocket that did not open."""
+def open_error(error: Exception, address: Address) -> TransportError | ProblemError:
+    """Return the error for a websocket that could not be opened."""
     match error:
         case InvalidStatus():
             return answer_error(error.response.status_code, bytes(error.response.body or b""))
         case InvalidMessage() | EOFError():
-            return ConnectionLost(f"the connection to {address.url} broke while it was opened")
+            return ConnectionLost(f"the connection to {address.url} broke while it was being opened")
         case InvalidHandshake():
             return ConnectFailed(f"{address.url} does not speak websocket: {error}")
         case TimeoutError():
@@ -42,7 +42,7 @@ def of_opening(error: Exception, address: Address) -> TransportError | ProblemEr
             return ConnectFailed(_unreachable(address, error))
 
 
-def of_closing(error: ConnectionClosed, address: Address) -> ConnectionLost:
+def close_error(error: ConnectionClosed, address: Address) -> ConnectionLost:
     """Return the error for a websocket that was closed."""
     if error.rcvd is None:
         return ConnectionLost(f"the connection to {address.url} broke")

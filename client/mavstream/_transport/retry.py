@@ -15,19 +15,19 @@ from mavstream_protocol import MavstreamError
 
 @dataclass(frozen=True, slots=True)
 class Retry:
-    """Pauses that double, with jitter, so that many clients do not come back at the same moment."""
+    """Exponential backoff with jitter, so that many clients do not retry at the same moment."""
 
     attempts: int = 4
-    """How often a request is sent at most; 1 for no repetition."""
+    """How often a request is sent at most; 1 for no retry."""
     first: float = 0.1
-    """The longest pause ahead of the second attempt, in seconds."""
+    """The longest pause before the second attempt, in seconds; it doubles with every further one."""
     most: float = 5.0
-    """No pause is longer, in seconds, unless the server asks for it."""
+    """The longest pause of all, in seconds, unless the server asks for a longer one."""
     patience: float = 60.0
-    """How long a feed or a subscription tries to reach a server that is gone, in seconds."""
+    """How long a feed or a subscription tries to reconnect to a server that is gone, in seconds."""
 
     def pause(self, failures: int, chance: float) -> float:
-        """Return the pause after so many failures (1, 2, ...); `chance` is drawn from 0 to 1."""
+        """Return the pause after so many failures (1, 2, ...); `chance` is a random number from 0 to 1."""
         longest = min(self.most, self.first * 2.0 ** min(failures - 1, 32))
         return longest * (1 + chance) / 2
 
@@ -36,10 +36,10 @@ DEFAULT_RETRY = Retry()
 
 
 def open_again(attempt: Callable[[], Talk[None]], cause: MavstreamError, retry: Retry) -> Talk[None]:
-    """Try until the websocket is open, with growing pauses; raises what no repetition would change."""
+    """Reopen a websocket, with backoff between attempts; raises errors that a retry would not change."""
     until = time.monotonic() + retry.patience
     for failures in count(1):
-        cause = _worth_repeating(cause)
+        cause = _retriable(cause)
         if time.monotonic() >= until:
             raise cause
         yield Pause(retry.pause(failures, random.random()))
@@ -51,7 +51,7 @@ def open_again(attempt: Callable[[], Talk[None]], cause: MavstreamError, retry: 
             return
 
 
-def _worth_repeating(cause: MavstreamError) -> MavstreamError:
+def _retriable(cause: MavstreamError) -> MavstreamError:
     refusal = refusal_of(cause) if isinstance(cause, ConnectionLost) else None
     if refusal is None:
         return cause

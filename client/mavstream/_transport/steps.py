@@ -1,7 +1,7 @@
-"""Steps: what a conversation with the server needs done, as values.
+"""Steps: the I/O that a conversation with the server needs, as values.
 
-A conversation is a generator that yields steps and is sent what came of them, so that it is written once and
-carried out by the client that blocks as well as by the one that awaits. What fails is thrown into it.
+A conversation is a generator that yields steps and is sent their outcomes. So it is written once, and both
+the blocking and the asyncio client can perform it. Errors are thrown into it.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ class Request:
     headers: Mapping[str, str] = field(default_factory=dict)
     content: bytes | None = None
     repeatable: bool = True
-    """Whether sending it twice is the same as sending it once."""
+    """Whether it is idempotent: sending it twice does the same as sending it once."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """What an HTTP request was answered with."""
+    """The answer to an HTTP request."""
 
     status: int
     headers: Mapping[str, str]
@@ -38,19 +38,19 @@ class Reply:
 
 @dataclass(frozen=True, slots=True)
 class Pause:
-    """Let time pass."""
+    """Sleep."""
 
     seconds: float
 
 
 @dataclass(frozen=True, slots=True)
 class Open:
-    """Open the conversation's websocket; one that is open is closed before."""
+    """Open the websocket; one that is open is closed first."""
 
     path: str
     params: Mapping[str, str] = field(default_factory=dict)
     buffered: bool = False
-    """Take in whatever the server sends, even while nobody receives; for small messages only."""
+    """Buffer all that the server sends, without back-pressure; for small messages only."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,24 +62,24 @@ class Send:
 
 @dataclass(frozen=True, slots=True)
 class Receive:
-    """Receive a message; None if none comes within the timeout, which may be 0."""
+    """Receive a message; the outcome is None if there is none within the timeout, which may be 0."""
 
     timeout: float | None
 
 
 @dataclass(frozen=True, slots=True)
-class Shut:
+class Close:
     """Close the websocket, if it is open."""
 
 
-Step: TypeAlias = Request | Pause | Open | Send | Receive | Shut
+Step: TypeAlias = Request | Pause | Open | Send | Receive | Close
 Outcome: TypeAlias = Reply | str | bytes | None
 Talk: TypeAlias = Generator[Step, Outcome, Result]
-"""A conversation that ends with a result."""
+"""A conversation that returns a result."""
 
 
 def ask(request: Request) -> Talk[Reply]:
-    """Send a request once."""
+    """Send a request, without retries."""
     reply = yield request
     assert isinstance(reply, Reply)
     return reply
@@ -93,5 +93,5 @@ def receive(timeout: float | None) -> Talk[str | bytes | None]:
 
 
 def quote(name: str) -> str:
-    """Return a name as one part of a path, whatever is in it."""
+    """Return a name percent-encoded, as one segment of a path."""
     return parse.quote(name, safe="")

@@ -1,4 +1,4 @@
-"""Sub-commands that other packages bring: found by entry points, loaded when they are used."""
+"""Sub-commands of other packages, found by entry points and loaded when they are used."""
 
 from __future__ import annotations
 
@@ -14,30 +14,30 @@ GROUP = "mavstream.commands"
 KNOWN = {
     "serve": ("server", "Run a server."),
     "feed": ("feeder", "Feed streams from files."),
-    "demo": ("server", "Show a server at work: 21 queries in three classes."),
-    "simulate": ("server", "Try policies on a workload in virtual time."),
-    "data": ("spark", "Make, convert and check datasets with Spark."),
+    "demo": ("server", "Run a demo: 21 queries in three classes."),
+    "simulate": ("server", "Simulate scheduling policies on a workload."),
+    "data": ("spark", "Generate, convert and check datasets with Spark."),
     "experiments": ("server", "Run the experiments of the papers on the simulator."),
 }
-"""What comes with an extra of this distribution: the extra to install, and what to say in the list."""
+"""Sub-commands that need an extra of this distribution: the extra, and the help text for the list."""
 
 
 class AssembledGroup(TyperGroup):
-    """Own sub-commands, and those of the packages that are installed."""
+    """A command group with its own sub-commands and those of installed packages."""
 
     def list_commands(self, ctx: Any) -> list[str]:
-        """Return all names; packages are not loaded for that."""
+        """Return the names of all sub-commands, without loading packages."""
         return sorted({*super().list_commands(ctx), *KNOWN, *_found()})
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        """Return a sub-command; for one of another package, a stand-in that can be listed."""
+        """Return a sub-command; for one of another package, a placeholder for the list."""
         own = super().get_command(ctx, cmd_name)
         if own is not None or not (cmd_name in KNOWN or cmd_name in _found()):
             return own
-        return _stand_in(cmd_name, lambda: None)
+        return _placeholder(cmd_name, lambda: None)
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        """Load the sub-command that is to run; the list of all need not wait for every package."""
+        """Load the package of the sub-command that is to run, and of no other."""
         if args and super().get_command(ctx, args[0]) is None and self.get_command(ctx, args[0]) is not None:
             self.add_command(_loaded(args[0]), args[0])
         return super().resolve_command(ctx, args)
@@ -46,7 +46,7 @@ class AssembledGroup(TyperGroup):
 def _loaded(name: str) -> Any:
     found = _found().get(name)
     if found is None:
-        return _missing(name, "its package is not there")
+        return _missing(name, "its package was not found")
     try:
         return _command_of(found)
     except (ImportError, AttributeError) as error:
@@ -58,7 +58,7 @@ def _found() -> dict[str, EntryPoint]:
 
 
 def _command_of(point: EntryPoint) -> Any:
-    """Return the command of a package's typer app: the one of that name, or the only one it has."""
+    """Return the command of a package's typer app: the one of that name, or its only one."""
     command = typer.main.get_command(point.load())
     commands = getattr(command, "commands", {})
     command = commands.get(point.name, command)
@@ -67,19 +67,20 @@ def _command_of(point: EntryPoint) -> Any:
 
 
 def _missing(name: str, reason: str) -> Any:
-    def tell() -> None:
+    def fail() -> None:
         extra = KNOWN.get(name, (name, ""))[0]
         complain(
-            f"'mavstream {name}' needs more than is installed ({reason}): pip install 'mavstream[{extra}]'"
+            f"'mavstream {name}' needs packages that are not installed ({reason}): "
+            f"pip install 'mavstream[{extra}]'"
         )
         raise typer.Exit(2)
 
-    return _stand_in(name, tell)
+    return _placeholder(name, fail)
 
 
-def _stand_in(name: str, action: Any) -> Any:
+def _placeholder(name: str, action: Any) -> Any:
     app = typer.Typer(add_completion=False)
-    # Whatever options follow, the answer is the same.
+    # Accepts any options, since the outcome is the same.
     settings = {"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []}
     app.command(name, help=KNOWN.get(name, ("", ""))[1], context_settings=settings)(action)
     return typer.main.get_command(app)

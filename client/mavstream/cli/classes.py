@@ -1,4 +1,4 @@
-"""`mavstream class`."""
+"""`mavstream class`: classes of queries and their priorities."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from mavstream.cli.output import show_json, show_table
 from mavstream.cli.session import Output, OutputOption, client_of
 from mavstream_protocol import QueryClass
 
-app = typer.Typer(no_args_is_help=True, help="Classes of queries and how much they matter.")
+app = typer.Typer(no_args_is_help=True, help="Manage classes of queries and their priorities.")
 
 
 @app.command("set")
 def set_class(
     context: typer.Context,
     name: Annotated[str, typer.Argument(help="The name of the class.")],
-    priority: Annotated[int, typer.Argument(help="1 to 1000; shares of the processor are in this ratio.")],
-    description: Annotated[str, typer.Option(help="For people.")] = "",
+    priority: Annotated[int, typer.Argument(help="1 to 1000; processor time is shared in this ratio.")],
+    description: Annotated[str, typer.Option(help="A description for people.")] = "",
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Make a class, or change how much it matters."""
+    """Create a class, or change its priority."""
     with client_of(context) as client:
         found = client.put_class(name, priority, description)
     if output is Output.JSON:

@@ -1,7 +1,7 @@
-"""The command and its exit codes.
+"""The `mavstream` command and its exit codes.
 
-0 done, 1 the server said no, 2 the command line is wrong or something is not installed,
-3 the server cannot be reached, 130 interrupted.
+0 success, 1 the server refused, 2 wrong command line or something is not installed, 3 the server cannot be
+reached, 130 interrupted.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ app.command("policies")(scheduling.list_policies)
 
 @app.command("info")
 def show_info(context: typer.Context, output: OutputOption = Output.TABLE) -> None:
-    """Show which server answers, and its limits."""
+    """Show the server's version, state and limits."""
     with client_of(context) as client:
         info = client.info()
         ready = client.ready()
@@ -49,7 +49,7 @@ def show_info(context: typer.Context, output: OutputOption = Output.TABLE) -> No
     show_fields([*fields, ("engines", info.engines), *sorted(info.limits.items())])
 
 
-def _tell_version(wanted: bool) -> None:
+def _print_version(wanted: bool) -> None:
     if wanted:
         typer.echo(version("mavstream"))
         raise typer.Exit
@@ -59,23 +59,23 @@ def _tell_version(wanted: bool) -> None:
 def main(
     context: typer.Context,
     url: Annotated[
-        str, typer.Option(envvar="MAVSTREAM_URL", help="The address of the server.")
+        str, typer.Option(envvar="MAVSTREAM_URL", help="Address of the server.")
     ] = "http://127.0.0.1:8000",
     token: Annotated[
         str | None,
-        typer.Option(envvar="MAVSTREAM_TOKEN", show_envvar=True, help="The token for the server."),
+        typer.Option(envvar="MAVSTREAM_TOKEN", show_envvar=True, help="Token for the server."),
     ] = None,
     timeout: Annotated[float, typer.Option(min=0.1, help="Seconds to wait for an answer.")] = 10.0,
     _version: Annotated[
-        bool, typer.Option("--version", callback=_tell_version, is_eager=True, help="Print the version.")
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
     ] = False,
 ) -> None:
-    """Take the options that all sub-commands share."""
+    """Store the options that all sub-commands share."""
     context.obj = Session(url, token, timeout)
 
 
 def run() -> None:
-    """Run the command and leave with its exit code."""
+    """Run the command and exit with its exit code."""
     try:
         app()
     except MavstreamError as error:
@@ -83,7 +83,7 @@ def run() -> None:
     except KeyboardInterrupt:
         sys.exit(130)
     except BrokenPipeError:
-        # Whoever read the output has enough of it. Closing here keeps the interpreter from complaining.
+        # The reader of the output has gone. Closing stderr keeps the interpreter from complaining.
         sys.stderr.close()
         sys.exit(0)
 

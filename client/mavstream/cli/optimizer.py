@@ -1,4 +1,4 @@
-"""`mavstream optimizer`."""
+"""`mavstream optimizer`: settings and decisions of the run-time optimizer."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from mavstream_protocol.optimizer import PolicyChoice
 from mavstream_protocol.specification import Metric, Quantifier
 from mavstream_protocol.wire.optimizer import OptimizerInfo
 
-app = typer.Typer(no_args_is_help=True, help="Who watches targets, and what is done to keep them.")
+app = typer.Typer(no_args_is_help=True, help="Watch QoS targets and the actions taken to keep them.")
 
 _ON = {"on": True, "off": False}
 
 
 @app.command("show")
 def show(context: typer.Context, output: OutputOption = Output.TABLE) -> None:
-    """Show what the optimizer may do, what is in force, and how targets stand."""
+    """Show the settings, the actions in force, and the status of targets."""
     with client_of(context) as client:
         _show(client.optimizer(), output)
 
@@ -29,28 +29,29 @@ def show(context: typer.Context, output: OutputOption = Output.TABLE) -> None:
 @app.command("set")
 def set_optimizer(
     context: typer.Context,
-    enabled: Annotated[bool | None, typer.Option("--on/--off", help="Whether it acts.")] = None,
-    period: Annotated[str | None, typer.Option(help="How often it looks, as 1s.")] = None,
+    enabled: Annotated[bool | None, typer.Option("--on/--off", help="Whether the optimizer acts.")] = None,
+    period: Annotated[str | None, typer.Option(help="How often it checks targets, such as 1s.")] = None,
     rule: Annotated[
-        list[str] | None, typer.Option("--rule", metavar="NAME=on|off", help="Switch a rule.")
+        list[str] | None, typer.Option("--rule", metavar="NAME=on|off", help="Enable or disable a rule.")
     ] = None,
     prefer: Annotated[
-        PolicyChoice | None, typer.Option(help="How the rule `policy` chooses: from a table, or AMoS first.")
+        PolicyChoice | None,
+        typer.Option(help="How the rule `policy` chooses: from a table, or by AMoS first."),
     ] = None,
     goal: Annotated[
         list[str] | None,
         typer.Option(
             "--goal",
             metavar="METRIC=WEIGHT",
-            help="What AMoS judges policies by, as delay=0.7.",
+            help="What AMoS ranks policies by, such as delay=0.7.",
         ),
     ] = None,
     admission: Annotated[
-        AdmissionPolicy | None, typer.Option(help="What is done about new queries that do not fit in.")
+        AdmissionPolicy | None, typer.Option(help="What to do about new queries that do not fit in.")
     ] = None,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Change what the optimizer may do; what is not named stays."""
+    """Change settings; those that are not given stay."""
     given = {"enabled": enabled, "period": period, "policy_choice": prefer, "admission": admission}
     changes: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
     if goal:
@@ -64,10 +65,10 @@ def set_optimizer(
 @app.command("decisions")
 def decisions(
     context: typer.Context,
-    query: Annotated[str | None, typer.Option(help="Only what concerned this query.")] = None,
+    query: Annotated[str | None, typer.Option(help="Only decisions that concern this query.")] = None,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """List what was decided, the newest first: what, why, and what came of it."""
+    """List decisions with their reasons and outcomes, newest first."""
     with client_of(context) as client:
         found = client.decisions(query)
     show_list(

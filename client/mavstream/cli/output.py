@@ -1,4 +1,4 @@
-"""Printing: tables and fields for people, JSON for programs, problems to the error output."""
+"""Output: tables for people, JSON for programs, errors and warnings to stderr."""
 
 from __future__ import annotations
 
@@ -18,26 +18,28 @@ from mavstream_protocol import ProblemItem
 
 Item = TypeVar("Item")
 
-_WIDE = 200
-"""Columns where nobody says how wide the terminal is, as in a pipe."""
+_PIPE_WIDTH = 200
+"""Width of the output in characters, where it is not a terminal."""
 
 
 def console(error: bool = False) -> Console:
-    """Return the console; in a pipe it neither colours nor cuts lines short."""
+    """Return the console; without a terminal it neither colours nor truncates lines."""
     found = Console(stderr=error, highlight=False, soft_wrap=error)
     return (
-        found if found.is_terminal else Console(stderr=error, highlight=False, width=_WIDE, soft_wrap=error)
+        found
+        if found.is_terminal
+        else Console(stderr=error, highlight=False, width=_PIPE_WIDTH, soft_wrap=error)
     )
 
 
 def show_json(value: Any) -> None:
-    """Print a value, which may be or hold models, as JSON."""
+    """Print a value, which may contain models, as JSON."""
     text = orjson.dumps(plain(value), option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE)
     sys.stdout.write(text.decode())
 
 
 def plain(value: Any) -> Any:
-    """Return a value as JSON knows it."""
+    """Return a value with models as JSON objects."""
     if isinstance(value, BaseModel):
         return value.model_dump(mode="json", by_alias=True)
     if isinstance(value, list | tuple):
@@ -56,7 +58,7 @@ def show_table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None
 def show_list(
     found: Sequence[Item], output: Output, columns: Sequence[str], row: Callable[[Item], Sequence[object]]
 ) -> None:
-    """Print what was found as it was asked for: as JSON, or as rows under headings."""
+    """Print a list in the requested format: JSON, or rows under headings."""
     if output is Output.JSON:
         show_json(found)
     else:
@@ -72,7 +74,7 @@ def show_fields(fields: Iterable[tuple[str, object]]) -> None:
 
 
 def cell(value: object) -> str:
-    """Return a value as a table shows it."""
+    """Return a value as the text of a table cell."""
     if value is None:
         return "-"
     if isinstance(value, bool):
@@ -85,12 +87,12 @@ def cell(value: object) -> str:
 
 
 def warn(text: str) -> None:
-    """Print what may go wrong to the error output."""
+    """Print a warning to stderr."""
     console(error=True).print(f"[yellow]warning:[/yellow] {escape(text)}")
 
 
 def complain(text: str, items: Iterable[ProblemItem] = ()) -> None:
-    """Print what is wrong to the error output, with a line for each place."""
+    """Print an error to stderr, with a line for each item."""
     errors = console(error=True)
     errors.print(f"[red]error:[/red] {escape(text)}")
     for item in items:

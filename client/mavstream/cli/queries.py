@@ -1,4 +1,4 @@
-"""`mavstream query`."""
+"""`mavstream query`: continuous queries and their results."""
 
 from __future__ import annotations
 
@@ -15,11 +15,13 @@ from mavstream_protocol.admission import AdmissionEstimate
 from mavstream_protocol.instants import format_instant
 from mavstream_protocol.wire.resources import QueryInfo, Validation
 
-app = typer.Typer(no_args_is_help=True, help="Continuous queries and their answers.")
+app = typer.Typer(no_args_is_help=True, help="Manage continuous queries and read their results.")
 
-NameOption = Annotated[str | None, typer.Option(help="Its name; else that in the file, or the file's.")]
-ClassOption = Annotated[str | None, typer.Option("--class", help="The class that it belongs to.")]
-FromOption = Annotated[ReadFrom | None, typer.Option("--from", help="Where in its streams it begins.")]
+NameOption = Annotated[
+    str | None, typer.Option(help="Name of the query; by default that in the file, or the file's.")
+]
+ClassOption = Annotated[str | None, typer.Option("--class", help="Class of the query.")]
+FromOption = Annotated[ReadFrom | None, typer.Option("--from", help="Where in its streams the query begins.")]
 
 
 @app.command("submit")
@@ -40,7 +42,7 @@ def submit(
 
 @app.command("validate")
 def validate(context: typer.Context, file: FileArgument, output: OutputOption = Output.TABLE) -> None:
-    """Tell what the server would say of a query; exit code 1 if it is not valid."""
+    """Validate a query without registering it; exit code 1 if it is invalid."""
     with client_of(context) as client:
         found = client.validate(file)
     if output is Output.JSON:
@@ -53,7 +55,7 @@ def validate(context: typer.Context, file: FileArgument, output: OutputOption = 
 @app.command("list")
 def list_queries(
     context: typer.Context,
-    state: Annotated[str | None, typer.Option(help="Only those in this state.")] = None,
+    state: Annotated[str | None, typer.Option(help="Only queries in this state.")] = None,
     output: OutputOption = Output.TABLE,
 ) -> None:
     """List the queries."""
@@ -76,14 +78,14 @@ def list_queries(
 
 @app.command("show")
 def show(context: typer.Context, query: QueryArgument, output: OutputOption = Output.TABLE) -> None:
-    """Show how a query stands."""
+    """Show the state and metrics of a query."""
     with client_of(context) as client:
         _show(client.query(query).info(), output)
 
 
 @app.command("qos")
 def qos(context: typer.Context, query: QueryArgument, output: OutputOption = Output.TABLE) -> None:
-    """Show a query's targets, what is measured, how they stand, and what was done for it."""
+    """Show a query's QoS targets, measured values, and the actions taken for it."""
     with client_of(context) as client:
         report = client.query(query).qos()
     if output is Output.JSON:
@@ -150,21 +152,21 @@ def plan(context: typer.Context, query: QueryArgument, output: OutputOption = Ou
 
 @app.command("pause")
 def pause(context: typer.Context, query: QueryArgument, output: OutputOption = Output.TABLE) -> None:
-    """Let a query see no rows until it is resumed."""
+    """Pause a query: it reads no rows until it is resumed."""
     with client_of(context) as client:
         _show(client.query(query).pause(), output)
 
 
 @app.command("resume")
 def resume(context: typer.Context, query: QueryArgument, output: OutputOption = Output.TABLE) -> None:
-    """Let a paused query go on."""
+    """Resume a paused query."""
     with client_of(context) as client:
         _show(client.query(query).resume(), output)
 
 
 @app.command("stop")
 def stop(context: typer.Context, query: QueryArgument, output: OutputOption = Output.TABLE) -> None:
-    """End a query; its answers are kept."""
+    """Stop a query; its results are kept."""
     with client_of(context) as client:
         _show(client.query(query).stop(), output)
 
@@ -208,7 +210,7 @@ def _read_targets(text: str) -> Any:
 
 @app.command("delete")
 def delete(context: typer.Context, query: QueryArgument, output: OutputOption = Output.TABLE) -> None:
-    """End a query and remove its answers."""
+    """Stop a query and delete its results."""
     with client_of(context) as client:
         client.query(query).delete()
     if output is Output.JSON:
@@ -220,15 +222,15 @@ def watch(
     context: typer.Context,
     query: QueryArgument,
     after: Annotated[
-        str | None, typer.Option(help="Begin behind this offset; `latest` for rows from now on.")
+        str | None, typer.Option(help="Start after this offset; `latest` for new rows only.")
     ] = None,
-    limit: Annotated[int | None, typer.Option(min=1, help="End after so many rows.")] = None,
+    limit: Annotated[int | None, typer.Option(min=1, help="Stop after so many rows.")] = None,
     idle: Annotated[
-        float | None, typer.Option(min=0, help="End when no row came for so many seconds.")
+        float | None, typer.Option(min=0, help="Stop when there was no row for so many seconds.")
     ] = None,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Show a query's answers as they come, until it ends: a live table, or a line of JSON for each."""
+    """Show a query's results as they arrive, in a live table or as lines of JSON."""
     with client_of(context) as client:
         watch_rows(client, query, after, limit, idle, output)
 
@@ -276,7 +278,7 @@ def _show_validation(found: Validation) -> None:
 
 
 def _estimate_fields(found: AdmissionEstimate | None) -> list[tuple[str, object]]:
-    """Return an estimate as names and values; none where there is no estimate."""
+    """Return the names and values of an estimate; empty without one."""
     if found is None:
         return []
     used, cost = found.utilisation, f"{found.cost_us_per_s:.0f} us per second"
@@ -289,6 +291,6 @@ def _estimate_fields(found: AdmissionEstimate | None) -> list[tuple[str, object]
 
 
 def _warn_of(found: AdmissionEstimate | None) -> None:
-    """Print what is expected to go wrong."""
+    """Print the warnings of an estimate."""
     for text in () if found is None else found.warnings:
         warn(text)

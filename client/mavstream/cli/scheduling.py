@@ -1,4 +1,4 @@
-"""`mavstream policies` and `mavstream scheduler`."""
+"""`mavstream policies` and `mavstream scheduler`: the scheduling policy."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from mavstream.cli.session import Output, OutputOption, client_of
 from mavstream.cli.trace import trace
 from mavstream_protocol.scheduling import SchedulerSettings, SourceService
 
-scheduler = typer.Typer(no_args_is_help=True, help="The policy that decides which operators run next.")
+scheduler = typer.Typer(no_args_is_help=True, help="Show, change and trace the scheduling policy.")
 
 
 def list_policies(context: typer.Context, output: OutputOption = Output.TABLE) -> None:
-    """List the scheduling policies that can be chosen."""
+    """List the available scheduling policies."""
     with client_of(context) as client:
         found = client.policies()
     show_list(
@@ -29,7 +29,7 @@ def list_policies(context: typer.Context, output: OutputOption = Output.TABLE) -
 
 @scheduler.command("show")
 def show(context: typer.Context, output: OutputOption = Output.TABLE) -> None:
-    """Show the policy that decides."""
+    """Show the current policy."""
     with client_of(context) as client:
         _show(client.scheduler(), output)
 
@@ -37,16 +37,16 @@ def show(context: typer.Context, output: OutputOption = Output.TABLE) -> None:
 @scheduler.command("set")
 def set_policy(
     context: typer.Context,
-    policy: Annotated[str, typer.Argument(help="The name of a policy; see `mavstream policies`.")],
+    policy: Annotated[str, typer.Argument(help="Name of a policy; see `mavstream policies`.")],
     option: Annotated[
         list[str] | None, typer.Option("--option", metavar="NAME=VALUE", help="An option of the policy.")
     ] = None,
     sources: Annotated[
-        SourceService | None, typer.Option(help="How sources are served; without it as the policy has it.")
+        SourceService | None, typer.Option(help="How sources are served; by default as the policy has it.")
     ] = None,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Let another policy decide; running queries go on."""
+    """Change the policy; running queries go on."""
     options = dict(map(_read_option, option or []))
     with client_of(context) as client:
         _show(client.set_scheduler(policy, sources, **options), output)

@@ -1,4 +1,4 @@
-"""What the sub-commands share: which server they speak to, and how they were asked to answer."""
+"""Options that the sub-commands share: the server, and the output format."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from mavstream._client import Client
 
 
 class Output(StrEnum):
-    """How answers are printed."""
+    """The format of output."""
 
     TABLE = "table"
     JSON = "json"
@@ -21,7 +21,7 @@ class Output(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Session:
-    """The server that a command was told to speak to."""
+    """The server that a command talks to."""
 
     url: str
     token: str | None
@@ -42,5 +42,5 @@ OutputOption = Annotated[
     Output, typer.Option("--output", "-o", help="A table for people, or JSON for programs.")
 ]
 FileArgument = Annotated[Path, typer.Argument(metavar="FILE", help="A JSON or YAML file.", dir_okay=False)]
-QueryArgument = Annotated[str, typer.Argument(metavar="QUERY", help="The id of a query.")]
-StreamArgument = Annotated[str, typer.Argument(metavar="STREAM", help="The name of a stream.")]
+QueryArgument = Annotated[str, typer.Argument(metavar="QUERY", help="Id of a query.")]
+StreamArgument = Annotated[str, typer.Argument(metavar="STREAM", help="Name of a stream.")]

@@ -1,4 +1,4 @@
-"""`mavstream stream`."""
+"""`mavstream stream`: input streams."""
 
 from __future__ import annotations
 
@@ -13,29 +13,33 @@ from mavstream.cli.tuples import TupleFormat, read_tuples
 from mavstream_protocol import format_size
 from mavstream_protocol.wire.resources import StreamInfo
 
-app = typer.Typer(no_args_is_help=True, help="Streams: where rows come in.")
+app = typer.Typer(no_args_is_help=True, help="Manage streams and append rows.")
 
 
 @app.command("create")
 def create(
     context: typer.Context,
-    name: Annotated[str | None, typer.Argument(help="The name of the stream.")] = None,
+    name: Annotated[str | None, typer.Argument(help="Name of the stream.")] = None,
     field: Annotated[
         list[str] | None,
         typer.Option("--field", metavar="NAME:TYPE", help="A field, in order; `NAME:TYPE?` may be null."),
     ] = None,
-    event_time: Annotated[str | None, typer.Option(help="The field that says when a row happened.")] = None,
-    lateness: Annotated[str | None, typer.Option(help="How far rows may lag, such as 2s.")] = None,
-    max_ahead: Annotated[str | None, typer.Option(help="How far rows may be ahead, such as 1h.")] = None,
-    idle_timeout: Annotated[str | None, typer.Option(help="When a silent producer counts no more.")] = None,
+    event_time: Annotated[str | None, typer.Option(help="Field with the event time of a row.")] = None,
+    lateness: Annotated[str | None, typer.Option(help="How late rows may be, such as 2s.")] = None,
+    max_ahead: Annotated[
+        str | None, typer.Option(help="How far rows may be in the future, such as 1h.")
+    ] = None,
+    idle_timeout: Annotated[
+        str | None, typer.Option(help="When a silent producer no longer holds back the watermark.")
+    ] = None,
     retention: Annotated[str | None, typer.Option(help="How long rows are kept, such as 1h.")] = None,
-    quota: Annotated[str | None, typer.Option(help="The most that it takes on disk, such as 1GB.")] = None,
+    quota: Annotated[str | None, typer.Option(help="Limit of its size on disk, such as 1GB.")] = None,
     file: Annotated[
-        Path | None, typer.Option("--file", "-f", help="A JSON or YAML file with it all.")
+        Path | None, typer.Option("--file", "-f", help="A JSON or YAML file with the specification.")
     ] = None,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Register a stream, from options, a file, or a file and what the options change of it."""
+    """Create a stream from options or a file; options override the file."""
     given = {
         "name": name,
         "fields": [_read_field(text) for text in field] if field else None,
@@ -75,14 +79,14 @@ def list_streams(context: typer.Context, output: OutputOption = Output.TABLE) ->
 
 @app.command("show")
 def show(context: typer.Context, stream: StreamArgument, output: OutputOption = Output.TABLE) -> None:
-    """Show how a stream stands."""
+    """Show the state of a stream."""
     with client_of(context) as client:
         _show(client.stream_info(stream), output)
 
 
 @app.command("delete")
 def delete(context: typer.Context, stream: StreamArgument, output: OutputOption = Output.TABLE) -> None:
-    """Remove a stream and its rows."""
+    """Delete a stream and its rows."""
     with client_of(context) as client:
         client.delete_stream(stream)
     if output is Output.JSON:
@@ -95,14 +99,15 @@ def append(
     stream: StreamArgument,
     file: Annotated[
         Path,
-        typer.Argument(help="JSON, JSON lines, CSV or Parquet; - reads from the input.", allow_dash=True),
+        typer.Argument(help="JSON, JSON lines, CSV or Parquet; - reads stdin.", allow_dash=True),
     ] = Path("-"),
     format_: Annotated[
-        TupleFormat | None, typer.Option("--format", help="How it is written; else its ending says so.")
+        TupleFormat | None,
+        typer.Option("--format", help="Format of the file; by default from its extension."),
     ] = None,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Append rows from a file or the input."""
+    """Append rows from a file or stdin."""
     with client_of(context) as client:
         tuples = read_tuples(file, format_, client.stream_info(stream).spec.schema())
         rows = client.append(stream, tuples)
@@ -114,7 +119,7 @@ def append(
 
 @app.command("complete")
 def complete(context: typer.Context, stream: StreamArgument, output: OutputOption = Output.TABLE) -> None:
-    """Say that no more rows will come: windows close, and queries over complete streams finish."""
+    """Mark a stream as complete: windows close, and queries over it finish."""
     with client_of(context) as client:
         _show(client.complete(stream), output)
 

@@ -1,4 +1,4 @@
-"""`mavstream table`."""
+"""`mavstream table`: stored tables."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from mavstream.cli.session import Output, OutputOption, client_of
 from mavstream_protocol import format_size
 from mavstream_protocol.wire.resources import TableDetail, TableInfo
 
-app = typer.Typer(no_args_is_help=True, help="Stored tables: what rows are looked up in.")
+app = typer.Typer(no_args_is_help=True, help="Manage stored tables, which streams can join.")
 
-TableArgument = Annotated[str, typer.Argument(metavar="TABLE", help="The name of a table.")]
+TableArgument = Annotated[str, typer.Argument(metavar="TABLE", help="Name of a table.")]
 
 
 @app.command("put")
@@ -22,19 +22,20 @@ def put(
     context: typer.Context,
     table: TableArgument,
     file: Annotated[
-        Path, typer.Argument(help="CSV, JSON, JSON lines, Parquet or Arrow, by its ending.", dir_okay=False)
+        Path,
+        typer.Argument(help="CSV, JSON, JSON lines, Parquet or Arrow, by its extension.", dir_okay=False),
     ],
     field: Annotated[
         list[str] | None,
         typer.Option(
             "--field",
             metavar="NAME:TYPE",
-            help="A field of a new table, in order; `NAME:TYPE?` may be null. Without any they are found.",
+            help="A field of a new table, in order; `NAME:TYPE?` may be null. Inferred by default.",
         ),
     ] = None,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Store a file as a table, or as the new version of one: rows that arrive from now on join it."""
+    """Store a file as a table, or as a new version of one, which rows join from now on."""
     with client_of(context) as client:
         info = client.put_table(table, file, ",".join(field) if field else None)
     if output is Output.JSON:
@@ -77,7 +78,7 @@ def show(context: typer.Context, table: TableArgument, output: OutputOption = Ou
 
 @app.command("delete")
 def delete(context: typer.Context, table: TableArgument, output: OutputOption = Output.TABLE) -> None:
-    """Remove a table and its versions."""
+    """Delete a table and its versions."""
     with client_of(context) as client:
         client.delete_table(table)
     if output is Output.JSON:

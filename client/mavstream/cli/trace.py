@@ -1,4 +1,4 @@
-"""`mavstream scheduler trace`."""
+"""`mavstream scheduler trace`: which operators ran when."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ PICTURES = (".png", ".svg")
 
 @dataclass(slots=True)
 class ClassTotals:
-    """What a class got of the time of a trace."""
+    """The share of a class in a trace."""
 
     slices: int = 0
     tuples: int = 0
@@ -26,7 +26,7 @@ class ClassTotals:
     longest_ms: float = 0.0
 
     def add(self, one: TracedSlice) -> None:
-        """Count a slice."""
+        """Add a slice to the totals."""
         self.slices += 1
         self.tuples += one.consumed
         self.busy_ms += one.took_ms
@@ -35,22 +35,22 @@ class ClassTotals:
 
 def trace(
     context: typer.Context,
-    seconds: Annotated[float, typer.Option(help="How long to record, 60 at most.")] = 2.0,
+    seconds: Annotated[float, typer.Option(help="Seconds to record, at most 60.")] = 2.0,
     picture: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", dir_okay=False, help="Draw a timeline too, as .png or .svg."),
+        typer.Option(metavar="FILE", dir_okay=False, help="Also draw a timeline, as .png or .svg."),
     ] = None,
-    rows: Annotated[int, typer.Option(min=0, help="How many slices the table shows.")] = 40,
+    rows: Annotated[int, typer.Option(min=0, help="Number of slices in the table.")] = 40,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Show who ran when, for how many tuples and how long."""
+    """Show which operators ran when, how long, and on how many tuples."""
     if picture is not None:
         _check_picture(picture)
     with client_of(context) as client:
         known = client.stats()["classes"]
         found = client.trace(seconds)
-    # A class whose queries did not run at all is the one to look for.
-    wanted = [name for name, figures in known.items() if figures["queries"]]
+    # Classes whose queries did not run at all are of interest, too.
+    wanted = [name for name, metrics in known.items() if metrics["queries"]]
     names = {*wanted, *(one.class_ for one in found.slices)}
     important = sorted(names, key=lambda name: (-known.get(name, {}).get("priority", 0), name))
     totals = _totals(found, important)
@@ -63,17 +63,17 @@ def trace(
 
 
 def _check_picture(file: Path) -> None:
-    """Refuse before anything is recorded what could not be drawn."""
+    """Check before anything is recorded that the picture can be drawn."""
     if file.suffix.lower() not in PICTURES:
         raise typer.BadParameter(
-            f"'{file}' ends in '{file.suffix}', and pictures are written as {' or '.join(PICTURES)}",
+            f"expected a picture that ends in {' or '.join(PICTURES)}, got '{file}'",
             param_hint="--picture",
         )
     try:
         import mavstream.cli.timeline  # noqa: F401
     except ImportError as error:
         complain(
-            f"'mavstream scheduler trace --picture' needs more than is installed ({error}): "
+            f"'mavstream scheduler trace --picture' needs packages that are not installed ({error}): "
             "pip install 'mavstream[pictures]'"
         )
         raise typer.Exit(2) from None
@@ -87,7 +87,7 @@ def _totals(found: SchedulerTrace, names: Iterable[str]) -> dict[str, ClassTotal
 
 
 def _recorded_ms(found: SchedulerTrace) -> float:
-    """Return the time that the slices are from: a trace that is full ends with its last slice."""
+    """Return the time that the slices cover: a full trace ends with its last slice."""
     if not found.left_out:
         return found.seconds * 1000
     return found.slices[-1].at_ms + found.slices[-1].took_ms
@@ -132,19 +132,19 @@ def _show_slices(found: SchedulerTrace, rows: int) -> None:
         typer.echo(f"{len(found.slices) - len(shown)} more slices are not shown: give --rows, or -o json")
     if found.left_out:
         typer.echo(
-            f"{found.left_out} slices behind these were not recorded, because a trace holds "
+            f"{found.left_out} later slices were not recorded, because a trace holds "
             f"{len(found.slices)}: trace for a shorter time"
         )
 
 
 def _draw(found: SchedulerTrace, totals: dict[str, ClassTotals], file: Path) -> None:
-    # Imported here: it takes a second to load, and is there only with the extra.
+    # Imported here: it takes a second to load, and needs an extra.
     from mavstream.cli.timeline import draw
 
     time = _recorded_ms(found)
-    lanes = {name: f"{_share(one.busy_ms, time)} of the time" for name, one in totals.items()}
+    captions = {name: f"{_share(one.busy_ms, time)} of the time" for name, one in totals.items()}
     try:
-        draw(found, lanes, file)
+        draw(found, captions, file)
     except OSError as error:
         complain(f"the picture '{file}' cannot be written ({error.strerror}): give another --picture")
         raise typer.Exit(2) from None

@@ -1,4 +1,4 @@
-"""Tuples in files and on the input, for `mavstream stream append`."""
+"""Rows from files and stdin, for `mavstream stream append`."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from mavstream_protocol.tuples import arrow_schema, decode_lines
 
 
 class TupleFormat(StrEnum):
-    """How tuples are written."""
+    """The format of a file with rows."""
 
     JSON = "json"
     """A list of rows, or an object of columns."""
     NDJSON = "ndjson"
-    """A row per line."""
+    """A JSON object per line."""
     CSV = "csv"
-    """With the names of the fields in the first line."""
+    """With a header line."""
     PARQUET = "parquet"
 
 
@@ -37,12 +37,12 @@ _ENDINGS = {
 
 
 def read_tuples(path: Path, format_: TupleFormat | None, schema: Schema) -> Any:
-    """Return rows, columns or a table, as the SDK takes them; raises BadParameter."""
+    """Return rows, columns or a table, as the SDK accepts them; raises BadParameter."""
     dash = str(path) == "-"
     chosen = format_ or _ENDINGS.get(path.suffix.lower()) or (TupleFormat.NDJSON if dash else None)
     if chosen is None:
         raise typer.BadParameter(
-            f"the ending of '{path}' does not say how it is written: give --format", param_hint="FILE"
+            f"cannot tell the format of '{path}' from its extension: give --format", param_hint="FILE"
         )
     try:
         content = sys.stdin.buffer.read() if dash else path.read_bytes()
@@ -69,7 +69,7 @@ def _read_csv(content: bytes, schema: Schema) -> pa.Table:
     from pyarrow import csv
 
     types = {field.name: field.type for field in arrow_schema(schema)}
-    # Timestamps are read as text, which has one meaning everywhere here.
+    # Timestamps are read as text, which the protocol parses.
     types |= {field.name: pa.string() for field in schema if field.type is FieldType.TIMESTAMP}
     options = csv.ConvertOptions(
         column_types=types, strings_can_be_null=True, quoted_strings_can_be_null=False

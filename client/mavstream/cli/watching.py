@@ -1,4 +1,4 @@
-"""A query's answers as they come, for `mavstream query watch`."""
+"""Live results of a query, for `mavstream query watch`."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ from mavstream.cli.session import Output
 from mavstream_protocol.wire.results import Gap
 
 _SHOWN = 20
-"""Rows of the live table."""
+"""Number of rows in the live table."""
 
 
 def watch_rows(
     client: Client, query: str, after: str | None, limit: int | None, idle: float | None, output: Output
 ) -> None:
-    """Print rows until the query ends, there were `limit`, or none came for `idle` seconds."""
-    with client.results(query, _place(after), timeout=idle, on_gap=_tell) as results:
+    """Print rows until the query ends, there were `limit`, or there was none for `idle` seconds."""
+    with client.results(query, _position(after), timeout=idle, on_gap=_report_gap) as results:
         rows = islice(_until_idle(results), limit)
         if output is Output.JSON:
             _print_lines(rows)
@@ -41,7 +41,7 @@ def watch_rows(
             _print_columns(rows)
 
 
-def _place(after: str | None) -> int | Literal["latest"] | None:
+def _position(after: str | None) -> int | Literal["latest"] | None:
     if after is None or after == "latest":
         return "latest" if after else None
     try:
@@ -56,12 +56,12 @@ def _until_idle(results: Results) -> Iterator[dict[str, Any]]:
     try:
         yield from results
     except Timeout:
-        # Without a schema the server never answered; that is another matter.
+        # Without a schema the server never answered, which is an error.
         if results.schema is None:
             raise
 
 
-def _tell(gap: Gap) -> None:
+def _report_gap(gap: Gap) -> None:
     complain(gap.detail)
 
 

@@ -1,4 +1,4 @@
-"""What a demo found: figures per class, and what is not as it should be."""
+"""The outcome of a demo: metrics of each class, and failed checks."""
 
 from __future__ import annotations
 
@@ -9,36 +9,38 @@ QUANTILES = ("mean", "p50", "p95", "p99")
 
 
 @dataclass(frozen=True, slots=True)
-class ClassFigures:
-    """What a class got."""
+class ClassMetrics:
+    """Metrics of a class."""
 
     priority: int
     queries: int
     results: int
     """Rows that subscribers received."""
     latency_ms: dict[str, float | None]
-    """mean, p50, p95, p99: from the arrival of the row that made a result possible to its output."""
+    """mean, p50, p95, p99 of the latency: from the arrival of the row that triggered a result to its
+    output."""
 
     @classmethod
-    def of(cls, shown: dict[str, Any], queries: int, results: int) -> ClassFigures:
-        """Return the figures of a class as `/v1/stats` shows it."""
-        latency = {name: _rounded(shown["latency_ms"][name]) for name in QUANTILES}
-        return cls(shown["priority"], queries, results, latency)
+    def of(cls, stats: dict[str, Any], queries: int, results: int) -> ClassMetrics:
+        """Return the metrics of a class from its part of `/v1/stats`."""
+        latency = {name: _rounded(stats["latency_ms"][name]) for name in QUANTILES}
+        return cls(stats["priority"], queries, results, latency)
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """The end of a demo."""
+    """The outcome of a demo."""
 
-    classes: dict[str, ClassFigures]
+    classes: dict[str, ClassMetrics]
     tuples_in: int
     tuples_acked: int | None
-    """None where another feeder fed, whose acks are not known."""
+    """None if another feeder fed, whose acknowledgements are not known."""
     tuples_lost: int | None
-    complaints: tuple[str, ...] = ()
+    failures: tuple[str, ...] = ()
+    """Failed checks, in words."""
 
     def as_json(self) -> dict[str, Any]:
-        """Return what `--json` prints."""
+        """Return the outcome as JSON values, for `--json`."""
         classes = {
             name: {"queries": each.queries, "results": each.results, "latency_ms": each.latency_ms}
             for name, each in self.classes.items()

@@ -1,7 +1,7 @@
-"""The demo's queries: workload A of the CQC paper, moved into smart homes.
+"""The demo's queries: workload A of the CQC paper, applied to smart homes.
 
-Nine aggregates, six joins of two streams and six selections; each of three classes, with the priorities
-6, 3 and 1, has three, two and two of them.
+Nine aggregates, six joins of two streams and six selections. Each of the three classes, with priorities 6, 3
+and 1, has three aggregates, two joins and two selections.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Running the demo: a server, the queries, the feeder, and the check at the end."""
+"""The demo: starts a server, submits queries, feeds, and checks the outcome."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from types import FrameType
 
 from mavstream import AsyncClient, Conflict
 from mavstream.testing import start_server
-from mavstream_feeder.demo.outcome import ClassFigures, Outcome
+from mavstream_feeder.demo.outcome import ClassMetrics, Outcome
 from mavstream_feeder.demo.view import View
 from mavstream_feeder.demo.watch import Watch
 from mavstream_feeder.input.sample import STREAMS, sample_file
@@ -29,7 +29,7 @@ _PERIOD = 0.5
 
 @dataclass(frozen=True, slots=True)
 class DemoOptions:
-    """How the demo runs."""
+    """Options of the demo."""
 
     seconds: float
     rates: tuple[str, ...]
@@ -37,14 +37,14 @@ class DemoOptions:
     policy: str | None = None
     feed: bool = True
     live: bool = True
-    """Whether to show anything."""
+    """Whether to print progress and the summary."""
 
 
 def run_demo(options: DemoOptions, address: Address | None) -> Outcome:
-    """Run the demo on the server at `address`, or on one of its own that ends with it."""
+    """Run the demo on the server at `address`, or on one that is started for it."""
     parse_rates(options.rates, STREAMS)
     view = View(live=options.live)
-    with _terminated_like_interrupted():
+    with _sigterm_as_interrupt():
         if address is not None:
             return asyncio.run(_Demo(options, address, view, own=False).run())
         view.say("starting a server ...")
@@ -53,7 +53,7 @@ def run_demo(options: DemoOptions, address: Address | None) -> Outcome:
 
 
 class _Demo:
-    """One run against one server."""
+    """One run of the demo on one server."""
 
     def __init__(self, options: DemoOptions, address: Address, view: View, *, own: bool) -> None:
         self._options = options
@@ -62,22 +62,22 @@ class _Demo:
         self._own = own
 
     async def run(self) -> Outcome:
-        """Return what was found."""
+        """Run the demo and return its outcome."""
         async with AsyncClient(self._address.url, token=self._address.token, timeout=30.0) as client:
             await self._prepare(client)
             before = await self._positions(client)
             watch = Watch(client)
-            complaints: list[str] = []
+            failures: list[str] = []
             try:
                 self._view.say(f"21 queries in three classes on {self._address.url}")
                 await watch.submit("" if self._own else f"demo_{secrets.token_hex(3)}_")
                 report, passed = await self._work(watch)
-                complaints += await watch.settle() if self._options.feed else []
-                classes = await watch.figures()
+                failures += await watch.settle() if self._options.feed else []
+                classes = await watch.metrics()
                 after = await self._positions(client)
             finally:
-                complaints += await watch.close(remove=not self._own)
-        outcome = self._judged(classes, report, after - before, complaints)
+                failures += await watch.close(remove=not self._own)
+        outcome = self._checked(classes, report, after - before, failures)
         self._view.summary(passed, outcome)
         return outcome
 
@@ -86,13 +86,13 @@ class _Demo:
             try:
                 await client.create_stream(spec)
             except Conflict:
-                # There from an earlier run; whether its fields fit shows with the queries.
+                # It exists from an earlier run; the queries fail if its fields do not fit.
                 await client.stream_info(spec.name)
         if self._options.policy is not None:
             await client.set_scheduler(self._options.policy)
 
     async def _work(self, watch: Watch) -> tuple[Report, float]:
-        """Feed, or wait, for the given time and show what happens; return what was fed, and the time."""
+        """Feed, or wait, for the given time and show metrics; return the report and the time taken."""
         feeder = Feeder(self._address, Options(seed=self._options.seed))
         seconds = self._options.seconds
         if self._options.feed:
@@ -110,31 +110,31 @@ class _Demo:
         try:
             while not (await asyncio.wait({work}, timeout=_PERIOD))[0]:
                 passed = time.monotonic() - start
-                self._view.update(passed, seconds, await watch.figures(), feeder.report())
+                self._view.update(passed, seconds, await watch.metrics(), feeder.report())
             return work.result(), time.monotonic() - start
         finally:
             self._view.stop()
             work.cancel()
             await asyncio.gather(work, return_exceptions=True)
 
-    def _judged(
-        self, classes: dict[str, ClassFigures], report: Report, arrived: int, complaints: list[str]
+    def _checked(
+        self, classes: dict[str, ClassMetrics], report: Report, arrived: int, failures: list[str]
     ) -> Outcome:
         if not self._options.feed:
-            return Outcome(classes, arrived, None, None, tuple(complaints))
-        # Others may feed the same server, so more rows than ours are no fault.
+            return Outcome(classes, arrived, None, None, tuple(failures))
+        # Others may feed the same server, so there may be more rows.
         lost = max(0, report.acked - arrived)
         if lost:
-            complaints.append(f"{lost} acked tuples are not in their streams")
-        return Outcome(classes, report.sent, report.acked, lost, tuple(complaints))
+            failures.append(f"{lost} acknowledged rows are not in their streams")
+        return Outcome(classes, report.sent, report.acked, lost, tuple(failures))
 
     async def _positions(self, client: AsyncClient) -> int:
         return sum([(await client.stream_info(name)).position for name in STREAMS])
 
 
 @contextmanager
-def _terminated_like_interrupted() -> Iterator[None]:
-    """Take SIGTERM as Ctrl-C, or the server would be left behind."""
+def _sigterm_as_interrupt() -> Iterator[None]:
+    """Handle SIGTERM like Ctrl-C, so that the server is stopped."""
 
     def interrupt(number: int, frame: FrameType | None) -> None:
         raise KeyboardInterrupt

@@ -1,4 +1,4 @@
-"""The demo on a terminal: a table that lives while it runs, and the one at the end."""
+"""Terminal output of the demo: a live table, and a summary at the end."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from mavstream_feeder.demo.outcome import QUANTILES, ClassFigures, Outcome
+from mavstream_feeder.demo.outcome import QUANTILES, ClassMetrics, Outcome
 from mavstream_feeder.reports import Report
 
 
 class View:
-    """Shows how the classes fare; says nothing at all unless `live`."""
+    """Shows metrics of the classes; prints nothing unless `live`."""
 
     def __init__(self, *, live: bool) -> None:
         self._console = Console(quiet=not live)
@@ -24,16 +24,16 @@ class View:
         self._console.print(text, highlight=False)
 
     def start(self) -> None:
-        """Begin to live."""
+        """Start the live table."""
         if self._console.is_terminal:
             self._live.start()
 
     def stop(self) -> None:
-        """Remove the living table."""
+        """Remove the live table."""
         self._live.stop()
 
-    def update(self, passed: float, seconds: float, classes: dict[str, ClassFigures], fed: Report) -> None:
-        """Show the moment; throughput counts since the moment before."""
+    def update(self, passed: float, seconds: float, classes: dict[str, ClassMetrics], fed: Report) -> None:
+        """Show current metrics; throughput is that since the last update."""
         if not self._live.is_started:
             return
         then, results = self._before
@@ -42,19 +42,20 @@ class View:
             for name, each in classes.items()
         }
         self._before = passed, {name: each.results for name, each in classes.items()}
-        title = f"{passed:5.1f} of {seconds:g} s   {fed.acked} tuples acked, {fed.sent - fed.acked} under way"
+        in_flight = fed.sent - fed.acked
+        title = f"{passed:5.1f} of {seconds:g} s   {fed.acked} rows acknowledged, {in_flight} in flight"
         self._live.update(_page(title, classes, rates), refresh=True)
 
     def summary(self, seconds: float, outcome: Outcome) -> None:
-        """Print the end."""
+        """Print the summary."""
         rates = {name: each.results / seconds for name, each in outcome.classes.items()}
-        title = f"{outcome.tuples_in} tuples in {seconds:.1f} s"
+        title = f"{outcome.tuples_in} rows in {seconds:.1f} s"
         if outcome.tuples_acked is not None:
-            title += f", {outcome.tuples_acked} acked, {outcome.tuples_lost} lost"
+            title += f", {outcome.tuples_acked} acknowledged, {outcome.tuples_lost} lost"
         self._console.print(_page(title, outcome.classes, rates))
 
 
-def _page(title: str, classes: dict[str, ClassFigures], rates: dict[str, float]) -> RenderableType:
+def _page(title: str, classes: dict[str, ClassMetrics], rates: dict[str, float]) -> RenderableType:
     table = Table(box=None, header_style="bold", pad_edge=False, padding=(0, 1))
     table.add_column("class")
     for heading in ("priority", "queries", "results", "results/s", *(f"{name} ms" for name in QUANTILES)):

@@ -1,4 +1,4 @@
-"""The demo's subscribers: one per query, each counting the rows that it receives."""
+"""The demo's subscriptions: one per query, which count the received rows."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from collections import Counter
 from dataclasses import dataclass
 
 from mavstream import AsyncClient, AsyncQuery
-from mavstream_feeder.demo.outcome import ClassFigures
+from mavstream_feeder.demo.outcome import ClassMetrics
 from mavstream_feeder.demo.queries import CLASSES
 
-_PATIENCE = 60.0
+_TIMEOUT = 60.0
 _PERIOD = 0.1
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
-    """A query that was submitted."""
+class SubmittedQuery:
+    """A submitted query."""
 
     name: str
     class_: str
@@ -25,68 +25,68 @@ class Asked:
 
 
 class Watch:
-    """Submits all queries and receives their answers."""
+    """Submits all queries and receives their results."""
 
     def __init__(self, client: AsyncClient) -> None:
         self._client = client
-        self._asked: list[Asked] = []
+        self._submitted: list[SubmittedQuery] = []
         self._received: Counter[str] = Counter()
         self._tasks: list[asyncio.Task[None]] = []
 
     async def submit(self, prefix: str) -> None:
-        """Register classes and queries and subscribe to each query."""
+        """Create classes, submit queries, and subscribe to each."""
         for each in CLASSES:
             await self._client.put_class(each.name, each.priority, each.description)
             for name, flow in each.queries.items():
                 query = await self._client.submit(flow, name=f"{prefix}{name}", class_=each.name)
-                self._asked.append(Asked(name, each.name, query))
-        self._tasks = [asyncio.create_task(self._receive(asked)) for asked in self._asked]
+                self._submitted.append(SubmittedQuery(name, each.name, query))
+        self._tasks = [asyncio.create_task(self._receive(each)) for each in self._submitted]
 
-    async def figures(self) -> dict[str, ClassFigures]:
-        """Return what each class got so far."""
-        shown = (await self._client.stats())["classes"]
+    async def metrics(self) -> dict[str, ClassMetrics]:
+        """Return the metrics of each class so far."""
+        stats = (await self._client.stats())["classes"]
         of_class: Counter[str] = Counter()
-        for asked in self._asked:
-            of_class[asked.class_] += self._received[asked.name]
+        for each in self._submitted:
+            of_class[each.class_] += self._received[each.name]
         return {
-            each.name: ClassFigures.of(shown[each.name], len(each.queries), of_class[each.name])
+            each.name: ClassMetrics.of(stats[each.name], len(each.queries), of_class[each.name])
             for each in CLASSES
         }
 
     async def settle(self) -> list[str]:
-        """Wait until all input is answered and received; return what is missing after a long wait."""
-        deadline = time.monotonic() + _PATIENCE
+        """Wait until all input is processed and all results are received; return failed checks."""
+        deadline = time.monotonic() + _TIMEOUT
         before: dict[str, int] = {}
         while True:
-            given = {asked.name: (await asked.query.info()).results for asked in self._asked}
+            given = {each.name: (await each.query.info()).results for each in self._submitted}
             quiet = given == before and all(self._received[name] == n for name, n in given.items())
             if quiet and not await self._backlog():
                 break
             if time.monotonic() > deadline:
                 missing = [name for name, n in given.items() if self._received[name] != n]
-                return [f"queries are not at rest after {_PATIENCE:g} s: {', '.join(missing) or 'backlog'}"]
+                return [f"queries are not quiescent after {_TIMEOUT:g} s: {', '.join(missing) or 'backlog'}"]
             before = given
             await asyncio.sleep(_PERIOD)
         return [f"query '{name}' gave no results" for name, n in given.items() if not n]
 
     async def close(self, *, remove: bool) -> list[str]:
-        """End the subscriptions, and the queries if asked; return what went wrong with them."""
+        """End the subscriptions, and with `remove` the queries; return the errors of subscriptions."""
         for task in self._tasks:
             task.cancel()
         ended = await asyncio.gather(*self._tasks, return_exceptions=True)
         if remove:
-            for asked in self._asked:
-                await asked.query.delete()
+            for each in self._submitted:
+                await each.query.delete()
         return [
-            f"query '{asked.name}': {error}"
-            for asked, error in zip(self._asked, ended, strict=False)
+            f"query '{each.name}': {error}"
+            for each, error in zip(self._submitted, ended, strict=False)
             if isinstance(error, Exception)
         ]
 
-    async def _receive(self, asked: Asked) -> None:
-        async with asked.query.results(on_gap="raise") as results:
+    async def _receive(self, each: SubmittedQuery) -> None:
+        async with each.query.results(on_gap="raise") as results:
             async for batch in results.batches():
-                self._received[asked.name] += batch.num_rows
+                self._received[each.name] += batch.num_rows
 
     async def _backlog(self) -> bool:
         classes = (await self._client.stats())["classes"]

@@ -1,4 +1,4 @@
-"""Files to feed, and those of a dataset as its manifest lists them."""
+"""Files to feed: given one by one, or listed in the manifest of a dataset."""
 
 from __future__ import annotations
 
@@ -18,23 +18,23 @@ _MICROSECONDS = 1e6
 
 @dataclass(frozen=True, slots=True)
 class FeedFile:
-    """Files that are read one behind the other, for a stream or, with branches, for several."""
+    """Files that are read one after the other, for one stream or, with branches, for several."""
 
     name: str
-    """The stream; of a file that is split, the name for its rate."""
+    """The name of the stream; of a split file, the name by which its rate is given."""
     paths: tuple[Path, ...]
     spec: StreamSpec | None = None
-    """How the stream is made if it is missing; None to find out from the file."""
+    """Specification to create the stream with; None to infer it from the file."""
     rate: AnyRate = FLAT_OUT
     branches: tuple[Branch, ...] = ()
     origin: float | None = None
-    """Where recorded time begins, in seconds since 1970; None to find out from the file."""
+    """When recorded time begins, in seconds since 1970; None to take it from the file."""
     period: float | None = None
-    """How long a pass over the files lasts, in recorded seconds; None to find out from the file."""
+    """Length of a pass over the files, in recorded seconds; None to take it from the file."""
 
     @property
     def streams(self) -> tuple[str, ...]:
-        """Who gets its rows."""
+        """The streams that get its rows."""
         return tuple(branch.stream for branch in self.branches) or (self.name,)
 
 
@@ -43,7 +43,7 @@ def read_dataset(folder: Path, streams: Sequence[str] = ()) -> dict[str, FeedFil
     manifest = Manifest.load(folder)
     if manifest.kind == "answers":
         raise UnreadableFile(
-            f"'{folder}' holds expected answers, which have no time: give a dataset of streams"
+            f"'{folder}' contains expected results, which have no time: give a dataset of streams"
         )
     begin = None if manifest.begin is None else manifest.begin / _MICROSECONDS
     period = None
@@ -57,13 +57,13 @@ def read_dataset(folder: Path, streams: Sequence[str] = ()) -> dict[str, FeedFil
 
 
 def _checked(folder: Path, name: str, data: StreamData) -> tuple[Path, ...]:
-    """Return a stream's files, which must have the rows that the manifest says."""
+    """Return a stream's files; raises UnreadableFile if they have other rows than the manifest says."""
     paths = tuple(data.paths(folder))
     for path, file in zip(paths, data.files, strict=True):
         rows = row_count(path)
         if rows != file.rows:
             raise UnreadableFile(
-                f"stream '{name}': file '{path}' has {rows} rows and the manifest says {file.rows}: "
-                "make the dataset again"
+                f"stream '{name}': file '{path}' has {rows} rows, expected {file.rows} as the manifest says: "
+                "generate the dataset again"
             )
     return paths

@@ -1,7 +1,7 @@
-"""Files of rows: CSV, JSON lines and Parquet, read in batches of a stream's schema.
+"""Readers of CSV, JSON lines and Parquet files, in batches of a stream's schema.
 
-Columns are found by name. What a file may hold is what the wire may carry: a column that the stream does not
-have is refused, one that is missing is null where the stream allows it.
+Columns are matched by name. As on the wire, a column that the stream does not have is an error, and one that
+is missing is null if the stream allows it.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ Result = TypeVar("Result")
 
 
 def column_names(path: Path) -> tuple[str, ...]:
-    """Return the names of a file's columns; of JSON lines, those of the first one. Raises UnreadableFile."""
+    """Return the names of a file's columns (JSON lines: of its first line). Raises UnreadableFile."""
     return _guarded(path, lambda: _NAMES[kind_of(path)](path))
 
 
@@ -54,18 +54,18 @@ def read_batches(path: Path, schema: Schema) -> Batches:
 
 
 def row_count(path: Path) -> int | None:
-    """Return how many rows a file has if it says so itself, as Parquet does. Raises UnreadableFile."""
+    """Return the number of rows of a Parquet file; None for other files. Raises UnreadableFile."""
     if kind_of(path) != "parquet":
         return None
     return _guarded(path, lambda: int(pyarrow.parquet.read_metadata(path).num_rows))
 
 
 def kind_of(path: Path) -> str:
-    """Return `csv`, `jsonl` or `parquet`, by the file's name. Raises UnreadableFile."""
+    """Return `csv`, `jsonl` or `parquet`, by the file's extension. Raises UnreadableFile."""
     kind = _ENDINGS.get(path.suffix.lower())
     if kind is None:
         known = ", ".join(_ENDINGS)
-        raise UnreadableFile(f"file '{path}' ends in '{path.suffix}': the feeder reads {known}")
+        raise UnreadableFile(f"expected a file that ends in {known}, got '{path}'")
     return kind
 
 
@@ -73,7 +73,7 @@ def _guarded(path: Path, read: Callable[[], Result]) -> Result:
     try:
         return read()
     except FileNotFoundError:
-        raise UnreadableFile(f"file '{path}' is not there") from None
+        raise UnreadableFile(f"file '{path}' does not exist") from None
     except InvalidTuples as error:
         raise UnreadableFile(f"file '{path}' does not fit the stream: {error}") from None
     except (OSError, pa.ArrowException, ValueError) as error:
@@ -110,7 +110,7 @@ def _with_instants(schema: Schema, batch: pa.RecordBatch) -> pa.RecordBatch:
 
 
 def _instants(texts: pa.Array) -> pa.Array:
-    """Read texts as timestamps where Arrow can; others are left for the protocol to read or refuse."""
+    """Cast texts to timestamps where Arrow can; others are left to the protocol."""
     texts = pc.if_else(pc.equal(texts, ""), None, texts)
     for kind in (pa.int64(), pa.timestamp("us", "UTC"), pa.timestamp("us")):
         try:
@@ -125,7 +125,7 @@ def _lines_names(path: Path) -> tuple[str, ...]:
         first = next((line for line in file if line.strip()), b"{}")
     row = orjson.loads(first)
     if not isinstance(row, dict):
-        raise UnreadableFile(f"file '{path}' has a first line that is no JSON object: write one a line")
+        raise UnreadableFile(f"file '{path}' has a first line that is not a JSON object: write one per line")
     return tuple(row)
 
 
@@ -141,7 +141,7 @@ def _parquet_names(path: Path) -> tuple[str, ...]:
 
 def _read_parquet(path: Path, schema: Schema) -> Batches:
     with pyarrow.parquet.ParquetFile(path) as file:
-        # One row group after the other, so that no more than one is ever in memory.
+        # One row group at a time, so that no more than one is in memory.
         for group in range(file.num_row_groups):
             for batch in file.iter_batches(batch_size=BATCH_ROWS, row_groups=[group], use_threads=False):
                 yield decode_batch(schema, batch)

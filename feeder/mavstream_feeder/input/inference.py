@@ -1,4 +1,4 @@
-"""What stream a file would make: field names and types for `mavstream feed --create`."""
+"""Schema inference: the stream that fits a file, for `mavstream feed --create`."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _SAMPLE_LINES = 10_000
 
 
 class _Column(NamedTuple):
-    """What a file says of one column."""
+    """Name and type of a column, and whether it may be null."""
 
     name: str
     type: pa.DataType
@@ -32,8 +32,8 @@ class _Column(NamedTuple):
 def infer_stream(name: str, path: Path, event_time: str | None = None) -> StreamSpec:
     """Return the stream that fits a file; raises UnreadableFile.
 
-    CSV and JSON lines are judged by their first rows. Without `event_time`, the only timestamp column that is
-    never null tells the time of rows; where there are several or none, their arrival does.
+    For CSV and JSON lines the first rows are examined. Without `event_time`, the event time is the only
+    timestamp column that is never null; if there are several or none, it is the arrival time.
     """
     try:
         columns = _parquet_columns(path) if kind_of(path) == "parquet" else _columns(_sample(path))
@@ -50,7 +50,7 @@ def infer_stream(name: str, path: Path, event_time: str | None = None) -> Stream
         return StreamSpec(name=name, fields=tuple(fields), event_time=event_time)
     except ValidationError as error:
         reasons = "; ".join(item["msg"] for item in error.errors())
-        raise UnreadableFile(f"file '{path}' does not make a stream '{name}': {reasons}") from None
+        raise UnreadableFile(f"file '{path}' does not fit a stream '{name}': {reasons}") from None
 
 
 def _columns(sample: pa.Table) -> list[_Column]:
@@ -61,7 +61,7 @@ def _columns(sample: pa.Table) -> list[_Column]:
 
 
 def _parquet_columns(path: Path) -> list[_Column]:
-    """Tell nulls by the file's statistics, as it may be too large to be read; without them, expect some."""
+    """Return the columns; nulls are known from the file's statistics, and expected without them."""
     with pyarrow.parquet.ParquetFile(path) as file:
         schema, metadata = file.schema_arrow, file.metadata
         groups = [metadata.row_group(number) for number in range(metadata.num_row_groups)]
@@ -70,7 +70,7 @@ def _parquet_columns(path: Path) -> list[_Column]:
         parts = [group.column(index).statistics for group in groups]
         return any(part is None or not part.has_null_count or part.null_count > 0 for part in parts)
 
-    # Columns of columns have several leaves, and no field can hold them: `_type_of` refuses them by name.
+    # Nested columns have several leaves, and no field can hold them: `_type_of` refuses them.
     flat = len(schema) == metadata.num_columns
     return [
         _Column(field.name, field.type, field.nullable and flat and nulls(index))
@@ -80,7 +80,7 @@ def _parquet_columns(path: Path) -> list[_Column]:
 
 def _sample(path: Path) -> pa.Table:
     if kind_of(path) == "csv":
-        # Whole lines only: the last one of a sample may be cut.
+        # Complete the last line of the sample.
         with path.open("rb") as file:
             text = file.read(_SAMPLE_BYTES)
             rest = file.readline()

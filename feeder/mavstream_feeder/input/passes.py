@@ -1,4 +1,4 @@
-"""Passes over files: their batches in order, once or over and over."""
+"""Passes over files: their batches in order, once or repeatedly."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from mavstream_feeder.errors import UnreadableFile
 from mavstream_feeder.input.files import read_batches
 from mavstream_protocol import Schema
 
-# Rows of up to this size are decoded once and kept, so that going round costs nothing.
+# Files up to this size are decoded once and kept, so that further passes cost nothing.
 _KEPT_BYTES = 64 << 20
 
 
 class Passes:
-    """The batches of files that are read one behind the other; at most one batch is in memory, or few bytes.
+    """The batches of files, read one after the other.
 
-    The first pass leaves out `skip` rows.
+    At most one batch is in memory, unless files are small. The first pass skips `skip` rows.
     """
 
     def __init__(self, paths: Sequence[Path], schema: Schema, *, loop: bool = False, skip: int = 0) -> None:
@@ -29,16 +29,16 @@ class Passes:
         self._skip = skip
         self._kept: list[pa.RecordBatch] | None = [] if loop else None
         self._kept_bytes = 0
-        self._whole = False  # whether all rows of a pass are kept
+        self._all_kept = False  # whether all rows of a pass are kept
         self._batches = self._read()
         self._rows = 0
         self.done = 0
-        """Passes that are read to their end."""
+        """Completed passes."""
         self.rows: int | None = None
-        """Rows of a pass, once one is done."""
+        """Rows of a pass, once one is completed."""
 
     def next(self) -> pa.RecordBatch | None:
-        """Return the next batch, which has rows; None behind the last one. Raises UnreadableFile."""
+        """Return the next batch, which is not empty; None at the end. Raises UnreadableFile."""
         while (batch := self._next_read()) is not None:
             if self._skip < batch.num_rows:
                 rest = batch.slice(self._skip)
@@ -52,7 +52,7 @@ class Passes:
         if batch is None and self._loop:
             if not self._rows:
                 names = ", ".join(f"'{path}'" for path in self._paths)
-                raise UnreadableFile(f"file {names} has no rows to go round with")
+                raise UnreadableFile(f"file {names} has no rows to repeat")
             self._turn()
             batch = next(self._batches, None)
         if batch is None:
@@ -64,11 +64,11 @@ class Passes:
     def _turn(self) -> None:
         self.done += 1
         self.rows, self._rows = self._rows, 0
-        self._whole = self._kept is not None
+        self._all_kept = self._kept is not None
         self._batches = self._read() if self._kept is None else iter(self._kept)
 
     def _keep(self, batch: pa.RecordBatch) -> None:
-        if self._kept is None or self._whole:
+        if self._kept is None or self._all_kept:
             return
         self._kept_bytes += batch.nbytes
         self._kept.append(batch)

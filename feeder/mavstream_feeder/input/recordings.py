@@ -1,4 +1,4 @@
-"""Recorded arrival times: the column that holds them, read as seconds."""
+"""Recorded arrival times, from a column of the file."""
 
 from __future__ import annotations
 
@@ -15,40 +15,41 @@ _MICROSECONDS = 1e6
 
 
 class Recording:
-    """When the rows of a file came: a field of the stream, or a column of seconds beside them.
+    """Arrival times of the rows of a file: a field of the stream, or another column with seconds.
 
-    From pass to pass, times go on by `period` seconds; without one, a mean gap behind the pass's last row.
+    A further pass follows after `period` seconds; without one, a mean gap after the last row of the pass
+    before.
     """
 
     def __init__(self, rate: Recorded, spec: StreamSpec, period: float | None, file: str) -> None:
         column = rate.column or spec.event_time
         if column is None:
             raise UnreadableFile(
-                f"stream '{spec.name}' has no event time, so it does not tell when rows of '{file}' came: "
-                "name the column that tells the seconds, as in --rate recorded:arrival_offset"
+                f"stream '{spec.name}' has no event time, so the arrival times of '{file}' are not known: "
+                "name the column with the seconds, as in --rate recorded:arrival_offset"
             )
         self.column = column
         self._file = file
         self._period = period
         self._known = spec.schema().get(column)
-        self.beside: tuple[Field, ...] = ()
-        """The field to read besides those of the stream, if any."""
+        self.extra_fields: tuple[Field, ...] = ()
+        """The column to read besides the fields of the stream, if any."""
         if self._known is None:
-            self.beside = (Field(column, FieldType.FLOAT),)
+            self.extra_fields = (Field(column, FieldType.FLOAT),)
         elif self._known.type not in (FieldType.TIMESTAMP, FieldType.INT, FieldType.FLOAT):
             raise UnreadableFile(
                 f"column '{column}' of stream '{spec.name}' is of type {self._known.type}: recorded arrivals "
-                "are a timestamp, or a number of seconds"
+                "are a timestamp or a number of seconds"
             )
         self._pass = 0
         self._shift = 0.0
-        # Of the pass so far: its first and last time, and how many rows.
+        # Of the pass so far: its first and last time, and the number of rows.
         self._first = self._last = 0.0
         self._rows = 0
 
     @property
     def absolute(self) -> bool:
-        """Whether the column holds points in time instead of seconds since the begin."""
+        """Whether the column has timestamps instead of seconds since the beginning."""
         return self._known is not None and self._known.type is FieldType.TIMESTAMP
 
     def begin(self, batch: pa.RecordBatch) -> float:
@@ -56,7 +57,7 @@ class Recording:
         return float(self._seconds(batch.slice(0, 1))[0])
 
     def times(self, batch: pa.RecordBatch, number: int) -> Times:
-        """Return the times of the next batch, which belongs to a pass, counted from 0."""
+        """Return the times of the next batch, which belongs to pass `number`, counted from 0."""
         seconds = self._seconds(batch)
         if number != self._pass:
             self._pass = number
@@ -78,8 +79,8 @@ class Recording:
         column = batch.column(batch.schema.get_field_index(self.column))
         if column.null_count:
             raise UnreadableFile(
-                f"column '{self.column}' of file '{self._file}' is null in some rows: a row without an "
-                "arrival time is never due, give each one or another column"
+                f"column '{self.column}' of file '{self._file}' is null in some rows: give "
+                "each row an arrival time, or name another column"
             )
         if not self.absolute:
             return np.asarray(column.to_numpy(zero_copy_only=False), dtype=np.float64)

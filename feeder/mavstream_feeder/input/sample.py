@@ -1,6 +1,6 @@
-"""Sample data: a day in twenty smart homes, made up from a fixed seed.
+"""Sample data: a day in twenty smart homes, generated from a fixed seed.
 
-`python -m mavstream_feeder.input.sample DIRECTORY` writes the files that lie in `data/`, byte for byte.
+`python -m mavstream_feeder.input.sample DIRECTORY` writes the files in `data/`, byte for byte.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def _stream(name: str, *fields: tuple[str, FieldType]) -> StreamSpec:
             "name": name,
             "fields": [{"name": field, "type": kind} for field, kind in (*common, *fields)],
             "event_time": "at",
-            # A feeder that was killed must not hold back the windows of the next one.
+            # A feeder that was killed must not hold back the watermark of the next one.
             "idle_timeout": "2s",
             "retention": {"time": "10m", "bytes": "256MB"},
         }
@@ -61,7 +61,7 @@ def sample_file(stream: str) -> Path:
 
 
 def write_sample(folder: Path, seed: int = 2026) -> None:
-    """Write a file for each stream."""
+    """Generate a CSV file for each stream."""
     folder.mkdir(parents=True, exist_ok=True)
     for name, spec in STREAMS.items():
         random = Random(f"{name} {seed}")
@@ -80,7 +80,7 @@ def _rows(
 
 
 def _warmth(second: float) -> float:
-    """Return -1 in the coldest hour of the night and 1 in the warmest of the afternoon."""
+    """Return a number from -1 in the coldest hour of the night to 1 in the warmest of the afternoon."""
     return math.sin((second / _DAY_SECONDS - 0.375) * 2 * math.pi)
 
 
@@ -94,7 +94,7 @@ def _door(random: Random, warmth: float) -> Row:
 
 
 def _temperature(random: Random, warmth: float) -> Row:
-    # One reading in ten is out of the ordinary: a hot stove, or a window left open.
+    # One reading in ten is an outlier: a hot stove, or an open window.
     odd = random.random()
     usual = 20 + 3 * warmth + random.gauss(0, 1.5)
     celsius = random.uniform(31, 60) if odd < 0.06 else random.uniform(-5, 4) if odd < 0.1 else usual

@@ -1,4 +1,4 @@
-"""Sources of rows: the batches of files handed out in the portions that fall due."""
+"""Sources of rows: the rows of files, handed out as they fall due."""
 
 from __future__ import annotations
 
@@ -27,16 +27,16 @@ class SourcePosition(NamedTuple):
     """How far a source has been read."""
 
     row: int
-    """Rows of the pass that are done, or were skipped."""
+    """Rows of the current pass that were taken or skipped."""
     passes: int
-    """Passes over the files that are done."""
+    """Completed passes over the files."""
 
 
 class FileSource:
-    """The rows of a file, or of several that are read one behind the other, for one stream.
+    """The rows of a file, or of several that are read one after the other, for one stream.
 
-    With `stamp`, the event-time column holds the due times that `take` is given; the file need not have it.
-    With `recorded`, a column tells when rows are due; unless it is a field of the stream it is not fed.
+    With `stamp`, the event-time column gets the due times that `take` is given; the file need not have it.
+    With `recorded`, a column has the arrival times; unless it is a field of the stream it is not fed.
     """
 
     def __init__(
@@ -60,10 +60,10 @@ class FileSource:
         self._recording: Recording | None = None
         if recorded is not None:
             self._recording = Recording(recorded, spec, period, str(self.paths[0]) if self.paths else "")
-            fields += self._recording.beside
+            fields += self._recording.extra_fields
         read = Schema(tuple(fields))
         self._layout = arrow_schema(schema)
-        # Columns that are fed come first in what is read, but for one of due times that is not there.
+        # The columns to feed are read first; a column for due times may be missing among them.
         self._fed_columns = [index for index, name in enumerate(read.names) if name in schema.names]
         self._stamp_at = None if stamped is None else schema.names.index(stamped)
         self._stamp_there = stamped in read.names
@@ -71,30 +71,30 @@ class FileSource:
         self._limit = self._left = limit
         self._skipped = skip
         self._passes = Passes(self.paths, read, loop=loop, skip=skip)
-        # Batches that were read and whose rows are not all taken, and how many of the first one's are.
+        # Batches with rows that are not taken yet, and how many rows of the first one are taken.
         self._batches: deque[pa.RecordBatch] = deque()
         self._offset = 0
-        # How many of them have told their arrival times.
+        # Number of batches whose arrival times were returned.
         self._timed = 0
         self.taken = 0
-        """Rows that were handed out."""
+        """Number of rows that were taken."""
 
     @property
     def name(self) -> str:
-        """The file as people know it; of several, the folder that holds them all."""
+        """The path of the file; of several files, their common folder."""
         if len(self.paths) == 1:
             return str(self.paths[0])
         return os.path.commonpath(self.paths) if self.paths else "no file"
 
     def take(self, due_us: NDArray[np.int64]) -> pa.RecordBatch | None:
-        """Return a row for each due time (microseconds since 1970); fewer at the end, None after it."""
+        """Take a row for each due time (microseconds since 1970); fewer at the end, None after it."""
         rows = self.peek(due_us)
         if rows is not None:
             self.advance(rows.num_rows)
         return rows
 
     def peek(self, due_us: NDArray[np.int64], ahead: int = 0) -> pa.RecordBatch | None:
-        """Return what `take` would once `ahead` more rows are taken; nothing is taken by it."""
+        """Return what `take` would return after `ahead` more rows, without taking it."""
         wanted = len(due_us) if self._left is None else min(len(due_us), self._left - ahead)
         parts = self._parts(self._offset + ahead, wanted)
         if not parts:
@@ -103,7 +103,7 @@ class FileSource:
         return self._fed(rows, due_us[: rows.num_rows])
 
     def advance(self, count: int) -> None:
-        """Take rows that were handed out by `peek`."""
+        """Take rows that `peek` has returned."""
         self.taken += count
         self._offset += count
         if self._left is not None:
@@ -113,7 +113,7 @@ class FileSource:
             self._timed = max(self._timed - 1, 0)
 
     def ahead(self) -> Times | None:
-        """Return the recorded times, in seconds, of the rows that were not looked at yet; None at the end."""
+        """Return the next recorded times, in seconds; None at the end."""
         assert self._recording is not None
         if self._timed == len(self._batches) and not self._read():
             return None
@@ -121,38 +121,38 @@ class FileSource:
         return self._recording.times(self._batches[self._timed - 1], self._passes.done)
 
     def begin(self) -> float | None:
-        """Return when the first row was recorded, in seconds; None without rows. Before anything is taken."""
+        """Return the recorded time of the first row, in seconds; None without rows. Call it before `take`."""
         assert self._recording is not None
         return self._recording.begin(self._batches[0]) if self.opened() else None
 
     def opened(self) -> bool:
-        """Open the files and read the first rows, before anything is taken; whether there are any."""
+        """Open the files and read the first rows; whether there are any. Call it before `take`."""
         return bool(self._batches or self._read()) and self._left != 0
 
     @property
     def recorded(self) -> bool:
-        """Whether it tells when its rows were recorded."""
+        """Whether it has recorded arrival times."""
         return self._recording is not None
 
     @property
     def counts_seconds(self) -> bool:
-        """Whether recorded times are seconds since the begin, not points in time."""
+        """Whether recorded times are seconds since the beginning, not timestamps."""
         return self._recording is not None and not self._recording.absolute
 
     @property
     def over(self) -> bool:
-        """Whether no row will come again; known as soon as the last one is taken."""
+        """Whether there are no more rows; known as soon as the last one is taken."""
         return self._left == 0 or not (self._batches or self._read())
 
     def position_at(self, taken: int) -> SourcePosition:
-        """Return where in the files it stood when so many rows were taken."""
+        """Return the position in the files after so many taken rows."""
         behind = self._skipped + taken
         rows = self._passes.rows
         return SourcePosition(behind, 0) if not rows else SourcePosition(behind % rows, behind // rows)
 
     @property
     def total(self) -> int | None:
-        """How many rows it will hand out in all; None if nobody knows."""
+        """Number of rows in all; None if it is not known."""
         if self._loop:
             return self._limit
         counts = [row_count(path) for path in self.paths]
@@ -162,7 +162,7 @@ class FileSource:
         return left if self._limit is None else min(left, self._limit)
 
     def _parts(self, begin: int, wanted: int) -> list[pa.RecordBatch]:
-        """Return rows behind the first `begin` of the batches, cut where batches end."""
+        """Return slices of the batches: `wanted` rows after the first `begin`."""
         parts: list[pa.RecordBatch] = []
         index = 0
         while wanted > 0 and (index < len(self._batches) or self._read()):
@@ -175,7 +175,7 @@ class FileSource:
         return parts
 
     def _read(self) -> bool:
-        """Read one batch more; whether there was one."""
+        """Read another batch; whether there was one."""
         batch = self._passes.next()
         if batch is not None:
             self._batches.append(batch)
@@ -191,5 +191,5 @@ class FileSource:
 
     @staticmethod
     def _instants(due_us: NDArray[np.int64]) -> pa.Array:
-        # From the buffer: this is done often, and `pa.array` would look at each value.
+        # From the buffer, since `pa.array` would look at each value.
         return pa.Array.from_buffers(_UTC, len(due_us), [None, pa.py_buffer(due_us)])

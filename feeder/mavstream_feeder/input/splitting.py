@@ -1,4 +1,4 @@
-"""Split conditions: the rows of one file for several streams."""
+"""Split conditions: distribute the rows of one file over several streams."""
 
 from __future__ import annotations
 
@@ -22,30 +22,29 @@ _WHERE = re.compile(r"\s+where\s+", re.IGNORECASE)
 
 @dataclass(frozen=True, slots=True)
 class Branch:
-    """A stream that gets some rows of a file."""
+    """A stream that gets some of a file's rows."""
 
     stream: str
     where: str | None = None
-    """Which rows, as an expression; None for all that are left."""
+    """Condition for its rows, an expression; None for all rows that are left."""
 
 
 def parse_split(text: str) -> tuple[str, Branch]:
-    """Return file and branch of `hot=readings.csv where celsius > 30`. Raises InvalidSplit.
+    """Parse `hot=readings.csv where celsius > 30` into file and branch. Raises InvalidSplit.
 
-    `rest=readings.csv` takes the rows that no branch before it has taken.
+    `rest=readings.csv` takes the rows that no earlier branch has taken.
     """
     written = _WRITTEN.fullmatch(text)
     if written is None:
         raise InvalidSplit(
-            f"split '{text}' cannot be read: write STREAM=FILE where CONDITION, such as "
-            "hot=readings.csv where temperature > 30"
+            f"expected a split such as 'hot=readings.csv where temperature > 30', got '{text}'"
         )
     file, *rest = _WHERE.split(written[2], maxsplit=1)
     return file, Branch(written[1], rest[0] if rest else None)
 
 
 class Part(NamedTuple):
-    """Rows that go to one stream."""
+    """Rows of a batch for one stream."""
 
     stream: str
     rows: pa.RecordBatch
@@ -54,9 +53,9 @@ class Part(NamedTuple):
 
 
 class Splitter:
-    """Hands each row to the first branch whose condition is true, as the operator `split` does.
+    """Assigns each row to the first branch whose condition is true, as the operator `split` does.
 
-    A row that no branch takes is counted; so is one whose conditions are null or cannot be computed.
+    Rows that no branch takes are counted, also those whose conditions are null or cannot be computed.
     """
 
     def __init__(self, branches: Sequence[Branch], schema: Schema) -> None:
@@ -66,7 +65,7 @@ class Splitter:
         self._branches = [(branch.stream, _compiled(branch, schema)) for branch in branches]
 
     def parts(self, rows: pa.RecordBatch) -> list[Part]:
-        """Return what each stream gets, in the order of the rows; streams that get nothing are left out."""
+        """Return the rows of each stream, in order; streams without rows are left out."""
         left = np.arange(rows.num_rows)
         found: list[Part] = []
         columns = columns_from_arrow(rows, self._schema)

@@ -1,4 +1,4 @@
-"""Arrival times of one stream: a Poisson process whose rate may change over time, or recorded times."""
+"""Arrival times of a stream: a Poisson process with a rate that may change over time, or recorded times."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from numpy.typing import NDArray
 from mavstream_feeder.pacing.rates import Rate, Recorded
 
 Times: TypeAlias = NDArray[np.float64]
-"""Seconds on the feeder's clock, never falling."""
+"""Seconds on the feeder's clock, in ascending order."""
 
-# Blocks keep numpy's cost per call away from the single tuple. Their length is fixed, since sums of floats
-# depend on where they are cut and the same seed must give the same times.
+# Times are made in blocks, since a call of numpy costs the same for many. Their length is fixed: sums of
+# floats depend on where they are cut, and the same seed must give the same times.
 _BLOCK = 1024
 
 
 class Arrivals(Protocol):
-    """When the next tuples of a stream fall due."""
+    """The due times of a stream's next rows."""
 
     def head(self) -> float:
-        """Return the next due time, infinity when there are no more."""
+        """Return the next due time; infinity at the end."""
 
     def take(self, now: float, most: int) -> Times:
         """Remove and return the due times up to and including `now`, at most so many."""
@@ -39,16 +39,16 @@ class Arrivals(Protocol):
 
 
 class _Blocks(ABC):
-    """Due times that are made a block at a time."""
+    """Due times that are made in blocks."""
 
     def __init__(self) -> None:
         self._ready: Times = np.empty(0)
-        # The same as a list, in which single times are found in a tenth of the time, once one is asked for.
+        # The same as a list, made on demand: single times are found in it ten times as fast.
         self._list: list[float] | None = None
         self._next = 0
 
     def head(self) -> float:
-        """Return the next due time, infinity when there are no more."""
+        """Return the next due time; infinity at the end."""
         if self._next == len(self._ready):
             self._extend()
         listed = self._listed()
@@ -82,7 +82,7 @@ class _Blocks(ABC):
         self._next += count
 
     def _extend(self) -> bool:
-        """Make a block more of due times; whether there was one."""
+        """Make another block of due times; whether there was one."""
         more = self._more()
         self._ready = np.concatenate((self._ready[self._next :], more))
         self._list, self._next = None, 0
@@ -95,14 +95,14 @@ class _Blocks(ABC):
 
     @abstractmethod
     def _more(self) -> Times:
-        """Return the next due times; none when there are no more."""
+        """Return the next block of due times; empty at the end."""
 
 
 class PoissonArrivals(_Blocks):
-    """Exponential gaps at a rate of pieces, by inversion: exact also across changes of the rate.
+    """A Poisson process with a piecewise constant rate, by inversion: exact also across changes of the rate.
 
-    Gaps are drawn with rate one; the time at which the integral of the rate reaches their running sum is the
-    arrival time. The draws depend on the seed and the stream's name alone, not on other streams.
+    Gaps are drawn with rate one; the arrival time is when the integral of the rate reaches their running sum.
+    The draws depend only on the seed and the stream's name, not on other streams.
     """
 
     def __init__(self, rate: Rate, start: float, seed: int, name: str) -> None:
@@ -111,7 +111,7 @@ class PoissonArrivals(_Blocks):
         lengths = [piece.seconds for piece in rate.pieces]
         rates = [piece.per_second for piece in rate.pieces]
         bounded = [length for length in lengths if not math.isinf(length)]
-        # Knots of the rate's integral; beyond the last one the rate is `_beyond`, or nothing comes.
+        # Knots of the rate's integral; beyond the last one the rate is `_beyond`, which may be 0.
         self._knots = start + np.concatenate(([0.0], np.cumsum(bounded)))
         self._integral = np.concatenate(([0.0], np.cumsum(np.multiply(bounded, rates[: len(bounded)]))))
         self._beyond = rates[-1] if len(bounded) < len(lengths) else 0.0
@@ -134,7 +134,7 @@ class PoissonArrivals(_Blocks):
 
 
 class RecordedArrivals(_Blocks):
-    """The times at which rows came when they were recorded, moved to where the stream joins.
+    """Recorded arrival times, shifted to the start of the stream.
 
     A row that was recorded out of order falls due with the one before it, since rows keep their order.
     """
@@ -157,24 +157,24 @@ class RecordedArrivals(_Blocks):
 
 
 class FlatOut:
-    """Always due, since ever: as many tuples as are asked for."""
+    """Rows that are always due: as many as are taken."""
 
     def head(self) -> float:
         """Return minus infinity."""
         return -math.inf
 
     def take(self, now: float, most: int) -> Times:
-        """Return `most` tuples that are due now."""
+        """Return `most` due times, which are now."""
         return np.full(most, now)
 
     def upcoming(self, until: float, most: int) -> Times:
-        """Return nothing: when the next ones are due shows when they are taken."""
+        """Return nothing: rows are due when they are taken."""
         return np.empty(0)
 
     def advance(self, count: int) -> None:
-        """Do nothing: there are always more."""
+        """Do nothing: there is no end of due times."""
 
 
 def arrivals_of(rate: Rate, start: float, seed: int, name: str) -> Arrivals:
-    """Return the arrivals of a stream that joins at `start`."""
+    """Return the arrivals of a stream that starts at `start`."""
     return FlatOut() if rate.flat_out else PoissonArrivals(rate, start, seed, name)

@@ -1,4 +1,4 @@
-"""How late tuples were sent: for each stream a histogram of fixed size with buckets that grow by 5 %."""
+"""Lags, the time from due to sent: a histogram per stream, of fixed size, with buckets that grow by 5 %."""
 
 from __future__ import annotations
 
@@ -9,49 +9,49 @@ from numpy.typing import NDArray
 
 _GROWTH = math.log(1.05)
 _BUCKETS = 512  # From a microsecond to a day.
-_TOGETHER = 1024
+_BLOCK = 1024
 
 
 class Lags:
-    """Times from due to sent, in seconds, by number of the stream; quantiles are right within 5 %."""
+    """Histograms of lags in seconds, by number of the stream; quantiles are exact to 5 %."""
 
     def __init__(self) -> None:
         self._streams = 0
         self._counts = np.zeros((0, _BUCKETS), dtype=np.int64)
         self._worst = np.zeros(0)
-        # Tuples that are on their way out, and those that were sent and are yet to be counted.
+        # Rows of the next write, and rows that were sent and are not counted yet.
         self._leaving: list[tuple[NDArray[np.intp], NDArray[np.float64]]] = []
         self._left: list[tuple[NDArray[np.intp], NDArray[np.float64], float]] = []
         self._size = 0
 
     def add_stream(self) -> int:
-        """Return the number of a new stream."""
+        """Add a stream and return its number."""
         self._streams += 1
         return self._streams - 1
 
     def leaving(self, streams: NDArray[np.intp] | int, due: NDArray[np.float64]) -> None:
-        """Note when tuples, of one stream or each of its own, were due that the next `sent` is about."""
+        """Note the due times of rows for the next `sent`; `streams` is one number, or one for each row."""
         numbers = np.full(len(due), streams) if isinstance(streams, int) else streams
         self._leaving.append((numbers, due))
 
     def sent(self, now: float) -> None:
-        """Note that the tuples on their way out were sent now; nobody is early."""
-        # Frames are small and many, so that they are counted together.
+        """Note that the rows of `leaving` were sent now."""
+        # Frames are small and many, so they are counted in blocks.
         for numbers, due in self._leaving:
             self._left.append((numbers, due, now))
             self._size += len(due)
         self._leaving.clear()
-        if self._size >= _TOGETHER:
+        if self._size >= _BLOCK:
             self._fold()
 
     def worst(self, stream: int | None = None) -> float | None:
-        """Return the longest lag in seconds, of one stream or of all; None without tuples."""
+        """Return the longest lag in seconds, of one stream or of all; None without rows."""
         if not self._chosen(stream).any():
             return None
         return float(self._worst.max() if stream is None else self._worst[stream])
 
     def quantile(self, share: float, stream: int | None = None) -> float | None:
-        """Return the lag in seconds that this share of the tuples did not exceed; None without tuples."""
+        """Return a quantile of the lag in seconds, of one stream or of all; None without rows."""
         reached = np.cumsum(self._chosen(stream))
         if not reached[-1]:
             return None

@@ -1,4 +1,4 @@
-"""Rates as people write them: `500`, `40@150s,80@50s`, `max`, `recorded`; `readings=500` for one stream."""
+"""Rates and their notation: `500`, `40@150s,80@50s`, `max`, `recorded`; `readings=500` for one stream."""
 
 from __future__ import annotations
 
@@ -15,35 +15,35 @@ _MICROSECONDS = 1_000_000
 _NAMED = re.compile(r"\s*([A-Za-z_][A-Za-z0-9_]*)\s*=(.*)", re.DOTALL)
 _RECORDED = re.compile(r"recorded(?::([A-Za-z_][A-Za-z0-9_]*))?")
 _SPEED = re.compile(r"([0-9]+(?:\.[0-9]+)?)x?")
-_HIGHEST = 1e9
-_FASTEST = 1e6
+_MAX_RATE = 1e9
+_MAX_SPEED = 1e6
 
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """A time during which the rate is constant."""
+    """A period with a constant rate."""
 
     per_second: float
-    """Tuples a second, 0 for silence."""
+    """Rows per second; 0 for none."""
     seconds: float = math.inf
 
 
 @dataclass(frozen=True, slots=True)
 class Rate:
-    """The rate of a stream over time, from the moment it joins; no pieces: as fast as acks allow.
+    """The rate of a stream over time, from its start; without pieces: as fast as acknowledgements allow.
 
-    After the last piece the stream ends. Only the last piece may last for ever.
+    The stream ends after the last piece. Only the last piece may last forever.
     """
 
     pieces: tuple[Piece, ...] = ()
 
     @property
     def flat_out(self) -> bool:
-        """Whether the stream is fed as fast as it is taken."""
+        """Whether the stream is fed as fast as possible."""
         return not self.pieces
 
     def faster(self, speed: float) -> Rate:
-        """Return the rate on a clock that runs so many times as fast."""
+        """Return the rate on a clock that runs `speed` times as fast."""
         return Rate(tuple(Piece(piece.per_second * speed, piece.seconds / speed) for piece in self.pieces))
 
     def __str__(self) -> str:
@@ -57,17 +57,17 @@ class Rate:
 
 @dataclass(frozen=True, slots=True)
 class Recorded:
-    """Arrivals as they were recorded: a column of the file says when each row is due."""
+    """Arrivals as recorded: a column of the file has the time of each row."""
 
     column: str | None = None
     """The column, which need not be a field of the stream; None for the stream's event time."""
     origin: float | None = None
-    """The recorded time, in seconds, that is the moment at which the stream joins; None for the first row's,
-    or for 0 where the column counts seconds."""
+    """The recorded time, in seconds, that corresponds to the start of the stream; None for that of the first
+    row, or for 0 if the column has seconds."""
     speed: float = 1.0
 
     def faster(self, speed: float) -> Recorded:
-        """Return the same on a clock that runs so many times as fast."""
+        """Return the same on a clock that runs `speed` times as fast."""
         return replace(self, speed=self.speed * speed)
 
     def __str__(self) -> str:
@@ -80,21 +80,21 @@ FLAT_OUT = Rate()
 
 
 def constant(per_second: float) -> Rate:
-    """Return the rate that never changes."""
+    """Return a constant rate."""
     return Rate((Piece(per_second),))
 
 
 def parse_speed(text: str) -> float:
-    """Return how many times as fast the feeder's clock runs: `10x`, `0.5x`, `2`. Raises InvalidRate."""
+    """Parse the speed of the feeder's clock: `10x`, `0.5x`, `2`. Raises InvalidRate."""
     written = _SPEED.fullmatch(text.strip())
     speed = float(written[1]) if written else 0.0
-    if not 1 / _FASTEST <= speed <= _FASTEST:
-        raise InvalidRate(f"speed '{text}' cannot be read: write how many times as fast, such as 10x or 0.5x")
+    if not 1 / _MAX_SPEED <= speed <= _MAX_SPEED:
+        raise InvalidRate(f"expected a speed such as 10x or 0.5x, got '{text}'")
     return speed
 
 
 def parse_rate(text: str) -> AnyRate:
-    """Return the rate that `text` describes; raises InvalidRate."""
+    """Parse a rate; raises InvalidRate."""
     if text.strip() == "max":
         return FLAT_OUT
     if recorded := _RECORDED.fullmatch(text.strip()):
@@ -102,11 +102,11 @@ def parse_rate(text: str) -> AnyRate:
     pieces = tuple(_piece(part.strip(), text) for part in text.split(","))
     if any(math.isinf(piece.seconds) for piece in pieces[:-1]):
         raise InvalidRate(
-            f"rate '{text}' has a part without a duration ahead of its last one: "
-            "write how long each part lasts, such as 40@150s,80@50s"
+            f"rate '{text}' has a part without a duration before its last one: "
+            "give each part a duration, such as 40@150s,80@50s"
         )
     if not any(piece.per_second for piece in pieces):
-        raise InvalidRate(f"rate '{text}' is zero throughout: no tuple would ever come, give a positive rate")
+        raise InvalidRate(f"rate '{text}' is always zero: give a positive rate")
     return Rate(pieces)
 
 
@@ -142,11 +142,11 @@ def _piece(part: str, text: str) -> Piece:
         per_second = float(number)
     except ValueError:
         raise InvalidRate(
-            f"rate '{text}' has the part '{part}': write tuples a second such as 500, "
+            f"rate '{text}' has the part '{part}': expected rows per second such as 500, "
             "parts such as 40@150s,80@50s, max or recorded"
         ) from None
-    if not 0 <= per_second <= _HIGHEST:
-        raise InvalidRate(f"rate '{text}' has {number} tuples a second: give 0 to {_HIGHEST:g}, or max")
+    if not 0 <= per_second <= _MAX_RATE:
+        raise InvalidRate(f"rate '{text}' has {number} rows per second: give 0 to {_MAX_RATE:g}, or max")
     if not at:
         return Piece(per_second)
     try:
@@ -154,5 +154,5 @@ def _piece(part: str, text: str) -> Piece:
     except ValueError as error:
         raise InvalidRate(f"rate '{text}': {error}") from None
     if microseconds == 0:
-        raise InvalidRate(f"rate '{text}' has a part that lasts no time: give a positive duration")
+        raise InvalidRate(f"rate '{text}' has a part with a duration of 0: give a positive one")
     return Piece(per_second, microseconds / _MICROSECONDS)

@@ -1,6 +1,6 @@
-"""The schedule of arrivals: many streams, one heap of next due times (thesis, 4.4).
+"""The schedule: a heap of the next due times of all streams (thesis, 4.4).
 
-Pure: it neither sleeps nor reads a clock. Ties break by the order of joining the heap.
+It neither sleeps nor reads a clock. Ties are broken by the order in which streams entered the heap.
 """
 
 from __future__ import annotations
@@ -15,24 +15,24 @@ from mavstream_feeder.pacing.rates import Rate
 
 
 class Due(NamedTuple):
-    """Tuples of one stream that fall due together."""
+    """Rows of one stream that fall due together."""
 
     stream: str
     times: Times
 
 
 class Schedule:
-    """Which streams have tuples due, and when the next one is."""
+    """Knows which streams have due rows, and when the next row falls due."""
 
     def __init__(self, seed: int = 0) -> None:
         self._seed = seed
         self._heap: list[tuple[float, int, str]] = []
-        # The number of each stream's entry in the heap; an entry with another number counts no more.
+        # The number of each stream's valid entry in the heap; entries with other numbers are obsolete.
         self._entries: dict[str, int] = {}
         self._arrivals: dict[str, Arrivals] = {}
-        # Streams that wait for credit stay out of the heap; their arrivals wait with them.
+        # Streams that wait for credit are not in the heap; their arrivals wait with them.
         self._held: set[str] = set()
-        # So do streams whose arrivals somebody else looks after.
+        # Nor are streams whose arrivals a send group takes.
         self._lent: set[str] = set()
         self._running = 0
 
@@ -49,64 +49,64 @@ class Schedule:
         return self._arrivals[stream]
 
     def add(self, stream: str, rate: Rate, now: float) -> None:
-        """Let a stream join; its first tuple falls due one gap after `now`."""
+        """Add a stream; its first row falls due one gap after `now`."""
         self.join(stream, arrivals_of(rate, now, self._seed, stream))
 
     def join(self, stream: str, arrivals: Arrivals) -> None:
-        """Let a stream join whose arrivals are known."""
+        """Add a stream with its arrivals."""
         if stream in self._arrivals:
             raise ValueError(f"stream '{stream}' is already in the schedule: remove it first")
         self._arrivals[stream] = arrivals
         self._push(stream)
 
     def remove(self, stream: str) -> None:
-        """Take a stream out; its tuples that are not taken never fall due."""
+        """Remove a stream; its remaining rows never fall due."""
         del self._arrivals[stream]
         self._held.discard(stream)
         self._lent.discard(stream)
         self._entries.pop(stream, None)
 
     def hold(self, stream: str) -> None:
-        """Let a stream's tuples wait, due or not, until it is released; the others go on."""
+        """Hold a stream: its rows wait until it is released, while other streams go on."""
         if stream in self._arrivals and stream not in self._held:
             self._held.add(stream)
             self._entries.pop(stream, None)
 
     def release(self, stream: str) -> None:
-        """Let a held stream go on; what fell due meanwhile is due at once."""
+        """Release a held stream; what fell due meanwhile is due at once."""
         if stream in self._held:
             self._held.discard(stream)
             self._push(stream)
 
     def held(self, stream: str) -> bool:
-        """Whether a stream waits for its release."""
+        """Whether a stream is held."""
         return stream in self._held
 
     def all_held(self) -> list[str]:
-        """Return the streams that wait for their release."""
+        """Return the held streams."""
         return list(self._held)
 
     def lend(self, stream: str) -> None:
-        """Leave it to somebody else to take a stream's tuples, until it is given back."""
+        """Leave a stream's arrivals to the caller until it is given back."""
         self._lent.add(stream)
         self._entries.pop(stream, None)
 
     def give_back(self, stream: str) -> None:
-        """Take a stream's tuples here again; what fell due meanwhile and was not taken is due at once."""
+        """Take over a lent stream again; what fell due meanwhile and was not taken is due at once."""
         if stream in self._lent:
             self._lent.discard(stream)
             self._push(stream)
 
     def next_due(self) -> float | None:
-        """Return when the next tuple falls due; None when none will before a release or a join."""
+        """Return the next due time; None if nothing falls due before a stream is released or added."""
         while self._heap and self._entries.get(self._heap[0][2]) != self._heap[0][1]:
             heapq.heappop(self._heap)
         return self._heap[0][0] if self._heap else None
 
     def take(self, now: float, most: int) -> list[Due]:
-        """Return what is due, by first due time, one entry a stream with at most `most` tuples.
+        """Take what is due: one entry per stream with at most `most` rows, in the order of due times.
 
-        Streams whose rate has ended leave the schedule.
+        Streams without further due times are removed.
         """
         due: list[Due] = []
         while (next_due := self.next_due()) is not None and next_due <= now:

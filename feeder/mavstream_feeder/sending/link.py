@@ -187,5 +187,6 @@ def _resume(window: SendWindow, known: StreamCredit) -> None:
         case Resumed.FRAMES_UNKNOWN:
             raise FeedLost(
                 f"stream '{window.stream}': the server has frame {known.last_sequence} of this producer, "
-                f"which sent only {window.next_sequence - 1}: another feeder uses the same name, give --producer"
+                f"which sent only {window.next_sequence - 1}: another feeder uses the same name, "
+                "give --producer"
             )

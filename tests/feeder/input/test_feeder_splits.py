@@ -23,7 +23,7 @@ from mavstream_feeder import (
     Splitter,
     parse_rate,
 )
-from mavstream_feeder.input.names import Named, read_feeds
+from mavstream_feeder.input.arguments import InputArguments, read_feeds
 from mavstream_feeder.input.splitting import parse_split
 from mavstream_protocol import StreamSpec
 from mavstream_protocol.tuples import decode_rows
@@ -61,7 +61,7 @@ def test_splits_are_read(text: str, file: str, branch: Branch) -> None:
 
 @pytest.mark.parametrize("text", ["", "readings.csv where x > 1", "=readings.csv", "hot="])
 def test_splits_that_cannot_be_read_are_refused(text: str) -> None:
-    with pytest.raises(InvalidSplit, match="write STREAM=FILE where CONDITION"):
+    with pytest.raises(InvalidSplit, match="expected a split such as 'hot=readings.csv where"):
         parse_split(text)
 
 
@@ -104,19 +104,19 @@ def test_a_condition_that_makes_no_sense_names_its_stream(where: str, words: str
 
 def test_a_split_file_has_one_rate(readings: Path) -> None:
     splits = (f"hot={readings} where celsius > 30", f"rest={readings}")
-    (feed,) = read_feeds(Named(splits=splits), ["readings=500"])
+    (feed,) = read_feeds(InputArguments(splits=splits), ["readings=500"])
     assert feed.streams == ("hot", "rest")
     assert str(feed.rate) == "500"
     with pytest.raises(InvalidSplit, match="rows arrive at one rate, give --rate readings="):
-        read_feeds(Named(splits=splits), ["hot=500"])
+        read_feeds(InputArguments(splits=splits), ["hot=500"])
     with pytest.raises(InvalidRate, match="which is not fed: fed are readings"):
-        read_feeds(Named(splits=splits), ["cold=500"])
+        read_feeds(InputArguments(splits=splits), ["cold=500"])
     with pytest.raises(InvalidSplit, match="stream 'hot' gets rows of 'readings' and 'other'"):
-        read_feeds(Named(splits=(*splits, f"hot={readings.parent / 'other.csv'}")))
+        read_feeds(InputArguments(splits=(*splits, f"hot={readings.parent / 'other.csv'}")))
 
 
 def test_what_is_split_is_not_fed_as_a_whole() -> None:
-    feeds = read_feeds(Named(sample=True, splits=["hot=temperature where celsius > 30"]))
+    feeds = read_feeds(InputArguments(sample=True, splits=["hot=temperature where celsius > 30"]))
     assert {feed.name: feed.streams for feed in feeds}["temperature"] == ("hot",)
     assert len(feeds) == 5
 

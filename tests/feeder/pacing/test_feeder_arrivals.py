@@ -154,15 +154,15 @@ def test_rates_read_back_the_same(text: str) -> None:
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("fast", "has the part 'fast': write tuples a second such as 500"),
+        ("fast", "has the part 'fast': expected rows per second such as 500"),
         ("", "has the part ''"),
-        ("-1", "has -1 tuples a second: give 0 to"),
-        ("nan", "has nan tuples a second"),
-        ("inf", "has inf tuples a second"),
-        ("40,80@50s", "has a part without a duration ahead of its last one"),
+        ("-1", "has -1 rows per second: give 0 to"),
+        ("nan", "has nan rows per second"),
+        ("inf", "has inf rows per second"),
+        ("40,80@50s", "has a part without a duration before its last one"),
         ("40@150,80@50s", "'150'"),
-        ("40@0s,5", "lasts no time"),
-        ("0", "is zero throughout"),
+        ("40@0s,5", "has a part with a duration of 0"),
+        ("0", "is always zero"),
     ],
 )
 def test_rates_that_make_no_sense_are_refused(text: str, words: str) -> None:

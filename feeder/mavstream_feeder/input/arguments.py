@@ -1,4 +1,4 @@
-"""What is fed: which files for which streams at which rate, from the command line."""
+"""Command-line arguments that say which files are fed into which streams, and at which rate."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ _NAMED = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)=(.+)")
 
 
 @dataclass(frozen=True, slots=True)
-class Named:
-    """What the command line names to be fed."""
+class InputArguments:
+    """What the command line gives to be fed."""
 
     files: Sequence[str] = ()
     """`FILE` for the stream of its name, or `STREAM=FILE`."""
@@ -29,25 +29,25 @@ class Named:
     data: Path | None = None
     """The folder of a dataset."""
     streams: Sequence[str] = ()
-    """Streams of the dataset, none for all."""
+    """Streams of the dataset; empty for all."""
 
 
-def read_feeds(named: Named, rates: Sequence[str] = (), speed: float = 1.0) -> list[FeedFile]:
-    """Return what to feed and how fast. Raises UnreadableFile, InvalidSplit, InvalidRate, InvalidDataset.
+def read_feeds(given: InputArguments, rates: Sequence[str] = (), speed: float = 1.0) -> list[FeedFile]:
+    """Return what to feed, with rates. Raises UnreadableFile, InvalidSplit, InvalidRate, InvalidDataset.
 
-    Without a rate, the streams of a dataset come as they were recorded and others as fast as acks allow.
+    Without a rate, the streams of a dataset are fed as recorded and others as fast as acknowledgements allow.
     """
     feeds: dict[str, FeedFile] = {}
-    if named.data is not None:
-        feeds = read_dataset(named.data, named.streams)
-    elif named.streams:
+    if given.data is not None:
+        feeds = read_dataset(given.data, given.streams)
+    elif given.streams:
         raise UnreadableFile("--stream chooses from a dataset: give its folder with --data")
     own_time = set(feeds)
-    if named.sample:
+    if given.sample:
         feeds |= {name: FeedFile(name, (sample_file(name),), spec) for name, spec in STREAMS.items()}
-    for text in named.files:
+    for text in given.files:
         _add(feeds, _file(text))
-    _split(feeds, named.splits)
+    _split(feeds, given.splits)
     if not feeds:
         raise UnreadableFile("there is nothing to feed: give STREAM=FILE, --data, --split or --sample")
     defaults: dict[str, AnyRate] = {name: Recorded() for name in own_time}
@@ -58,12 +58,12 @@ def read_feeds(named: Named, rates: Sequence[str] = (), speed: float = 1.0) -> l
 
 
 def parse_skips(texts: Iterable[str], names: Sequence[str]) -> Mapping[str, int]:
-    """Return how many rows of each file to leave out: `120` for all, `readings=120` for one."""
+    """Parse how many rows of each file to skip: `120` for all, `readings=120` for one."""
     skips: dict[str, int] = {}
     for text in texts:
         written = re.fullmatch(r"\s*(?:([A-Za-z_][A-Za-z0-9_]*)\s*=)?\s*([0-9]+)\s*", text)
         if written is None:
-            raise ValueError(f"skip '{text}' cannot be read: write rows, as in 120 or readings=120")
+            raise ValueError(f"expected a number of rows to skip, such as 120 or readings=120, got '{text}'")
         name, rows = written[1], int(written[2])
         if name is not None and name not in names:
             raise ValueError(f"skip '{text}' is for '{name}', which is not fed: fed are {', '.join(names)}")
@@ -75,7 +75,7 @@ def _file(text: str) -> FeedFile:
     named = _NAMED.fullmatch(text)
     name, path = (named[1], Path(named[2])) if named else (Path(text).stem, Path(text))
     if not re.fullmatch(NAME_PATTERN.strip("^$"), name):
-        raise UnreadableFile(f"file '{path}' does not say its stream by its name: write STREAM={path}")
+        raise UnreadableFile(f"file '{path}' has a name that no stream can have: write STREAM={path}")
     return FeedFile(name, (path,))
 
 
@@ -87,13 +87,13 @@ def _add(feeds: dict[str, FeedFile], feed: FeedFile) -> None:
 
 
 def _split(feeds: dict[str, FeedFile], splits: Sequence[str]) -> None:
-    """Let the files of splits go to their streams; streams of a dataset or the sample can be split too."""
+    """Add the branches of splits to their files; streams of a dataset or the sample can be split, too."""
     split: dict[str, FeedFile] = {}
     for text in splits:
         file, branch = parse_split(text)
         feed = split.get(file)
         if feed is None:
-            # What is split is no longer fed as a whole.
+            # A stream that is split is not fed itself.
             feed = feeds.pop(file, None) or FeedFile(Path(file).stem, (Path(file),))
         split[file] = replace(feed, branches=(*feed.branches, branch))
     for feed in split.values():
@@ -114,7 +114,7 @@ def _split(feeds: dict[str, FeedFile], splits: Sequence[str]) -> None:
 
 
 def _of_feeds(rates: Sequence[str], feeds: Mapping[str, FeedFile]) -> Sequence[str]:
-    """Return the rates; a split file has one rate, so none may be for one of its streams."""
+    """Check that no rate is for a stream of a split file, which has one rate; return the rates."""
     for text in rates:
         stream = text.partition("=")[0].strip()
         for feed in feeds.values():
