@@ -1,4 +1,4 @@
-"""A session with the SDK: a server of its own, a stream, a query built step by step, its answers."""
+"""A session with the SDK: start a server, create a stream, build a query, and read its results."""
 
 from mavstream import Client, stream
 from mavstream.testing import start_server

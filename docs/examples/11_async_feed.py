@@ -1,4 +1,4 @@
-"""Feeding and reading at the same time with the async client, a join of two streams in between."""
+"""Feed two streams and read the results of their join at the same time, with the asyncio client."""
 
 import asyncio
 
@@ -12,7 +12,7 @@ FIELDS = {
 
 
 async def feed(client: AsyncClient) -> None:
-    """Send rows of both streams over one websocket, then say that no more come."""
+    """Send rows of both streams over one websocket, then mark the streams as complete."""
     async with client.feed("sensors", ["readings", "doors"]) as sensors:
         await sensors.send("readings", [{"home": 1, "temperature": 35.0}, {"home": 2, "temperature": 20.0}])
         await sensors.send("doors", {"home": [1, 2], "door": ["front", "back"]})
@@ -21,7 +21,7 @@ async def feed(client: AsyncClient) -> None:
 
 
 async def read(query: AsyncQuery) -> None:
-    """Print the pairs as they come, until the query has ended."""
+    """Print the results until the query has ended."""
     async with query.results(timeout=10) as results:
         async for row in results:
             print(row)
