@@ -79,7 +79,9 @@ def feed(
         str, typer.Option(help="Event times: 'file' keeps those of the file, 'now' uses the due times.")
     ] = "file",
     loop: Annotated[bool, typer.Option("--loop", help="Start files over at their end.")] = False,
-    limit: Annotated[int | None, typer.Option(min=1, help="Feed at most so many rows of each file.")] = None,
+    limit: Annotated[
+        int | None, typer.Option(min=1, help="Feed at most this many rows of each file.")
+    ] = None,
     skip: Annotated[
         list[str] | None,
         typer.Option("--skip", metavar="[STREAM=]ROWS", help="Skip the first rows, of all files or one."),
@@ -88,7 +90,7 @@ def feed(
         bool,
         typer.Option("--skip-rejected", help="Skip and count rows that the server refuses."),
     ] = False,
-    seconds: Annotated[float | None, typer.Option(min=0.0, help="Stop after so many seconds.")] = None,
+    seconds: Annotated[float | None, typer.Option(min=0.0, help="Stop after this many seconds.")] = None,
     seed: SeedOption = 0,
     producer: Annotated[
         str | None,
@@ -98,7 +100,7 @@ def feed(
     ] = None,
     format_: Annotated[Format, typer.Option("--format", help="Encoding of rows on the wire.")] = Format.ARROW,
     frame_rows: Annotated[
-        int, typer.Option(min=1, help="Send at most so many rows in a frame.")
+        int, typer.Option(min=1, help="Send at most this many rows in a frame.")
     ] = FRAME_ROWS,
     linger: Annotated[
         str, typer.Option(help="How long rows may wait to share a message with others.")

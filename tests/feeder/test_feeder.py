@@ -92,7 +92,7 @@ def test_no_row_is_lost_or_doubled_when_the_connection_is_cut(
 
 
 def test_the_feeder_goes_on_after_the_server_was_killed(tmp_path: Path, numbers: Path) -> None:
-    """Three streams of one schema, whose frames travel in bundles."""
+    """Three streams of one schema, whose frames share messages."""
     specs = [numbered(f"killed_{number}") for number in range(3)]
 
     async def feed(server: RunningServer) -> None:

@@ -224,9 +224,9 @@ def watch(
     after: Annotated[
         str | None, typer.Option(help="Start after this offset; `latest` for new rows only.")
     ] = None,
-    limit: Annotated[int | None, typer.Option(min=1, help="Stop after so many rows.")] = None,
+    limit: Annotated[int | None, typer.Option(min=1, help="Stop after this many rows.")] = None,
     idle: Annotated[
-        float | None, typer.Option(min=0, help="Stop when there was no row for so many seconds.")
+        float | None, typer.Option(min=0, help="Stop when there was no row for this many seconds.")
     ] = None,
     output: OutputOption = Output.TABLE,
 ) -> None:

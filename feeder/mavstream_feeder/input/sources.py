@@ -145,7 +145,7 @@ class FileSource:
         return self._left == 0 or not (self._batches or self._read())
 
     def position_at(self, taken: int) -> SourcePosition:
-        """Return the position in the files after so many taken rows."""
+        """Return the position in the files after `taken` rows."""
         behind = self._skipped + taken
         rows = self._passes.rows
         return SourcePosition(behind, 0) if not rows else SourcePosition(behind % rows, behind // rows)

@@ -29,10 +29,10 @@ class Arrivals(Protocol):
         """Return the next due time; infinity at the end."""
 
     def take(self, now: float, most: int) -> Times:
-        """Remove and return the due times up to and including `now`, at most so many."""
+        """Remove and return the due times up to and including `now`, at most `most`."""
 
     def upcoming(self, until: float, most: int) -> Times:
-        """Return the next due times up to and including `until`, at most so many; none is removed."""
+        """Return the next due times up to and including `until`, at most `most`; none is removed."""
 
     def advance(self, count: int) -> None:
         """Remove the next `count` due times, which are known from `upcoming`."""
@@ -55,7 +55,7 @@ class _Blocks(ABC):
         return listed[self._next] if listed else math.inf
 
     def take(self, now: float, most: int) -> Times:
-        """Remove and return the due times up to and including `now`, at most so many."""
+        """Remove and return the due times up to and including `now`, at most `most`."""
         taken: list[Times] = []
         while most > 0 and (head := self.head()) <= now and head < math.inf:
             begin, listed = self._next, self._listed()
@@ -70,7 +70,7 @@ class _Blocks(ABC):
         return np.concatenate(taken) if taken else np.empty(0)
 
     def upcoming(self, until: float, most: int) -> Times:
-        """Return the next due times up to and including `until`, at most so many; none is removed."""
+        """Return the next due times up to and including `until`, at most `most`; none is removed."""
         while len(self._ready) - self._next < most and (not len(self._ready) or self._ready[-1] <= until):
             if not self._extend():
                 break

@@ -78,7 +78,7 @@ def test_speeds_are_read(text: str, speed: float) -> None:
 
 @pytest.mark.parametrize("text", ["fast", "", "-1x", "0x", "xx", "1e99x"])
 def test_speeds_that_make_no_sense_are_refused(text: str) -> None:
-    with pytest.raises(InvalidRate, match="expected a speed such as 10x or 0.5x, got"):
+    with pytest.raises(InvalidRate, match="expected a speed such as 10x"):
         parse_speed(text)
 
 

@@ -61,7 +61,7 @@ def test_splits_are_read(text: str, file: str, branch: Branch) -> None:
 
 @pytest.mark.parametrize("text", ["", "readings.csv where x > 1", "=readings.csv", "hot="])
 def test_splits_that_cannot_be_read_are_refused(text: str) -> None:
-    with pytest.raises(InvalidSplit, match="expected a split such as 'hot=readings.csv where"):
+    with pytest.raises(InvalidSplit, match="expected a split such as"):
         parse_split(text)
 
 

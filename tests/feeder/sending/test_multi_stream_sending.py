@@ -87,8 +87,10 @@ def fed_by(server: RunningServer, feeder: Feeder, numbers: Path, *specs: StreamS
     return feeder
 
 
-def test_the_logs_have_the_same_rows_with_and_without_bundles(server: RunningServer, numbers: Path) -> None:
-    # The last one has other fields, so it is bundled with nobody.
+def test_the_logs_have_the_same_rows_with_and_without_multi_stream_messages(
+    server: RunningServer, numbers: Path
+) -> None:
+    # The last one has other fields, so it shares no message.
     other = StreamSpec.model_validate(
         {"name": "apart", "fields": [*FIELDS[:1], {**FIELDS[1], "nullable": True}]}
     )
@@ -126,7 +128,7 @@ def test_a_refused_row_of_one_stream_is_left_out_and_the_others_go_on(
     assert (report.streams["strict"].rejected, report.streams["calm"].rejected) == (30, 0)
 
 
-def test_a_server_that_knows_no_bundles_gets_single_frames(numbers: Path) -> None:
+def test_a_server_without_multi_stream_messages_gets_single_frames(numbers: Path) -> None:
     """One that speaks the protocol as it was before: it closes on what it does not understand."""
     frames: list[str] = []
 
