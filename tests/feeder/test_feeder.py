@@ -247,7 +247,7 @@ def test_the_command_shows_a_table(server: RunningServer) -> None:
         (["nowhere=nothing.csv", "--rate", "5"], 1, "nowhere"),
         (["--rate", "5"], 2, "nothing to feed"),
         (["a=b.csv", "--rate", "fast"], 2, "expected rows per second"),
-        (["a=b.txt", "--create"], 2, "the feeder reads .csv"),
+        (["a=b.txt", "--create"], 2, "expected a file that ends in .csv"),
         (["a=b.csv", "a=c.csv"], 2, "has two files"),
         (["a=b.csv", "--stamp", "then"], 2, "expected one of file, now, got"),
     ],
