@@ -17,6 +17,7 @@ import pytest
 from tests.support.spark_session import HOMES, SETTINGS
 
 from mavstream_feeder.input.sample import DATA
+from mavstream_protocol.manifest import MANIFEST, InvalidDataset, Manifest
 from mavstream_protocol.tuples import decode_batch
 from mavstream_spark.datasets import writer
 from mavstream_spark.datasets.checksum import checksum, digits, sum_of_hashes
