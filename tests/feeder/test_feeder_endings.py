@@ -74,7 +74,7 @@ def test_a_feed_that_is_interrupted_says_where_it_stopped_and_can_go_on(
         feed.send_signal(number)
         said, complaints = feed.communicate(timeout=PATIENCE)
         assert (feed.returncode, complaints) == (0, "")
-        assert "stopped as asked; all that was sent is acked" in said
+        assert "stopped as requested; all rows that were sent are acknowledged" in said
         (row,) = re.findall(rf"{name}: after row (\d+) of {numbers}", said)
         assert client.stream_info(name).position == int(row) < COUNT
         (skip,) = re.findall(r"continue there with (--skip \S+)", said)
