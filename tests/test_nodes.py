@@ -11,7 +11,7 @@ from types import ModuleType
 import pytest
 from tests.support.differential.coverage import KINDS
 
-import mavstream._builder
+from mavstream._plans import builder
 from mavstream_protocol import inference, plan, typed_plan
 from mavstream_protocol.plan import NODES, OPERATORS, PlanNode
 from mavstream_protocol.typed_plan import TypedNode, TypedSource
@@ -154,7 +154,7 @@ def test_windows_reach_as_far_as_the_engine_says(
 
 @pytest.mark.parametrize("operator", OPERATORS)
 def test_every_operator_can_be_built_with_the_sdk(operator: str) -> None:
-    calls = [node for node in ast.walk(ast.parse(file_of(mavstream._builder).read_text())) if _builds(node)]
+    calls = [node for node in ast.walk(ast.parse(file_of(builder).read_text())) if _builds(node)]
     assert operator in {call.args[0].value for call in calls}
 
 

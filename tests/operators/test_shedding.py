@@ -8,7 +8,7 @@ from tests.conftest import MakeStream
 from tests.support.shed_streams import kept, numbers, shedder
 
 from mavstream_server.engine.reporting import query_metrics
-from mavstream_server.operators.shedding.intervals import Spell
+from mavstream_server.operators.shedding.intervals import SheddingInterval
 from mavstream_server.operators.shedding.shedder import BLOCK
 from mavstream_server.testing import ManualClock, ScriptedStream, run_plan
 
@@ -107,7 +107,7 @@ def test_the_record_is_short(stream: MakeStream) -> None:
         sheds.set(0.5 + start % 2 / 4)
         kept(sheds, rows, start=start, stop=start + 1)
     assert len(sheds.record.spells) == 32
-    assert isinstance(sheds.record.spells[0], Spell)
+    assert isinstance(sheds.record.spells[0], SheddingInterval)
 
 
 def test_what_is_shed_goes_on_after_a_restore(stream: MakeStream) -> None:
