@@ -51,7 +51,7 @@ class Claim:
     value: Value
     holds: Band
     partly: Band | None = None
-    """A wider band for claims that hold in part: usually the direction is right and the size is not."""
+    """A wider band in which the direction is right and the size is not."""
     unit: str = ""
     required: bool = False
     """Whether a release is held to it."""

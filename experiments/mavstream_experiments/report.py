@@ -22,8 +22,8 @@ published, and what the simulator gives (the mean over the seeds, with its 95 % 
 claim stands for a band of values, and the interval decides:
 
 - *reproduced*: the whole interval lies in the band.
-- *partly*: it does not, but the whole interval lies in the claim's wider band (usually: the direction is
-  right, the size is not).
+- *partly*: it does not, but the whole interval lies in the claim's wider band: the direction is right, the
+  size is not.
 - *undecided*: the interval crosses an end of the band; more seeds would be needed.
 - *not reproduced*: the whole interval lies outside the band.
 - *fitted*: the whole interval lies in the band, because the calibration was chosen so. That is no evidence.

@@ -108,7 +108,6 @@ register(
                 "as the data rate increases, so does the deviation (6.4, figure 6.6)",
                 least_step(DEVIATION, _RATES),
                 holds=above(1),
-                partly=at_least(0.95),
                 unit="times",
             ),
         ),

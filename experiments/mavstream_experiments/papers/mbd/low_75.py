@@ -50,7 +50,6 @@ def _inverted(number: int, published: str) -> Claim:
         published,
         ratio(PLAIN, higher, PLAIN, lower),
         holds=above(1),
-        partly=at_least(0.95),
         unit="times",
     )
 

@@ -101,7 +101,6 @@ def fastest(module: str, others: Sequence[str], published: str) -> Claim:
         published,
         over_least(module, others, "weighted"),
         holds=below(1),
-        partly=at_most(1.03),
         unit="times",
     )
 
@@ -168,7 +167,6 @@ register(
                 "higher (figure 85)",
                 ratio(PLAIN, "class2.p75", PLAIN, "class3.p75"),
                 holds=above(1),
-                partly=at_least(0.95),
                 unit="times",
             ),
         ),
@@ -193,7 +191,6 @@ register(
                 "higher (figure 86)",
                 ratio(PLAIN, "class3.mean", PLAIN, "class4.mean"),
                 holds=above(1),
-                partly=at_least(0.95),
                 unit="times",
             ),
             *corrected(MODULES, "the scheduler detects and corrects it (6.3.3.2)"),

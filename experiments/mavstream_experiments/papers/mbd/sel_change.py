@@ -99,7 +99,6 @@ register(
                 "the lowest (figure 111)",
                 over_least("s", (*_ONE_MODULE, *_BOTH), "weighted"),
                 holds=below(1),
-                partly=at_most(1.03),
                 unit="times",
             ),
             Claim(
@@ -107,7 +106,6 @@ register(
                 "the lowest (figure 111)",
                 over_least("dvp_sa", _BOTH, "weighted"),
                 holds=below(1),
-                partly=at_most(1.03),
                 unit="times",
             ),
         ),
