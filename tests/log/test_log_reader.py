@@ -82,7 +82,7 @@ def test_a_cursor_can_be_sent_to_any_position(tmp_path: Path) -> None:
         # A reader that has seen nothing yet must load the texts ahead of the position.
         assert rest(LogReader(tmp_path).cursor(position)) == list(range(position, 280))
     for position in (281, -1):
-        with pytest.raises(PositionAheadError, match=r"which ends at 280"):
+        with pytest.raises(PositionAheadError, match=r"from 0 to 280, where the log ends"):
             cursor.seek(position)
 
 

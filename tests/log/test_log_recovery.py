@@ -1,4 +1,4 @@
-"""What was reported as appended survives death, and what was torn by it is cut."""
+"""Appended rows survive the death of the writer; incomplete frames are truncated."""
 
 from __future__ import annotations
 
@@ -78,11 +78,11 @@ def test_a_flipped_byte_anywhere_in_the_last_frame_cuts_it(tmp_path: Path) -> No
         whole = writer.nbytes
         writer.append(events((500, "c")), 1, 2)
         length = writer.nbytes
-    for place in range(whole, length):
+    for offset in range(whole, length):
         with newest(log).open("r+b") as file:
-            file.seek(place)
+            file.seek(offset)
             (byte,) = file.read(1)
-            file.seek(place)
+            file.seek(offset)
             file.write(bytes([byte ^ 0x41]))
         with LogWriter(log) as writer:
             assert (writer.end, writer.cut_bytes) == (1, length - whole)
@@ -166,7 +166,7 @@ def test_a_segment_that_lost_its_snapshot_is_not_guessed_at(tmp_path: Path) -> N
     with newest(tmp_path).open("r+b") as file:
         file.seek(128)
         file.write(b"\1\2\3\4")
-    with pytest.raises(LogCorruptError, match="not one whole frame"):
+    with pytest.raises(LogCorruptError, match="got no complete frame"):
         LogWriter(tmp_path)
 
 
@@ -239,7 +239,7 @@ def test_a_killed_writer_loses_nothing_that_it_reported(tmp_path: Path) -> None:
                 reported = int(process.stdout.readline())
             process.send_signal(signal.SIGKILL)
             rest = process.stdout.read().split("\n")
-        # The last line may itself have been cut short by death.
+        # The last line may itself be incomplete.
         reported = max([reported, *(int(line) for line in rest[:-1])])
         with LogWriter(tmp_path) as writer:
             assert writer.end >= reported

@@ -1,4 +1,4 @@
-"""Retention takes whole segments that nobody needs; what a cursor missed it is told."""
+"""Retention removes whole segments that no cursor needs; a cursor that missed rows gets a GapError."""
 
 from __future__ import annotations
 

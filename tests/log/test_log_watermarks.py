@@ -1,4 +1,4 @@
-"""Watermarks are worked out row by row, so that where frames are cut does not matter."""
+"""Watermarks are computed per row, independent of the boundaries of frames."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def lowered(time: int, lateness: int) -> int:
     return max(time - lateness, BEGIN_OF_TIME)
 
 
-def by_the_book(story: list[tuple[object, int, int]], lateness: int) -> tuple[list[int], int]:
+def by_definition(story: list[tuple[object, int, int]], lateness: int) -> tuple[list[int], int]:
     """The rule of the design, one row at a time, looking at all producers each time."""
     maxima: dict[int, int] = {}
     live: set[int] = set()
@@ -58,10 +58,12 @@ def by_the_book(story: list[tuple[object, int, int]], lateness: int) -> tuple[li
     return ahead, watermark
 
 
-def by_frames(story: list[tuple[object, int, int]], lateness: int, cuts: list[int]) -> tuple[list[int], int]:
+def by_frames(
+    story: list[tuple[object, int, int]], lateness: int, frame_sizes: list[int]
+) -> tuple[list[int], int]:
     """The same story with rows of one producer in a row put into frames of the given sizes."""
     state = EventWatermarks(lateness)
-    sizes = iter(cuts * (len(story) + 1))
+    sizes = iter(frame_sizes * (len(story) + 1))
     ahead: list[int] = []
     for (what, producer), group in groupby(story, key=lambda item: item[:2]):
         pending = [time for _, _, time in group]
@@ -82,9 +84,9 @@ def by_frames(story: list[tuple[object, int, int]], lateness: int, cuts: list[in
 @settings(max_examples=300, deadline=None)
 @given(stories, st.integers(0, 20), st.lists(st.integers(1, 6), min_size=1, max_size=5))
 def test_where_frames_are_cut_does_not_matter(
-    story: list[tuple[object, int, int]], lateness: int, cuts: list[int]
+    story: list[tuple[object, int, int]], lateness: int, frame_sizes: list[int]
 ) -> None:
-    assert by_frames(story, lateness, cuts) == by_the_book(story, lateness)
+    assert by_frames(story, lateness, frame_sizes) == by_definition(story, lateness)
 
 
 def test_one_producer_pulls_the_watermark_behind_its_maximum() -> None:
@@ -98,7 +100,7 @@ def test_one_producer_pulls_the_watermark_behind_its_maximum() -> None:
 def test_the_slowest_live_producer_holds_the_watermark() -> None:
     state = EventWatermarks(0)
     state.rows(1, 100)
-    assert state.rows(2, 50).after == 100  # it came too late to hold what was already promised
+    assert state.rows(2, 50).after == 100  # too late to hold back the watermark, which never decreases
     assert state.rows(1, 200).after == 100
     assert state.rows(2, 150).after == 150
     assert state.mark(IDLE, 2, 0).after == 200

@@ -67,9 +67,9 @@ def test_a_log_is_not_opened_as_something_else(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("description", "match"),
     [
-        (LogDescription(NUMBERS.schema, "n"), "must be a timestamp field without nulls; it is int"),
+        (LogDescription(NUMBERS.schema, "n"), "must be a timestamp field without nulls, got int"),
         (LogDescription(NUMBERS.schema, "m"), "no such field"),
-        (LogDescription(NUMBERS.schema, None, 5), "lateness needs an event time"),
+        (LogDescription(NUMBERS.schema, None, 5), "lateness requires an event time"),
         (LogDescription(Schema(NUMBERS.schema.fields * 2)), "must be distinct"),
     ],
 )
@@ -95,9 +95,9 @@ def test_positions_count_rows_and_arrival_never_goes_back(tmp_path: Path) -> Non
     ("frame", "match"),
     [
         (NewFrame({}, 1), "expected the columns n"),
-        (NewFrame(numbers(1, 2), 1), "must have 1 rows, it has 2"),
-        (NewFrame({"n": Column(np.zeros(1))}, 1), "must be int64 for int, it is float64"),
-        (NewFrame({"n": Column(np.zeros(2, np.int64), np.array([True, False]))}, 2), "row 1 is null"),
+        (NewFrame(numbers(1, 2), 1), "must have 1 rows, got 2"),
+        (NewFrame({"n": Column(np.zeros(1))}, 1), "must be int64 for int, got float64"),
+        (NewFrame({"n": Column(np.zeros(2, np.int64), np.array([True, False]))}, 2), "got null in row 1"),
     ],
 )
 def test_rows_that_do_not_fit_are_refused_with_all_that_came_with_them(

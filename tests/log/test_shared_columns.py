@@ -1,4 +1,4 @@
-"""Frames that are cut from packs: the rows, stamps and watermarks of frames of columns, however joined."""
+"""Frames of slices of shared columns have the wanted rows, arrivals and watermarks as frames of columns."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from mavstream_server.log import (
     gather_arrivals,
     gather_watermarks,
 )
-from mavstream_server.log.cursor import cut_at_arrival
+from mavstream_server.log.cursor import split_at_arrival
 from mavstream_server.log.format.shared_columns import RowSlice, SharedColumns
 from mavstream_server.operators.queue import Queue, QueueAccount
 from mavstream_server.operators.source import Needs, Source
@@ -39,10 +39,10 @@ ON_ARRIVAL = LogDescription(SCHEMA)
 
 
 class Sent(NamedTuple):
-    """A frame of a producer, as columns and as a cut."""
+    """A frame of a producer, as columns and as a slice of shared columns."""
 
     columns: dict[str, Column]
-    cut: RowSlice
+    row_slice: RowSlice
     sequence: int
 
 
@@ -59,7 +59,7 @@ def sent_frames(packs: int, seed: int = 1) -> list[Sent]:
             "x": Column(random.random(size)),
         }
         texts = columns["s"].to_list(FieldType.STRING)
-        pack = SharedColumns(
+        shared = SharedColumns(
             SCHEMA, [texts if name == "s" else each.values for name, each in columns.items()], size
         )
         start = 0
@@ -67,14 +67,14 @@ def sent_frames(packs: int, seed: int = 1) -> list[Sent]:
             count, sequence = min(int(random.integers(1, 9)), size - start), len(frames) + 1
             arrival = 1000 * sequence - int(random.integers(0, 5000))
             rows = {name: column.slice(start, start + count) for name, column in columns.items()}
-            frames.append(Sent(rows, RowSlice(pack, start, count, arrival), sequence))
+            frames.append(Sent(rows, RowSlice(shared, start, count, arrival), sequence))
             start += count
     return frames
 
 
 def append_alone(writer: LogWriter, frames: list[Sent]) -> None:
-    for columns, cut, sequence in frames:
-        writer.append_many([NewFrame(columns, cut.size, 1, sequence, cut.arrival)], 0)
+    for columns, row_slice, sequence in frames:
+        writer.append_many([NewFrame(columns, row_slice.size, 1, sequence, row_slice.arrival)], 0)
 
 
 def append_joined(writer: LogWriter, frames: list[Sent], seed: int = 2) -> None:
@@ -82,9 +82,9 @@ def append_joined(writer: LogWriter, frames: list[Sent], seed: int = 2) -> None:
     begin = 0
     while begin < len(frames):
         run = frames[begin : begin + int(random.integers(1, 6))]
-        cuts = [each.cut for each in run]
-        size = sum(cut.size for cut in cuts)
-        writer.append_many([NewFrame(cuts, size, 1, run[-1].sequence, cuts[0].arrival)], 0)
+        slices = [each.row_slice for each in run]
+        size = sum(row_slice.size for row_slice in slices)
+        writer.append_many([NewFrame(slices, size, 1, run[-1].sequence, slices[0].arrival)], 0)
         begin += len(run)
 
 
@@ -96,13 +96,13 @@ def append_joined(writer: LogWriter, frames: list[Sent], seed: int = 2) -> None:
 def test_a_cut_alone_is_the_frame_that_its_rows_would_be(tmp_path: Path, options: LogOptions) -> None:
     sent = sent_frames(60)
     with (
-        LogWriter(tmp_path / "cuts", ON_EVENTS, options) as cuts,
+        LogWriter(tmp_path / "slices", ON_EVENTS, options) as slices,
         LogWriter(tmp_path / "columns", ON_EVENTS, options) as columns,
     ):
         append_alone(columns, sent)
-        for _, cut, sequence in sent:
-            cuts.append_many([NewFrame([cut], cut.size, 1, sequence, cut.arrival)], 0)
-    written = [sorted((tmp_path / name).glob("*.segment")) for name in ("cuts", "columns")]
+        for _, row_slice, sequence in sent:
+            slices.append_many([NewFrame([row_slice], row_slice.size, 1, sequence, row_slice.arrival)], 0)
+    written = [sorted((tmp_path / name).glob("*.segment")) for name in ("slices", "columns")]
     assert [file.name for file in written[0]] == [file.name for file in written[1]]
     for one, two in zip(*written, strict=True):
         assert one.read_bytes() == two.read_bytes()
@@ -136,12 +136,12 @@ def test_joined_frames_say_the_same_of_every_row(
             assert gather_arrivals(spans).tolist() == gather_arrivals(alone_spans).tolist()
             found, expected = (gather(each, SCHEMA.names) for each in (spans, alone_spans))
             for field in SCHEMA:
-                told, same = (each[field.name].to_list(field.type) for each in (found, expected))
-                assert told == same
+                actual, wanted = (each[field.name].to_list(field.type) for each in (found, expected))
+                assert actual == wanted
             if description.event_time is not None:
                 times = gather(spans, ["at"])["at"].values
-                late, same = (times < gather_watermarks(each, times) for each in (spans, alone_spans))
-                assert late.tolist() == same.tolist()
+                late, wanted = (times < gather_watermarks(each, times) for each in (spans, alone_spans))
+                assert late.tolist() == wanted.tolist()
             assert cursors[0].max_time == cursors[1].max_time
             if options == LogOptions():  # at the end of a segment a cursor does not look at the next one
                 assert cursors[0].next_arrival == cursors[1].next_arrival
@@ -161,7 +161,7 @@ def test_rows_are_found_by_their_arrival_inside_of_frames(tmp_path: Path) -> Non
             row = int(np.searchsorted(arrivals, asked))
             cursor.seek_arrival(asked)
             assert cursor.position == row
-            before, behind = cut_at_arrival(spans, asked)
+            before, behind = split_at_arrival(spans, asked)
             assert sum(stop - start for _, start, stop in before) == row
             assert [*gather_arrivals(before), *gather_arrivals(behind)] == arrivals.tolist()
 
@@ -171,9 +171,9 @@ def test_a_torn_frame_takes_all_its_rows_with_it(tmp_path: Path) -> None:
     with LogWriter(tmp_path, ON_EVENTS) as writer:
         append_joined(writer, sent[:3])
         whole, before = writer.end, writer.nbytes
-        cuts = [each.cut for each in sent[3:6]]
-        size = sum(cut.size for cut in cuts)
-        writer.append_many([NewFrame(cuts, size, 1, 6, cuts[0].arrival)], 0)
+        slices = [each.row_slice for each in sent[3:6]]
+        size = sum(row_slice.size for row_slice in slices)
+        writer.append_many([NewFrame(slices, size, 1, 6, slices[0].arrival)], 0)
         end = writer.nbytes
     (segment,) = tmp_path.glob("*.segment")
     data = segment.read_bytes()
@@ -185,19 +185,19 @@ def test_a_torn_frame_takes_all_its_rows_with_it(tmp_path: Path) -> None:
         assert (writer.end, writer.nbytes, writer.last_sequence(1)) == (whole, before, 3)
 
 
-def test_cuts_that_do_not_fit_are_refused(tmp_path: Path) -> None:
-    pack = sent_frames(1)[0].cut.pack
+def test_slices_that_do_not_fit_are_refused(tmp_path: Path) -> None:
+    shared = sent_frames(1)[0].row_slice.columns
     with LogWriter(tmp_path / "log", ON_EVENTS) as writer:
-        with pytest.raises(UnfitRowsError, match="rows 28 to 32 are not in a pack of 30"):
-            writer.append_many([NewFrame([RowSlice(pack, 28, 4, 0)], 4, 1, 1)], 0)
-        with pytest.raises(UnfitRowsError, match="its cuts have 4 rows, the frame says 5"):
-            writer.append_many([NewFrame([RowSlice(pack, 0, 4, 0)], 5, 1, 1)], 0)
+        with pytest.raises(UnfitRowsError, match="expected rows 0 to 30 of shared columns, got 28 to 32"):
+            writer.append_many([NewFrame([RowSlice(shared, 28, 4, 0)], 4, 1, 1)], 0)
+        with pytest.raises(UnfitRowsError, match="expected slices of 5 rows for the frame, got 4 rows"):
+            writer.append_many([NewFrame([RowSlice(shared, 0, 4, 0)], 5, 1, 1)], 0)
         assert writer.end == 0
     with (
         LogWriter(tmp_path / "numbers", LogDescription(Schema((Field("n", FieldType.INT),)))) as other,
-        pytest.raises(UnfitRowsError, match="other columns than the pack's, at, s, on, x"),
+        pytest.raises(UnfitRowsError, match="expected the columns n; got shared columns at, s, on, x"),
     ):
-        other.append_many([NewFrame([RowSlice(pack, 0, 1, 0)], 1, 1, 1)], 0)
+        other.append_many([NewFrame([RowSlice(shared, 0, 1, 0)], 1, 1, 1)], 0)
 
 
 @pytest.mark.parametrize("most", [5, 10_000])

@@ -1,4 +1,4 @@
-"""Logs: append-only files of columnar frames that carry streams and results, and cursors on them."""
+"""Logs: append-only files of columnar frames that store streams and results, and cursors to read them."""
 
 from mavstream_server.log.cursor import Backlog, Cursor, Span
 from mavstream_server.log.errors import (

@@ -1,4 +1,4 @@
-"""Cursors: what reads a log, each at its own pace."""
+"""Cursors: independent read positions in a log."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ if TYPE_CHECKING:
     from mavstream_server.log.reader import LogReader
 
 Span = tuple[Frame, int, int]
-"""Rows of a frame from start to stop; a mark has neither rows nor start."""
+"""Rows `start` to `stop` (exclusive) of a frame; both are 0 for a mark, which has no rows."""
 
 
-def cut_at_arrival(spans: Sequence[Span], arrival: int) -> tuple[list[Span], list[Span]]:
-    """Return what arrived before a time, in ns, and what arrived then or later."""
-    # Arrivals never fall, so there is one place where to cut: at most one frame lies on both sides.
-    place = bisect_left(spans, arrival, key=_last_arrival)
-    before, behind = list(spans[:place]), list(spans[place:])
+def split_at_arrival(spans: Sequence[Span], arrival: int) -> tuple[list[Span], list[Span]]:
+    """Split spans at an arrival time (ns) into those that arrived before it and those at or after it."""
+    # Arrival times never decrease, so there is one split point, and at most one frame lies on both sides.
+    index = bisect_left(spans, arrival, key=_last_arrival)
+    before, behind = list(spans[:index]), list(spans[index:])
     if behind:
         frame, start, stop = behind[0]
         stamps = frame.stamps
@@ -40,58 +40,59 @@ def _last_arrival(span: Span) -> int:
 
 
 class Backlog(NamedTuple):
-    """What a cursor has not read yet."""
+    """Rows and bytes that a cursor has not read yet."""
 
     rows: int
     nbytes: int
 
 
 class CursorState(NamedTuple):
-    """Where a cursor stands; good for any cursor of the same reader."""
+    """The state of a cursor; valid for any cursor of the same reader."""
 
     segment: MappedSegment
-    place: int
+    offset: int
     start: int
     position: int
 
 
 class Cursor:
-    """A place in a log. `position` is that of the next row to be read.
+    """Reads a log from a position; `position` is that of the next row to read.
 
-    Rows that retention removed ahead of the cursor raise GapError, once; it then stands behind them.
-    A cursor that was sought to a position also reads the marks just ahead of that row.
+    If retention removed rows that it has not read yet, it raises GapError once and continues behind them.
+    After a seek to a position it also reads the marks directly before that row.
     """
 
-    __slots__ = ("_cache", "_gap", "_place", "_reader", "_segment", "_start", "position")
+    __slots__ = ("_cache", "_gap", "_offset", "_reader", "_segment", "_start", "position")
 
     def __init__(self, reader: LogReader, position: int) -> None:
         self._reader = reader
         self._cache = reader.cache
-        # Where the next frame starts; unknown after a seek until something is read.
+        # The segment of the next frame and its byte offset there; unknown after a seek until the next read.
         self._segment: MappedSegment | None = None
-        self._place = 0
+        self._offset = 0
         self._start = 0
         self._gap: GapError | None = None
         self.position = 0
         self.seek(position)
 
     def seek(self, position: int) -> None:
-        """Go to a position; PositionAheadError if the log has not reached it."""
-        # Rows are there a moment before the log says that it ends behind them: some may have been read.
+        """Move to a position; raise PositionAheadError if the log has not reached it."""
+        # Rows become readable just before the log's end is updated, so this cursor may be ahead of it.
         end = max(self._reader.end, self.position)
         if not 0 <= position <= end:
             raise PositionAheadError(
-                self._reader.path, f"position {position} is not in the log, which ends at {end}; seek there"
+                self._reader.path,
+                f"expected a position from 0 to {end}, where the log ends; got {position}",
             )
         self._segment, self._gap, self._start = None, None, 0
         self.position = position
 
     def seek_arrival(self, arrival_ns: int) -> None:
-        """Go to the first row or mark that arrived at or after a time, or to the end."""
+        """Move to the first row or mark that arrived at or after a time (ns), or to the end of the log."""
         segment = self._reader.segment_at_arrival(arrival_ns)
-        self._stand(segment, segment.find_arrival(arrival_ns))
-        if self._place < segment.limit:
-            frame = self._reader.frame(segment, self._place)
+        self._move_to(segment, segment.find_arrival(arrival_ns))
+        if self._offset < segment.limit:
+            frame = self._reader.frame(segment, self._offset)
             stamps = frame.stamps
             self._start = 0 if stamps is None else int(np.searchsorted(stamps, arrival_ns))
             self.position = frame.first_position + self._start
@@ -102,67 +103,70 @@ class Cursor:
     def backlog(self) -> Backlog:
         """Rows and bytes between the cursor and the end of the log."""
         segment = self._segment or self._settle()
-        read = segment.info.offset + self._place
+        read = segment.info.offset + self._offset
         return Backlog(max(self._reader.end - self.position, 0), max(self._reader.end_offset - read, 0))
 
     @property
     def behind(self) -> bool:
-        """Whether anything could be read now."""
+        """Whether there is anything to read now."""
         segment = self._segment or self._settle()
-        if self._place < segment.limit:
+        if self._offset < segment.limit:
             return True
-        return bool(self._reader.end_offset > segment.info.offset + self._place)
+        return bool(self._reader.end_offset > segment.info.offset + self._offset)
 
     @property
     def next_arrival(self) -> int | None:
-        """When the next row or mark to be read arrived, or None if there is none."""
+        """The arrival time (ns) of the next row or mark to read, or None if there is none."""
         segment = self._segment or self._settle()
-        if self._place >= segment.refresh():
+        if self._offset >= segment.refresh():
             return None
-        frame: Frame = self._reader.frame(segment, self._place)
+        frame: Frame = self._reader.frame(segment, self._offset)
         return frame.arrival_of(self._start)
 
     @property
     def max_time(self) -> int:
-        """The largest time (us) of any row ahead of it; BEGIN_OF_TIME if there is none. Not for every row."""
+        """The largest time (us) of all rows before the cursor; BEGIN_OF_TIME if there are none.
+
+        Too slow to be called for every row.
+        """
         segment = self._segment or self._settle()
-        place, rows = self._place, self._start
+        offset, rows = self._offset, self._start
         if not rows:
-            ahead = segment.place_ahead(place)
+            ahead = segment.offset_before(offset)
             if ahead is None:
                 return int(segment.snapshot.max_before)
-            place = ahead
-        frame: Frame = self._reader.frame(segment, place)
+            offset = ahead
+        frame: Frame = self._reader.frame(segment, offset)
         largest: int = max(frame.max_before, frame.largest_time(rows or frame.rows))
         return largest
 
-    def standing(self, rows: int) -> object | None:
-        """Return what tells whether another cursor would take the same rows, or None if none could."""
+    def read_key(self, rows: int) -> object | None:
+        """Return a key that is equal for cursors that would read the same rows; None if it is unknown."""
         segment = self._segment
         if segment is None or self._gap is not None:
             return None
-        return segment.key | self._place, self._start, self._reader.end_offset, rows
+        return segment.key | self._offset, self._start, self._reader.end_offset, rows
 
     @property
-    def place(self) -> CursorState:
-        """Where it stands, once something was read."""
+    def state(self) -> CursorState:
+        """The state of the cursor; available once something was read."""
         assert self._segment is not None
-        return CursorState(self._segment, self._place, self._start, self.position)
+        return CursorState(self._segment, self._offset, self._start, self.position)
 
-    def stand(self, place: CursorState) -> None:
-        """Go where another cursor of the same reader stood."""
-        self._segment, self._place, self._start, self.position = place
+    def restore(self, state: CursorState) -> None:
+        """Move to where another cursor of the same reader was."""
+        self._segment, self._offset, self._start, self.position = state
 
     def next(self) -> tuple[Frame, int] | None:
-        """Return the next frame and the row to start at, or None when all is read."""
-        segment, place = self._segment, self._place
-        if segment is None or self._gap is not None or place >= segment.limit:
+        """Return the next frame and the row to start at, or None when everything was read."""
+        segment, offset = self._segment, self._offset
+        if segment is None or self._gap is not None or offset >= segment.limit:
             if not self._advance():
                 return None
-            segment, place = self._segment, self._place
+            segment, offset = self._segment, self._offset
             assert segment is not None
-        frame = self._cache.get(segment.key | place) or self._reader.decode(segment, place)
-        self._place = place + frame.nbytes
+        frame = self._cache.get(segment.key | offset) or self._reader.decode(segment, offset)
+        self._offset = offset + frame.nbytes
         self.position = frame.stop
         start = self._start
         if start:
@@ -170,69 +174,69 @@ class Cursor:
         return frame, start
 
     def take(self, rows: int, frames: int = 4096) -> list[Span]:
-        """Return up to so many rows in up to so many frames, marks among them; empty when all is read.
+        """Read at most `rows` rows and `frames` frames, including marks; empty when everything was read.
 
-        The last frame may be cut: the rest of it comes with the next call.
+        The last span may end inside of a frame; the next call returns the rest of it.
         """
         spans: list[Span] = []
         cache, decode = self._cache, self._reader.decode
         while rows > 0 and len(spans) < frames:
-            segment, place = self._segment, self._place
-            if segment is None or self._gap is not None or place >= segment.limit:
-                if not self._advance(hold_gap=bool(spans)):
+            segment, offset = self._segment, self._offset
+            if segment is None or self._gap is not None or offset >= segment.limit:
+                if not self._advance(defer_gap=bool(spans)):
                     break
-                segment, place = self._segment, self._place
+                segment, offset = self._segment, self._offset
                 assert segment is not None
-            frame = cache.get(segment.key | place) or decode(segment, place)
+            frame = cache.get(segment.key | offset) or decode(segment, offset)
             start, stop = self._start, frame.rows
             if stop - start > rows:
                 stop = self._start = start + rows
             else:
                 self._start = 0
-                self._place = place + frame.nbytes
+                self._offset = offset + frame.nbytes
             self.position = frame.first_position + stop
             rows -= stop - start
             spans.append((frame, start, stop))
         return spans
 
-    def _advance(self, *, hold_gap: bool = False) -> bool:
-        """Stand where a frame can be read; False if there is none yet, or a gap is being held back."""
+    def _advance(self, *, defer_gap: bool = False) -> bool:
+        """Move to the next readable frame; return False if there is none yet, or if a gap was deferred."""
         segment = self._segment or self._settle()
-        while self._gap is None and self._place >= segment.refresh():
-            # Sealed only after its last frame was committed, so what is committed must be looked at again.
+        while self._gap is None and self._offset >= segment.refresh():
+            # A segment is sealed after its last commit: check once more for frames committed in between.
             if not segment.sealed:
                 return False
-            if self._place >= segment.refresh():
-                segment = self._enter(self._reader.segment_behind(segment, self.position))
+            if self._offset >= segment.refresh():
+                segment = self._enter(self._reader.segment_after(segment, self.position))
         if self._gap is None:
             return True
-        if hold_gap:
+        if defer_gap:
             return False
         gap, self._gap = self._gap, None
         raise gap
 
     def _settle(self) -> MappedSegment:
-        """Find the frame at the position."""
+        """Find the frame with the row at the position, after a seek."""
         segment = self._reader.segment_at(self.position)
         if segment.info.position > self.position:
             return self._enter(segment)
-        place = segment.find_position(self.position)
-        self._stand(segment, place)
-        if place < segment.limit:
-            first = self._reader.frame(segment, place).first_position
+        offset = segment.find_position(self.position)
+        self._move_to(segment, offset)
+        if offset < segment.limit:
+            first = self._reader.frame(segment, offset).first_position
             self._start = max(self.position - first, 0)
         return segment
 
     def _enter(self, segment: MappedSegment) -> MappedSegment:
-        """Stand at the start of a segment; rows between here and there are gone."""
+        """Move to the start of a segment; rows between the position and there were removed: record a gap."""
         start, stop = self.position, segment.info.position
-        self._stand(segment, segment.first)
+        self._move_to(segment, segment.first)
         if stop > start:
             known = segment.snapshot
             self._gap = GapError(self._reader.path, start, stop, known.after, known.max_before)
             self.position = stop
         return segment
 
-    def _stand(self, segment: MappedSegment, place: int) -> None:
-        self._segment, self._place = segment, place
+    def _move_to(self, segment: MappedSegment, offset: int) -> None:
+        self._segment, self._offset = segment, offset
         self._start, self._gap = 0, None

@@ -1,14 +1,15 @@
-"""What can go wrong with a log.
+"""Errors of logs.
 
 LogError
     LogMissingError     there is no log in that directory
-    LogBusyError        another writer has it
+    LogBusyError        another writer has the log open
     LogMismatchError    the log was created with another schema or time than it is opened with
-    LogCorruptError     a file is not what a log may contain, and repairing it would lose rows unseen
+    LogCorruptError     a file cannot be a part of a log, and repairing it could lose rows silently
     LogClosedError      the writer was closed, or an earlier write failed and left its state unknown
+    LogCompleteError    the log was completed: no rows can follow
     UnfitRowsError      rows that do not fit the schema; nothing was written
     PositionAheadError  a position that the log has not reached
-    GapError            rows that a cursor wanted are no longer there; the cursor stands behind them
+    GapError            retention removed rows before a cursor read them; the cursor continues behind them
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from mavstream_protocol.errors import MavstreamError
 
 
 class LogError(MavstreamError):
-    """Base of what goes wrong with a log; `path` is its directory or the file at fault."""
+    """Base class of errors of logs; `path` is the log's directory or the file at fault."""
 
     code = "log_error"
 
@@ -36,25 +37,25 @@ class LogMissingError(LogError):
 
 
 class LogBusyError(LogError):
-    """Another writer has the log."""
+    """Another writer has the log open."""
 
     code = "log_busy"
 
 
 class LogMismatchError(LogError):
-    """The log exists with another description than the one given."""
+    """The log exists with a description that differs from the given one."""
 
     code = "log_mismatch"
 
 
 class LogCorruptError(LogError):
-    """A file of the log cannot be understood."""
+    """A file of the log is damaged or of an unknown version."""
 
     code = "log_corrupt"
 
 
 class LogClosedError(LogError):
-    """The writer takes no more rows."""
+    """The writer was closed, or an earlier write failed."""
 
     code = "log_closed"
 
@@ -66,22 +67,22 @@ class LogCompleteError(LogError):
 
 
 class UnfitRowsError(LogError):
-    """Rows that do not fit the schema of the log; nothing of them was written."""
+    """Rows do not fit the schema of the log; none of them were written."""
 
     code = "unfit_rows"
 
 
 class PositionAheadError(LogError):
-    """A cursor was sent to a position that the log has not reached."""
+    """A cursor was moved to a position that the log has not reached."""
 
     code = "position_ahead"
 
 
 class GapError(LogError):
-    """Rows from `start` up to, not including, `stop` are no longer there.
+    """Retention removed the rows from `start` to `stop` (exclusive) before a cursor read them.
 
-    Raised once; the cursor then stands at `stop`. `watermark` and `max_time` are what the log knew there:
-    nothing before them can be complete for whoever missed the rows.
+    Raised once; the cursor continues at `stop`. `watermark` and `max_time` (us) are those of the log at
+    `stop`: no window before them can be complete for a reader that missed the rows.
     """
 
     code = "gap"
@@ -90,7 +91,7 @@ class GapError(LogError):
         super().__init__(
             path,
             f"rows {start} to {stop - 1} were removed by retention before this cursor read them; "
-            f"reading goes on at {stop}; keep more, or read faster",
+            f"reading continues at {stop}; increase the retention, or read faster",
         )
         self.start = start
         self.stop = stop

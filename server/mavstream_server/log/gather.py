@@ -1,4 +1,4 @@
-"""Many small frames as few large arrays: what sources do before operators see rows."""
+"""Concatenate the rows of many small frames into a few large arrays, as sources do for operators."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from mavstream_server.columns.batch import BEGIN_OF_TIME, END_OF_TIME
 from mavstream_server.columns.column import Column, Ints, Mask, concatenate
 from mavstream_server.log.cursor import Span
 from mavstream_server.log.format.frame import Frame
-from mavstream_server.log.format.layout import FLAGS, FRAME_BYTES, ITEMS, ColumnPlace
+from mavstream_server.log.format.layout import FLAGS, FRAME_BYTES, ITEMS, ColumnLayout
 from mavstream_server.log.watermarks import row_watermarks
 
 _NO_ROWS: Ints = np.empty(0, dtype=np.int64)
 
 
 def gather(spans: Sequence[Span], names: Sequence[str]) -> dict[str, Column]:
-    """Return the named columns of all rows, end to end; there must be a span with rows.
+    """Return the named columns of all rows, concatenated; at least one span must have rows.
 
-    Within a segment strings keep their dictionary; rows of several segments are recoded into a new one.
+    Strings of one segment share its dictionary; those of several segments are recoded into a new one.
     """
     rows = [span for span in spans if span[2] > span[1]]
     if len(rows) == 1:
@@ -51,7 +51,7 @@ def _arrivals(frame: Frame, start: int, stop: int) -> Ints:
 
 
 def gather_positions(spans: Sequence[Span]) -> Ints:
-    """Return the position of each row; the spans must come from one cursor without a gap between them."""
+    """Return the position of each row; the spans must be of one cursor, without a gap between them."""
     if not spans:
         return _NO_ROWS
     (first, start, _), (last, _, stop) = spans[0], spans[-1]
@@ -59,13 +59,13 @@ def gather_positions(spans: Sequence[Span]) -> Ints:
 
 
 def gather_watermarks(spans: Sequence[Span], times: Ints) -> Ints:
-    """Return the watermark just ahead of each row of a log with event time, or one that serves as well.
+    """Return the watermark directly before each row of a log with event time, or an equivalent one.
 
-    It serves to tell which rows are late. `times` are the event times of the same rows, which the caller
-    has gathered already.
+    Equivalent means that the same rows are late. `times` are the event times (us) of the same rows, which
+    the caller has gathered already.
     """
     parts: list[Ints] = []
-    place = 0
+    row = 0
     for run in _runs(spans):
         first, start, _ = run[0]
         size = sum(stop - start for _, start, stop in run)
@@ -74,24 +74,24 @@ def gather_watermarks(spans: Sequence[Span], times: Ints) -> Ints:
         elif start:
             parts.append(_run_watermarks(run))
         else:
-            known = times if size == len(times) else times[place : place + size]
+            known = times if size == len(times) else times[row : row + size]
             parts.append(_watermarks_from(first, known))
-        place += size
+        row += size
     if len(parts) == 1:
         return parts[0]
     return np.concatenate(parts) if parts else _NO_ROWS
 
 
 def _watermarks_from(first: Frame, times: Ints) -> Ints:
-    """Return watermarks of rows that begin with a frame.
+    """Return the watermarks of rows that begin at the start of a frame.
 
-    Where a lone producer's rows are in order, none is late, and the time of a row itself serves as well
-    as that of the row ahead: no work at all where there is no lateness.
+    If the rows of a single producer are in order, none is late, and the time of a row itself is as good as
+    that of the row before it: without lateness the times can be returned as they are.
     """
     lateness = first.segment.layout.lateness
     alone = first.others == END_OF_TIME and times[0] >= first.before
     if alone and (times[1:] >= times[:-1]).all():
-        # Times at the very begin of time must not wrap around.
+        # Times close to BEGIN_OF_TIME must not overflow.
         return np.maximum(times, BEGIN_OF_TIME + lateness) - lateness if lateness else times
     return row_watermarks(times, first.before, first.others, first.own, lateness)
 
@@ -101,12 +101,12 @@ def _segment_key(span: Span) -> int:
 
 
 def _runs(spans: Sequence[Span]) -> Iterator[list[Span]]:
-    """Yield rows of one producer with nothing in between: for watermarks they are as good as one frame."""
+    """Yield runs of consecutive rows of one producer; for watermarks they are equivalent to one frame."""
     run: list[Span] = []
     for span in spans:
         frame, start, stop = span
         if stop == start:
-            # A mark can change who is live, an empty frame cannot; neither is worth telling apart.
+            # A mark can change which producers are live, an empty frame cannot; both end the run.
             if run:
                 yield run
             run = []
@@ -121,7 +121,7 @@ def _runs(spans: Sequence[Span]) -> Iterator[list[Span]]:
 
 
 def _run_watermarks(run: Sequence[Span]) -> Ints:
-    """Work out the watermarks of rows that begin inside a frame, whose first rows count as well."""
+    """Return the watermarks of rows that begin inside a frame, taking its first rows into account."""
     first, start, _ = run[0]
     layout = first.segment.layout
     assert layout.event_time is not None
@@ -132,52 +132,55 @@ def _run_watermarks(run: Sequence[Span]) -> Ints:
 
 
 class _Block(NamedTuple):
-    """Frames of one shape that follow each other, or a part of one frame."""
+    """Adjacent frames with the same layout, or some rows of one frame."""
 
     frame: Frame
     frames: int
     start: int
     stop: int
-    places: Mapping[str, ColumnPlace]
-    """Where the columns lie in such a frame."""
+    layouts: Mapping[str, ColumnLayout]
+    """Where the columns are in each of the frames."""
 
 
 def _blocks(spans: Sequence[Span]) -> list[_Block]:
-    """Join spans of one segment into blocks, so that small frames cost little more than large ones."""
+    """Join spans of one segment into blocks, so that small frames cost little more than large ones do."""
     blocks: list[_Block] = []
     first, count, begin, end = spans[0][0], 0, spans[0][1], spans[0][2]
-    rows, nulls, step, expected = first.rows, first.nulls, first.nbytes, first.place
-    places = first.segment.layout.places
+    rows, nulls, step, expected = first.rows, first.nulls, first.nbytes, first.byte_offset
+    layouts = first.segment.layout.column_layouts
     whole = True
     for frame, start, stop in spans:
         same = (
-            frame.place == expected and frame.nbytes == step and frame.rows == rows and frame.nulls == nulls
+            frame.byte_offset == expected
+            and frame.nbytes == step
+            and frame.rows == rows
+            and frame.nulls == nulls
         )
         complete = stop - start == frame.rows
         if not (same and ((whole and complete) or not count)):
-            blocks.append(_Block(first, count, begin, end, places(rows, nulls)))
+            blocks.append(_Block(first, count, begin, end, layouts(rows, nulls)))
             first, count, begin, end = frame, 0, start, stop
             rows, nulls, step = frame.rows, frame.nulls, frame.nbytes
         whole = complete
         count += 1
-        expected = frame.place + step
-    blocks.append(_Block(first, count, begin, end, places(rows, nulls)))
+        expected = frame.byte_offset + step
+    blocks.append(_Block(first, count, begin, end, layouts(rows, nulls)))
     return blocks
 
 
 def _column(blocks: Sequence[_Block], name: str) -> Column:
-    """Join a column of frames of one segment, from the map: no column objects for the frames."""
+    """Concatenate a column of one segment's frames from the map, without a Column object per frame."""
     segment = blocks[0].frame.segment
-    array, shift, _, _, field = blocks[0].places[name]
+    array, shift, _, _, field = blocks[0].layouts[name]
     items = segment.arrays[array]
     values: list[npt.NDArray[Any]] = []
     nulls = False
     for block in blocks:
-        frame, count, begin, end, places = block
-        _, _, start, valid_start, _ = places[name]
+        frame, count, begin, end, layouts = block
+        _, _, start, valid_start, _ = layouts[name]
         nulls = nulls or valid_start >= 0
         if count == 1:
-            start += frame.place + FRAME_BYTES >> shift
+            start += frame.byte_offset + FRAME_BYTES >> shift
             values.append(items[start + begin : start + end])
         else:
             values.append(_items(block, array, start << shift))
@@ -187,17 +190,17 @@ def _column(blocks: Sequence[_Block], name: str) -> Column:
 
 
 def _valid(block: _Block, name: str) -> Mask:
-    _, _, _, start, _ = block.places[name]
+    _, _, _, start, _ = block.layouts[name]
     if start < 0:
         return np.ones(block.frames * (block.stop - block.start), dtype=bool)
     return _items(block, FLAGS, start)
 
 
 def _items(block: _Block, array: int, offset: int) -> npt.NDArray[Any]:
-    """Return the items of a block's frames that start so many bytes into each body."""
+    """Return the items of a block's frames that start `offset` bytes into each body."""
     frame, count, start, stop, _ = block
     dtype = ITEMS[array]
-    offset += frame.place + FRAME_BYTES + start * dtype.itemsize
+    offset += frame.byte_offset + FRAME_BYTES + start * dtype.itemsize
     items: npt.NDArray[Any] = np.ndarray(
         (count, stop - start), dtype, frame.segment.view, offset, (frame.nbytes, dtype.itemsize)
     )

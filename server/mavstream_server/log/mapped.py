@@ -1,4 +1,4 @@
-"""A segment as readers see it: mapped once, passed over once for its texts and a coarse index."""
+"""Memory-mapped segments for readers, with their dictionaries and a sparse index built in one pass."""
 
 from __future__ import annotations
 
@@ -24,23 +24,23 @@ from mavstream_server.log.format.segment import (
 )
 from mavstream_server.log.format.texts import decode_texts
 
-# One entry of the index per so many bytes: a seek walks at most this far.
+# The index has one entry per this many bytes: a seek scans at most this far.
 _INDEX_BYTES = 1 << 16
-# A map is an open file and some kernel memory: counted so that a cache over tiny segments holds few.
+# What a map costs: an open file and kernel memory. Counted, so that a cache of tiny segments holds few.
 _MAP_COST = 1 << 18
 
 
 class MappedSegment:
-    """The committed frames of one segment. `first` is the place of the first frame behind the snapshot.
+    """The committed frames of one segment; `first` is the byte offset of the first frame after the snapshot.
 
-    The map, and the texts, live as long as someone holds the segment or a frame of it.
+    The map and the dictionaries live as long as the segment, or a frame of it, is referenced.
     """
 
     __slots__ = (
         "__weakref__",
         "_arrivals",
         "_indexed",
-        "_places",
+        "_offsets",
         "_positions",
         "arrays",
         "dictionaries",
@@ -50,9 +50,9 @@ class MappedSegment:
         "key",
         "layout",
         "limit",
+        "scanned",
         "snapshot",
         "view",
-        "walked",
         "words",
     )
 
@@ -62,7 +62,7 @@ class MappedSegment:
         self._map()
         self.info = parse_info(self.file, self.words)
         self.key = self.info.serial << 48
-        # One per string field, by its index in the schema.
+        # One per string field, by index in the schema.
         self.dictionaries: list[Dictionary | None] = [
             Dictionary() if index in layout.text_fields else None for index in range(layout.width)
         ]
@@ -70,10 +70,10 @@ class MappedSegment:
         self._check_limit()
         self.snapshot = Header._make(FRAME.unpack_from(self.view, HEADER_BYTES))
         self.first = HEADER_BYTES + self.snapshot.length
-        # Texts and index are complete for frames ahead of this place.
-        self.walked = self.first
+        # Dictionaries and index are complete for the frames before this byte offset.
+        self.scanned = self.first
         self._indexed = -_INDEX_BYTES
-        self._places: list[int] = []
+        self._offsets: list[int] = []
         self._positions: list[int] = []
         self._arrivals: list[int] = []
 
@@ -83,41 +83,41 @@ class MappedSegment:
                 mapped = mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ)
             except ValueError:
                 raise LogCorruptError(
-                    self.file, "the segment is empty; open the log with its writer"
+                    self.file, "the segment is empty; open the log with its writer to repair it"
                 ) from None
         self.view = memoryview(mapped)
         whole = len(mapped) & ~7
         self.words = self.view[: min(whole, HEADER_BYTES)].cast("q")
-        # Columns are slices of these: a quarter of the cost of a frombuffer for each.
+        # Columns are slices of these arrays: a quarter of the cost of a frombuffer for each column.
         bytes_: npt.NDArray[np.uint8] = np.frombuffer(mapped, np.uint8, whole)
         self.arrays: tuple[npt.NDArray[Any], ...] = tuple(bytes_.view(dtype) for dtype in ITEMS)
 
     def _check_limit(self) -> None:
         if self.limit > len(self.view):
-            # The writer may have given the segment more room since it was mapped.
+            # The writer may have extended the segment since it was mapped.
             self._map()
             if self.limit > len(self.view):
                 raise LogCorruptError(
                     self.file,
-                    f"{self.limit} bytes are committed, the file has {len(self.view)}; "
-                    "open the log with its writer, which cuts it at the last whole frame",
+                    f"expected {self.limit} committed bytes, got a file of {len(self.view)}; "
+                    "open the log with its writer, which truncates it after the last complete frame",
                 )
 
     @property
     def sealed(self) -> bool:
-        """Whether nothing will be added; look at `refresh` once more after it has become true."""
+        """Whether the segment is finished; call `refresh` once more after it has become true."""
         return bool(self.words[SEALED])
 
     @property
     def end(self) -> int:
-        """The position behind the last row."""
+        """The position after the last row."""
         return self.words[END]
 
     def refresh(self) -> int:
-        """Look how far the segment is committed now, and return it.
+        """Update `limit` to the committed length of the segment, in bytes, and return it.
 
-        One that outgrew its map and whose file was removed meanwhile stays as far as it was: cursors go on to
-        the next segment and find the gap.
+        If the segment outgrew its map and its file was removed meanwhile, the limit stays as it is: cursors
+        continue with the next segment and detect the gap.
         """
         committed, known = self.words[COMMITTED], self.limit
         if committed != known:
@@ -128,81 +128,83 @@ class MappedSegment:
                 self.limit = known
         return self.limit
 
-    def walk_over(self, frame: Frame) -> int:
-        """Load the texts that a frame's columns need, and return what that took in memory.
+    def scan_over(self, frame: Frame) -> int:
+        """Load the dictionary entries that a frame's columns need; return the memory used, in bytes.
 
-        The frame must not lie ahead of `walked`. The first of a segment also pays for the map.
+        The frame must not start before `scanned`. The first frame of a segment also accounts for the map.
         """
-        place, cost = frame.place, 0
-        if self.walked == self.first:
+        offset, cost = frame.byte_offset, 0
+        if self.scanned == self.first:
             cost = _MAP_COST
-        if place > self.walked:
-            cost += self._walk(place)
-        if frame.delta or place - self._indexed >= _INDEX_BYTES:
-            return cost + self._pass(place, frame.nbytes, frame.first_position, frame.arrival, frame.delta)
-        self.walked = place + frame.nbytes
+        if offset > self.scanned:
+            cost += self._scan(offset)
+        if frame.delta or offset - self._indexed >= _INDEX_BYTES:
+            return cost + self._scan_frame(
+                offset, frame.nbytes, frame.first_position, frame.arrival, frame.delta
+            )
+        self.scanned = offset + frame.nbytes
         return cost
 
-    def _pass(self, place: int, length: int, position: int, arrival: int, delta: int) -> int:
+    def _scan_frame(self, offset: int, length: int, position: int, arrival: int, delta: int) -> int:
         cost = 0
         if delta:
-            for index, texts in decode_texts(self.view, place + delta):
+            for index, texts in decode_texts(self.view, offset + delta):
                 dictionary = self.dictionaries[index]
                 assert dictionary is not None
                 cost -= dictionary.nbytes
                 dictionary.extend(texts)
                 cost += dictionary.nbytes
-        if place - self._indexed >= _INDEX_BYTES:
-            self._indexed = place
-            self._places.append(place)
+        if offset - self._indexed >= _INDEX_BYTES:
+            self._indexed = offset
+            self._offsets.append(offset)
             self._positions.append(position)
             self._arrivals.append(arrival)
-        self.walked = place + length
+        self.scanned = offset + length
         return cost
 
-    def _walk(self, until: int) -> int:
-        unpack, view, place, cost = FRAME.unpack_from, self.view, self.walked, 0
-        while place < until:
-            header = unpack(view, place)
-            cost += self._pass(place, header[5], header[6], header[7], header[16])
-            place += header[5]
+    def _scan(self, until: int) -> int:
+        unpack, view, offset, cost = FRAME.unpack_from, self.view, self.scanned, 0
+        while offset < until:
+            header = unpack(view, offset)
+            cost += self._scan_frame(offset, header[5], header[6], header[7], header[16])
+            offset += header[5]
         return cost
 
     def find_position(self, position: int) -> int:
-        """Return the place of the frame with that row, or of the first mark just ahead; or the limit."""
+        """Return the byte offset of the frame with a row, or of marks directly before it, or the limit."""
         limit = self.refresh()
         if position <= self.info.position:
             return self.first
-        self._walk(limit)
-        place = self._before(bisect_left(self._positions, position))
-        while place < self.limit:
-            header = FRAME.unpack_from(self.view, place)
+        self._scan(limit)
+        offset = self._before(bisect_left(self._positions, position))
+        while offset < self.limit:
+            header = FRAME.unpack_from(self.view, offset)
             first, rows = header[6], header[4]
             if first >= position or first + rows > position:
                 break
-            place += header[5]
-        return place
+            offset += header[5]
+        return offset
 
     def find_arrival(self, arrival: int) -> int:
-        """Return the place of the first frame of which a part arrived then or later; or the limit."""
-        self._walk(self.refresh())
-        place = self._before(bisect_left(self._arrivals, arrival))
-        while place < self.limit:
-            header = FRAME.unpack_from(self.view, place)
+        """Return the byte offset of the first frame that ends at or after an arrival time, or the limit."""
+        self._scan(self.refresh())
+        offset = self._before(bisect_left(self._arrivals, arrival))
+        while offset < self.limit:
+            header = FRAME.unpack_from(self.view, offset)
             if header[7] >= arrival:
                 break
-            place += header[5]
-        return place
+            offset += header[5]
+        return offset
 
-    def place_ahead(self, place: int) -> int | None:
-        """Return the place of the frame that ends at a place, or None if none stands ahead of it."""
-        if place <= self.first:
+    def offset_before(self, offset: int) -> int | None:
+        """Return the byte offset of the frame that ends at an offset, or None if there is none."""
+        if offset <= self.first:
             return None
-        self._walk(place)
-        found = self._before(bisect_left(self._places, place))
-        while (behind := found + FRAME.unpack_from(self.view, found)[5]) < place:
+        self._scan(offset)
+        found = self._before(bisect_left(self._offsets, offset))
+        while (behind := found + FRAME.unpack_from(self.view, found)[5]) < offset:
             found = behind
         return found
 
     def _before(self, entry: int) -> int:
-        return self._places[entry - 1] if entry else self.first
+        return self._offsets[entry - 1] if entry else self.first

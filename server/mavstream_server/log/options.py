@@ -1,4 +1,4 @@
-"""How a writer treats its files."""
+"""Options of a log writer."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from enum import StrEnum
 
 
 class Sync(StrEnum):
-    """When rows reach the disk itself; the death of a process never loses what was appended."""
+    """When appended rows are synced to disk; the death of a process never loses them in any case."""
 
     NEVER = "never"
-    """When the system sees fit; power loss may take the last seconds."""
+    """When the operating system decides to; power loss may lose the last seconds."""
     GROUP = "group"
     """At `flush`: append for many, flush once, then acknowledge all."""
     EACH = "each"
@@ -19,13 +19,16 @@ class Sync(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class LogOptions:
-    """How a writer treats its files; may differ from one opening to the next."""
+    """Options of a log writer; they may differ each time that a log is opened."""
 
     segment_bytes: int = 64 << 20
     segment_texts: int = 65_536
-    """A segment ends when its dictionaries together have more texts,"""
+    """The most texts in the dictionaries of a segment, together; beyond that a new segment starts."""
     segment_text_bytes: int = 4 << 20
-    """or more characters than this, so that ever-new strings do not grow memory."""
+    """The most characters in the dictionaries of a segment; beyond that a new segment starts.
+
+    Both bound the memory that strings take which never repeat.
+    """
     sync: Sync = Sync.NEVER
     quota: int | None = None
-    """Bytes on disk beyond which `over_quota` holds; the writer itself refuses nothing."""
+    """The bytes on disk above which `over_quota` is true; the writer itself never rejects rows for it."""

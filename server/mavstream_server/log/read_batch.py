@@ -1,4 +1,4 @@
-"""Portions: rows that a cursor has taken, gathered once for all cursors that take the same."""
+"""Read batches: rows that a cursor has read, gathered once for all cursors that read the same rows."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from mavstream_server.log.gather import gather, gather_arrivals, gather_position
 
 
 class ReadBatch:
-    """Spans of a log with the arrays that were gathered from them so far. Nobody may change those."""
+    """Spans of a log with the arrays that were gathered from them so far; the arrays are read-only."""
 
     __slots__ = ("_arrivals", "_columns", "_positions", "_watermarks", "rows", "spans")
 
@@ -23,7 +23,7 @@ class ReadBatch:
         self._watermarks: Ints | None = None
 
     def columns(self, names: Sequence[str]) -> dict[str, Column]:
-        """Return the named columns of all rows; there must be some."""
+        """Return the named columns of all rows; there must be at least one row."""
         known = self._columns
         missing = [name for name in names if name not in known]
         if missing:
@@ -45,7 +45,7 @@ class ReadBatch:
         return self._positions
 
     def watermarks(self, event_time: str) -> Ints:
-        """Return the watermark just ahead of each row of a log with event time."""
+        """Return the watermark (us) directly before each row of a log with event time."""
         if self._watermarks is None:
             times = self.columns((event_time,))[event_time].values
             self._watermarks = gather_watermarks(self.spans, times)

@@ -1,4 +1,4 @@
-"""The readers' side of a log in one process: segments mapped while needed, frames decoded once while hot."""
+"""Reading a log: maps segments while they are needed and caches decoded frames for all cursors."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from mavstream_server.log.format.segment import COMMITTED, SEALED, SegmentName, 
 from mavstream_server.log.mapped import MappedSegment
 from mavstream_server.log.shared_reads import SharedReads
 
-# What a decoded frame costs in Python objects, besides its bytes: itself, and views per column.
+# The bytes of a decoded frame's Python objects, besides its data: the frame, and the views of each column.
 _FRAME_COST = 600
 _COLUMN_COST = 350
 
 
 class LogReader:
-    """What all cursors of a process on one log share. Needs only the files, wherever the writer is.
+    """The state that all cursors of a process on one log share; the writer may be in another process.
 
-    Not thread-safe. `decodes` counts how many frames were taken from the files.
+    Not thread-safe. `decodes` counts the frames that were decoded from the files.
     """
 
     def __init__(self, path: Path, cache_bytes: int = 32 << 20) -> None:
@@ -32,14 +32,14 @@ class LogReader:
         self.layout = Layout(self.description)
         self.decodes = 0
         self.shared = SharedReads()
-        # First in, first out: cursors that keep up share what is at the end of the log, and one that lags
-        # far behind gains nothing from frames being moved up.
+        # First in, first out: cursors that keep up share the end of the log, and a cursor far behind would
+        # not benefit from a recency order.
         self.cache: OrderedDict[int, Frame] = OrderedDict()
         self._cache_room = cache_bytes
         self._frame_cost = _FRAME_COST + _COLUMN_COST * len(self.layout.fields)
         self._segments: WeakValueDictionary[int, MappedSegment] = WeakValueDictionary()
         self._tail = self.segment_at(1 << 62)
-        # What `grown` saw last: the commit word of the tail then, and the end of the log.
+        # The tail's committed bytes and the end of the log when `grown` was last called.
         self._seen = (-1, -1)
 
     @property
@@ -49,7 +49,7 @@ class LogReader:
 
     @property
     def begin(self) -> int:
-        """The position of the first row that is still there."""
+        """The position of the first retained row."""
         return self._names()[0].position
 
     @property
@@ -59,7 +59,7 @@ class LogReader:
         return tail.info.offset + tail.refresh()
 
     def grown(self) -> bool:
-        """Whether anything was committed since this was last asked; made to be asked often."""
+        """Return whether anything was committed since the last call; cheap, called often."""
         words, (seen, before) = self._tail.words, self._seen
         if words[COMMITTED] == seen and not words[SEALED]:
             return False
@@ -70,27 +70,27 @@ class LogReader:
 
     @property
     def mapped(self) -> int:
-        """How many segments are mapped at present."""
+        """How many segments are mapped."""
         return len(self._segments)
 
     def cursor(self, position: int | None = None) -> Cursor:
-        """Return a cursor that stands at a position, by default the end."""
+        """Return a cursor at a position, by default at the end."""
         return Cursor(self, self.end if position is None else position)
 
-    def frame(self, segment: MappedSegment, place: int) -> Frame:
-        """Return the frame at a place of a segment."""
-        return self.cache.get(segment.key | place) or self.decode(segment, place)
+    def frame(self, segment: MappedSegment, offset: int) -> Frame:
+        """Return the frame at a byte offset of a segment."""
+        return self.cache.get(segment.key | offset) or self.decode(segment, offset)
 
-    def decode(self, segment: MappedSegment, place: int) -> Frame:
-        """Take a frame from its segment; it must not be in the cache."""
-        frame = Frame(segment, place)
+    def decode(self, segment: MappedSegment, offset: int) -> Frame:
+        """Decode a frame of a segment and cache it; it must not be in the cache."""
+        frame = Frame(segment, offset)
         cost = frame.nbytes + self._frame_cost
-        if place >= segment.walked:
-            cost += segment.walk_over(frame)
+        if offset >= segment.scanned:
+            cost += segment.scan_over(frame)
         frame.cost = cost
         self.decodes += 1
         cache = self.cache
-        cache[segment.key | place] = frame
+        cache[segment.key | offset] = frame
         room = self._cache_room - cost
         while room < 0 and len(cache) > 1:
             room += cache.popitem(last=False)[1].cost
@@ -98,18 +98,18 @@ class LogReader:
         return frame
 
     def segment_at(self, position: int) -> MappedSegment:
-        """Return the segment where reading from a position starts; the oldest if that was removed."""
+        """Return the segment from which to read a position; the oldest one if that was removed."""
         while True:
             names = self._names()
-            # The last that starts ahead of the row, because marks at its end may stand ahead of it too.
-            ahead = [name for name in names if name.position < position]
+            # The last one that starts before the row, because marks at its end may directly precede the row.
+            before = [name for name in names if name.position < position]
             try:
-                return self.open(ahead[-1] if ahead else names[0])
+                return self.open(before[-1] if before else names[0])
             except FileNotFoundError:
                 continue  # removed since it was listed
 
     def segment_at_arrival(self, arrival: int) -> MappedSegment:
-        """Return the segment with the first frame that arrived then or later, or that ends just before it."""
+        """Return the segment from which to read rows that arrived at or after a time (ns)."""
         while True:
             names = self._names()
             low, high = 0, len(names) - 1
@@ -124,33 +124,34 @@ class LogReader:
             except FileNotFoundError:
                 continue
 
-    def segment_behind(self, segment: MappedSegment, position: int) -> MappedSegment:
-        """Return the segment that follows a sealed one which ended at a position, or the oldest one left."""
+    def segment_after(self, segment: MappedSegment, position: int) -> MappedSegment:
+        """Return the segment after a sealed one that ended at a position, or the oldest retained one."""
         try:
             return self.open(SegmentName(segment.info.serial + 1, position))
         except FileNotFoundError:
             pass
         while True:
-            behind = [name for name in self._names() if name.serial > segment.info.serial]
-            if not behind:
-                # A segment is sealed when the next one is there: that one was lost with the power.
+            following = [name for name in self._names() if name.serial > segment.info.serial]
+            if not following:
+                # A segment is sealed after the next one was created, so that one was lost by power loss.
                 raise LogCorruptError(
-                    segment.file, "the segment is sealed and none follows; open the log with its writer"
+                    segment.file,
+                    "the segment is sealed and none follows; open the log with its writer to repair it",
                 )
             try:
-                return self.open(behind[0])
+                return self.open(following[0])
             except FileNotFoundError:
                 continue
 
     def open(self, name: SegmentName) -> MappedSegment:
-        """Map a segment, or return the map that is there; FileNotFoundError if it was removed."""
+        """Return a segment, mapping it if necessary; raise FileNotFoundError if it was removed."""
         segment = self._segments.get(name.serial)
         if segment is None:
             segment = self._segments[name.serial] = MappedSegment(self.path, name, self.layout)
         return segment
 
     def release_removed(self) -> None:
-        """Drop cached frames of segments that retention removed, so that the disk gets its space back."""
+        """Drop cached frames of segments that retention removed, so that their disk space is freed."""
         self.shared.clear()
         oldest = self._names()[0].serial << 48
         for key in [key for key in self.cache if key < oldest]:
@@ -159,7 +160,7 @@ class LogReader:
     def _newest(self) -> MappedSegment:
         tail = self._tail
         while tail.sealed:
-            tail = self._tail = self.segment_behind(tail, tail.end)
+            tail = self._tail = self.segment_after(tail, tail.end)
         return tail
 
     def _names(self) -> list[SegmentName]:

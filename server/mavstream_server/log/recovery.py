@@ -1,4 +1,4 @@
-"""Opening a log again: what its last segment holds is verified, and what a death left half done is cut."""
+"""Recovery of a log when it is opened: verifies its last segment and finds incomplete writes."""
 
 from __future__ import annotations
 
@@ -35,22 +35,22 @@ from mavstream_server.log.state import LogState
 
 
 class Recovered(NamedTuple):
-    """What was found in a segment: its whole frames, and what follows them."""
+    """The complete frames of a segment, and the bytes that follow them."""
 
     name: SegmentName
     length: int
-    """Where the last whole frame ends."""
+    """The byte offset at which the last complete frame ends."""
     cut_bytes: int
-    """Bytes behind it: torn, or written and never committed."""
+    """Bytes after it: torn, or written and never committed."""
 
 
-def drop_unborn(path: Path) -> list[Path]:
-    """Remove what a death or a power loss left of segments that never got a row; return the files."""
+def remove_incomplete(path: Path) -> list[Path]:
+    """Remove incomplete files of segments that never got a row; return them."""
     dropped = [draft for draft in path.glob("*.new") if draft.is_file()]
     for name in reversed(list_segments(path)):
         file = name.within(path)
         with file.open("rb", buffering=0) as stream:
-            # A name can reach the disk ahead of the data: then the file is empty, or zero throughout.
+            # After power loss a name can be on disk without its data: the file is empty, or all zeros.
             if any(stream.read(HEADER_BYTES) or b""):
                 break
         dropped.append(file)
@@ -60,13 +60,13 @@ def drop_unborn(path: Path) -> list[Path]:
 
 
 def recover(path: Path, layout: Layout, state: LogState, coder: SegmentCoder) -> Recovered | None:
-    """Bring state and coder to the end of the last segment; None if there is no segment."""
+    """Replay the last segment into state and coder; return None if there is no segment."""
     names = list_segments(path)
     if not names:
         return None
     file = names[-1].within(path)
     with file.open("rb", buffering=0) as stream:
-        # Never closed by hand: it goes with its last view, also when an error still holds one.
+        # Not closed explicitly: the map is freed with its last view, which an exception may still hold.
         view = memoryview(mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ))
         words = view[: min(len(view), HEADER_BYTES) & ~7].cast("q")
         parse_info(file, words)
@@ -77,39 +77,39 @@ def recover(path: Path, layout: Layout, state: LogState, coder: SegmentCoder) ->
 
 
 def _scan(file: Path, view: memoryview, layout: Layout, state: LogState, coder: SegmentCoder) -> int:
-    """Pass over whole frames; return where they end."""
-    place = HEADER_BYTES
+    """Replay the complete frames; return the byte offset at which they end."""
+    offset = HEADER_BYTES
     words: Ints = np.frombuffer(view, np.int64)
-    while (header := _whole_frame(view, place)) is not None:
+    while (header := _complete_frame(view, offset)) is not None:
         if header.delta:
-            coder.load(decode_texts(view, place + header.delta))
-        _replay(header, words[place // 8 : (place + header.length) // 8], layout, state)
-        place += header.length
-    if place == HEADER_BYTES:
+            coder.load(decode_texts(view, offset + header.delta))
+        _replay(header, words[offset // 8 : (offset + header.length) // 8], layout, state)
+        offset += header.length
+    if offset == HEADER_BYTES:
         raise LogCorruptError(
             file,
-            "the segment has a header and not one whole frame; the state it started from is lost; "
-            "restore the file, or move it away to go on from the segment before it",
+            "expected a snapshot frame after the segment's header, got no complete frame; "
+            "restore the file, or move it away to continue from the segment before it",
         )
-    return place
+    return offset
 
 
-def _whole_frame(view: memoryview, place: int) -> Header | None:
-    if place + FRAME_BYTES > len(view):
+def _complete_frame(view: memoryview, offset: int) -> Header | None:
+    if offset + FRAME_BYTES > len(view):
         return None
-    header = Header._make(FRAME.unpack_from(view, place))
+    header = Header._make(FRAME.unpack_from(view, offset))
     length = header.length
-    if header.magic != FRAME_MAGIC or not FRAME_BYTES <= length <= len(view) - place or length % 8:
+    if header.magic != FRAME_MAGIC or not FRAME_BYTES <= length <= len(view) - offset or length % 8:
         return None
-    return header if zlib.crc32(view[place + CRC_FROM : place + length]) == header.crc else None
+    return header if zlib.crc32(view[offset + CRC_FROM : offset + length]) == header.crc else None
 
 
 def _replay(header: Header, frame: Ints, layout: Layout, state: LogState) -> None:
-    """Take what the writer took when it wrote the frame."""
+    """Apply a frame to the state, as the writer did when it wrote the frame."""
     if header.kind == FrameKind.DATA:
         largest, rows = 0, header.rows
         if layout.event_time is not None and rows:
-            start = FRAME_BYTES // 8 + layout.places(rows, header.nulls)[layout.event_time][2]
+            start = FRAME_BYTES // 8 + layout.column_layouts(rows, header.nulls)[layout.event_time][2]
             largest = int(np.maximum.reduce(frame[start : start + rows]))
         state.rows(header.producer, header.sequence, rows, header.arrival, largest)
     elif header.kind == FrameKind.SNAPSHOT:
@@ -119,13 +119,13 @@ def _replay(header: Header, frame: Ints, layout: Layout, state: LogState) -> Non
 
 
 def _last_written(fd: int, start: int, size: int) -> int:
-    """Return where the last byte that is not zero ends, looking only at what is not a hole."""
+    """Return the end of the last non-zero byte, skipping holes of the sparse file."""
     last = start
     while start < size:
         try:
             start = os.lseek(fd, start, os.SEEK_DATA)
         except OSError as error:
-            if error.errno == errno.ENXIO:  # nothing but a hole up to the end
+            if error.errno == errno.ENXIO:  # only a hole up to the end
                 break
             raise
         stop = os.lseek(fd, start, os.SEEK_HOLE)

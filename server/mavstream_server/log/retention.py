@@ -1,4 +1,4 @@
-"""Retention: which segments of a log may go, and their going."""
+"""Retention: removes the oldest segments of a log by age and size."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from mavstream_server.log.writer import LogWriter
 
 
 class Removed(NamedTuple):
-    """What retention took away: whole segments, with the rows from `start` up to `stop`."""
+    """What retention removed: whole segments, with the rows from `start` to `stop` (exclusive)."""
 
     segments: int
     nbytes: int
@@ -20,10 +20,10 @@ class Removed(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Retention:
-    """How much of a log is kept; a limit that is None keeps everything.
+    """How much of a log is retained; a limit that is None does not apply.
 
-    A segment may go when its last frame is older than `max_age_ns`, or when without it the log still has
-    `max_bytes`. The segment being written never goes.
+    A segment may be removed when its last frame is older than `max_age_ns`, or when the log has at least
+    `max_bytes` without it. The segment being written is never removed.
     """
 
     max_age_ns: int | None = None
@@ -32,25 +32,25 @@ class Retention:
     def apply(
         self, writer: LogWriter, needed_position: int | None, now_ns: int, *, force: bool = False
     ) -> Removed:
-        """Remove, oldest first, the segments that may go and that no cursor needs.
+        """Remove, oldest first, the segments that exceed a limit and that no cursor needs.
 
-        `needed_position` is the least position of all cursors, None if there are none. With `force` need
-        does not count: cursors that wanted the rows get a gap.
+        `needed_position` is the lowest position of all cursors, None if there are none. With `force` it is
+        ignored: cursors that have not read the rows get a gap.
         """
         segments = writer.segments
         first = segments[0]
-        kept, nbytes = first, writer.nbytes
+        oldest, nbytes = first, writer.nbytes
         for segment, following in pairwise(segments):
             size = following.offset - segment.offset
-            # A cursor that stands exactly at its end may still want the marks there.
+            # A cursor exactly at the segment's end may still have to read the marks there.
             needed = needed_position is not None and needed_position <= following.position
             if needed and not force:
                 break
-            # The arrival in a segment's header is that of the last frame ahead of it.
+            # The arrival time in a segment's header is that of the last frame before it.
             old = self.max_age_ns is not None and now_ns - following.arrival > self.max_age_ns
             if not old and (self.max_bytes is None or nbytes - size < self.max_bytes):
                 break
-            kept, nbytes = following, nbytes - size
-        count = segments.index(kept)
-        writer.remove_before(kept.serial)
-        return Removed(count, kept.offset - first.offset, first.position, kept.position)
+            oldest, nbytes = following, nbytes - size
+        count = segments.index(oldest)
+        writer.remove_before(oldest.serial)
+        return Removed(count, oldest.offset - first.offset, first.position, oldest.position)

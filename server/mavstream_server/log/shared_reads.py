@@ -1,7 +1,7 @@
-"""Sharing: cursors of one log that stand at the same place take the same rows, and read them once.
+"""Shared reads: cursors at the same position of a log read the same rows only once.
 
-Queries on one stream mostly keep in step: the first of them pays for taking and gathering the rows, the
-others find the portion. One that stands elsewhere reads for itself.
+Queries on one stream mostly read in step: the first one reads and gathers the rows, the others reuse its
+read batch. A cursor at another position reads on its own.
 """
 
 from __future__ import annotations
@@ -13,37 +13,37 @@ from mavstream_server.log.read_batch import ReadBatch
 if TYPE_CHECKING:
     from mavstream_server.log.cursor import Cursor, CursorState
 
-_KEPT = 2  # queries on a stream fall into few groups, and each portion holds memory
+_CACHED = 2  # queries on a stream form few groups, and each read batch holds memory
 
 
-class _Taken(NamedTuple):
-    portion: ReadBatch
-    behind: CursorState
+class _SharedRead(NamedTuple):
+    batch: ReadBatch
+    after: CursorState
 
 
 class SharedReads:
-    """The portions of one log that were taken last, by where a cursor stood and where the log ended."""
+    """The latest read batches of one log, by the state of the cursor and the end of the log."""
 
     def __init__(self) -> None:
-        self._taken: dict[object, _Taken] = {}
+        self._latest: dict[object, _SharedRead] = {}
         self.found = 0
-        """How often a portion did not have to be taken again."""
+        """How often a read batch was reused."""
 
     def take(self, cursor: Cursor, rows: int) -> ReadBatch:
-        """Take up to so many rows; the cursor stands behind them. Raises GapError as `Cursor.take` does."""
-        key = cursor.standing(rows)
-        known = None if key is None else self._taken.get(key)
+        """Read at most `rows` rows and move the cursor behind them; raise GapError as `Cursor.take` does."""
+        key = cursor.read_key(rows)
+        known = None if key is None else self._latest.get(key)
         if known is not None:
             self.found += 1
-            cursor.stand(known.behind)
-            return known.portion
-        portion = ReadBatch(cursor.take(rows))
-        if key is not None and portion.rows:
-            if len(self._taken) >= _KEPT:
-                del self._taken[next(iter(self._taken))]
-            self._taken[key] = _Taken(portion, cursor.place)
-        return portion
+            cursor.restore(known.after)
+            return known.batch
+        batch = ReadBatch(cursor.take(rows))
+        if key is not None and batch.rows:
+            if len(self._latest) >= _CACHED:
+                del self._latest[next(iter(self._latest))]
+            self._latest[key] = _SharedRead(batch, cursor.state)
+        return batch
 
     def clear(self) -> None:
-        """Let go of what is kept."""
-        self._taken.clear()
+        """Release all read batches."""
+        self._latest.clear()

@@ -1,4 +1,4 @@
-"""What a writer knows of a log besides its rows, and how a segment carries it."""
+"""The writer's state of a log besides its rows, and its snapshot at the start of each segment."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ _WORDS = 6  # producer, known time, maximum, live, sequence, last position
 
 
 class LogState:
-    """Next position, last arrival, watermarks, and the last sequence of each producer.
+    """The next position, the last arrival time, watermarks, and the last sequence of each producer.
 
-    Every segment starts with a snapshot of it, so that opening a log reads one segment only, and so that
-    removing old segments takes nothing away that the rest needs.
+    Every segment starts with a snapshot of it, so that opening a log reads only the last segment, and the
+    retained segments never depend on removed ones.
     """
 
     def __init__(self, description: LogDescription) -> None:
@@ -33,15 +33,15 @@ class LogState:
         self.watermarks: Watermarks = (
             EventWatermarks(description.lateness_us) if self._on_events else ArrivalWatermarks()
         )
-        # producer -> last sequence, last position; producer 0 is nobody and has no sequence.
+        # producer -> last sequence, last position; 0 stands for rows without a producer and has no sequence.
         self._seen: dict[int, tuple[int, int]] = {}
 
     def last_sequence(self, producer: int) -> int:
-        """Return the last sequence seen of a producer, 0 if none is known."""
+        """Return the last sequence of a producer, 0 if none is known."""
         return self._seen.get(producer, (0, 0))[0]
 
     def rows(self, producer: int, sequence: int, size: int, arrival: int, largest: int) -> Stamp:
-        """Take a frame of rows; `largest` is its largest event time, without meaning if it has none."""
+        """Account for a frame of rows; `largest` is its largest event time (us), if there is event time."""
         marks = self.watermarks
         if size:
             stamp = marks.rows(producer, largest if self._on_events else arrival // 1000)
@@ -54,10 +54,10 @@ class LogState:
         return stamp
 
     def mark(self, kind: FrameKind, producer: int, arrival: int, watermark: int) -> Stamp:
-        """Take a mark."""
+        """Account for a mark; `arrival` is in ns, `watermark` in us."""
         time = arrival // 1000 if kind is FrameKind.CLOCK else watermark
         if isinstance(self.watermarks, ArrivalWatermarks):
-            time = min(time, arrival // 1000)  # rows that are to come arrive later: none may be late
+            time = min(time, arrival // 1000)  # later rows arrive later than now, and none may be late
         stamp = self.watermarks.mark(kind, producer, time)
         if producer:
             self._seen[producer] = (self.last_sequence(producer), self.position)
@@ -65,7 +65,7 @@ class LogState:
         return stamp
 
     def forget(self, first_position: int) -> None:
-        """Drop producers that are not live and whose last frame was ahead of the first one retained."""
+        """Drop producers that are not live and whose last frame was before the first retained position."""
         live = {item.producer for item in self.watermarks.producers() if item.live}
         gone = [p for p, (_, last) in self._seen.items() if last < first_position and p not in live]
         for producer in gone:
@@ -84,7 +84,7 @@ class LogState:
         return header + body.data
 
     def restore(self, header: Header, body: Ints) -> None:
-        """Return to the state that a snapshot's frame tells."""
+        """Return to the state of a snapshot frame."""
         rows = body.reshape(-1, _WORDS).tolist()
         self.position, self.arrival = header.position, header.arrival
         self._seen = {row[0]: (row[4], row[5]) for row in rows if row[0]}

@@ -1,10 +1,10 @@
-"""Watermarks: up to which time a stream is complete, worked out row by row and free of I/O.
+"""Watermarks: the time up to which a stream is complete, computed per row and without I/O.
 
-An event-time stream's watermark is the running maximum of each producer's times less the lateness, the
-minimum of that over live producers, and never decreases. Producers live from their first row, or from a
-join. Idle and ended ones leave the minimum and come back when they send again. When nobody lives any more
-the watermark rises to the largest time less the lateness, whoever sent it, so that the order in which
-producers fell silent does not matter; if it was an end that left nobody, lateness is waived too.
+The watermark of a stream with event time is the minimum, over its live producers, of the largest time that
+each has sent less the lateness; it never decreases. A producer is live from its first row or JOIN mark until
+it is idle or ends, and again when it sends more rows. When no producer is live any more, the watermark rises
+to the largest time of all producers less the lateness, so that the order in which they left does not matter;
+if the last one ended rather than became idle, the lateness is not subtracted.
 """
 
 from __future__ import annotations
@@ -21,22 +21,22 @@ from mavstream_server.log.format.layout import FrameKind
 
 
 class Stamp(NamedTuple):
-    """What a frame must carry for its rows' watermarks to be known without what came before. In us."""
+    """What a frame stores so that its rows' watermarks can be computed without earlier frames, in us."""
 
     before: int
-    """The watermark ahead of the frame."""
+    """The watermark before the frame."""
     others: int
-    """The least of the other live producers' maxima less the lateness; END_OF_TIME without others."""
+    """The minimum of the other live producers' maxima less the lateness; END_OF_TIME without others."""
     own: int
-    """This producer's maximum ahead of the frame less the lateness; BEGIN_OF_TIME if it sent nothing."""
+    """This producer's maximum before the frame less the lateness; BEGIN_OF_TIME if it sent nothing."""
     after: int
-    """The watermark behind the frame."""
+    """The watermark after the frame."""
     max_before: int
-    """The largest time of any row ahead of the frame; BEGIN_OF_TIME if there is none."""
+    """The largest time of all rows before the frame; BEGIN_OF_TIME if there are none."""
 
 
 class ProducerTime(NamedTuple):
-    """What is remembered of a producer."""
+    """The state of a producer: its largest time (us) and whether it is live."""
 
     producer: int
     maximum: int
@@ -44,25 +44,25 @@ class ProducerTime(NamedTuple):
 
 
 class Watermarks(Protocol):
-    """The state of a stream's time; `value` is the watermark, `max_time` the largest time seen."""
+    """Tracks a stream's time (us): `value` is the watermark, `max_time` the largest time so far."""
 
     value: int
     max_time: int
 
     def rows(self, producer: int, largest: int) -> Stamp:
-        """Take a frame of at least one row whose largest time is given."""
+        """Account for a frame of one or more rows with this largest time."""
 
     def mark(self, kind: FrameKind, producer: int, time: int) -> Stamp:
-        """Take a mark; `time` is the clock's for CLOCK, the watermark for WATERMARK, else without meaning."""
+        """Account for a mark; `time` is that of a CLOCK or WATERMARK mark, and ignored for others."""
 
     def producers(self) -> list[ProducerTime]:
-        """Return what is remembered of each producer."""
+        """Return the state of each producer."""
 
     def restore(self, value: int, max_time: int, producers: Iterable[ProducerTime]) -> None:
         """Return to an earlier state."""
 
     def forget(self, producers: Iterable[int]) -> None:
-        """Drop producers that are not live: should they come back, they are new."""
+        """Drop producers that are not live; one that sends again counts as new."""
 
 
 class EventWatermarks:
@@ -75,12 +75,12 @@ class EventWatermarks:
         self._floor = BEGIN_OF_TIME + lateness_us
         self._maxima: dict[int, int] = {}
         self._live: set[int] = set()
-        # At least one entry (maximum, producer) per live producer, at or below its present maximum:
-        # entries are brought up to date only when they surface, so a frame costs O(log producers).
+        # At least one entry (maximum, producer) per live producer, at or below its current maximum:
+        # entries are updated only when they reach the top, so a frame costs O(log producers).
         self._heap: list[tuple[int, int]] = []
 
     def rows(self, producer: int, largest: int) -> Stamp:
-        """Take a frame of at least one row whose largest time is given."""
+        """Account for a frame of one or more rows with this largest time."""
         maximum = self._maxima.get(producer, BEGIN_OF_TIME)
         alone = len(self._live) == 1 and producer in self._live
         others = END_OF_TIME if alone else self._others(producer)
@@ -90,7 +90,7 @@ class EventWatermarks:
             maximum = self._maxima[producer] = largest
         if not alone and producer not in self._live:
             self._maxima[producer] = maximum
-            self._enliven(producer)
+            self._set_live(producer)
         if largest > max_before:
             self.max_time = largest
         after = min(others, self._lowered(maximum))
@@ -99,23 +99,23 @@ class EventWatermarks:
         return Stamp(before, others, own, self.value, max_before)
 
     def mark(self, kind: FrameKind, producer: int, time: int) -> Stamp:
-        """Take a mark; a clock says nothing about event time."""
+        """Account for a mark; CLOCK marks do not affect event time."""
         before = self.value
         if kind is FrameKind.JOIN:
             self._maxima.setdefault(producer, BEGIN_OF_TIME)
             if producer not in self._live:
-                self._enliven(producer)
+                self._set_live(producer)
         elif kind is FrameKind.COMPLETE:
             self.value = END_OF_TIME
         elif kind is FrameKind.WATERMARK:
             self.value = max(before, time)
         elif kind in (FrameKind.IDLE, FrameKind.END) and producer in self._maxima:
             self._live.discard(producer)
-            self.value = max(before, self._without(ended=kind is FrameKind.END))
+            self.value = max(before, self._after_leaving(ended=kind is FrameKind.END))
         return Stamp(before, END_OF_TIME, BEGIN_OF_TIME, self.value, self.max_time)
 
     def producers(self) -> list[ProducerTime]:
-        """Return what is remembered of each producer."""
+        """Return the state of each producer."""
         return [ProducerTime(p, maximum, p in self._live) for p, maximum in self._maxima.items()]
 
     def restore(self, value: int, max_time: int, producers: Iterable[ProducerTime]) -> None:
@@ -135,7 +135,7 @@ class EventWatermarks:
     def _lowered(self, time: int) -> int:
         return (time if time > self._floor else self._floor) - self._lateness
 
-    def _enliven(self, producer: int) -> None:
+    def _set_live(self, producer: int) -> None:
         self._live.add(producer)
         heappush(self._heap, (self._maxima[producer], producer))
 
@@ -152,16 +152,16 @@ class EventWatermarks:
         return None
 
     def _others(self, producer: int) -> int:
-        mine: tuple[int, int] | None = None
-        # A producer that fell silent and came back may have several entries.
+        own: tuple[int, int] | None = None
+        # A producer that was idle and sent again may have several entries.
         while (least := self._least()) is not None and least[1] == producer:
-            mine = heappop(self._heap)
-        if mine is not None:
-            heappush(self._heap, mine)
+            own = heappop(self._heap)
+        if own is not None:
+            heappush(self._heap, own)
         return END_OF_TIME if least is None else self._lowered(least[0])
 
-    def _without(self, *, ended: bool) -> int:
-        """Return the watermark that holds when a producer has just left."""
+    def _after_leaving(self, *, ended: bool) -> int:
+        """Return the watermark after a producer has become idle or ended."""
         least = self._least()
         if least is not None:
             return self._lowered(least[0])
@@ -171,21 +171,21 @@ class EventWatermarks:
 
 
 class ArrivalWatermarks:
-    """Watermarks of a stream whose time is arrival: it only ever grows, so producers do not matter."""
+    """Watermarks of a stream without event time: arrival times never decrease, so producers do not matter."""
 
     def __init__(self) -> None:
         self.value = BEGIN_OF_TIME
         self.max_time = BEGIN_OF_TIME
 
     def rows(self, producer: int, largest: int) -> Stamp:
-        """Take a frame of rows that arrived at the given time."""
+        """Account for a frame of rows that arrived at a time (us)."""
         before, max_before = self.value, self.max_time
         self.max_time = max(max_before, largest)
         self.value = max(before, largest)
         return Stamp(before, END_OF_TIME, before, self.value, max_before)
 
     def mark(self, kind: FrameKind, producer: int, time: int) -> Stamp:
-        """Take a mark: clocks, given watermarks and completion count, the rest is for event time."""
+        """Account for a mark; only CLOCK, WATERMARK and COMPLETE affect arrival time."""
         before = self.value
         if kind is FrameKind.COMPLETE:
             self.value = END_OF_TIME
@@ -194,7 +194,7 @@ class ArrivalWatermarks:
         return Stamp(before, END_OF_TIME, BEGIN_OF_TIME, self.value, self.max_time)
 
     def producers(self) -> list[ProducerTime]:
-        """Return nothing: no producer is remembered."""
+        """Return no producers: their state is not tracked."""
         return []
 
     def restore(self, value: int, max_time: int, producers: Iterable[ProducerTime]) -> None:
@@ -202,14 +202,14 @@ class ArrivalWatermarks:
         self.value, self.max_time = value, max_time
 
     def forget(self, producers: Iterable[int]) -> None:
-        """Have nothing to drop."""
+        """Do nothing: no producers are tracked."""
 
 
 def row_watermarks(times: Ints, before: int, others: int, own: int, lateness: int) -> Ints:
-    """Return the watermark just ahead of each row of a frame with these times and this stamp."""
+    """Return the watermark directly before each row of a frame with these times and this stamp (us)."""
     out = np.empty(len(times), dtype=np.int64)
     if len(times):
-        # Ahead of the first row it is `before`: that already has what is known of this producer.
+        # Before the first row it is `before`, which already takes this producer into account.
         out[0] = before
         reached = np.maximum.accumulate(times[:-1], out=out[1:])
         np.maximum(reached, own + lateness, out=reached)

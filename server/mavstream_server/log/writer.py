@@ -1,7 +1,8 @@
-"""The one writer of a log: appends frames, rolls segments, and stops where a second writer would start."""
+"""The writer of a log: appends frames, rolls segments, and locks out other writers."""
 
 from __future__ import annotations
 
+import fcntl
 import os
 from array import array
 from collections.abc import Mapping, Sequence
@@ -12,9 +13,15 @@ import numpy as np
 
 from mavstream_server.columns.batch import END_OF_TIME
 from mavstream_server.columns.column import Column, Ints
-from mavstream_server.log.errors import LogClosedError, LogCompleteError, UnfitRowsError
+from mavstream_server.log.errors import (
+    LogBusyError,
+    LogClosedError,
+    LogCompleteError,
+    LogMissingError,
+    UnfitRowsError,
+)
 from mavstream_server.log.format.coding import SegmentCoder
-from mavstream_server.log.format.description import LogDescription, agree_description
+from mavstream_server.log.format.description import LogDescription, ensure_description
 from mavstream_server.log.format.encoding import NewFrame, check_rows, encode_body, seal_frame
 from mavstream_server.log.format.layout import EMPTY_BODY, FRAME_BYTES, Body, FrameKind, Layout
 from mavstream_server.log.format.segment import (
@@ -25,19 +32,18 @@ from mavstream_server.log.format.segment import (
     read_info,
 )
 from mavstream_server.log.format.shared_columns import arrivals_differ, arrivals_of_slices, largest_of_slices
-from mavstream_server.log.lock import lock_log
 from mavstream_server.log.options import LogOptions, Sync
-from mavstream_server.log.recovery import drop_unborn, recover
+from mavstream_server.log.recovery import recover, remove_incomplete
 from mavstream_server.log.state import LogState
 
 _FEW = 16  # rows
 
 
 class LogWriter:
-    """Appends to the log in a directory, creating it when a description is given and there is none.
+    """Appends to the log in a directory, creating the log if there is none and a description is given.
 
-    What an append returned for is seen by every reader and survives the death of this process. Arrival
-    times are given by the caller and raised to the last one where they would go back. Not thread-safe.
+    Once an append has returned, every reader sees the rows, and they survive the death of this process. The
+    caller gives arrival times; one that is below the last arrival time is raised to it. Not thread-safe.
     """
 
     def __init__(
@@ -46,15 +52,15 @@ class LogWriter:
         self.path = path
         self.options = options or LogOptions()
         self.cut_bytes = 0
-        """Bytes dropped at opening because a death left them half written."""
+        """Incompletely written bytes that were removed when the log was opened."""
         self.dropped: list[Path] = []
-        """Files removed at opening because they never became segments."""
+        """Incomplete segment files that were removed when the log was opened."""
         self._segments: list[SegmentInfo] = []
         self._tail: SegmentFile | None = None
         self._dirty = False
-        self._lock = lock_log(path, create=description is not None)
+        self._lock = _lock(path, create=description is not None)
         try:
-            self.description = agree_description(path, description)
+            self.description = ensure_description(path, description)
             self._layout = Layout(self.description)
             self._state = LogState(self.description)
             self._coder = SegmentCoder(self._layout)
@@ -64,13 +70,13 @@ class LogWriter:
             raise
 
     def _open(self) -> None:
-        self.dropped = drop_unborn(self.path)
+        self.dropped = remove_incomplete(self.path)
         found = recover(self.path, self._layout, self._state, self._coder)
         self._segments = [read_info(name.within(self.path)) for name in list_segments(self.path)]
         if found is None:
             self._start_segment(serial=1, offset=0, room=0)
             return
-        # A death between making a segment and sealing the one before it is made good here.
+        # The writer may have died after creating the last segment and before sealing the one before it.
         for info in self._segments[-2:-1]:
             _seal(self.path, info)
         self._tail = tail = SegmentFile(self.path, found.name)
@@ -78,7 +84,7 @@ class LogWriter:
         if tail.sealed:
             self._roll(0)
         elif found.cut_bytes or tail.capacity < self.options.segment_bytes:
-            tail.cut(found.length, self._state.position, self.options.segment_bytes)
+            tail.truncate(found.length, self._state.position, self.options.segment_bytes)
         else:
             tail.commit(found.length, self._state.position)
 
@@ -89,7 +95,7 @@ class LogWriter:
 
     @property
     def begin(self) -> int:
-        """The position of the first row that is still there."""
+        """The position of the first retained row."""
         return self._segments[0].position
 
     @property
@@ -99,7 +105,7 @@ class LogWriter:
 
     @property
     def watermark(self) -> int:
-        """The watermark behind the last frame, in us."""
+        """The watermark after the last frame, in us."""
         return self._state.watermarks.value
 
     @property
@@ -115,7 +121,7 @@ class LogWriter:
 
     @property
     def over_quota(self) -> bool:
-        """Whether more is on disk than the quota allows: time to slow the producers."""
+        """Whether the log takes more bytes on disk than its quota: producers should be throttled."""
         return self.options.quota is not None and self.nbytes > self.options.quota
 
     def last_sequence(self, producer: int) -> int:
@@ -135,25 +141,25 @@ class LogWriter:
         return self.append_many((NewFrame(columns, size, producer, sequence),), arrival_ns)
 
     def append_many(self, frames: Sequence[NewFrame], arrival_ns: int) -> int:
-        """Append frames in one write; readers see all of them or none. Return the first position.
+        """Append frames in one write, of which readers see all or none; return the first position.
 
-        `arrival_ns` is for the frames that do not carry their own.
+        `arrival_ns` is used for frames without an arrival time of their own.
         """
         self._open_tail()
         if self.watermark == END_OF_TIME:
             raise LogCompleteError(
-                self.path, "the log was completed, and queries have ended with it; start a new log"
+                self.path, "the log was completed and takes no more rows; create a new log for them"
             )
         for frame in frames:
             check_rows(self.path, self._layout, frame)
         state = self._state
         first = state.position
-        bodies = self._place(frames)
+        bodies = self._encode_to_fit(frames)
         event_time = self.description.event_time
         parts: list[bytes] = []
         for frame, body in zip(frames, bodies, strict=True):
-            columns, size, producer, sequence, came = frame
-            position, arrival, stamps = state.position, max(came or arrival_ns, state.arrival), b""
+            columns, size, producer, sequence, own_arrival = frame
+            position, arrival, stamps = state.position, max(own_arrival or arrival_ns, state.arrival), b""
             largest = 0
             if event_time is not None and size:
                 largest = (
@@ -162,8 +168,8 @@ class LogWriter:
                     else _largest(columns[event_time].values)
                 )
             if isinstance(columns, list) and arrivals_differ(columns):
-                told = arrivals_of_slices(columns, state.arrival)
-                arrival, stamps = told[-1], array("q", told).tobytes()
+                arrivals = arrivals_of_slices(columns, state.arrival)
+                arrival, stamps = arrivals[-1], array("q", arrivals).tobytes()
             stamp = state.rows(producer, sequence, size, arrival, largest)
             header = seal_frame(
                 body, FrameKind.DATA, stamp, position, arrival, size, producer, sequence, stamps
@@ -175,12 +181,14 @@ class LogWriter:
     def mark(
         self, kind: FrameKind, arrival_ns: int, *, producer: int = 0, watermark: int | None = None
     ) -> int:
-        """Append a mark, `watermark` with WATERMARK only; return the position that it stands ahead of."""
+        """Append a mark and return the position of the next row; `watermark` (us) is for WATERMARK only."""
         if kind in (FrameKind.DATA, FrameKind.SNAPSHOT) or (kind is FrameKind.WATERMARK) != (
             watermark is not None
         ):
             raise UnfitRowsError(
-                self.path, f"{kind.name} with watermark {watermark} is not a mark; see FrameKind"
+                self.path,
+                f"expected a mark, with a watermark only if it is WATERMARK; "
+                f"got {kind.name} with watermark {watermark}",
             )
         if self._open_tail().length + EMPTY_BODY.length > self._open_tail().capacity:
             self._roll(EMPTY_BODY.length)
@@ -193,19 +201,19 @@ class LogWriter:
         return position
 
     def flush(self) -> None:
-        """Return when all that was appended has reached the disk, unless `sync` is NEVER."""
+        """Sync everything that was appended to disk, unless `sync` is NEVER."""
         if self._dirty and self.options.sync is not Sync.NEVER:
             self._open_tail().sync()
             self._dirty = False
 
     def remove_before(self, serial: int) -> None:
-        """Remove the segments ahead of the one with this number, oldest first; never the last one."""
+        """Remove the segments before the one with this serial number, oldest first; never the last one."""
         while len(self._segments) > 1 and self._segments[0].serial < serial:
             self._segments[0].name.within(self.path).unlink(missing_ok=True)
             del self._segments[0]
 
     def close(self) -> None:
-        """Flush and let another writer in; closing again does nothing."""
+        """Flush and release the lock; closing again does nothing."""
         if self._tail is not None:
             self.flush()
         self._abandon()
@@ -218,8 +226,8 @@ class LogWriter:
     ) -> None:
         self.close()
 
-    def _place(self, frames: Sequence[NewFrame]) -> list[Body]:
-        """Lay out the frames for the segment that they go to, which is a new one if they do not fit."""
+    def _encode_to_fit(self, frames: Sequence[NewFrame]) -> list[Body]:
+        """Encode frames for the current segment, or for a new one if they do not fit."""
         tail, options, coder = self._open_tail(), self.options, self._coder
         if coder.texts > options.segment_texts or coder.text_size > options.segment_text_bytes:
             self._roll(0)
@@ -231,9 +239,11 @@ class LogWriter:
             self._roll(length)
             bodies = self._encode(frames)
             room = sum(body.length for body in bodies) + stamps
-            # All texts of the frames are new to the new segment, which can make them larger than before.
+            # All texts are new to the new segment, which can make the frames larger than before.
             if room > length and self._open_tail().length + room > self._open_tail().capacity:
-                self._open_tail().cut(self._open_tail().length, self.end, self._open_tail().length + room)
+                self._open_tail().truncate(
+                    self._open_tail().length, self.end, self._open_tail().length + room
+                )
         return bodies
 
     def _encode(self, frames: Sequence[NewFrame]) -> list[Body]:
@@ -241,10 +251,12 @@ class LogWriter:
         try:
             return [encode_body(self._layout, frame, self._coder) for frame in frames]
         except BaseException as error:
-            # None of these frames will be written: the next one must carry their texts.
+            # None of these frames will be written: the next frame must include their texts.
             self._coder.undo(known)
             if isinstance(error, IndexError):
-                raise UnfitRowsError(self.path, "a string column has codes beyond its dictionary") from error
+                raise UnfitRowsError(
+                    self.path, "a string column has codes beyond its dictionary; add the texts to it first"
+                ) from error
             raise
 
     def _write(self, data: bytes) -> None:
@@ -254,7 +266,7 @@ class LogWriter:
             if self.options.sync is Sync.EACH:
                 self.flush()
         except BaseException:
-            # State has run ahead of the file; opening the log again finds out what is there.
+            # The state is ahead of the file now; opening the log again recovers the state from the file.
             self._abandon()
             raise
 
@@ -266,7 +278,7 @@ class LogWriter:
             self._state.forget(self.begin)
             self._coder.restart()
             self._start_segment(old.info.serial + 1, old.info.offset + old.length, room)
-            # Readers go on from a sealed segment to the next, so that must be there first.
+            # Readers continue from a sealed segment to the next one, which therefore must exist first.
             try:
                 old.seal()
             finally:
@@ -289,7 +301,8 @@ class LogWriter:
     def _open_tail(self) -> SegmentFile:
         if self._tail is None:
             raise LogClosedError(
-                self.path, "this writer is closed, or an earlier write failed; open the log again to go on"
+                self.path,
+                "this writer is closed, or an earlier write failed; open the log again to continue",
             )
         return self._tail
 
@@ -302,8 +315,31 @@ class LogWriter:
             self._lock = -1
 
 
+def _lock(path: Path, *, create: bool) -> int:
+    """Lock a log's directory, creating it if asked to; return the file descriptor that holds the lock.
+
+    The lock is released when the descriptor is closed or the process dies. The file only names the holder.
+    """
+    if create:
+        path.mkdir(parents=True, exist_ok=True)
+    elif not path.is_dir():
+        raise LogMissingError(path, "no log here; give a description to create one")
+    fd = os.open(path / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        holder = os.pread(fd, 32, 0).decode("ascii", "replace").strip() or "unknown"
+        os.close(fd)
+        raise LogBusyError(
+            path, f"process {holder} is writing this log; a log has one writer, close that one first"
+        ) from None
+    os.ftruncate(fd, 0)
+    os.pwrite(fd, f"{os.getpid()}\n".encode(), 0)
+    return fd
+
+
 def _largest(times: Ints) -> int:
-    # Of few values Python finds it in a third of the time.
+    # For few values Python's max takes a third of the time.
     return max(times.tolist()) if len(times) <= _FEW else int(np.maximum.reduce(times))
 
 

@@ -11,7 +11,7 @@ from mavstream_protocol.expressions.typed import Expression
 from mavstream_server.columns.batch import BEGIN_OF_TIME, Batch, Mark, mark_only
 from mavstream_server.columns.column import Column
 from mavstream_server.core.metrics import SheddingInterval
-from mavstream_server.log.cursor import Cursor, Span, cut_at_arrival
+from mavstream_server.log.cursor import Cursor, Span, split_at_arrival
 from mavstream_server.log.errors import GapError
 from mavstream_server.log.format.layout import FrameKind
 from mavstream_server.log.read_batch import ReadBatch
@@ -175,9 +175,9 @@ class Source(Operator):
         """Return what arrived between start and stop, and the arrival of the first behind."""
         spans, stopped = portion.spans, None
         if self._start is not None:
-            spans = cut_at_arrival(spans, self._start)[1]
+            spans = split_at_arrival(spans, self._start)[1]
         if self._stop is not None:
-            spans, behind = cut_at_arrival(spans, self._stop)
+            spans, behind = split_at_arrival(spans, self._stop)
             if behind:
                 frame, start, _ = behind[0]
                 stopped = frame.arrival_of(start)
@@ -252,10 +252,10 @@ class Source(Operator):
         """Whether both stand at the same place, behind the same marks, and have told of what they missed."""
         if not isinstance(other, Source) or self.ended or other.ended:
             return False
-        place = self.cursor.standing(0)
+        place = self.cursor.read_key(0)
         return (
             place is not None
-            and place == other.cursor.standing(0)
+            and place == other.cursor.read_key(0)
             and self._start is None is other._start
             and (self._unseen is other._unseen or not self._needs.time)
         )

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from mavstream_server.core.errors import storage_problem
 from mavstream_server.log.errors import LogError
-from mavstream_server.log.format.description import LogDescription, agree_description, load_description
+from mavstream_server.log.format.description import LogDescription, ensure_description, load_description
 from mavstream_server.supervisor.caller import EngineRefused
 
 
@@ -23,7 +23,7 @@ def describe_log(log: Path, description: LogDescription) -> None:
     """Make sure that a result log has a directory and a description, safe on disk."""
     try:
         log.mkdir(parents=True, exist_ok=True)
-        agree_description(log, description)
+        ensure_description(log, description)
     except LogError as error:
         raise EngineRefused(str(error), code=error.code) from error
     except OSError as error:

@@ -181,9 +181,9 @@ def _copy_state(givers: Sequence[Operator], takers: Sequence[Operator]) -> None:
         counters = Counter(taker.counters)
         if isinstance(giver, Source) and isinstance(taker, Source):
             # A position alone does not tell which of the marks ahead of it were read.
-            taker.cursor.stand(giver.cursor.place)
+            taker.cursor.restore(giver.cursor.state)
             taker.load({**states[str(place)], "shedding": taker.save()["shedding"]})
-            taker.cursor.stand(giver.cursor.place)
+            taker.cursor.restore(giver.cursor.state)
         elif isinstance(taker, WindowedOperator):
             taker.take_over(states[str(place)])
         else:

@@ -109,7 +109,7 @@ class Membership:
         source, read = self.own[0], self.theirs[0]
         assert isinstance(source, Source)
         assert isinstance(read, Source)
-        source.cursor.stand(read.cursor.place)
+        source.cursor.restore(read.cursor.state)
         source.ended = read.ended
 
 

@@ -127,7 +127,7 @@ class PrefixGroup:
             return self._agreeing(list(self.trunk.network.operators.values())[:-1], still)
         places: dict[object, list[RunningPrefix]] = {}
         for strand in still:
-            place = strand.task.work.cursor.standing(0)
+            place = strand.task.work.cursor.read_key(0)
             if place is not None:
                 places.setdefault(place, []).append(strand)
         most = max(places.values(), key=len, default=[])

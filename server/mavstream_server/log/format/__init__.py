@@ -1,1 +1,1 @@
-"""The bytes of a log: frames, segments, dictionaries and their encoding."""
+"""The binary format of a log: frames, segments, dictionaries and their encoding."""

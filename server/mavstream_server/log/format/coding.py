@@ -1,4 +1,4 @@
-"""The writer's side of a segment's dictionaries: string columns are recoded into them once, at append."""
+"""Dictionary encoding of string columns into the segment being written."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from mavstream_server.log.format.layout import Layout
 
 Codes = npt.NDArray[np.int32]
 
-# A cached mapping costs 8 bytes per text, in the source dictionary, for every log it is written to.
-# Beyond this size only the texts of the frame at hand are looked up.
+# A cached mapping takes 8 bytes per text of the source dictionary, for every log that it is written to.
+# For larger dictionaries only the texts of the current frame are looked up.
 _CACHED_TEXTS = 16_384
 _FEW = 16  # rows
 
@@ -23,9 +23,9 @@ _FEW = 16  # rows
 class SegmentCoder:
     """The dictionaries of the segment being written, one per string field of the schema.
 
-    A mapping from a source dictionary's codes is kept in that dictionary's memo, so it grows with it and
-    goes with it; the writer holds no source alive. Mapped codes carry the generation in their upper half:
-    after `restart` all of them are stale at once, without a visit to the sources.
+    The mapping of a source dictionary's codes is stored in that dictionary's memo, so it grows and is freed
+    with it; the writer keeps no source alive. Mapped codes have the generation in their upper half: `restart`
+    invalidates all of them at once, without access to the sources.
     """
 
     def __init__(self, layout: Layout) -> None:
@@ -35,20 +35,20 @@ class SegmentCoder:
         self.dictionaries: dict[int, Dictionary] = {}
         self._logged: dict[int, int] = {}
         self.texts = 0
-        """How many texts the segment's frames have; at least, likewise."""
+        """How many texts the segment's frames have; an underestimate after an append has failed."""
         self.text_size = 0
-        """Characters of all texts of the segment; at least, should an append have failed."""
+        """Characters of all texts of the segment; an underestimate after an append has failed."""
         self.restart()
 
     def restart(self) -> None:
-        """Begin a new segment with empty dictionaries."""
+        """Start a new segment with empty dictionaries."""
         self._generation += 1
         self.dictionaries = {index: Dictionary() for index in self._fields}
         self._logged = dict.fromkeys(self._fields, 0)
         self.texts = self.text_size = 0
 
     def load(self, sections: Iterable[tuple[int, list[str]]]) -> None:
-        """Take texts that are already in the segment's frames."""
+        """Add texts that are already in the segment's frames."""
         for index, texts in sections:
             self.dictionaries[index].extend(texts)
             self._logged[index] = len(self.dictionaries[index])
@@ -56,7 +56,7 @@ class SegmentCoder:
             self.text_size += sum(map(len, texts))
 
     def take_added(self) -> list[tuple[int, list[str]]]:
-        """Return, per field, the texts that no frame has yet; from now on one has."""
+        """Return, per field, the texts that no frame has yet, and record that the next frame has them."""
         logged = self._logged
         added = [
             (index, dictionary.values[logged[index] :])
@@ -70,15 +70,15 @@ class SegmentCoder:
         return added
 
     def checkpoint(self) -> dict[int, int]:
-        """Return how many texts of each field frames have, for `undo`."""
+        """Return how many texts of each field are in frames, for `undo`."""
         return dict(self._logged)
 
     def undo(self, logged: dict[int, int]) -> None:
-        """Forget that frames took texts: they were not written."""
+        """Return to a checkpoint because the frames after it were not written."""
         self._logged = logged
 
     def codes(self, index: int, column: Column) -> Codes:
-        """Return the codes of a string column's rows in the segment; null rows get 0."""
+        """Return the segment's codes of a string column's rows; null rows get 0."""
         source = column.dictionary
         assert source is not None
         if column.valid is None:
@@ -90,7 +90,7 @@ class SegmentCoder:
         return codes
 
     def codes_of(self, index: int, texts: list[str]) -> list[int]:
-        """Return the codes of a few texts in the segment."""
+        """Return the segment's codes of a few texts."""
         return _codes_of(texts, self.dictionaries[index])
 
     def _mapped(self, index: int, source: Dictionary, codes: Codes) -> Codes:
@@ -113,7 +113,7 @@ class SegmentCoder:
 
 
 def _codes_of(texts: list[str], target: Dictionary) -> list[int]:
-    """Look texts up one by one: for few that takes less than the calls that do it for many."""
+    """Look up texts one by one, which for few of them is faster than vectorized calls."""
     known = target.codes
     found = []
     for text in texts:

@@ -1,4 +1,4 @@
-"""What a log holds: its schema and its notion of time, kept as JSON beside the segments."""
+"""The description of a log: its schema and its event time, stored as JSON beside the segments."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ _FILE = "log.json"
 
 @dataclass(frozen=True, slots=True)
 class LogDescription:
-    """The schema of a log and how its time runs; fixed when the log is created.
+    """The schema, event time and lateness of a log; fixed when the log is created.
 
-    `event_time` names a timestamp field without nulls, or is None: then time is arrival, and nothing is late.
+    `event_time` names a timestamp field without nulls. Without it, arrival time is used and no row is late.
     """
 
     schema: Schema
@@ -29,25 +29,25 @@ class LogDescription:
         """Raise LogMismatchError if the description contradicts itself."""
         names = self.schema.names
         if len(set(names)) != len(names):
-            raise LogMismatchError(path, f"field names must be distinct, these came: {', '.join(names)}")
+            raise LogMismatchError(path, f"field names must be distinct, got {', '.join(names)}")
         if not 0 <= self.lateness_us < 1 << 62:
-            raise LogMismatchError(path, f"lateness must be 0 us or more, {self.lateness_us} came")
+            raise LogMismatchError(path, f"lateness must be 0 us or more, got {self.lateness_us}")
         if self.event_time is None:
             if self.lateness_us:
                 raise LogMismatchError(
-                    path, "lateness needs an event time; name the field, or leave lateness at 0"
+                    path, "lateness requires an event time; name the field, or leave lateness at 0"
                 )
             return
         field = self.schema.get(self.event_time)
         if field is None or field.type is not FieldType.TIMESTAMP or field.nullable:
-            came = "no such field" if field is None else f"{field.type}{' nullable' * field.nullable}"
+            got = "no such field" if field is None else f"{field.type}{' nullable' * field.nullable}"
             raise LogMismatchError(
-                path, f"event time {self.event_time!r} must be a timestamp field without nulls; it is {came}"
+                path, f"event time {self.event_time!r} must be a timestamp field without nulls, got {got}"
             )
 
 
 def save_description(path: Path, description: LogDescription) -> None:
-    """Write the description into a log's directory, whole or not at all."""
+    """Write the description to a log's directory, atomically."""
     text = json.dumps(
         {
             "version": VERSION,
@@ -69,7 +69,7 @@ def save_description(path: Path, description: LogDescription) -> None:
 
 
 def load_description(path: Path) -> LogDescription:
-    """Read the description of the log in a directory; LogMissingError if there is none."""
+    """Read the description of the log in a directory; raise LogMissingError if there is none."""
     try:
         text = (path / _FILE).read_text(encoding="utf-8")
     except (FileNotFoundError, NotADirectoryError):
@@ -88,14 +88,15 @@ def load_description(path: Path) -> LogDescription:
             path / _FILE, f"not a log description ({error!r}); restore it from a backup"
         ) from error
     if version != VERSION:
-        raise LogMismatchError(
-            path, f"log version {version}, this program knows {VERSION}; use a matching release"
-        )
+        raise LogMismatchError(path, f"expected log version {VERSION}, got {version}; use a matching release")
     return description
 
 
-def agree_description(path: Path, wanted: LogDescription | None) -> LogDescription:
-    """Return a log's description, saving the one wanted if there is none; LogMismatchError if they differ."""
+def ensure_description(path: Path, wanted: LogDescription | None) -> LogDescription:
+    """Return a log's description; save the wanted one if there is none.
+
+    Raises LogMismatchError if they differ, LogMissingError if there is none and none is wanted.
+    """
     try:
         found = load_description(path)
     except LogMissingError:
@@ -106,6 +107,6 @@ def agree_description(path: Path, wanted: LogDescription | None) -> LogDescripti
         return wanted
     if wanted is not None and wanted != found:
         raise LogMismatchError(
-            path, f"the log was created as {found}, opened as {wanted}; use another directory"
+            path, f"expected the log's description {found}, got {wanted}; use another directory"
         )
     return found

@@ -1,4 +1,4 @@
-"""Frames as the writer makes them: rows are checked against the schema, then laid out as bytes."""
+"""Encoding of frames: checks rows against the schema, then serializes them."""
 
 from __future__ import annotations
 
@@ -32,19 +32,19 @@ _SMALL = 1024  # bytes
 
 
 class NewFrame(NamedTuple):
-    """Rows to append as one frame, and who sent them."""
+    """Rows to append as one frame, with their producer and sequence."""
 
     columns: Mapping[str, Column] | list[RowSlice]
-    """The columns, or what they are cut from, of one or more messages in order."""
+    """The columns, or slices of shared columns of one or more messages, in order."""
     size: int
     producer: int = 0
     sequence: int = 0
     arrival: int = 0
-    """When they came, in ns; 0 is the time that the append is given. Of cuts, when the first came."""
+    """The arrival time in ns, of slices that of the first; 0 stands for the one that the append is given."""
 
     @property
     def stamped(self) -> bool:
-        """Whether it tells of each row when it came."""
+        """Whether the frame stores an arrival time for each row."""
         return isinstance(self.columns, list) and arrivals_differ(self.columns)
 
 
@@ -52,11 +52,11 @@ def check_rows(path: Path, layout: Layout, frame: NewFrame) -> None:
     """Raise UnfitRowsError unless the columns are those of the schema, with its types and `size` rows."""
     columns, size = frame.columns, frame.size
     if isinstance(columns, list):
-        _check_cuts(path, layout, columns, size)
+        _check_slices(path, layout, columns, size)
         return
     if not 0 <= size < 1 << 31:
-        raise UnfitRowsError(path, f"a frame holds 0 to {(1 << 31) - 1} rows, {size} came; split it")
-    # Frames of a few rows are many: what is right is seen at one glance, what is not is looked at again.
+        raise UnfitRowsError(path, f"a frame must have 0 to {(1 << 31) - 1} rows, got {size}; split it")
+    # Small frames are frequent: a fast check accepts correct ones, a detailed one explains what is wrong.
     if len(columns) == layout.width:
         for name, dtype, text in layout.expected:
             column = columns.get(name)
@@ -73,43 +73,48 @@ def check_rows(path: Path, layout: Layout, frame: NewFrame) -> None:
     _check_each(path, layout, columns, size)
 
 
-def _check_cuts(path: Path, layout: Layout, cuts: list[RowSlice], size: int) -> None:
-    for pack, start, rows, _ in cuts:
-        if pack.expected is not layout.expected and pack.expected != layout.expected:
-            names = ", ".join(pack.schema.names)
-            raise UnfitRowsError(path, f"expected other columns than the pack's, {names}")
-        if not 0 <= start < start + rows <= pack.size:
-            raise UnfitRowsError(path, f"rows {start} to {start + rows} are not in a pack of {pack.size}")
-    found = sum([cut.size for cut in cuts])
+def _check_slices(path: Path, layout: Layout, slices: list[RowSlice], size: int) -> None:
+    for shared, start, rows, _ in slices:
+        if shared.expected is not layout.expected and shared.expected != layout.expected:
+            expected = ", ".join(layout.names)
+            raise UnfitRowsError(
+                path, f"expected the columns {expected}; got shared columns {', '.join(shared.schema.names)}"
+            )
+        if not 0 <= start < start + rows <= shared.size:
+            raise UnfitRowsError(
+                path, f"expected rows 0 to {shared.size} of shared columns, got {start} to {start + rows}"
+            )
+    found = sum([each.size for each in slices])
     if found != size:
-        raise UnfitRowsError(path, f"its cuts have {found} rows, the frame says {size}")
+        raise UnfitRowsError(path, f"expected slices of {size} rows for the frame, got {found} rows")
 
 
 def _check_each(path: Path, layout: Layout, columns: Mapping[str, Column], size: int) -> None:
     if len(columns) != len(layout.fields) or any(field.name not in columns for field in layout.fields):
         expected = ", ".join(field.name for field in layout.fields)
-        raise UnfitRowsError(path, f"expected the columns {expected}; {', '.join(columns)} came")
+        raise UnfitRowsError(path, f"expected the columns {expected}; got {', '.join(columns)}")
     for field in layout.fields:
         column = columns[field.name]
         values, valid = column.values, column.valid
         if len(values) != size or (valid is not None and len(valid) != size):
-            raise UnfitRowsError(path, f"column {field.name!r} must have {size} rows, it has {len(values)}")
+            raise UnfitRowsError(path, f"column {field.name!r} must have {size} rows, got {len(values)}")
         if values.dtype != DTYPES[field.type]:
             raise UnfitRowsError(
                 path,
-                f"column {field.name!r} must be {DTYPES[field.type]} for {field.type}, it is {values.dtype}",
+                f"column {field.name!r} must be {DTYPES[field.type]} for {field.type}, got {values.dtype}",
             )
         if field.type is FieldType.STRING and column.dictionary is None:
-            raise UnfitRowsError(path, f"column {field.name!r} has codes without a dictionary; give it one")
+            raise UnfitRowsError(path, f"column {field.name!r} has codes and no dictionary; give it one")
         if valid is not None and not field.nullable and not valid.all():
             row = int(np.argmin(valid))
             raise UnfitRowsError(
-                path, f"column {field.name!r} is not nullable, row {row} is null; fill it or leave it out"
+                path,
+                f"column {field.name!r} is not nullable, got null in row {row}; fill it, or omit the row",
             )
 
 
 def encode_body(layout: Layout, frame: NewFrame, coder: SegmentCoder) -> Body:
-    """Lay out checked rows; texts new to the segment become part of the frame."""
+    """Serialize checked rows; texts that are new to the segment become part of the frame."""
     columns, size, null_bits = frame.columns, frame.size, layout.null_bits
     if isinstance(columns, list):
         return body_of_slices(columns, coder)
@@ -126,7 +131,7 @@ def encode_body(layout: Layout, frame: NewFrame, coder: SegmentCoder) -> Body:
             parts += (np.ascontiguousarray(flags, dtype=np.bool_).data, PADDING[size % 8])
         values = coder.codes(index, column) if text else column.values
         nbytes = values.nbytes
-        # A view costs more than a copy of few bytes.
+        # A view takes longer than a copy of few bytes.
         parts.append(values.tobytes() if nbytes <= _SMALL else np.ascontiguousarray(values).data)
         if nbytes % 8:
             parts.append(PADDING[nbytes % 8])
@@ -148,7 +153,7 @@ def seal_frame(
     sequence: int = 0,
     stamps: bytes = b"",
 ) -> bytes:
-    """Return the header that makes a body a frame; `stamps`, if rows came apart, follow the body."""
+    """Return the header of a frame; `stamps` are arrival times that follow the body if rows have several."""
     data, nulls, delta = body
     length = FRAME_BYTES + len(data) + len(stamps)
     flags = STAMPED if stamps else 0

@@ -1,4 +1,4 @@
-"""Frames as readers see them: headers taken apart once, columns as views of the mapped segment."""
+"""Frames for readers: the header is unpacked once, columns are views of the mapped segment."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, cast
 
 from mavstream_server.columns.batch import BEGIN_OF_TIME
 from mavstream_server.columns.column import Column, Ints
-from mavstream_server.log.format.layout import FLAGS, FRAME, FRAME_BYTES, STAMPED, ColumnPlace, FrameKind
+from mavstream_server.log.format.layout import FLAGS, FRAME, FRAME_BYTES, STAMPED, ColumnLayout, FrameKind
 from mavstream_server.log.watermarks import row_watermarks
 
 if TYPE_CHECKING:
@@ -19,9 +19,9 @@ _KINDS = {kind.value: kind for kind in FrameKind}
 class Frame:
     """Rows of a log, or a mark between them. Immutable; shared by all cursors of a reader.
 
-    Columns are made on first use and kept. A frame keeps its segment mapped, so that its columns stay
-    readable after the file is gone. Times are us; `arrival` is ns and that of the last row, which is the
-    others' too unless there are `stamps`.
+    Columns are created on first use and cached. A frame keeps its segment mapped, so that its columns stay
+    readable after the file was removed. Times are in us. `arrival` is in ns: that of the last row, and of all
+    rows unless there are `stamps`.
     """
 
     __slots__ = (
@@ -31,6 +31,7 @@ class Frame:
         "after",
         "arrival",
         "before",
+        "byte_offset",
         "cost",
         "delta",
         "first_position",
@@ -39,7 +40,6 @@ class Frame:
         "nulls",
         "others",
         "own",
-        "place",
         "producer",
         "rows",
         "segment",
@@ -48,8 +48,8 @@ class Frame:
         "stop",
     )
 
-    def __init__(self, segment: MappedSegment, place: int) -> None:
-        # Straight into the slots: a named tuple in between would double the cost of small frames.
+    def __init__(self, segment: MappedSegment, byte_offset: int) -> None:
+        # Unpacked directly into the slots: a named tuple in between would double the cost of small frames.
         (
             _,
             _,
@@ -68,24 +68,24 @@ class Frame:
             self.max_before,
             self.nulls,
             self.delta,
-        ) = FRAME.unpack_from(segment.view, place)
+        ) = FRAME.unpack_from(segment.view, byte_offset)
         self.rows: int = rows
         self.stamped = flags == STAMPED
-        """Whether its rows came at different times."""
+        """Whether its rows have different arrival times."""
         self.first_position: int = position
         self.stop: int = position + rows
-        """The position behind the last row."""
+        """The position after the last row."""
         self.segment = segment
-        self.place = place
-        """Where the frame starts in its segment, in bytes."""
+        self.byte_offset = byte_offset
+        """Where the frame starts in its segment."""
         self.cost = 0
-        """What the reader's cache counts for it, in bytes."""
+        """The bytes that the reader's cache accounts for it."""
         self._columns: dict[str, Column] = {}
         self._row_watermarks: Ints | None = None
 
     @property
     def kind(self) -> FrameKind:
-        """What the frame is; a frame without rows can still be DATA."""
+        """The kind of the frame; a DATA frame may have no rows."""
         return _KINDS[self._kind]
 
     def column(self, name: str) -> Column:
@@ -93,27 +93,27 @@ class Frame:
         column = self._columns.get(name)
         if column is None:
             segment = self.segment
-            place = segment.layout.places(self.rows, self.nulls)[name]
-            self._make(segment, ((name, place),))
+            layout = segment.layout.column_layouts(self.rows, self.nulls)[name]
+            self._make(segment, ((name, layout),))
             column = self._columns[name]
         return column
 
     def columns(self, names: Iterable[str] | None = None) -> Mapping[str, Column]:
-        """Return the named columns, or all of them; not to be changed."""
+        """Return the named columns, or all of them; read-only."""
         made, segment = self._columns, self.segment
         if names is not None:
             column = self.column
             return {name: column(name) for name in names}
         if len(made) < segment.layout.width:
-            # From the start, so that the order is the schema's.
+            # Created anew, so that the order is the schema's.
             made.clear()
-            self._make(segment, segment.layout.places(self.rows, self.nulls).items())
+            self._make(segment, segment.layout.column_layouts(self.rows, self.nulls).items())
         return made
 
-    def _make(self, segment: MappedSegment, places: Iterable[tuple[str, ColumnPlace]]) -> None:
+    def _make(self, segment: MappedSegment, layouts: Iterable[tuple[str, ColumnLayout]]) -> None:
         made, rows, arrays, dictionaries = self._columns, self.rows, segment.arrays, segment.dictionaries
-        body = self.place + FRAME_BYTES
-        for name, (array, shift, start, valid_start, field) in places:
+        body = self.byte_offset + FRAME_BYTES
+        for name, (array, shift, start, valid_start, field) in layouts:
             start += body >> shift
             valid = None
             if valid_start >= 0:
@@ -122,32 +122,32 @@ class Frame:
 
     @property
     def stamps(self) -> Ints | None:
-        """When each row arrived, in ns and never falling; None if all came at the same time."""
+        """The arrival time (ns) of each row, never decreasing; None if it is the same for all."""
         if not self.stamped:
             return None
-        stop = self.place + self.nbytes >> 3
+        stop = self.byte_offset + self.nbytes >> 3
         return cast(Ints, self.segment.arrays[0][stop - self.rows : stop])
 
     def arrival_of(self, row: int) -> int:
-        """Return when a row arrived, in ns; of a mark, when it did."""
+        """Return the arrival time (ns) of a row, or of the mark."""
         stamps = self.stamps
         return self.arrival if stamps is None else int(stamps[row])
 
     @property
     def time(self) -> Ints | None:
-        """The event time of each row, or None where time is arrival."""
+        """The event time (us) of each row; None for a stream without event time."""
         event_time = self.segment.layout.event_time
         return None if event_time is None else self.column(event_time).values
 
     def largest_time(self, rows: int) -> int:
-        """Return the largest time of the first so many rows; BEGIN_OF_TIME without rows."""
+        """Return the largest time (us) of the first `rows` rows; BEGIN_OF_TIME if there are none."""
         if not self.rows or not rows:
             return BEGIN_OF_TIME
         times = self.time
         return self.arrival_of(rows - 1) // 1000 if times is None else int(times[:rows].max())
 
     def row_watermarks(self) -> Ints | None:
-        """Return the watermark just ahead of each row, or None where time is arrival: no row is late."""
+        """Return the watermark directly before each row; None without event time, where no row is late."""
         if self._row_watermarks is None:
             times = self.time
             if times is None:

@@ -1,4 +1,4 @@
-"""The bytes of a frame: a header of fixed size, then plain columns that can be viewed where they lie."""
+"""The binary layout of a frame: a header of fixed size, then columns that can be viewed in place."""
 
 from __future__ import annotations
 
@@ -21,26 +21,28 @@ FRAME_BYTES = FRAME.size
 CRC_FROM = CHECKED.size
 
 STAMPED = 1
-"""The flag of a frame whose rows came at different times: it ends with the arrival of each, in ns. That of
-its header is the last."""
+"""The flag of a frame whose rows have different arrival times.
+
+Such a frame ends with the arrival time (ns) of each row; the one in its header is that of the last row.
+"""
 
 # A bit of `nulls` per nullable column; those beyond the last bit share it.
 _LAST_BIT = 62
-# Sizes of frames vary freely, so plans for them are kept only up to this many.
-_PLANS = 4096
+# Frames can have any number of rows, so only this many layouts are cached.
+_CACHED_LAYOUTS = 4096
 
 
 class FrameKind(IntEnum):
-    """What a frame is; all but DATA have no rows."""
+    """The kind of a frame; only DATA frames have rows."""
 
     DATA = 1
     SNAPSHOT = 2
-    """What the writer knew at the start of a segment; readers pass over it."""
+    """The writer's state at the start of a segment; readers skip it."""
     JOIN = 3
-    """A producer announces rows: the watermark waits for it from here, not from its first row."""
+    """A producer announces rows: the watermark waits for it from here on, not only from its first row."""
     IDLE = 4
     CLOCK = 5
-    """Time passed without rows; raises the watermark where time is arrival."""
+    """Time passed without rows; raises the watermark of streams without event time."""
     END = 6
     COMPLETE = 7
     """No producer will ever send again."""
@@ -69,21 +71,24 @@ class Header(NamedTuple):
     max_before: int
     nulls: int
     delta: int
-    """Where the added texts start, in bytes from the frame's start; 0 if none are added."""
+    """The byte offset of the added texts from the frame's start; 0 if none are added."""
 
 
-ColumnPlace = tuple[int, int, int, int, int]
-"""Where a column of a frame lies: which of `ITEMS` it is made of, an item's bytes as a power of two, where
-values start in items from the start of the body, where validity bytes start or -1 if no row is null, and
-which field of the schema it is. A plain tuple, because it is taken apart for every column of every frame."""
+ColumnLayout = tuple[int, int, int, int, int]
+"""Where a column is in a frame: (index into `ITEMS`, item shift, start, validity start, field index).
+
+The item shift is the binary logarithm of an item's bytes. The start is in items from the start of the body.
+The validity start is in bytes from there, or -1 if no row is null. A plain tuple, because it is unpacked for
+every column of every frame.
+"""
 
 ITEMS: tuple[np.dtype[Any], ...] = tuple(np.dtype(t) for t in (np.int64, np.float64, np.int32, np.bool_))
-"""What columns are made of; a mapped segment is one array of each, and columns are slices of them."""
+"""The item types of columns; a mapped segment has an array of each, and columns are slices of these."""
 FLAGS = ITEMS.index(np.dtype(np.bool_))
 
 
 class Body(NamedTuple):
-    """The bytes of a frame behind its header."""
+    """The bytes of a frame after its header."""
 
     data: bytes
     nulls: int
@@ -91,7 +96,7 @@ class Body(NamedTuple):
 
     @property
     def length(self) -> int:
-        """Bytes of the frame, header included."""
+        """Bytes of the frame, including its header."""
         return FRAME_BYTES + len(self.data)
 
 
@@ -100,12 +105,12 @@ EMPTY_BODY = Body(b"", 0, 0)
 
 @lru_cache(maxsize=1024)
 def expected_columns(schema: Schema) -> tuple[tuple[str, np.dtype[Any], bool], ...]:
-    """Return name and type of each column of a frame, and whether it is one of codes."""
+    """Return the name and type of each column of a frame, and whether it holds dictionary codes."""
     return tuple((f.name, DTYPES[f.type], f.type is FieldType.STRING) for f in schema)
 
 
 class Layout:
-    """How the columns of a log's frames lie, for any number of rows."""
+    """Computes where the columns of a log's frames are, for any number of rows."""
 
     def __init__(self, description: LogDescription) -> None:
         self.description = description
@@ -118,19 +123,19 @@ class Layout:
         nullable = [i for i, field in enumerate(self.fields) if field.nullable]
         self.null_bits = {index: 1 << min(bit, _LAST_BIT) for bit, index in enumerate(nullable)}
         self.expected = expected_columns(description.schema)
-        self._plans: dict[tuple[int, int], dict[str, ColumnPlace]] = {}
+        self._layouts: dict[tuple[int, int], dict[str, ColumnLayout]] = {}
 
-    def places(self, rows: int, nulls: int) -> dict[str, ColumnPlace]:
-        """Return where each column of such a frame lies."""
-        plan = self._plans.get((rows, nulls))
-        if plan is None:
-            if len(self._plans) >= _PLANS:
-                self._plans.clear()
-            plan = self._plans[rows, nulls] = self._plan(rows, nulls)
-        return plan
+    def column_layouts(self, rows: int, nulls: int) -> dict[str, ColumnLayout]:
+        """Return where each column is in a frame with this many rows and these null bits."""
+        layouts = self._layouts.get((rows, nulls))
+        if layouts is None:
+            if len(self._layouts) >= _CACHED_LAYOUTS:
+                self._layouts.clear()
+            layouts = self._layouts[rows, nulls] = self._compute(rows, nulls)
+        return layouts
 
-    def _plan(self, rows: int, nulls: int) -> dict[str, ColumnPlace]:
-        plan: dict[str, ColumnPlace] = {}
+    def _compute(self, rows: int, nulls: int) -> dict[str, ColumnLayout]:
+        layouts: dict[str, ColumnLayout] = {}
         offset = 0
         for index, field in enumerate(self.fields):
             valid = -1
@@ -139,9 +144,9 @@ class Layout:
                 offset += padded(rows)
             dtype = DTYPES[field.type]
             shift = dtype.itemsize.bit_length() - 1
-            plan[field.name] = (ITEMS.index(dtype), shift, offset >> shift, valid, index)
+            layouts[field.name] = (ITEMS.index(dtype), shift, offset >> shift, valid, index)
             offset += padded(rows << shift)
-        return plan
+        return layouts
 
 
 def padded(size: int) -> int:
@@ -150,4 +155,4 @@ def padded(size: int) -> int:
 
 
 PADDING = tuple(bytes(-size % 8) for size in range(8))
-"""What to append to a buffer, by its length modulo 8."""
+"""The bytes that align a buffer to 8 bytes, by its length modulo 8."""

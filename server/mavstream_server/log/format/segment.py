@@ -1,4 +1,4 @@
-"""Segment files: their names, their headers, and the one that is being written."""
+"""Segment files: names, headers, and the segment that is being written."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from mavstream_server.log.errors import LogCorruptError
 SEGMENT_MAGIC = int.from_bytes(b"MvStrLog", "little")
 SEGMENT_VERSION = 1
 
-# Words of the header, 8 bytes each. The last three change: the writer stores them through a map, readers
-# look at them through theirs. COMMITTED is stored behind the frames that it covers, END behind COMMITTED,
-# so that neither ever promises what is not there.
+# Words of the header, 8 bytes each. The last three change: the writer stores them through a memory map, and
+# readers load them through theirs. COMMITTED is stored after the frames that it covers, END after COMMITTED,
+# so that neither is ever ahead of the data.
 MAGIC, VERSION, SERIAL, POSITION, ARRIVAL, OFFSET, COMMITTED, END, SEALED = range(9)
 HEADER_WORDS = 16
 HEADER_BYTES = 8 * HEADER_WORDS
@@ -26,9 +26,9 @@ _PAGE = mmap.PAGESIZE
 
 
 class SegmentName(NamedTuple):
-    """A segment by its running number, and the position of its first row.
+    """The serial number of a segment and the position of its first row.
 
-    The number is in the name too, because a segment of marks alone ends at the position it began at.
+    The serial number is needed because a segment that has only marks ends at the position where it began.
     """
 
     serial: int
@@ -40,14 +40,14 @@ class SegmentName(NamedTuple):
 
 
 class SegmentInfo(NamedTuple):
-    """What a segment's header says and never changes."""
+    """The constant part of a segment's header."""
 
     serial: int
     position: int
     arrival: int
-    """Of the last frame ahead of the segment: no frame in it is earlier."""
+    """The arrival time (ns) of the last frame before the segment: no frame in it is earlier."""
     offset: int
-    """Bytes of the log ahead of the segment, counted since the log was created."""
+    """Bytes of the log before the segment, counted since the log was created."""
 
     @property
     def name(self) -> SegmentName:
@@ -62,12 +62,12 @@ def list_segments(path: Path) -> list[SegmentName]:
 
 
 def parse_info(file: Path, words: Sequence[int]) -> SegmentInfo:
-    """Check the words of a header; LogCorruptError if the file is no segment."""
+    """Parse the words of a header; raise LogCorruptError if the file is not a segment."""
     if len(words) < HEADER_WORDS or words[MAGIC] != SEGMENT_MAGIC:
-        raise LogCorruptError(file, "not a log segment (its header is unknown); move the file away")
+        raise LogCorruptError(file, "not a log segment (unknown header); move the file away")
     if words[VERSION] != SEGMENT_VERSION:
         raise LogCorruptError(
-            file, f"segment version {words[VERSION]}, expected {SEGMENT_VERSION}; use a matching release"
+            file, f"expected segment version {SEGMENT_VERSION}, got {words[VERSION]}; use a matching release"
         )
     return SegmentInfo(words[SERIAL], words[POSITION], words[ARRIVAL], words[OFFSET])
 
@@ -80,14 +80,14 @@ def read_info(file: Path) -> SegmentInfo:
 
 
 class SegmentFile:
-    """The segment that is being written: sparse at its full size, visible up to its committed length."""
+    """The segment that is being written: a sparse file of full size, visible up to its committed length."""
 
     def __init__(self, path: Path, name: SegmentName) -> None:
         self.file = name.within(path)
         self._fd = os.open(self.file, os.O_RDWR | os.O_CLOEXEC)
         try:
-            # The commit word is stored through this map of one page, which is on disk already: a full
-            # disk shows as an error of pwrite, never as a fault in a store.
+            # The commit word is stored through this map of one page, which has its disk block already: a full
+            # disk shows as an error of pwrite, never as a SIGBUS on a store.
             self.capacity = os.fstat(self._fd).st_size
             self._map = mmap.mmap(self._fd, min(self.capacity, _PAGE))
             self._words = memoryview(self._map)[:HEADER_BYTES].cast("q")
@@ -101,7 +101,7 @@ class SegmentFile:
     def create(
         cls, path: Path, info: SegmentInfo, first_frame: bytes, capacity: int, sync: bool
     ) -> SegmentFile:
-        """Make a new segment that appears in the directory whole, with its first frame committed."""
+        """Create a segment atomically, with its first frame committed."""
         words = [0] * HEADER_WORDS
         words[:4] = SEGMENT_MAGIC, SEGMENT_VERSION, info.serial, info.position
         words[ARRIVAL], words[OFFSET], words[END] = info.arrival, info.offset, info.position
@@ -120,48 +120,48 @@ class SegmentFile:
 
     @property
     def sealed(self) -> bool:
-        """Whether the segment has got all it will ever have."""
+        """Whether the segment is finished."""
         return bool(self._words[SEALED])
 
     def write(self, data: bytes, end: int) -> None:
-        """Write frames and make them visible together; `end` is the position behind them."""
+        """Write frames and make them visible together; `end` is the position after them."""
         offset, left = self.length, len(data)
         while (written := os.pwrite(self._fd, data, offset)) < left:
             data, offset, left = data[written:], offset + written, left - written
         self.commit(offset + written, end)
 
     def commit(self, length: int, end: int) -> None:
-        """Make the frames up to a length visible."""
+        """Make the frames up to a length (bytes) visible; `end` is the position after them."""
         self._words[COMMITTED] = length
         self._words[END] = end
         self.length = length
 
-    def cut(self, length: int, end: int, capacity: int) -> None:
-        """Drop what lies behind a length, committed or not, and make room again."""
+    def truncate(self, length: int, end: int, capacity: int) -> None:
+        """Truncate to a length (bytes), committed or not, and extend the file to a capacity again."""
         self.commit(length, end)
         os.ftruncate(self._fd, length)
         self.capacity = -(-max(capacity, length) // _PAGE) * _PAGE
         os.ftruncate(self._fd, self.capacity)
 
     def seal(self) -> None:
-        """Declare the segment finished and give back what it did not use."""
+        """Mark the segment as finished and free its unused capacity."""
         self._words[SEALED] = 1
         os.ftruncate(self._fd, self.length)
         self.capacity = self.length
 
     def sync(self) -> None:
-        """Return when all that was committed has reached the disk."""
+        """Sync everything that was committed to disk."""
         os.fdatasync(self._fd)
 
     def close(self) -> None:
-        """Let go of the file; it stays as it is."""
+        """Close the file and its map."""
         self._words.release()
         self._map.close()
         os.close(self._fd)
 
 
 def sync_directory(path: Path) -> None:
-    """Return when the names in a directory have reached the disk."""
+    """Sync the names in a directory to disk."""
     fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(fd)

@@ -1,4 +1,4 @@
-"""Shared columns: columns that many small frames are slices of, checked and encoded once for all of them."""
+"""Shared columns: many small frames are slices of them, checked and encoded once for all."""
 
 from __future__ import annotations
 
@@ -19,30 +19,30 @@ _CODE = 4  # bytes of a text's code
 class SharedColumns:
     """Rows without nulls of several streams with the same schema, from one message.
 
-    Frames are slices of the encoded bytes of each column, which takes a third of the time of slicing arrays.
+    Frames are slices of each column's encoded bytes, which takes a third of the time of slicing arrays.
     """
 
     def __init__(self, schema: Schema, columns: Sequence[Plain], size: int) -> None:
-        """Take the columns of `plain_columns`."""
+        """Wrap columns as `plain_columns` returns them."""
         self.schema = schema
         self.expected = expected_columns(schema)
         self.size = size
         self._columns = columns
         self.data = [b"" if isinstance(column, list) else column.tobytes() for column in columns]
-        """The values of each column that is none of texts, as bytes."""
+        """The values of each column as bytes; empty for text columns."""
         self.widths = [0 if isinstance(column, list) else column.itemsize for column in columns]
-        """Bytes of a value of each column, 0 where they are texts."""
+        """Bytes per value of each column; 0 for text columns."""
         self.texts = {i: column for i, column in enumerate(columns) if isinstance(column, list)}
         self._times: dict[str, list[int]] = {}
 
     def values(self, name: str) -> Array:
-        """Return the values of a column that is none of texts."""
+        """Return the values of a column that does not hold texts."""
         column = self._columns[self.schema.names.index(name)]
         assert not isinstance(column, list)
         return column
 
     def largest(self, name: str, start: int, size: int) -> int:
-        """Return the largest value of a column of integers in some rows."""
+        """Return the largest value of an integer column in `size` rows from `start`."""
         times = self._times.get(name)
         if times is None:
             times = self._times[name] = self.values(name).tolist()

@@ -1,4 +1,4 @@
-"""Texts that a frame adds to its segment's dictionaries, as bytes."""
+"""Serialization of the texts that a frame adds to its segment's dictionaries."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from mavstream_server.log.format.layout import PADDING, padded
 
 _SECTIONS = struct.Struct("<q")
 _SECTION = struct.Struct("<qqq")
-# JSON can smuggle in lone surrogates; a log must give back what it took.
+# JSON strings can have lone surrogates; a log must return exactly what was appended.
 _ERRORS = "surrogatepass"
 
 
@@ -22,7 +22,7 @@ def encode_texts(added: Sequence[tuple[int, Sequence[str]]]) -> bytes:
     parts: list[bytes] = [_SECTIONS.pack(len(added))]
     for index, texts in added:
         blob = "".join(texts).encode("utf-8", _ERRORS)
-        # Lengths count characters, not bytes: the blob is then decoded once and cut as text.
+        # Lengths are in characters, not bytes: the blob is decoded once and then sliced as text.
         lengths = np.fromiter(map(len, texts), dtype=np.uint32, count=len(texts)).tobytes()
         parts += (_SECTION.pack(index, len(texts), len(blob)), lengths, PADDING[len(lengths) % 8])
         parts += (blob, PADDING[len(blob) % 8])
