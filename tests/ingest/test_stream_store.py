@@ -137,7 +137,7 @@ def test_streams_are_created_once_and_removed_when_nobody_reads_them(server: Ser
     store.create(spec(EVENTS))
     assert store.names == ("events", "numbers")
     assert store.shapes()["events"].event_time == "at"
-    with pytest.raises(Conflict, match="there is a stream 'numbers' already"):
+    with pytest.raises(Conflict, match="stream 'numbers' exists already"):
         store.create(spec(NUMBERS))
     with pytest.raises(TooMany, match="one more than the 2"):
         store.create(spec(NUMBERS, name="third"))

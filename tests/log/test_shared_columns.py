@@ -1,4 +1,4 @@
-"""Frames of slices of shared columns have the wanted rows, arrivals and watermarks as frames of columns."""
+"""Frames of slices of shared columns have the same rows, arrivals and watermarks as frames of columns."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def append_joined(writer: LogWriter, frames: list[Sent], seed: int = 2) -> None:
     [LogOptions(), LogOptions(segment_bytes=4096), LogOptions(segment_texts=20)],
     ids=["one", "bytes", "texts"],
 )
-def test_a_cut_alone_is_the_frame_that_its_rows_would_be(tmp_path: Path, options: LogOptions) -> None:
+def test_a_slice_alone_is_the_frame_that_its_rows_would_be(tmp_path: Path, options: LogOptions) -> None:
     sent = sent_frames(60)
     with (
         LogWriter(tmp_path / "slices", ON_EVENTS, options) as slices,

@@ -342,11 +342,11 @@ def test_what_is_wanted_of_a_query_is_told_again_when_it_begins_anew(tmp_path: P
             await world.engine.forget_query("q")
             await world.query("q", "default", {"max_loss": "50%"}, 0)
             await world.optimizing.round()
-            vitals = (await world.engine.vitals(["q"]))["q"]
+            vitals = (await world.engine.target_metrics(["q"]))["q"]
             assert (vitals.share, vitals.weight) == (0.5, 4)
             await world.optimizing.configure(OptimizerSettings(enabled=False))
             await world.optimizing.round()
-            vitals = (await world.engine.vitals(["q"]))["q"]
+            vitals = (await world.engine.target_metrics(["q"]))["q"]
             assert (vitals.share, vitals.weight) == (0.0, 1), "switched off, it gives back what it took"
 
     play(scenario)
@@ -361,7 +361,7 @@ def test_a_change_that_is_refused_halfway_is_taken_back_and_written_down(tmp_pat
                 await world.optimizing.enactor.enact(change)
             assert world.optimizing.enactor.shares == {}
             await world.optimizing.round()
-            assert (await world.engine.vitals(["there"]))["there"].share == 0
+            assert (await world.engine.target_metrics(["there"]))["there"].share == 0
 
     play(scenario)
 

@@ -317,7 +317,7 @@ def test_what_is_shed_is_counted_and_told_to_an_engine_that_comes_after(run: Run
         assert (spell.seen, spell.rows) == (1000, report.shed.rows)
         await made.kill_engine()
         await optimized.optimizing.round()
-        assert (await made.link.vitals([id_]))[id_].share == 0.5
+        assert (await made.link.target_metrics([id_]))[id_].share == 0.5
 
     run(test)
 

@@ -101,7 +101,7 @@ class World:
         return self.engine.engine.seat.priorities
 
     async def swap_plan(self, id_: str, plan: Plan) -> None:
-        await self.engine.swap_plan(id_, infer(plan, {"readings": self.stream.shape}), 1)
+        await self.engine.migrate_plan(id_, infer(plan, {"readings": self.stream.shape}), 1)
         self.plans[id_] = plan
 
     # What happens

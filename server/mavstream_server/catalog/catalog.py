@@ -16,22 +16,22 @@ from mavstream_protocol.wire.resources import DesiredState
 from mavstream_server.catalog.database import Database
 from mavstream_server.core.errors import Conflict, NotFound, TooMany, WrongVersion
 
-KEPT_ANSWERS = 100_000
-"""Answers to requests with an idempotency key; the oldest go first."""
+STORED_RESPONSES = 100_000
+"""How many responses to requests with an idempotency key are stored; the oldest are removed first."""
 
 
 class QueryRecord(NamedTuple):
-    """What is kept of a query."""
+    """A query as stored in the catalog."""
 
     id: str
     spec: QuerySpec
     desired: DesiredState
     final_state: str | None
-    """finished, stopped or failed; None while it can still run."""
+    """`finished`, `stopped` or `failed`; None while it can still run."""
     reason: str | None
     epoch: int
     version: int
-    """Grows with every change that clients see; the epoch alone is none."""
+    """Grows with every change that clients can see; a new epoch alone is none."""
     created_us: int
 
 
@@ -43,21 +43,23 @@ class ClassRecord(NamedTuple):
 
 
 class Catalog:
-    """Synchronous, in small transactions; used from one thread, and by one process at a time.
+    """The stored streams, classes, queries, producers and settings of a server.
 
-    What a method returned for survives SIGKILL. Specifications are kept as the JSON that clients write.
+    Synchronous, in small transactions; used from one thread, and by one process at a time. Changes survive
+    SIGKILL once the method has returned. Specifications are stored as the JSON that clients send.
     """
 
     def __init__(
         self, path: Path, *, sync: Literal["NORMAL", "FULL"] = "NORMAL", max_producers: int = 10_000
     ) -> None:
         self._database = Database(path, sync)
-        self._run = self._database.run
         self._max_producers = max_producers
         self._specs: dict[str, QuerySpec] = {}  # parsed once; as many as there are queries
-        self._producers: dict[str, int] = dict(self._run("SELECT name, id FROM producers").fetchall())
+        self._producers: dict[str, int] = dict(
+            self._database.run("SELECT name, id FROM producers").fetchall()
+        )
         self._names: dict[int, str] = {id_: name for name, id_ in self._producers.items()}
-        if not self._run("SELECT 1 FROM classes WHERE name = ?", DEFAULT_CLASS).fetchone():
+        if not self._database.run("SELECT 1 FROM classes WHERE name = ?", DEFAULT_CLASS).fetchone():
             self.put_class(QueryClass(name=DEFAULT_CLASS))
 
     def close(self) -> None:
@@ -66,75 +68,81 @@ class Catalog:
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
-        """Make changes together or not at all; one inside another is a part of it."""
+        """Commit all changes or none; a nested transaction is part of the outer one."""
         try:
             with self._database.transaction():
                 yield
         except BaseException:
-            self._specs.clear()  # some may be of changes that were not made
+            self._specs.clear()  # some may belong to changes that were rolled back
             raise
 
     def add_stream(self, spec: StreamSpec) -> None:
-        """Keep a new stream; raises Conflict if there is one of that name."""
+        """Store a new stream; raises Conflict if there is one of that name."""
         with self.transaction():
-            if self._run("SELECT 1 FROM streams WHERE name = ?", spec.name).fetchone():
+            if self._database.run("SELECT 1 FROM streams WHERE name = ?", spec.name).fetchone():
                 raise Conflict(
-                    f"there is a stream '{spec.name}' already: use it, or choose another name",
+                    f"stream '{spec.name}' exists already: use it, or choose another name",
                     code="stream_exists",
                 )
-            self._run("INSERT INTO streams VALUES (?, ?)", spec.name, spec.model_dump_json(by_alias=True))
+            self._database.run(
+                "INSERT INTO streams VALUES (?, ?)", spec.name, spec.model_dump_json(by_alias=True)
+            )
 
     def stream(self, name: str) -> StreamSpec:
         """Return a stream; raises NotFound."""
-        row = self._run("SELECT spec FROM streams WHERE name = ?", name).fetchone()
+        row = self._database.run("SELECT spec FROM streams WHERE name = ?", name).fetchone()
         if row is None:
             raise NotFound.stream(name)
         return StreamSpec.model_validate_json(row[0])
 
     def streams(self, after: str = "", limit: int = -1) -> list[StreamSpec]:
-        """Return streams by name, those behind `after`; a negative limit is none."""
-        rows = self._run("SELECT spec FROM streams WHERE name > ? ORDER BY name LIMIT ?", after, limit)
+        """Return the streams after the name `after`, by name; a negative limit means no limit."""
+        rows = self._database.run(
+            "SELECT spec FROM streams WHERE name > ? ORDER BY name LIMIT ?", after, limit
+        )
         return [StreamSpec.model_validate_json(text) for (text,) in rows]
 
     def remove_stream(self, name: str) -> None:
-        """Forget a stream and how far its producers were; raises NotFound."""
+        """Remove a stream and the last sequences of its producers; raises NotFound."""
         with self.transaction():
-            if not self._run("DELETE FROM streams WHERE name = ?", name).rowcount:
+            if not self._database.run("DELETE FROM streams WHERE name = ?", name).rowcount:
                 raise NotFound.stream(name)
-            self._run("DELETE FROM sequences WHERE stream = ?", name)
+            self._database.run("DELETE FROM sequences WHERE stream = ?", name)
 
     def put_class(self, spec: QueryClass, expected_version: int | None = None) -> int:
-        """Keep a class, new or changed, and return its version; raises WrongVersion."""
+        """Store a new or changed class and return its version; raises WrongVersion."""
         with self.transaction():
-            row = self._run("SELECT version FROM classes WHERE name = ?", spec.name).fetchone()
+            row = self._database.run("SELECT version FROM classes WHERE name = ?", spec.name).fetchone()
             version = row[0] if row else 0
             _check(f"class '{spec.name}'", expected_version, version)
             text = spec.model_dump_json(by_alias=True)
-            self._run("INSERT OR REPLACE INTO classes VALUES (?, ?, ?)", spec.name, text, version + 1)
+            self._database.run(
+                "INSERT OR REPLACE INTO classes VALUES (?, ?, ?)", spec.name, text, version + 1
+            )
         return version + 1
 
     def class_(self, name: str) -> ClassRecord:
         """Return a class; raises NotFound."""
-        row = self._run("SELECT spec, version FROM classes WHERE name = ?", name).fetchone()
+        row = self._database.run("SELECT spec, version FROM classes WHERE name = ?", name).fetchone()
         if row is None:
             raise NotFound.class_(name, (record.spec.name for record in self.classes()))
         return ClassRecord(QueryClass.model_validate_json(row[0]), row[1])
 
     def classes(self) -> list[ClassRecord]:
-        """Return all classes by name; the default class is always one of them."""
-        rows = self._run("SELECT spec, version FROM classes ORDER BY name")
+        """Return all classes, by name; the default class always exists."""
+        rows = self._database.run("SELECT spec, version FROM classes ORDER BY name")
         return [ClassRecord(QueryClass.model_validate_json(text), version) for text, version in rows]
 
     def add_query(self, id_: str, spec: QuerySpec, created_us: int) -> QueryRecord:
-        """Keep a new query that is to run; raises Conflict if the id is taken."""
+        """Store a new query with the desired state `running`; raises Conflict if the id is in use."""
         with self.transaction():
-            if self._run("SELECT 1 FROM queries WHERE id = ?", id_).fetchone():
+            if self._database.run("SELECT 1 FROM queries WHERE id = ?", id_).fetchone():
                 raise Conflict(
-                    f"there is a query '{id_}' already: choose another name, or remove that query first",
+                    f"query '{id_}' exists already: choose another name, or remove that query first",
                     code="query_exists",
                 )
             text = spec.model_dump_json(by_alias=True)
-            self._run(
+            self._database.run(
                 "INSERT INTO queries VALUES (?, ?, ?, NULL, NULL, 0, 1, ?)",
                 *(id_, text, DesiredState.RUNNING, created_us),
             )
@@ -143,17 +151,17 @@ class Catalog:
 
     def query(self, id_: str) -> QueryRecord:
         """Return a query; raises NotFound."""
-        row = self._run("SELECT * FROM queries WHERE id = ?", id_).fetchone()
+        row = self._database.run("SELECT * FROM queries WHERE id = ?", id_).fetchone()
         if row is None:
             raise NotFound.query(id_)
         return self._record(row)
 
     def queries(self, after: str = "", limit: int = -1, state: str | None = None) -> list[QueryRecord]:
-        """Return queries by id, those behind `after`; a negative limit is none.
+        """Return the queries after the id `after`, by id; a negative limit means no limit.
 
-        `state` is a final state, or the state desired of queries that can still run.
+        `state` is a final state, or the desired state of queries that can still run.
         """
-        rows = self._run(
+        rows = self._database.run(
             "SELECT * FROM queries WHERE id > ?1 AND (?3 IS NULL OR coalesce(final_state, desired) = ?3) "
             "ORDER BY id LIMIT ?2",
             *(after, limit, state),
@@ -162,13 +170,13 @@ class Catalog:
 
     def count_queries(self) -> int:
         """Return how many queries there are."""
-        count: int = self._run("SELECT count(*) FROM queries").fetchone()[0]
+        count: int = self._database.run("SELECT count(*) FROM queries").fetchone()[0]
         return count
 
     def set_desired(
         self, id_: str, desired: DesiredState, expected_version: int | None = None
     ) -> QueryRecord:
-        """Keep what a client wants of a query; raises NotFound, WrongVersion."""
+        """Store the state that a client wants a query to have; raises NotFound, WrongVersion."""
         return self._change(id_, expected_version, desired=desired)
 
     def set_spec(self, id_: str, spec: QuerySpec, expected_version: int | None = None) -> QueryRecord:
@@ -178,20 +186,22 @@ class Catalog:
         return record._replace(spec=spec)
 
     def set_final(self, id_: str, state: str, reason: str | None = None) -> QueryRecord:
-        """Keep how a query ended; raises NotFound."""
+        """Store how a query ended; raises NotFound."""
         return self._change(id_, None, final_state=state, reason=reason)
 
     def next_epoch(self, id_: str) -> int:
-        """Count and return a query's new epoch, from 1; raises NotFound."""
-        row = self._run("UPDATE queries SET epoch = epoch + 1 WHERE id = ? RETURNING epoch", id_).fetchall()
+        """Increment and return a query's epoch, from 1; raises NotFound."""
+        row = self._database.run(
+            "UPDATE queries SET epoch = epoch + 1 WHERE id = ? RETURNING epoch", id_
+        ).fetchall()
         if not row:
             raise NotFound.query(id_)
         epoch: int = row[0][0]
         return epoch
 
     def remove_query(self, id_: str) -> None:
-        """Forget a query; raises NotFound."""
-        if not self._run("DELETE FROM queries WHERE id = ?", id_).rowcount:
+        """Remove a query; raises NotFound."""
+        if not self._database.run("DELETE FROM queries WHERE id = ?", id_).rowcount:
             raise NotFound.query(id_)
         self._specs.pop(id_, None)
 
@@ -199,7 +209,7 @@ class Catalog:
         with self.transaction():
             _check(f"query '{id_}'", expected_version, self.query(id_).version)
             columns = ", ".join(f"{name} = ?" for name in values)
-            self._run(
+            self._database.run(
                 f"UPDATE queries SET {columns}, version = version + 1 WHERE id = ?", *values.values(), id_
             )
             return self.query(id_)
@@ -212,39 +222,41 @@ class Catalog:
         return QueryRecord(id_, spec, DesiredState(desired), *rest)
 
     def producer_id(self, name: str) -> int:
-        """Return the number of a producer, from 1 and the same for ever; raises TooMany for one too many."""
+        """Return the permanent id of a producer, from 1; raises TooMany for a new one above the limit."""
         id_ = self._producers.get(name)
         if id_ is None:
             if len(self._producers) >= self._max_producers:
                 raise TooMany(
-                    f"producer '{name}' is new and {self._max_producers} are known, which is the limit: "
-                    "use the name of a producer again, or raise MAVSTREAM_MAX_PRODUCERS",
+                    f"producer '{name}' is new and the limit of {self._max_producers} producers is reached: "
+                    "use the name of a known producer, or raise MAVSTREAM_MAX_PRODUCERS",
                     code="too_many_producers",
                 )
-            id_ = self._run("INSERT INTO producers (name) VALUES (?)", name).lastrowid
+            id_ = self._database.run("INSERT INTO producers (name) VALUES (?)", name).lastrowid
             assert id_ is not None
             self._producers[name], self._names[id_] = id_, name
         return id_
 
     def known_producer(self, name: str) -> int | None:
-        """Return the number of a producer, None if it never fed anything."""
+        """Return the id of a producer, or None if it never sent rows."""
         return self._producers.get(name)
 
     def producer_name(self, id_: int) -> str:
-        """Return the name of a producer by its number."""
+        """Return the name of a producer by its id."""
         return self._names[id_]
 
     @property
     def producers(self) -> Mapping[str, int]:
-        """The numbers of all producers by name."""
+        """The ids of all producers by name."""
         return self._producers
 
     def sequences(self, stream: str) -> dict[int, int]:
-        """Return the producers of a stream and how far each was when that was last kept."""
-        return dict(self._run("SELECT producer, last FROM sequences WHERE stream = ?", stream).fetchall())
+        """Return the last stored sequence of each producer of a stream."""
+        return dict(
+            self._database.run("SELECT producer, last FROM sequences WHERE stream = ?", stream).fetchall()
+        )
 
     def save_sequences(self, stream: str, lasts: Mapping[int, int]) -> None:
-        """Keep how far producers of a stream are; what is there never falls."""
+        """Store the last sequences of producers of a stream; stored sequences never decrease."""
         with self.transaction():
             self._database.run_many(
                 "INSERT INTO sequences VALUES (?, ?, ?) "
@@ -253,29 +265,33 @@ class Catalog:
             )
 
     def scheduler(self) -> SchedulerSettings | None:
-        """Return the policy that was last chosen, None if none ever was."""
-        row = self._run("SELECT value FROM settings WHERE name = 'scheduler'").fetchone()
+        """Return the policy that was chosen last, or None if none ever was."""
+        row = self._database.run("SELECT value FROM settings WHERE name = 'scheduler'").fetchone()
         return SchedulerSettings.model_validate_json(row[0]) if row else None
 
     def set_scheduler(self, chosen: SchedulerSettings) -> None:
-        """Keep the choice of a policy."""
-        self._run("INSERT OR REPLACE INTO settings VALUES ('scheduler', ?)", chosen.model_dump_json())
+        """Store the chosen policy."""
+        self._database.run(
+            "INSERT OR REPLACE INTO settings VALUES ('scheduler', ?)", chosen.model_dump_json()
+        )
 
     def optimizer(self) -> OptimizerSettings:
         """Return the settings of the optimizer."""
-        row = self._run("SELECT value FROM settings WHERE name = 'optimizer'").fetchone()
+        row = self._database.run("SELECT value FROM settings WHERE name = 'optimizer'").fetchone()
         return OptimizerSettings.model_validate_json(row[0]) if row else OptimizerSettings()
 
     def set_optimizer(self, settings: OptimizerSettings) -> None:
-        """Keep the settings of the optimizer."""
-        self._run("INSERT OR REPLACE INTO settings VALUES ('optimizer', ?)", settings.model_dump_json())
+        """Store the settings of the optimizer."""
+        self._database.run(
+            "INSERT OR REPLACE INTO settings VALUES ('optimizer', ?)", settings.model_dump_json()
+        )
 
     def idempotent(self, key: str, scope: str, fingerprint: str | None = None) -> str | None:
-        """Return the answer that a request with this key got, None if there was none.
+        """Return the stored response to the request with an idempotency key, or None if there is none.
 
-        Raises Conflict if the request was another one, which its fingerprint tells.
+        Raises Conflict if the key was used for a request with another fingerprint.
         """
-        row = self._run(
+        row = self._database.run(
             "SELECT fingerprint, response FROM answers WHERE scope = ? AND key = ?", scope, key
         ).fetchone()
         if row is None:
@@ -289,13 +305,13 @@ class Catalog:
         return response
 
     def remember(self, key: str, scope: str, fingerprint: str, response: str) -> None:
-        """Keep the answer to a request; in a transaction with what it created, neither is there alone."""
+        """Store the response to a request, in the same transaction as the object that the request created."""
         with self.transaction():
-            last = self._run(
+            last = self._database.run(
                 "INSERT OR REPLACE INTO answers (scope, key, fingerprint, response) VALUES (?, ?, ?, ?)",
                 *(scope, key, fingerprint, response),
             ).lastrowid
-            self._run("DELETE FROM answers WHERE number <= ?", (last or 0) - KEPT_ANSWERS)
+            self._database.run("DELETE FROM answers WHERE number <= ?", (last or 0) - STORED_RESPONSES)
 
 
 def _check(what: str, expected: int | None, current: int) -> None:

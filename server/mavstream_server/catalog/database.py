@@ -1,4 +1,4 @@
-"""The catalog's file: opening, its version, and transactions."""
+"""The SQLite file of the catalog: opening, schema versions and transactions."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Literal
 from mavstream_server.core.errors import Refused, StorageFailed, StorageFull
 
 VERSION = 1
-_APPLICATION = 0x4D765374  # "MvSt": tells our files from those of other programs
+_APPLICATION = 0x4D765374  # "MvSt": distinguishes catalogs from SQLite files of other programs
 
 _SCHEMA = """
 CREATE TABLE streams (name TEXT PRIMARY KEY, spec TEXT NOT NULL) WITHOUT ROWID;
@@ -31,16 +31,16 @@ CREATE TABLE answers (
 );
 """
 
-# The step at index n takes a file from version n to n + 1.
-_STEPS = (_SCHEMA,)
+# The script at index n migrates a file from version n to n + 1.
+_MIGRATIONS = (_SCHEMA,)
 
 
 class Database:
     """An SQLite file in WAL mode. Not thread-safe.
 
-    `sync` FULL waits for the disk at every commit (260/s were measured); NORMAL does not (26,000/s). A commit
-    at NORMAL survives the death of the process, because the write-ahead log is with the system by then; only
-    power loss can take the last ones, and then the file is still whole.
+    `sync` FULL waits for the disk at every commit (260 commits/s measured); NORMAL does not (26,000/s). A
+    commit with NORMAL survives the death of the process, because the operating system has the write-ahead log
+    by then. Only power loss can lose the last commits, and the file stays consistent.
     """
 
     def __init__(self, path: Path, sync: Literal["NORMAL", "FULL"] = "NORMAL") -> None:
@@ -58,7 +58,7 @@ class Database:
         except sqlite3.DatabaseError as error:
             self._connection.close()
             if isinstance(error, sqlite3.OperationalError):
-                raise self._problem(error) from error
+                raise self._storage_error(error) from error
             raise Refused(
                 f"catalog '{path}' is not an SQLite file ({error}): move it away, or restore it",
                 code="foreign_catalog",
@@ -79,22 +79,22 @@ class Database:
             )
         if version > VERSION:
             raise Refused(
-                f"catalog '{self.path}' has version {version}, this release knows versions up to {VERSION}: "
+                f"catalog '{self.path}': expected version {VERSION} or earlier, got {version}: "
                 "use the release that wrote it, or a later one",
                 code="newer_catalog",
             )
         run("PRAGMA journal_mode = WAL")
         run(f"PRAGMA synchronous = {sync}")
-        for step in range(version, VERSION):
-            # One transaction: a death on the way leaves the version before.
+        for old in range(version, VERSION):
+            # One transaction: if the process dies, the file keeps the version before.
             self._connection.executescript(
-                f"BEGIN; {_STEPS[step]} PRAGMA application_id = {_APPLICATION}; "
-                f"PRAGMA user_version = {step + 1}; COMMIT;"
+                f"BEGIN; {_MIGRATIONS[old]} PRAGMA application_id = {_APPLICATION}; "
+                f"PRAGMA user_version = {old + 1}; COMMIT;"
             )
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
-        """Make changes together or not at all; one inside another is a part of it."""
+        """Commit all changes or none; a nested transaction is part of the outer one."""
         if self._depth == 0:
             self.run("BEGIN IMMEDIATE")
         self._depth += 1
@@ -119,22 +119,24 @@ class Database:
         try:
             return self._connection.execute(sql, values)
         except sqlite3.OperationalError as error:
-            raise self._problem(error) from error
+            raise self._storage_error(error) from error
 
     def run_many(self, sql: str, rows: list[tuple[object, ...]]) -> None:
         """Execute a statement for each row; raises StorageFull, StorageFailed."""
         try:
             self._connection.executemany(sql, rows)
         except sqlite3.OperationalError as error:
-            raise self._problem(error) from error
+            raise self._storage_error(error) from error
 
     def close(self) -> None:
         """Close the file; closing again does nothing."""
         self._connection.close()
 
-    def _problem(self, error: sqlite3.OperationalError) -> StorageFull | StorageFailed:
+    def _storage_error(self, error: sqlite3.OperationalError) -> StorageFull | StorageFailed:
         if getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_FULL:
             return StorageFull(
                 f"catalog '{self.path}' cannot grow, the disk is full: free space and try again"
             )
-        return StorageFailed(f"catalog '{self.path}' cannot be used ({error}): see who else has it open")
+        return StorageFailed(
+            f"catalog '{self.path}' cannot be used ({error}): check whether another process has it open"
+        )

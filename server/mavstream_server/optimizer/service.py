@@ -206,7 +206,7 @@ class OptimizerService:
 
     async def _figures(self, ids: list[str]) -> dict[str, TargetMetrics]:
         try:
-            return await self._engine.vitals(ids)
+            return await self._engine.target_metrics(ids)
         except (EngineUnavailable, EngineRefused):
             return {}
 

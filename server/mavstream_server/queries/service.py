@@ -252,7 +252,7 @@ class QueryService:
             registered = plan == query.record.spec.plan
             version = REGISTERED if registered else query.swapped.add(plan, typed)
             try:
-                await self._link.swap_plan(id_, typed, version)
+                await self._link.migrate_plan(id_, typed, version)
             except EngineRefused:
                 query.swapped.forget(version)
                 raise

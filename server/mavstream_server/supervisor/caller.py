@@ -1,4 +1,4 @@
-"""The API process's end of the control channel: calls that await their replies, and events."""
+"""The API process's end of the control channel: calls with replies, and events."""
 
 from __future__ import annotations
 
@@ -21,21 +21,21 @@ from mavstream_server.engine.process.messages import Done, Event, Failed, Value
 
 
 class EngineUnavailable(NotReady):
-    """The engine process is not there, has died meanwhile, or did not answer in time."""
+    """The engine process is not running, has died during a call, or did not answer in time."""
 
     code = "engine_unavailable"
     title = "The engine is not available"
 
 
 class EngineRefused(Conflict):
-    """The engine answered that it cannot do what it was told; `code` is that of its own error."""
+    """The engine rejected a command; `code` is that of the engine's error."""
 
     code = "engine_refused"
     title = "The engine refused this"
 
 
 class Caller:
-    """Sends commands and awaits their replies, many at once. Hands events to `on_event` as they come."""
+    """Sends commands and awaits their replies, many concurrently; calls `on_event` for each event."""
 
     def __init__(
         self,
@@ -47,16 +47,16 @@ class Caller:
         self._writer = writer
         self._on_event = on_event
         self._number = EVENT
-        self._waiting: dict[int, asyncio.Future[Value]] = {}
-        self.over = False
-        """Whether nothing more can come."""
-        self.heard = 0
-        """How many messages have come."""
+        self._pending: dict[int, asyncio.Future[Value]] = {}
+        self.closed = False
+        """Whether the channel is closed: no more messages can arrive."""
+        self.received = 0
+        """How many messages have arrived."""
         self._receiving = asyncio.create_task(self._receive())
 
     @classmethod
     async def connect(cls, connection: socket.socket, on_event: Callable[[Event], None]) -> Self:
-        """Take over a connected socket."""
+        """Return a caller on a connected socket, which it closes."""
         connection.setblocking(False)
         try:
             reader, writer = await asyncio.open_unix_connection(sock=connection)
@@ -66,22 +66,22 @@ class Caller:
         return cls(reader, writer, on_event)
 
     async def call(self, command: object, timeout: float) -> Value:
-        """Send a command and return what came of it; raises EngineRefused, EngineUnavailable.
+        """Send a command and return the value of its reply; raises EngineRefused, EngineUnavailable.
 
-        After a timeout the command may still be carried out.
+        After a timeout the engine may still execute the command.
         """
         self._number += 1
         return await self.exchange(self._number, encode(self._number, command), timeout)
 
     async def exchange(self, number: int, data: bytes, timeout: float) -> Value:
-        """Send encoded bytes and await the reply with their number."""
-        if self.over:
+        """Send an encoded command and await the reply with its number."""
+        if self.closed:
             raise EngineUnavailable("the engine process is gone; it is being restarted, try again soon")
         reply: asyncio.Future[Value] = asyncio.get_running_loop().create_future()
-        self._waiting[number] = reply
+        self._pending[number] = reply
         try:
             async with asyncio.timeout(timeout):
-                with suppress(ConnectionError):  # told by the end of what it sends
+                with suppress(ConnectionError):  # `_receive` detects and reports it
                     self._writer.write(data)
                     await self._writer.drain()
                 return await reply
@@ -90,7 +90,7 @@ class Caller:
                 f"the engine process did not answer within {timeout:g} s; it may be overloaded, try again"
             ) from None
         finally:
-            self._waiting.pop(number, None)
+            self._pending.pop(number, None)
             reply.cancel()
 
     async def gone(self) -> None:
@@ -98,10 +98,10 @@ class Caller:
         await asyncio.wait((self._receiving,))
 
     async def close(self) -> None:
-        """Close the channel; calls that wait fail."""
+        """Close the channel; pending calls fail."""
         self._receiving.cancel()
         await asyncio.wait((self._receiving,))
-        # What a process that hangs has not taken would be waited for.
+        # A graceful close would wait until a hung process has read everything.
         self._writer.transport.abort()
         with suppress(ConnectionError):
             await self._writer.wait_closed()
@@ -110,22 +110,22 @@ class Caller:
         try:
             while True:
                 length, number = parse_header(await self._reader.readexactly(HEADER.size))
-                self._take(Packet(number, await self._reader.readexactly(length)))
+                self._handle(Packet(number, await self._reader.readexactly(length)))
         except (asyncio.IncompleteReadError, ConnectionError, MalformedMessage):
             return
         finally:
-            self.over = True
-            for reply in self._waiting.values():
+            self.closed = True
+            for reply in self._pending.values():
                 _fail(reply, EngineUnavailable("the engine process died before it answered; try again soon"))
 
-    def _take(self, packet: Packet) -> None:
-        self.heard += 1
+    def _handle(self, packet: Packet) -> None:
+        self.received += 1
         message: Any = packet.message()
         if packet.number == EVENT:
             self._on_event(message)
             return
-        reply = self._waiting.get(packet.number)
-        if reply is None:  # nobody waits any more
+        reply = self._pending.get(packet.number)
+        if reply is None:  # the call has timed out or was cancelled
             return
         match message:
             case Done(value) if not reply.done():

@@ -1,4 +1,4 @@
-"""The commands to an engine process that leave nothing behind for the next one."""
+"""Commands to an engine process that need not be repeated after a restart."""
 
 from __future__ import annotations
 
@@ -40,23 +40,23 @@ from mavstream_server.engine.process.messages import (
 )
 from mavstream_server.engine.trace import RecordedSlices
 
-_PAGE = 50  # queries per request for figures: a page holds up the engine's work for some 2 ms
-_VITALS_PAGE = 150
+_PAGE = 50  # queries per request for metrics: a page delays the engine's work by some 2 ms
+_TARGETS_PAGE = 150
 
 
 class EngineCommands(ABC):
-    """What an engine process can be told and asked. All raise what `call` does."""
+    """Commands and requests to an engine process; every method raises what `call` does."""
 
     @abstractmethod
     async def call(self, command: Command) -> Value:
         """Send any command and return the value of its reply; raises EngineUnavailable, EngineRefused."""
 
     async def stop_query(self, id_: str) -> None:
-        """End a query; its figures stay until it is forgotten."""
+        """Stop a query; its metrics stay available until it is forgotten."""
         await self.call(StopQuery(id_))
 
     async def forget_query(self, id_: str) -> None:
-        """Drop a query from the engine's books; the files of its result log may be removed afterwards."""
+        """Remove a query from the engine; the files of its result log may be removed afterwards."""
         await self.call(ForgetQuery(id_))
 
     async def pause_query(self, id_: str) -> None:
@@ -64,7 +64,7 @@ class EngineCommands(ABC):
         await self.call(PauseQuery(id_))
 
     async def resume_query(self, id_: str) -> None:
-        """Let a paused query go on with the next rows."""
+        """Let a paused query continue with the next rows."""
         await self.call(ResumeQuery(id_))
 
     async def reclass(self, id_: str, class_name: str) -> None:
@@ -82,61 +82,61 @@ class EngineCommands(ABC):
         await self.call(SetTargets(id_, latency_target_us, worth))
 
     async def weigh_query(self, id_: str, weight: int) -> None:
-        """Give a query more of its class."""
+        """Set the weight of a query within its class."""
         await self.call(WeighQuery(id_, weight))
 
     async def shed_rows(self, id_: str, share: float) -> None:
-        """Leave out a share of the rows that a query reads."""
+        """Drop a share (0 to 1) of the rows that a query reads."""
         await self.call(ShedRows(id_, share))
 
-    async def vitals(self, ids: Iterable[str]) -> dict[str, TargetMetrics]:
-        """Return what is watched of queries; those that do not run are left out."""
+    async def target_metrics(self, ids: Iterable[str]) -> dict[str, TargetMetrics]:
+        """Return the metrics that QoS targets are checked against; queries that do not run are omitted."""
         wanted, found = tuple(ids), dict[str, TargetMetrics]()
-        for start in range(0, len(wanted), _VITALS_PAGE):
-            page = await self.call(GetTargetMetrics(wanted[start : start + _VITALS_PAGE]))
+        for start in range(0, len(wanted), _TARGETS_PAGE):
+            page = await self.call(GetTargetMetrics(wanted[start : start + _TARGETS_PAGE]))
             assert isinstance(page, TargetMetricsReply)
             found |= page.queries
         return found
 
-    async def swap_plan(self, id_: str, plan: TypedPlan, version: int) -> None:
-        """Begin to let a running query go on with another plan; figures tell when it does, by the version."""
+    async def migrate_plan(self, id_: str, plan: TypedPlan, version: int) -> None:
+        """Start the migration of a query to another plan; its metrics report the version when it is done."""
         await self.call(MigratePlan(id_, plan, version))
 
     async def start_trace(self, most: int) -> None:
-        """Record slices from now on, up to a number; `take_trace` must follow, whatever happens."""
+        """Start to record slices, up to `most`; `take_trace` must be called in any case afterwards."""
         await self.call(StartTrace(most))
 
     async def take_trace(self) -> RecordedSlices:
-        """Stop recording and return what was recorded: nothing by a process that was started since."""
+        """Stop recording and return the slices; empty if the process was restarted meanwhile."""
         recorded = await self.call(TakeTrace())
         assert isinstance(recorded, RecordedSlices)
         return recorded
 
     async def classes(self) -> dict[str, ClassMetrics]:
-        """Return the figures of the classes that have queries."""
-        figures = await self.call(GetClassMetrics())
-        assert isinstance(figures, ClassMetricsReply)
-        return figures.classes
+        """Return the metrics of the classes that have queries."""
+        reply = await self.call(GetClassMetrics())
+        assert isinstance(reply, ClassMetricsReply)
+        return reply.classes
 
     async def table_need(self, table: str) -> int | None:
-        """Return the lowest arrival of the rows that were read and are still to join a table, or None."""
+        """Return the lowest arrival time (ns) of the rows that are still to join a table, or None."""
         need = await self.call(GetTableNeed(table))
         assert isinstance(need, TableNeed)
         return need.arrival
 
     async def totals(self) -> EngineMetrics:
-        """Return the engine's own figures."""
-        totals = await self.call(GetEngineMetrics())
-        assert isinstance(totals, EngineMetrics)
-        return totals
+        """Return the metrics of the engine itself."""
+        engine = await self.call(GetEngineMetrics())
+        assert isinstance(engine, EngineMetrics)
+        return engine
 
     async def stats(self, ids: Iterable[str] | None = None) -> EngineReport:
-        """Return the figures of the engine and of these queries, or of all."""
-        totals = await self.totals()
-        wanted = totals.ids if ids is None else tuple(ids)
+        """Return the metrics of the engine and of these queries, by default of all."""
+        engine = await self.totals()
+        wanted = engine.ids if ids is None else tuple(ids)
         queries: dict[str, QueryMetrics] = {}
         for start in range(0, len(wanted), _PAGE):
             page = await self.call(GetQueryMetrics(wanted[start : start + _PAGE]))
             assert isinstance(page, dict)
             queries |= page
-        return EngineReport(totals, queries)
+        return EngineReport(engine, queries)

@@ -1,4 +1,4 @@
-"""The link to the engine process: starts it, talks to it, starts it again when it has died or hangs."""
+"""The link to the engine process: starts it, sends it commands, restarts it when it has died or hangs."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Protocol
 
 from mavstream_protocol.scheduling import SchedulerSettings
+from mavstream_server.core.errors import storage_problem
 from mavstream_server.engine.process.doorbell import Doorbell
 from mavstream_server.engine.process.messages import (
     AttachStream,
@@ -26,27 +27,27 @@ from mavstream_server.engine.process.messages import (
     SwitchPolicy,
     Value,
 )
-from mavstream_server.log.format.description import LogDescription
+from mavstream_server.log.errors import LogError
+from mavstream_server.log.format.description import LogDescription, ensure_description, load_description
 from mavstream_server.supervisor.caller import EngineRefused, EngineUnavailable
 from mavstream_server.supervisor.commands import EngineCommands
 from mavstream_server.supervisor.engine_process import EngineProcess
-from mavstream_server.supervisor.result_files import describe_log, is_described
 
 __all__ = ["EngineLink", "EngineRefused", "EngineUnavailable"]
 
 _log = logging.getLogger(__name__)
 
-_FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 5.0  # seconds between a death and the next start
+_FIRST_BACKOFF, _LONGEST_BACKOFF = 0.1, 5.0  # seconds between a death and the next start
 
 
 class EngineListener(Protocol):
-    """Notified of what happens in an engine process."""
+    """Handles the events of an engine process."""
 
     def query_ended(self, id_: str, state: str, reason: str | None) -> None:
-        """Handle a query that ended by itself (`finished`, `failed`); all its answers are in the log."""
+        """Handle a query that ended by itself (`finished`, `failed`); all its results are in the log."""
 
     def engine_died(self) -> None:
-        """Handle the death of the process: its queries run no more, `ready` is false."""
+        """Handle the death of the process: its queries have stopped, `ready` is false."""
 
     def engine_restarted(self) -> None:
         """Handle a new process that is ready, in which queries should be started; not the first one."""
@@ -55,7 +56,7 @@ class EngineListener(Protocol):
         """Handle results that were appended since the last call."""
 
     def positions_changed(self, needs: Mapping[str, Need]) -> None:
-        """Handle a change of the positions that the stream logs must keep."""
+        """Handle a change of the positions that the stream logs must retain."""
 
 
 class NoListener:
@@ -78,10 +79,11 @@ class NoListener:
 
 
 class EngineLink(EngineCommands):
-    """One engine process, kept alive. Streams, priorities and the policy are told again to a new one;
-    queries are not, since whoever started them must give them a new epoch.
+    """One engine process, restarted when it dies or hangs.
 
-    Every method raises EngineUnavailable while the process is away, and EngineRefused when it says no.
+    Streams, priorities and the policy are sent again to a new process. Queries are not: the listener starts
+    them, because each needs a new epoch. Every method raises EngineUnavailable while there is no process, and
+    EngineRefused when the process rejects a command.
     """
 
     def __init__(
@@ -92,7 +94,7 @@ class EngineLink(EngineCommands):
         call_timeout: float = 30.0,
         hang_timeout: float = 30.0,
     ) -> None:
-        """Times are seconds; a process that says nothing for `hang_timeout` when asked is killed."""
+        """Timeouts are in seconds; a process that answers no probe for `hang_timeout` is killed."""
         self._hello = hello
         self._start_timeout = start_timeout
         self._call_timeout = call_timeout
@@ -102,13 +104,13 @@ class EngineLink(EngineCommands):
         self._news = Doorbell.create()
         self._results = Doorbell.create()
         self._process: EngineProcess | None = None
-        self._keeper: asyncio.Task[None] | None = None
+        self._watcher: asyncio.Task[None] | None = None
         self.restarts = 0
-        """How often the process had to be started again."""
+        """How often the process was restarted."""
         self.tracing = asyncio.Lock()
-        """Held by whoever traces, from start to take: two at once would take each other's slices."""
+        """Held from `start_trace` to `take_trace`: concurrent traces would get each other's slices."""
         self.needs: Mapping[str, Need] = {}
-        """What the stream logs must keep, as last told; kept while the process is away."""
+        """The positions that the stream logs must retain, as last reported by a process."""
         self._listener: EngineListener = NoListener()
 
     @property
@@ -122,31 +124,31 @@ class EngineLink(EngineCommands):
         return None if self._process is None else self._process.pid
 
     def ring(self) -> None:
-        """Say that stream logs have grown; costs about a microsecond and may be called at any time."""
+        """Notify the engine that stream logs have grown; takes about a microsecond, callable at any time."""
         self._news.ring()
 
-    # Life
+    # Lifecycle
 
     async def start(self, listener: EngineListener | None = None) -> None:
-        """Start the process and return when it is ready; raises EngineUnavailable if it does not come up.
+        """Start the process and return when it is ready; raises EngineUnavailable if it does not start.
 
         `listener` gets the events of this process and of those that replace it.
         """
         self._listener = listener or self._listener
-        asyncio.get_running_loop().add_reader(self._results.hear_fd, self._heard_results)
+        asyncio.get_running_loop().add_reader(self._results.hear_fd, self._handle_results)
         try:
             await self._launch()
         except BaseException:
             await self.stop()
             raise
-        self._keeper = asyncio.create_task(self._keep())
+        self._watcher = asyncio.create_task(self._watch())
 
     async def stop(self, grace: float = 5.0) -> None:
-        """End the process, by force if it does not go within the grace; stopping again does nothing."""
-        if self._keeper is not None:
-            self._keeper.cancel()
-            await asyncio.wait((self._keeper,))
-            self._keeper = None
+        """Stop the process, by force after the grace (s); stopping again does nothing."""
+        if self._watcher is not None:
+            self._watcher.cancel()
+            await asyncio.wait((self._watcher,))
+            self._watcher = None
         process, self._process = self._process, None
         if process is not None:
             await process.stop(grace)
@@ -162,43 +164,43 @@ class EngineLink(EngineCommands):
             *(SetPriority(name, priority) for name, priority in self._priorities.items()),
         ]
         self._process = await EngineProcess.launch(
-            self._news, self._results, self._heard, first, self._start_timeout
+            self._news, self._results, self._handle_event, first, self._start_timeout
         )
         return self._process
 
-    async def _keep(self) -> None:
-        """Wait until the process is dead, or as good as that, and start it again, until cancelled."""
-        pause, loop = _FIRST_PAUSE, asyncio.get_running_loop()
+    async def _watch(self) -> None:
+        """Restart the process whenever it has died or hangs, until cancelled."""
+        backoff, loop = _FIRST_BACKOFF, asyncio.get_running_loop()
         process = self._process
         while process is not None:
             begun = loop.time()
             hung = await process.lost(self._hang_timeout)
             self._process = None
             code = await process.end()
-            told = "engine process answered no more and was killed" if hung else "engine process died"
-            _log.error(told, extra={"fields": {"code": code, "restarts": self.restarts}})
+            reason = "engine process hung and was killed" if hung else "engine process died"
+            _log.error(reason, extra={"fields": {"code": code, "restarts": self.restarts}})
             _notify(self._listener.engine_died)
-            if loop.time() - begun > 2 * _LONGEST_PAUSE:
-                pause = _FIRST_PAUSE
+            if loop.time() - begun > 2 * _LONGEST_BACKOFF:
+                backoff = _FIRST_BACKOFF
             process = None
             while process is None:
-                await asyncio.sleep(pause)
-                pause = min(2 * pause, _LONGEST_PAUSE)
+                await asyncio.sleep(backoff)
+                backoff = min(2 * backoff, _LONGEST_BACKOFF)
                 try:
                     process = await self._launch()
                 except (EngineUnavailable, OSError):
-                    _log.exception("engine process did not start; the next try comes in %g s", pause)
+                    _log.exception("engine process did not start; the next attempt is in %g s", backoff)
             self.restarts += 1
             _notify(self._listener.engine_restarted)
 
     async def gone(self) -> None:
-        """Return when the process has died, at once if there is none."""
+        """Wait until the process has died; return at once if there is none."""
         if self._process is not None:
             await self._process.gone()
 
-    # What comes in
+    # Events
 
-    def _heard(self, event: Event) -> None:
+    def _handle_event(self, event: Event) -> None:
         match event:
             case QueryEnded(id_, state, reason):
                 _notify(self._listener.query_ended, id_, state, reason)
@@ -206,7 +208,7 @@ class EngineLink(EngineCommands):
                 self.needs = needs
                 _notify(self._listener.positions_changed, needs)
 
-    def _heard_results(self) -> None:
+    def _handle_results(self) -> None:
         self._results.silence()
         _notify(self._listener.results_appended)
 
@@ -219,25 +221,25 @@ class EngineLink(EngineCommands):
         return await self._process.call(command, self._call_timeout)
 
     async def attach_stream(self, name: str, path: Path | None = None) -> None:
-        """Let queries read a stream's log, by default that in the data directory; also after a restart."""
+        """Let queries read a stream's log, by default the one in the data directory; also after a restart."""
         path = path or self._hello.data / "streams" / name
         await self.call(AttachStream(name, path))
         self._streams[name] = path
 
     async def detach_stream(self, name: str) -> None:
-        """Let a stream's log go; refused (`object_in_use`) while a query reads it."""
+        """Close a stream's log; rejected (`object_in_use`) while a query reads it."""
         await self.call(DetachStream(name))
         self._streams.pop(name, None)
 
     async def start_query(self, command: StartQuery) -> Started:
-        """Run a query."""
+        """Start a query and return the positions from which it reads."""
         log = self._hello.data / "results" / command.id
-        if not is_described(log):
-            # Here and not in the engine, which would wait for the disk while others wait for their answers.
-            await asyncio.to_thread(describe_log, log, LogDescription(command.plan.schema))
+        if not _has_description(log):
+            # Created here because waiting for the disk in the engine would delay the other queries.
+            await asyncio.to_thread(_create_result_log, log, LogDescription(command.plan.schema))
         started = await self.call(command)
         assert isinstance(started, Started)
-        # Until positions are told anew, what it starts with must not be removed.
+        # Until the engine reports positions again, the rows that the query starts with must be retained.
         for stream, position in started.positions.items():
             if stream not in self.needs or position < self.needs[stream].position:
                 self.needs = {**self.needs, stream: Need(position, command.id)}
@@ -249,13 +251,33 @@ class EngineLink(EngineCommands):
         self._priorities[class_name] = priority
 
     async def switch_policy(self, chosen: SchedulerSettings) -> None:
-        """Let another policy decide, also after a restart."""
+        """Switch to another scheduling policy, also after a restart."""
         await self.call(SwitchPolicy(chosen))
         self._hello = replace(self._hello, scheduler=chosen)
 
 
+def _has_description(log: Path) -> bool:
+    """Return whether a result log exists; the engine checks whether it fits the query."""
+    try:
+        load_description(log)
+    except (LogError, OSError):
+        return False
+    return True
+
+
+def _create_result_log(log: Path, description: LogDescription) -> None:
+    """Create the directory and the description of a result log, synced to disk."""
+    try:
+        log.mkdir(parents=True, exist_ok=True)
+        ensure_description(log, description)
+    except LogError as error:
+        raise EngineRefused(str(error), code=error.code) from error
+    except OSError as error:
+        raise storage_problem(f"result log {log.name!r}", error) from error
+
+
 def _notify(method: Callable[..., None], *event: object) -> None:
-    """Call a method of the listener; an error there must not break the link."""
+    """Call a method of the listener; its exceptions are logged and must not break the link."""
     try:
         method(*event)
     except Exception:

@@ -1,4 +1,4 @@
-"""One life of an engine process: how it is started, what it is told first, and how it ends."""
+"""One engine process: starting it, its first commands, detecting that it hangs, and stopping it."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from mavstream_server.engine.process.doorbell import Doorbell
 from mavstream_server.engine.process.messages import Command, Event, GetEngineMetrics, Ready, Shutdown, Value
 from mavstream_server.supervisor.caller import Caller, EngineRefused, EngineUnavailable
 
-_EXIT = 0.05  # seconds: a death shows on the channel just ahead of the exit
-_QUESTIONS = 3  # left unanswered one after the other before a process counts as hung
+_EXIT = 0.05  # seconds: the channel of a dying process closes just before the process exits
+_PROBES = 3  # unanswered in a row before a process counts as hung
 
 
 class EngineProcess:
-    """A process that runs, with the channel to it; made by `launch`."""
+    """A running engine process and the channel to it; created by `launch`."""
 
     def __init__(self, process: asyncio.subprocess.Process) -> None:
         self._process = process
@@ -33,7 +33,7 @@ class EngineProcess:
         first: Iterable[Command],
         timeout: float,
     ) -> Self:
-        """Start a process, tell it the first commands and return it; raises EngineUnavailable."""
+        """Start a process, send it the first commands and return it; raises EngineUnavailable."""
         ours, theirs = socket.socketpair()
         try:
             with theirs:
@@ -47,7 +47,7 @@ class EngineProcess:
         except TimeoutError:
             await started.end()
             raise EngineUnavailable(
-                f"the engine process was not ready within {timeout:g} s; its standard error tells why"
+                f"the engine process was not ready within {timeout:g} s; see its standard error"
             ) from None
         except BaseException:
             await started.end()
@@ -68,16 +68,16 @@ class EngineProcess:
     ) -> None:
         greeted = asyncio.Event()
 
-        def heard(event: Event) -> None:
+        def handle(event: Event) -> None:
             if isinstance(event, Ready):
                 greeted.set()
             else:
                 on_event(event)
 
-        self._caller = await Caller.connect(connection, heard)
+        self._caller = await Caller.connect(connection, handle)
         await _first_of(greeted.wait(), self._caller.gone())
         if not greeted.is_set():
-            raise EngineUnavailable("the engine process ended at once; its standard error tells why")
+            raise EngineUnavailable("the engine process exited at once; see its standard error")
         for command in first:
             try:
                 await self._caller.call(command, timeout)
@@ -95,37 +95,37 @@ class EngineProcess:
         await _first_of(self._caller.gone(), self._process.wait())
 
     async def lost(self, timeout: float) -> bool:
-        """Return when the process is gone; or True when it hangs: nothing came for so long, though asked for.
+        """Wait until the process is gone, and return False, or hangs, and return True.
 
-        Questions are counted, and not only time: after a pause of this process itself the answers are there,
-        but have yet to be read.
+        A process hangs if it sends nothing for `timeout` seconds although it is probed. Probes are counted,
+        not only time: if this process itself was suspended, the replies have arrived but are not read yet.
         """
         assert self._caller is not None
         caller, gone = self._caller, asyncio.create_task(self.gone())
-        part, unanswered = timeout / _QUESTIONS, 0
+        probe_timeout, unanswered = timeout / _PROBES, 0
         try:
-            while unanswered < _QUESTIONS:
-                heard = caller.heard
+            while unanswered < _PROBES:
+                received = caller.received
                 if not unanswered:
-                    await asyncio.wait((gone,), timeout=part)
-                if caller.heard == heard and not gone.done():
+                    await asyncio.wait((gone,), timeout=probe_timeout)
+                if caller.received == received and not gone.done():
                     with suppress(EngineUnavailable, EngineRefused):
-                        await self.call(GetEngineMetrics(), part)
-                if caller.over or gone.done():
+                        await self.call(GetEngineMetrics(), probe_timeout)
+                if caller.closed or gone.done():
                     return False
-                unanswered = unanswered + 1 if caller.heard == heard else 0
+                unanswered = unanswered + 1 if caller.received == received else 0
             return True
         finally:
             gone.cancel()
 
     async def stop(self, grace: float) -> int:
-        """Tell the process to end, wait for that at most twice the grace, and return its exit code."""
+        """Ask the process to exit, wait for at most twice the grace (s), and return its exit code."""
         with suppress(EngineUnavailable, EngineRefused):
             await self.call(Shutdown(), grace)
         return await self.end(grace)
 
     async def end(self, grace: float = _EXIT) -> int:
-        """Close the channel, which ends a healthy process; kill it if that takes longer than the grace."""
+        """Close the channel, which ends a healthy process; kill it after `grace` s, return the exit code."""
         if self._caller is not None:
             await self._caller.close()
         try:
@@ -145,13 +145,13 @@ async def _spawn(control_fd: int, news_fd: int, results_fd: int) -> asyncio.subp
         stdin=asyncio.subprocess.DEVNULL,
         stdout=asyncio.subprocess.DEVNULL,
         pass_fds=(control_fd, news_fd, results_fd),
-        # A session of its own: what a terminal sends to this process's group must not reach the engine.
+        # A session of its own: signals of a terminal to this process's group must not reach the engine.
         start_new_session=True,
     )
 
 
 async def _first_of(*waits: Coroutine[Any, Any, object]) -> None:
-    """Return when one of them is done; the others are cancelled."""
+    """Wait until one of the coroutines is done and cancel the others."""
     tasks = [asyncio.create_task(wait) for wait in waits]
     try:
         await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)

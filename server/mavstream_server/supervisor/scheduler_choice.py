@@ -1,4 +1,4 @@
-"""Which policy decides: kept in the catalog, told to the engine."""
+"""The scheduling policy in use: stored in the catalog and sent to the engine."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from mavstream_server.supervisor.engine_link import EngineLink
 
 
 class SchedulerChoice:
-    """The choice of a policy, by a person or by the optimizer."""
+    """Returns and changes the scheduling policy, for clients and for the optimizer."""
 
     def __init__(self, catalog: Catalog, settings: Settings, link: EngineLink) -> None:
         self._catalog = catalog
@@ -20,11 +20,11 @@ class SchedulerChoice:
 
     @property
     def current(self) -> SchedulerSettings:
-        """The policy that decides, and its options."""
+        """The policy in use, and its options."""
         return current_scheduler(self._catalog, self._settings)
 
     async def choose(self, chosen: SchedulerSettings) -> None:
-        """Let another policy decide, at once; raises InvalidPolicy, EngineUnavailable, EngineRefused."""
+        """Switch to another policy at once; raises InvalidPolicy, EngineUnavailable, EngineRefused."""
         check_options(chosen.policy, chosen.options)
         await self._link.switch_policy(chosen)
         self._catalog.set_scheduler(chosen)
@@ -34,14 +34,14 @@ def check_policy(settings: Settings) -> None:
     """Raise Refused if the settings name a policy that does not exist."""
     policy = settings.policy
     if policy is not None and policy not in POLICIES:
-        raise Refused(f"there is no policy '{policy}': there are {', '.join(sorted(POLICIES))}")
+        raise Refused(f"there is no policy '{policy}': expected one of {', '.join(sorted(POLICIES))}")
 
 
 def current_scheduler(catalog: Catalog, settings: Settings) -> SchedulerSettings:
-    """Return what was chosen last, or else what the server was started with."""
-    kept = catalog.scheduler()
-    if kept is not None or settings.policy is None:
-        return kept or DEFAULT_SCHEDULER
+    """Return the policy that was chosen last, or else the one that the server was started with."""
+    stored = catalog.scheduler()
+    if stored is not None or settings.policy is None:
+        return stored or DEFAULT_SCHEDULER
     return SchedulerSettings(
         policy=settings.policy, options=settings.policy_options, sources=settings.sources
     )
