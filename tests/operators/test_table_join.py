@@ -245,7 +245,7 @@ def test_a_query_whose_table_files_are_gone_fails_by_name(readings: ScriptedStre
     readings.rows((1, "attic"))
     version.within(rooms.path).write_bytes(b"something else")
     run.engine.run()
-    assert (run.query.active, "not a version of a table" in str(run.query.reason)) == (False, True)
+    assert (run.query.active, "expected a version of a table" in str(run.query.reason)) == (False, True)
 
 
 SUM = {"op": "aggregate", "input": "in", "by": ["room"], "window": {"kind": "tumbling", "size": "1s"}}

@@ -1,1 +1,1 @@
-"""Stored tables as files: a directory per table, a file per version, and how others learn of new ones."""
+"""Stored tables: a directory per table, a file per version, indexes and retention."""

@@ -1,8 +1,9 @@
 """The directory of a table: its description, the names of its versions, and a count of changes.
 
-A version's name holds the time from which it is current. Giving a file that name is what makes it a version;
-the count goes up right behind that. One process does this, and stamps rows only after it: whoever has read a
-row and then looks at the count knows of every version that is current at the row's arrival.
+The file name of a version contains the time from which it is current. Renaming a draft to that name makes it
+a version; the count is incremented directly afterwards. The process that does this also stamps the arrival
+times of rows, so a reader that checks the count after reading a row knows every version that was current when
+the row arrived.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ _WORD = struct.Struct("<q")
 
 
 class VersionName(NamedTuple):
-    """A version by its running number, from 1, and the arrival time (ns) from which it is current."""
+    """The number of a version, from 1, and the arrival time (ns) from which it is current."""
 
     number: int
     stamp: int
@@ -44,14 +45,14 @@ def list_versions(path: Path) -> list[VersionName]:
 
 
 class TableDescription(NamedTuple):
-    """What holds for all versions of a table."""
+    """The properties that all versions of a table share."""
 
     id: str
-    """Tells it from another one that had its name before."""
+    """Distinguishes the table from an earlier one of the same name."""
     schema: Schema
 
     def save(self, path: Path, sync: bool = False) -> None:
-        """Write it into a directory that nobody else knows yet."""
+        """Write the description to a directory that no reader uses yet."""
         text = orjson.dumps({"id": self.id, "fields": fields_json(self.schema)})
         with (path / _DESCRIPTION).open("wb") as stream:
             stream.write(text)
@@ -61,19 +62,21 @@ class TableDescription(NamedTuple):
 
     @classmethod
     def load(cls, path: Path) -> TableDescription:
-        """Read it; raises TableFilesError."""
+        """Read the description of a table's directory; raises TableFilesError."""
         try:
             data = orjson.loads((path / _DESCRIPTION).read_bytes())
             return cls(data["id"], schema_of(data["fields"]))
         except (OSError, ValueError, KeyError, TypeError) as error:
-            raise TableFilesError(path, f"its description cannot be read ({error})") from None
+            raise TableFilesError(
+                path, f"the description of the table cannot be read ({error}); put the table again"
+            ) from None
 
 
 class Changes:
-    """A count of changes to a table's versions, mapped: looking at it costs well below a microsecond."""
+    """A memory-mapped count of changes to a table's versions; reading it takes well below a microsecond."""
 
     def __init__(self, path: Path, *, create: bool = False) -> None:
-        """Map the count, which only who changes versions creates; raises TableFilesError."""
+        """Map the count; only the process that changes versions creates it. Raises TableFilesError."""
         flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC if create else os.O_RDONLY | os.O_CLOEXEC
         try:
             fd = os.open(path / _CHANGES, flags, 0o644)
@@ -85,25 +88,27 @@ class Changes:
             finally:
                 os.close(fd)
         except (OSError, ValueError) as error:
-            raise TableFilesError(path, f"its count of changes cannot be read ({error})") from None
+            raise TableFilesError(
+                path, f"the count of changes cannot be read ({error}); restart the server"
+            ) from None
 
     @property
     def count(self) -> int:
-        """How often versions came or went."""
+        """How often versions were added or removed."""
         count: int = _WORD.unpack_from(self._map)[0]
         return count
 
     def add(self) -> None:
-        """Say that versions came or went."""
+        """Increment the count, after versions were added or removed."""
         _WORD.pack_into(self._map, 0, self.count + 1)
 
     def close(self) -> None:
-        """Let the file go."""
+        """Close the map."""
         self._map.close()
 
 
 def sync_directories(paths: Iterable[Path]) -> None:
-    """Bring the names in directories to disk."""
+    """Sync the names in directories to disk."""
     for path in paths:
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         try:

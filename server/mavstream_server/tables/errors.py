@@ -1,4 +1,4 @@
-"""What can be wrong with the files of a table."""
+"""Errors of the files of a table."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from mavstream_protocol.errors import MavstreamError
 
 
 class TableFilesError(MavstreamError):
-    """Files of a table that are not there or cannot be read."""
+    """A file of a table is missing or cannot be read."""
 
     code = "table_files"
 

@@ -1,7 +1,6 @@
 """The file of a version: its columns as mapped arrays.
 
-Strings are codes into texts that stand in the file. Whoever makes a file gives it its name when it is whole,
-so a file with the name of a version is one.
+Strings are codes into the texts in the same file. A file gets the name of a version only when it is complete.
 """
 
 from __future__ import annotations
@@ -23,36 +22,36 @@ _MAGIC = b"MvTable\n"
 
 
 def write_version(file: Path, columns: Mapping[str, Column], schema: Schema, rows: int, sync: bool) -> str:
-    """Write a file and return the digest of what is in it: equal rows of equal fields have equal ones."""
+    """Write a file and return the digest of its rows and fields."""
     arrays: list[Array] = []
-    places = {field.name: _place(columns[field.name], arrays) for field in schema}
-    digest = hashlib.sha256(orjson.dumps([rows, fields_json(schema), places]))
+    array_indexes = {field.name: _append_arrays(columns[field.name], arrays) for field in schema}
+    digest = hashlib.sha256(orjson.dumps([rows, fields_json(schema), array_indexes]))
     for array in arrays:
         digest.update(array.data)
     header = {
         "rows": rows,
         "digest": digest.hexdigest(),
         "fields": fields_json(schema),
-        "columns": places,
+        "columns": array_indexes,
     }
     write_arrays(file, _MAGIC, header, arrays, sync)
     return digest.hexdigest()
 
 
 def fields_json(schema: Schema) -> list[dict[str, Any]]:
-    """Return the fields of a schema as JSON keeps them."""
+    """Return the fields of a schema in the JSON form that files store."""
     return [{"name": f.name, "type": f.type.value, "nullable": f.nullable} for f in schema]
 
 
 def schema_of(fields: list[dict[str, Any]]) -> Schema:
-    """Return the schema that `fields_json` wrote."""
+    """Return the schema of fields in the form of `fields_json`."""
     return Schema(tuple(Field(one["name"], FieldType(one["type"]), one["nullable"]) for one in fields))
 
 
-def _place(column: Column, arrays: list[Array]) -> dict[str, int]:
-    """Add the arrays of a column and return their numbers."""
+def _append_arrays(column: Column, arrays: list[Array]) -> dict[str, int]:
+    """Append the arrays of a column and return their indexes by role."""
     valid, values = column.valid, column.values
-    if valid is not None:  # what stands under a null is of no meaning, and must not make files differ
+    if valid is not None:  # values of null rows are undefined and must not change the digest
         values = np.where(valid, values, values.dtype.type(0))
     parts = {"values": values}
     if valid is not None:
@@ -67,10 +66,10 @@ def _place(column: Column, arrays: list[Array]) -> dict[str, int]:
 
 
 class VersionFile:
-    """A version's file, mapped."""
+    """The memory-mapped file of a version."""
 
     def __init__(self, file: Path) -> None:
-        """Raises TableFilesError for a file that is gone, or none of ours."""
+        """Raises TableFilesError if the file is missing or is not a version."""
         self._arrays = MappedArrays(file, _MAGIC, "a version of a table")
         self.nbytes = self._arrays.nbytes
         header = self._arrays.header
@@ -86,21 +85,21 @@ class VersionFile:
         return field.type
 
     def column(self, name: str) -> Column:
-        """Return a column; that of strings has all texts in memory."""
+        """Return a column; for strings, all texts are loaded into memory."""
         column = self.bare_column(name)
         if self.type(name) is FieldType.STRING:
             return Column(column.values, column.valid, self.texts(name).dictionary())
         return column
 
     def bare_column(self, name: str) -> Column:
-        """Return a column as it is mapped; that of strings has codes and no dictionary."""
+        """Return a mapped column; for strings, it has codes and no dictionary."""
         parts = self._columns[name]
         values = self._arrays.array(parts["values"], DTYPES[self.type(name)])
         valid = self._arrays.array(parts["valid"], np.dtype(np.bool_)) if "valid" in parts else None
         return Column(values, valid)
 
     def texts(self, name: str) -> MappedTexts:
-        """Return the texts of a column of strings, by code."""
+        """Return the texts of a string column, by code."""
         parts = self._columns[name]
         text = self._arrays.array(parts["text"], np.dtype(np.uint8))
         return MappedTexts(text, self._arrays.array(parts["ends"], np.dtype(np.int64)))

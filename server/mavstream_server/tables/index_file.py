@@ -1,7 +1,7 @@
-"""The index of a version by some of its columns: built from the version, or mapped from a file beside it.
+"""The index of a version by key columns: built in memory, or mapped from a file beside the version.
 
-Large versions are indexed by who puts them, before they are current, so that no query waits for it. A file is
-only a shortcut: without one the same index is built where it is needed. It gets its name when it is whole.
+Large versions are indexed when they are put, before they become current, so that no query waits for it. The
+file is optional: without it the same index is built when it is needed. It gets its name when it is complete.
 """
 
 from __future__ import annotations
@@ -20,40 +20,40 @@ from mavstream_server.columns.dictionary import Dictionary
 from mavstream_server.columns.keys import key_ints
 from mavstream_server.tables.errors import TableFilesError
 from mavstream_server.tables.file import VersionFile
-from mavstream_server.tables.key_index import KeyIndex, Places
+from mavstream_server.tables.key_index import KeyIndex, KeyOrdinals
 from mavstream_server.tables.mapped import MappedArrays, write_arrays
 from mavstream_server.tables.texts import MappedTexts, TextHashes
 
 LARGE = 8192
-"""Rows from which a version is worth a file: fewer are indexed in a few milliseconds."""
+"""The number of rows from which an index is stored in a file; fewer are indexed in milliseconds."""
 
 _MAGIC = b"MvIndex\n"
 _INT, _HASH = np.dtype(np.int64), np.dtype(np.uint64)
 
 Keys = tuple[str, ...]
-"""Columns of a table by which it is joined, in the order of the join."""
+"""The columns by which a table is joined, in the order of the join."""
 
-Look = Callable[[Sequence[str]], Sequence[int]]
-"""Returns the codes of texts in the version, -1 for those that it does not have."""
+TextLookup = Callable[[Sequence[str]], Sequence[int]]
+"""Returns the version's codes of texts, -1 for texts that it does not have."""
 
 
 class VersionIndex(NamedTuple):
     """The rows of a version by key."""
 
     keys: KeyIndex
-    looks: tuple[Look | None, ...]
-    """For each key column of strings, how its texts are found."""
+    lookups: tuple[TextLookup | None, ...]
+    """The text lookup of each string key column, None for other columns."""
     mapped: bool
-    """Whether it stands in a file."""
+    """Whether it is mapped from a file."""
 
 
 def index_path(folder: Path, number: int, names: Keys) -> Path:
-    """Return the file of a version's index by columns."""
+    """Return the path of a version's index by key columns."""
     return folder / f"{number:010d}-{hashlib.sha256(orjson.dumps(list(names))).hexdigest()[:16]}.index"
 
 
 def write_indexes(folder: Path, number: int, file: Path, joined_by: Iterable[Keys], sync: bool) -> None:
-    """Index a version whose file is given by several keys, if it is large; what is there already stays."""
+    """Write the missing index files of a version for several sets of key columns, if it is large."""
     version = VersionFile(file)
     if version.rows < LARGE:
         return
@@ -63,24 +63,24 @@ def write_indexes(folder: Path, number: int, file: Path, joined_by: Iterable[Key
             write_index(path, version, names, sync)
 
 
-def remove_indexes(folder: Path, going: Callable[[int], bool]) -> None:
-    """Remove the indexes of the versions with numbers that are going."""
+def remove_indexes(folder: Path, removed: Callable[[int], bool]) -> None:
+    """Remove the index files of the versions whose numbers satisfy a predicate."""
     for file in folder.glob("*-*.index"):
-        if going(int(file.name.partition("-")[0])):
+        if removed(int(file.name.partition("-")[0])):
             file.unlink(missing_ok=True)
 
 
 def build_index(columns: Sequence[Column], types: Sequence[FieldType], rows: int) -> VersionIndex:
-    """Index rows by columns in memory. Rows with a null key are left out: null equals nothing."""
+    """Index rows by key columns in memory; rows with a null key are omitted, since null equals nothing."""
     return VersionIndex(
         _keys(columns, types, rows),
-        tuple(None if column.dictionary is None else _look(column.dictionary) for column in columns),
+        tuple(None if column.dictionary is None else _lookup(column.dictionary) for column in columns),
         mapped=False,
     )
 
 
 def write_index(file: Path, version: VersionFile, names: Keys, sync: bool) -> None:
-    """Index a version by columns and write that to a file."""
+    """Index a version by key columns and write the index to a file."""
     types = [version.type(name) for name in names]
     keys = _keys([version.bare_column(name) for name in names], types, version.rows)
     arrays: list[Array] = []
@@ -90,8 +90,8 @@ def write_index(file: Path, version: VersionFile, names: Keys, sync: bool) -> No
         return len(arrays) - 1
 
     columns: list[dict[str, int]] = []
-    for name, type_, places in zip(names, types, keys.columns, strict=True):
-        parts = {"keys": add(places.keys), "slots": add(places.slots)}
+    for name, type_, ordinals in zip(names, types, keys.columns, strict=True):
+        parts = {"keys": add(ordinals.keys), "slots": add(ordinals.slots)}
         if type_ is FieldType.STRING:
             hashes = TextHashes.of(version.texts(name).dictionary().values)
             parts |= {"hashes": add(hashes.hashes), "codes": add(hashes.codes)}
@@ -110,7 +110,7 @@ def write_index(file: Path, version: VersionFile, names: Keys, sync: bool) -> No
 
 
 def open_index(file: Path, version: VersionFile, names: Keys) -> VersionIndex | None:
-    """Map the index of a version, or return None if there is none that fits."""
+    """Map the index of a version; return None if there is none for this version and these columns."""
     if not file.exists():
         return None
     try:
@@ -120,41 +120,41 @@ def open_index(file: Path, version: VersionFile, names: Keys) -> VersionIndex | 
     header = arrays.header
     if header["digest"] != version.digest or header["names"] != list(names):
         return None
-    looks: list[Look | None] = []
+    lookups: list[TextLookup | None] = []
     for name, parts in zip(names, header["columns"], strict=True):
-        look = None
+        lookup = None
         if "hashes" in parts:
             hashes = TextHashes(arrays.array(parts["hashes"], _HASH), arrays.array(parts["codes"], _INT))
-            look = _look_mapped(hashes, version.texts(name))
-        looks.append(look)
+            lookup = _mapped_lookup(hashes, version.texts(name))
+        lookups.append(lookup)
     keys = KeyIndex(
-        tuple(_places(arrays, parts) for parts in header["columns"]),
-        tuple(_places(arrays, parts) for parts in header["pairs"]),
+        tuple(_ordinals(arrays, parts) for parts in header["columns"]),
+        tuple(_ordinals(arrays, parts) for parts in header["pairs"]),
         arrays.array(header["begins"], _INT),
         arrays.array(header["rows"], _INT),
     )
-    return VersionIndex(keys, tuple(looks), mapped=True)
+    return VersionIndex(keys, tuple(lookups), mapped=True)
 
 
 def _keys(columns: Sequence[Column], types: Sequence[FieldType], rows: int) -> KeyIndex:
     valid: Mask | None = None
     for column in columns:
         valid = both_valid(valid, column.valid)
-    kept = np.arange(rows) if valid is None else np.flatnonzero(valid)
-    whole = len(kept) == rows
-    taken = columns if whole else [column.take(kept) for column in columns]
+    rows_with_key = np.arange(rows) if valid is None else np.flatnonzero(valid)
+    whole = len(rows_with_key) == rows
+    taken = columns if whole else [column.take(rows_with_key) for column in columns]
     ints = [key_ints(column, type_) for column, type_ in zip(taken, types, strict=True)]
-    return KeyIndex.build(ints, kept)
+    return KeyIndex.build(ints, rows_with_key)
 
 
-def _places(arrays: MappedArrays, parts: dict[str, Any]) -> Places:
-    return Places(arrays.array(parts["keys"], _INT), arrays.array(parts["slots"], _INT))
+def _ordinals(arrays: MappedArrays, parts: dict[str, Any]) -> KeyOrdinals:
+    return KeyOrdinals(arrays.array(parts["keys"], _INT), arrays.array(parts["slots"], _INT))
 
 
-def _look(dictionary: Dictionary) -> Look:
+def _lookup(dictionary: Dictionary) -> TextLookup:
     codes = dictionary.codes
     return lambda texts: [codes.get(text, -1) for text in texts]
 
 
-def _look_mapped(hashes: TextHashes, texts: MappedTexts) -> Look:
+def _mapped_lookup(hashes: TextHashes, texts: MappedTexts) -> TextLookup:
     return lambda asked: hashes.find(asked, texts)

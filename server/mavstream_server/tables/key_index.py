@@ -1,6 +1,6 @@
-"""Key indexes: which rows of a table have a key. Plain arrays, so that a file can hold them.
+"""Key indexes: find the rows of a table with a key. Plain arrays, so that they can be stored in a file.
 
-Keys are given as integers, a column of them per key column; a text is its code in the table.
+Keys are integers, one array per key column; a text is represented by its code in the table.
 """
 
 from __future__ import annotations
@@ -13,39 +13,39 @@ import numpy as np
 from mavstream_server.columns.column import Ints
 
 ABSENT = -1
-"""What is found for a key that no row has."""
+"""The ordinal of a key that no row has."""
 
-# Close keys have a slot each, of which so many per key may be empty; scattered ones are searched for.
+# Dense keys are found through slots, at most this many per key; sparse ones by binary search.
 _SLOTS_PER_KEY = 4
 _FEW_SLOTS = 1 << 12
 
 
-class Places(NamedTuple):
-    """Distinct integers in order; the place of one is found through slots, or by binary search."""
+class KeyOrdinals(NamedTuple):
+    """Sorted distinct integers; the ordinal of one is found through slots, or by binary search."""
 
     keys: Ints
     slots: Ints
-    """The place by how much an integer is above the lowest one, ABSENT for no key; empty without slots."""
+    """Ordinals by difference to the lowest key, ABSENT for no key; empty if binary search is used."""
 
     @classmethod
-    def of(cls, values: Ints) -> tuple[Places, Ints]:
-        """Return the places of integers, and the place of each."""
-        keys, places = np.unique(values, return_inverse=True)
+    def of(cls, values: Ints) -> tuple[KeyOrdinals, Ints]:
+        """Return the distinct integers, and the ordinal of each value among them."""
+        keys, ordinals = np.unique(values, return_inverse=True)
         slots = np.empty(0, dtype=np.int64)
         if len(keys):
             span = int(keys[-1]) - int(keys[0]) + 1
             if span <= max(_FEW_SLOTS, _SLOTS_PER_KEY * len(keys)):
                 slots = np.full(span, ABSENT, dtype=np.int64)
                 slots[keys - keys[0]] = np.arange(len(keys))
-        return cls(keys, slots), places
+        return cls(keys, slots), ordinals
 
     def find(self, values: Ints) -> Ints:
-        """Return the place of each integer, ABSENT for unknown ones."""
+        """Return the ordinal of each integer, ABSENT for unknown ones."""
         if not len(self.keys):
             return np.full(len(values), ABSENT, dtype=np.int64)
         if not len(self.slots):
-            places = np.minimum(np.searchsorted(self.keys, values), len(self.keys) - 1)
-            return np.where(self.keys.take(places) == values, places, ABSENT)
+            ordinals = np.minimum(np.searchsorted(self.keys, values), len(self.keys) - 1)
+            return np.where(self.keys.take(ordinals) == values, ordinals, ABSENT)
         lowest: np.int64 = self.keys[0]
         inside = (values >= lowest) & (values <= self.keys[-1])
         if inside.all():
@@ -56,33 +56,33 @@ class Places(NamedTuple):
 
 
 class KeyIndex(NamedTuple):
-    """The rows of a table sorted by key; equal keys in the order of the table."""
+    """The rows of a table sorted by key; rows with equal keys are in table order."""
 
-    columns: tuple[Places, ...]
-    """Of the values of each key column."""
-    pairs: tuple[Places, ...]
-    """Of the key up to a column and the value in the next one, from the second column on."""
+    columns: tuple[KeyOrdinals, ...]
+    """The distinct values of each key column."""
+    pairs: tuple[KeyOrdinals, ...]
+    """For each key column after the first, the distinct pairs of the key so far and its value."""
     begins: Ints
-    """Where the rows of a key begin in `rows`, by the key's place; one more behind the last."""
+    """The start of a key's rows in `rows`, by the key's ordinal; has one more entry at the end."""
     rows: Ints
 
     @classmethod
     def build(cls, columns: Sequence[Ints], rows: Ints) -> KeyIndex:
-        """Index rows, given by number, whose keys stand in the columns."""
-        places: list[Places] = []
-        pairs: list[Places] = []
+        """Index rows, given by row number, by the keys in the columns."""
+        ordinals: list[KeyOrdinals] = []
+        pairs: list[KeyOrdinals] = []
         codes = np.zeros(len(rows), dtype=np.int64)
         for number, values in enumerate(columns):
-            known, found = Places.of(values)
-            places.append(known)
+            known, found = KeyOrdinals.of(values)
+            ordinals.append(known)
             if number:
-                pair, codes = Places.of(codes * len(known.keys) + found)
+                pair, codes = KeyOrdinals.of(codes * len(known.keys) + found)
                 pairs.append(pair)
             else:
                 codes = found
         begins = np.zeros((int(codes.max()) + 1 if len(codes) else 0) + 1, dtype=np.int64)
         np.cumsum(np.bincount(codes), out=begins[1:])
-        return cls(tuple(places), tuple(pairs), begins, rows.take(codes.argsort(kind="stable")))
+        return cls(tuple(ordinals), tuple(pairs), begins, rows.take(codes.argsort(kind="stable")))
 
     @property
     def unique(self) -> bool:
@@ -92,14 +92,14 @@ class KeyIndex(NamedTuple):
     @property
     def nbytes(self) -> int:
         """Bytes held or mapped."""
-        places = sum(each.keys.nbytes + each.slots.nbytes for each in (*self.columns, *self.pairs))
-        return places + self.begins.nbytes + self.rows.nbytes
+        ordinals = sum(each.keys.nbytes + each.slots.nbytes for each in (*self.columns, *self.pairs))
+        return ordinals + self.begins.nbytes + self.rows.nbytes
 
     def find(self, columns: Sequence[Ints]) -> Ints:
-        """Return the place of each key, ABSENT where no row has it; negative integers of texts are no key."""
+        """Return the ordinal of each key, ABSENT if no row has it; negative text codes match nothing."""
         found = self.columns[0].find(columns[0])
-        for values, places, pair in zip(columns[1:], self.columns[1:], self.pairs, strict=True):
-            second = places.find(values)
-            packed = pair.find(found * len(places.keys) + second)
+        for values, ordinals, pair in zip(columns[1:], self.columns[1:], self.pairs, strict=True):
+            second = ordinals.find(values)
+            packed = pair.find(found * len(ordinals.keys) + second)
             found = np.where((found < 0) | (second < 0), ABSENT, packed)
         return found

@@ -1,4 +1,4 @@
-"""Files of arrays: a JSON header, and plain arrays behind it that are mapped, not read."""
+"""Files of arrays: a JSON header followed by plain arrays that are memory-mapped."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _MOST_HEADER = 1 << 20
 def write_arrays(
     file: Path, magic: bytes, header: dict[str, Any], arrays: Sequence[Array], sync: bool
 ) -> None:
-    """Write contiguous arrays, which readers find by their numbers; `magic` has eight bytes."""
+    """Write contiguous arrays, which readers address by index; `magic` has eight bytes."""
     text = orjson.dumps({**header, "lengths": [array.nbytes for array in arrays]})
     text += b" " * (-(_PREFIX.size + len(text)) % _ALIGN)
     with file.open("wb") as stream:
@@ -38,10 +38,10 @@ def write_arrays(
 
 
 class MappedArrays:
-    """Such a file, mapped: pages are read when an array is used, and shared with everybody."""
+    """A memory-mapped file of arrays: pages are read on first use and shared between processes."""
 
     def __init__(self, file: Path, magic: bytes, what: str) -> None:
-        """Raises TableFilesError for a file that is gone, or is not `what` it should be."""
+        """Raises TableFilesError if the file is missing or is not `what` it should be."""
         self._file = file
         try:
             with file.open("rb") as stream:
@@ -55,22 +55,24 @@ class MappedArrays:
         self._starts = [self._data + sum(padded[:number]) for number in range(len(padded))]
         if self._data + sum(padded) != self.nbytes:
             raise TableFilesError(
-                file, f"has {self.nbytes} bytes, expected {self._data + sum(padded)}; put the table again"
+                file, f"expected {self._data + sum(padded)} bytes, got {self.nbytes}; put the table again"
             )
 
     def _read_header(self, magic: bytes, what: str) -> dict[str, Any]:
         if self.nbytes < _PREFIX.size or self._map[:8] != magic:
-            raise TableFilesError(self._file, f"not {what}; move the file away")
+            raise TableFilesError(
+                self._file, f"expected {what}, got another kind of file; move the file away"
+            )
         _, version, length = _PREFIX.unpack_from(self._map)
         self._data = _PREFIX.size + length
         if version != _FORMAT or length > min(_MOST_HEADER, self.nbytes):
             raise TableFilesError(
-                self._file, f"has format {version}, expected {_FORMAT}; use the release that wrote it"
+                self._file, f"expected format {_FORMAT}, got {version}; use the release that wrote it"
             )
         header: dict[str, Any] = orjson.loads(self._map[_PREFIX.size : self._data])
         return header
 
     def array(self, number: int, dtype: np.dtype[Any]) -> Array:
-        """Return an array; it keeps the file mapped, even when it is removed."""
+        """Return an array by index; it stays readable even after the file was removed."""
         count = self._lengths[number] // dtype.itemsize
         return np.frombuffer(self._map, dtype, count, self._starts[number]) if count else np.empty(0, dtype)

@@ -1,4 +1,4 @@
-"""How long versions of tables are kept: while there is a row that arrived in their time."""
+"""Retention of table versions: removes those that were current before all retained rows arrived."""
 
 from __future__ import annotations
 
@@ -12,59 +12,59 @@ from mavstream_server.log import LogError, LogReader
 from mavstream_server.tables.store import TableStore, obsolete
 
 PERIOD = 1_000_000_000
-"""How often versions are looked at, in nanoseconds."""
+"""The interval at which versions are checked, in nanoseconds."""
 
 
 class Streams(Protocol):
-    """What retention must know of the streams that are joined with tables."""
+    """The streams whose rows may be joined with tables."""
 
     @property
     def names(self) -> Iterable[str]:
         """The names of all streams."""
 
     def oldest_waiting(self) -> int | None:
-        """Return the lowest arrival of the rows that wait to be appended, in ns; None without such rows."""
+        """Return the lowest arrival time (ns) of the rows queued for append; None if there are none."""
 
     def first_segment(self, name: str) -> int | None:
-        """Return the number of a stream's oldest segment, or None if it has no rows."""
+        """Return the serial number of a stream's oldest segment, or None if it has no rows."""
 
 
 class Engines(Protocol):
-    """What retention asks the engines."""
+    """The engines whose queries join tables."""
 
     async def table_need(self, table: str) -> int | None:
-        """Return the lowest arrival of the rows that queries may still join with a table, in ns.
+        """Return the lowest arrival time (ns) of the rows that queries may still join with a table.
 
-        Raises ServiceError while it cannot be known.
+        Raises ServiceError while no engine can answer.
         """
 
 
 class TableRetention:
-    """Removes versions that no row can need: none in the logs of the streams, none on its way in a query.
+    """Removes versions that no row needs: neither rows in the logs of streams nor rows inside of queries.
 
-    Rows that are in a log count whether a query reads them or not: one may begin with the earliest.
+    Rows in a log count whether a query reads them or not, because a new query may start with the earliest.
     """
 
     def __init__(
         self, directory: Path, tables: TableStore, streams: Streams, engines: Engines, clock: Clock
     ) -> None:
-        """`directory` is where the logs of the streams are."""
+        """`directory` contains the logs of the streams."""
         self._directory = directory
         self._tables = tables
         self._streams = streams
         self._engines = engines
         self._clock = clock
-        self._looked = clock.monotonic()
+        self._checked_at = clock.monotonic()
         self._first: dict[str, tuple[int, int | None]] = {}  # by stream: first segment, arrival in it
 
     async def run(self) -> None:
-        """Do what is due; to be called often."""
-        if self._clock.monotonic() - self._looked >= PERIOD:
-            self._looked = self._clock.monotonic()
+        """Remove versions if a check is due; called often."""
+        if self._clock.monotonic() - self._checked_at >= PERIOD:
+            self._checked_at = self._clock.monotonic()
             for name in self._tables.names:
-                await self._keep(name)
+                await self._apply(name)
 
-    async def _keep(self, name: str) -> None:
+    async def _apply(self, name: str) -> None:
         versions = self._tables.versions(name)
         if len(versions) < 2 or not obsolete(versions, self._oldest_row()):
             return
@@ -72,13 +72,13 @@ class TableRetention:
             need = await self._engines.table_need(name)
         except ServiceError:
             return
-        # Asked again: queries and rows may have come while the engine answered.
+        # Computed again: queries and rows may have been added while the engine answered.
         oldest = [arrival for arrival in (need, self._oldest_row()) if arrival is not None]
         if name in self._tables.schemas():
             self._tables.forget_before(name, min(oldest, default=None))
 
     def _oldest_row(self) -> int | None:
-        """Return the lowest arrival in any log or on its way there, or None if there are no rows."""
+        """Return the lowest arrival time (ns) of all rows in logs or queued for append, or None."""
         names = self._streams.names
         self._first = {stream: known for stream, known in self._first.items() if stream in names}
         found = [self._first_arrival(stream) for stream in names]
@@ -95,6 +95,6 @@ class TableRetention:
                 reader = LogReader(self._directory / stream)
                 arrival = reader.cursor(reader.begin).next_arrival
             except (LogError, OSError):
-                return 0  # whatever is in it may be needed
+                return 0  # unreadable: any version may be needed
             known = self._first[stream] = serial, arrival
         return known[1]

@@ -1,4 +1,4 @@
-"""The stored tables of a server: put, described, removed. Versions become current in one instant."""
+"""The stored tables of a server: put, describe, index and remove; versions become current atomically."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ _NEW, _REMOVED, _DRAFT = ".new-", ".removed-", "draft"
 
 
 class TableRows(NamedTuple):
-    """What a client gave, checked against its schema."""
+    """The rows that a client sent, checked against their schema."""
 
     schema: Schema
     columns: Mapping[str, Column]
     rows: int
 
 
-class Kept(NamedTuple):
+class StoredVersion(NamedTuple):
     """A version on disk."""
 
     name: VersionName
@@ -54,22 +54,21 @@ class Kept(NamedTuple):
 
 @dataclass(slots=True)
 class Table:
-    """A table and its versions, oldest first; there is always one."""
+    """A table and its stored versions, oldest first; there is always at least one."""
 
     path: Path
     description: TableDescription
     changes: Changes
-    kept: list[Kept] = field(default_factory=list)
+    stored: list[StoredVersion] = field(default_factory=list)
 
 
 class Joins(Protocol):
     """The queries that join tables."""
 
     def newest_row(self, table: str) -> int:
-        """Return the last arrival in the streams that queries join with a table, in ns.
+        """Return the last arrival time (ns) in the streams that queries join with a table.
 
-        A new version is current from behind it, so that no row that a query may have joined already falls
-        into its time.
+        A new version is current only after it, so that it does not apply to rows that were joined already.
         """
 
     def joined_by(self, table: str) -> Collection[Keys]:
@@ -80,22 +79,22 @@ class Joins(Protocol):
 
 
 class NoJoins:
-    """No query joins a table."""
+    """A `Joins` without queries."""
 
     def newest_row(self, table: str) -> int:
         """Return 0: no row was joined."""
         return 0
 
     def joined_by(self, table: str) -> Collection[Keys]:
-        """Return nothing: no index is needed."""
+        """Return no keys: no index is needed."""
         return ()
 
 
 class TableStore:
-    """All tables of a server. Lives in one event loop; files are written beside it."""
+    """All tables of a server. Used in one event loop; files are written in threads."""
 
     def __init__(self, settings: Settings, clock: Clock, joins: Joins | None = None) -> None:
-        """Without `joins` no query joins a table."""
+        """`joins` are the queries that join tables, by default none."""
         self._directory = settings.tables_directory
         self._most = settings.max_tables
         self._most_versions = settings.max_table_versions
@@ -110,33 +109,33 @@ class TableStore:
     def _open_all(self) -> None:
         self._directory.mkdir(parents=True, exist_ok=True)
         for path in sorted(self._directory.iterdir()):
-            if path.name.startswith((_NEW, _REMOVED)):  # what a death left
+            if path.name.startswith((_NEW, _REMOVED)):  # left by a process that died
                 shutil.rmtree(path, ignore_errors=True)
             elif path.is_dir():
                 try:
-                    self._enter(path)
+                    self._add(path)
                 except TableFilesError as error:
-                    _LOG.error("table left out", extra={"table": path.name, "reason": str(error)})
+                    _LOG.error("table ignored", extra={"table": path.name, "reason": str(error)})
 
-    def _enter(self, path: Path) -> None:
+    def _add(self, path: Path) -> None:
         (path / _DRAFT).unlink(missing_ok=True)
         description = TableDescription.load(path)
-        kept = [_look(path, name) for name in list_versions(path)]
-        if not kept:
-            raise TableFilesError(path, "it has no version; remove the directory and put the table again")
-        numbers = {one.name.number for one in kept}
-        remove_indexes(path, lambda number: number not in numbers)  # what a death left
-        self._tables[path.name] = Table(path, description, Changes(path, create=True), kept)
+        stored = [_read_version(path, name) for name in list_versions(path)]
+        if not stored:
+            raise TableFilesError(path, "the table has no version; remove the directory and put it again")
+        numbers = {one.name.number for one in stored}
+        remove_indexes(path, lambda number: number not in numbers)  # left by a process that died
+        self._tables[path.name] = Table(path, description, Changes(path, create=True), stored)
         self._schemas[path.name] = description.schema
 
     def close(self) -> None:
-        """Let the files go; closing again does nothing."""
+        """Close the files; closing again does nothing."""
         for table in self._tables.values():
             table.changes.close()
         self._tables.clear()
         self._schemas.clear()
 
-    # Looking
+    # Reading
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -144,39 +143,39 @@ class TableStore:
         return tuple(sorted(self._tables))
 
     def schemas(self) -> Mapping[str, Schema]:
-        """Return the fields of each table; a view that follows changes."""
+        """Return the schema of each table, as a live view."""
         return self._schemas
 
     def versions(self, name: str) -> Sequence[VersionName]:
-        """Return the versions of a table that are kept, oldest first; raises NotFound."""
-        return [one.name for one in self._table(name).kept]
+        """Return the retained versions of a table, oldest first; raises NotFound."""
+        return [one.name for one in self._table(name).stored]
 
     def info(self, name: str) -> TableInfo:
-        """Return how a table stands; raises NotFound."""
+        """Return the summary of a table; raises NotFound."""
         table = self._table(name)
-        current = table.kept[-1]
+        current = table.stored[-1]
         return TableInfo(
             name=name,
             fields=field_specs(table.description.schema),
             version=current.name.number,
             since=format_instant(current.name.stamp // 1000),
             rows=current.rows,
-            bytes=sum(one.nbytes for one in table.kept),
-            versions=len(table.kept),
+            bytes=sum(one.nbytes for one in table.stored),
+            versions=len(table.stored),
         )
 
     def detail(self, name: str, used_by: Sequence[str]) -> TableDetail:
         """Return a table with its versions; raises NotFound."""
-        kept = tuple(
+        stored = tuple(
             TableVersion(
                 version=one.name.number,
                 since=format_instant(one.name.stamp // 1000),
                 rows=one.rows,
                 bytes=one.nbytes,
             )
-            for one in self._table(name).kept
+            for one in self._table(name).stored
         )
-        return TableDetail(**self.info(name).model_dump(), kept=kept, used_by=tuple(used_by))
+        return TableDetail(**self.info(name).model_dump(), kept=stored, used_by=tuple(used_by))
 
     def _table(self, name: str) -> Table:
         table = self._tables.get(name)
@@ -187,9 +186,9 @@ class TableStore:
     # Changing
 
     async def put(self, name: str, given: TableRows, expected: int | None = None) -> tuple[TableInfo, bool]:
-        """Make rows the current version of a table, new or not; returns whether it is new.
+        """Make rows the current version of a new or existing table; return its summary and whether it is new.
 
-        What is current already stays so, and no version is made: a request may be repeated.
+        Idempotent: if the current version has the same rows, no version is created.
         Raises Conflict, WrongVersion, TooMany, StorageFull, StorageFailed.
         """
         async with self._changing:
@@ -198,12 +197,12 @@ class TableStore:
             folder = self._directory / f"{_NEW}{name}" if table is None else table.path
             try:
                 await asyncio.to_thread(self._draft, folder, table is None, given)
-                new = _look(folder, None)
-                if table is not None and new.digest == table.kept[-1].digest:
+                new = _read_version(folder, None)
+                if table is not None and new.digest == table.stored[-1].digest:
                     (folder / _DRAFT).unlink()
                     return self.info(name), False
                 self._check_versions(name, table)
-                number = 1 if table is None else table.kept[-1].name.number + 1
+                number = 1 if table is None else table.stored[-1].name.number + 1
                 keys = self._joins.joined_by(name)
                 await asyncio.to_thread(write_indexes, folder, number, folder / _DRAFT, keys, self._sync)
                 self._make_current(name, table, folder, new)
@@ -214,7 +213,7 @@ class TableStore:
             return self.info(name), table is None
 
     def _check(self, name: str, table: Table | None, schema: Schema, expected: int | None) -> None:
-        version = 0 if table is None else table.kept[-1].name.number
+        version = 0 if table is None else table.stored[-1].name.number
         if expected is not None and expected != version:
             raise WrongVersion(f"table '{name}'", expected, version)
         if table is None:
@@ -227,16 +226,16 @@ class TableStore:
             return
         if schema != table.description.schema:
             raise Conflict(
-                f"table '{name}' has the fields {_shown(table.description.schema)}, and {_shown(schema)} "
-                "came: give the same fields, or remove the table first",
+                f"table '{name}': expected the fields {_shown(table.description.schema)}, got "
+                f"{_shown(schema)}: send the same fields, or remove the table first",
                 code="other_fields",
             )
 
     def _check_versions(self, name: str, table: Table | None) -> None:
-        if table is not None and len(table.kept) >= self._most_versions:
+        if table is not None and len(table.stored) >= self._most_versions:
             raise TooMany(
-                f"table '{name}' has {len(table.kept)} versions that rows in the streams can still need, "
-                "which is the limit: let streams keep rows for a shorter time, or raise "
+                f"table '{name}' has {len(table.stored)} versions that rows in the streams may still need, "
+                "which is the limit: reduce the retention of streams, or raise "
                 "MAVSTREAM_MAX_TABLE_VERSIONS",
                 code="too_many_versions",
             )
@@ -249,36 +248,36 @@ class TableStore:
         write_version(folder / _DRAFT, given.columns, given.schema, given.rows, self._sync)
 
     async def index(self, name: str, keys: Keys, every: bool) -> None:
-        """Index the current version of a table by its key columns, or every one that is kept.
+        """Index the current version of a table, or every retained one, by key columns.
 
-        To be called when a query is about to join it. Without an index the query only has to build it.
+        Called before a query starts to join the table; without an index the query would build it itself.
         """
         async with self._changing:
             table = self._tables.get(name)
             if table is None:
                 return
             try:
-                for version in [one.name for one in (table.kept if every else table.kept[-1:])]:
+                for version in [one.name for one in (table.stored if every else table.stored[-1:])]:
                     file = version.within(table.path)
                     await asyncio.to_thread(
                         write_indexes, table.path, version.number, file, [keys], self._sync
                     )
-            except (OSError, TableFilesError) as error:  # a version may also have gone meanwhile
+            except (OSError, TableFilesError) as error:  # a version may have been removed meanwhile
                 _LOG.warning("table not indexed", extra={"table": name, "reason": str(error)})
 
-    def _make_current(self, name: str, table: Table | None, folder: Path, new: Kept) -> None:
-        """Give a draft its name. No row is stamped in between: nothing here lets another task run."""
-        kept = [] if table is None else table.kept
-        last = kept[-1].name if kept else VersionName(0, 0)
+    def _make_current(self, name: str, table: Table | None, folder: Path, new: StoredVersion) -> None:
+        """Rename a draft to a version. Does not await, so no row gets an arrival time in between."""
+        stored = [] if table is None else table.stored
+        last = stored[-1].name if stored else VersionName(0, 0)
         stamp = max(self._clock.now(), last.stamp + 1, self._joins.newest_row(name) + 1)
         version = VersionName(last.number + 1, stamp)
         (folder / _DRAFT).rename(version.within(folder))
         if table is None:
             folder.rename(self._directory / name)
-            self._enter(self._directory / name)
+            self._add(self._directory / name)
         else:
             table.changes.add()
-            kept.append(new._replace(name=version))
+            stored.append(new._replace(name=version))
         _LOG.info("table put", extra={"table": name, "version": version.number, "rows": new.rows})
 
     async def remove(self, name: str, users: Callable[[], Sequence[str]]) -> None:
@@ -302,27 +301,27 @@ class TableStore:
             await asyncio.to_thread(shutil.rmtree, away, ignore_errors=True)
 
     def forget_before(self, name: str, arrival: int | None) -> int:
-        """Remove versions that no row from this arrival on can need, None for all but the current one."""
+        """Remove the versions before the one current at an arrival time (ns), or all but the last if None."""
         table = self._table(name)
-        going = obsolete(self.versions(name), arrival)
-        for version in going:
+        removed = obsolete(self.versions(name), arrival)
+        for version in removed:
             version.within(table.path).unlink(missing_ok=True)
-        remove_indexes(table.path, lambda number: any(one.number == number for one in going))
-        del table.kept[: len(going)]
-        if going:
+        remove_indexes(table.path, lambda number: any(one.number == number for one in removed))
+        del table.stored[: len(removed)]
+        if removed:
             table.changes.add()
-            _LOG.info("table versions removed", extra={"table": name, "versions": len(going)})
-        return len(going)
+            _LOG.info("table versions removed", extra={"table": name, "versions": len(removed)})
+        return len(removed)
 
 
 def obsolete(versions: Sequence[VersionName], arrival: int | None) -> list[VersionName]:
-    """Return the versions whose time was over at an arrival; the last one is still current."""
+    """Return the versions that were superseded at an arrival time (ns), or all but the last if None."""
     return [version for version, after in pairwise(versions) if arrival is None or after.stamp <= arrival]
 
 
-def _look(path: Path, name: VersionName | None) -> Kept:
+def _read_version(path: Path, name: VersionName | None) -> StoredVersion:
     file = VersionFile(path / _DRAFT if name is None else name.within(path))
-    return Kept(name or VersionName(0, 0), file.rows, file.nbytes, file.digest)
+    return StoredVersion(name or VersionName(0, 0), file.rows, file.nbytes, file.digest)
 
 
 def _shown(schema: Schema) -> str:

@@ -1,4 +1,4 @@
-"""Stored tables as joins read them: which version was current when, and its columns."""
+"""Stored tables for joins: the version that was current at a time, and its columns."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from mavstream_server.tables.texts import UsedTexts
 
 Made = TypeVar("Made")
 
-NOTHING = -1
-"""The place of the version that is current before the first one: it has no rows."""
+NO_VERSION = -1
+"""The index of the empty version that is current before the first one."""
 
 
 class LoadedVersion:
-    """The rows of a version. Immutable; what is made of it is made once, for all who use it."""
+    """The rows of a version. Immutable; derived objects are created once and shared by all users."""
 
     def __init__(self, number: int, file: VersionFile | None, schema: Schema, folder: Path) -> None:
         """Without a file it has no rows."""
@@ -39,7 +39,7 @@ class LoadedVersion:
         self._made: dict[Hashable, object] = {}
 
     def column(self, name: str) -> Column:
-        """Return a column, with all its texts in memory."""
+        """Return a column; for strings, all texts are loaded into memory."""
         if name not in self._columns:
             self._columns[name] = self._empty(name) if self._file is None else self._file.column(name)
         return self._columns[name]
@@ -53,8 +53,8 @@ class LoadedVersion:
         assert field is not None
         return field.type
 
-    def taken(self, name: str, rows: Ints) -> Column:
-        """Return a column of the given rows. Of a large version only texts that are taken are in memory."""
+    def take(self, name: str, rows: Ints) -> Column:
+        """Return a column of the given rows; of a large version only the texts of these rows are loaded."""
         if self._file is None or self.rows < LARGE or self._type(name) is not FieldType.STRING:
             return self.column(name).take(rows)
         if name not in self._used:
@@ -62,7 +62,7 @@ class LoadedVersion:
         return self._used[name].take(rows)
 
     def index(self, names: tuple[str, ...]) -> VersionIndex:
-        """Return the rows by columns, from the file if there is one."""
+        """Return the index by key columns, from its file if there is one."""
         found = None
         if self._file is not None:
             found = open_index(index_path(self._folder, self.number, names), self._file, names)
@@ -72,7 +72,7 @@ class LoadedVersion:
         return found
 
     def once(self, key: Hashable, make: Callable[[], Made]) -> Made:
-        """Return what was made of the version under a key; makes it when it is first asked for."""
+        """Return the object derived from the version under a key; `make` creates it on first use."""
         if key not in self._made:
             self._made[key] = make()
         made: Made = self._made[key]  # type: ignore[assignment]
@@ -100,11 +100,11 @@ class StoredTable:
         self._names: list[VersionName] = []
         self._stamps: Ints = np.empty(0, dtype=np.int64)
         self._loaded: WeakValueDictionary[int, LoadedVersion] = WeakValueDictionary()
-        self._nothing = LoadedVersion(0, None, self.description.schema, path)
+        self._no_version = LoadedVersion(0, None, self.description.schema, path)
 
     def refresh(self) -> bool:
-        """Look for versions that have come or gone; to be called behind the reading of rows to be joined."""
-        count = self._changes.count  # before the names: a version that comes in between is looked for again
+        """Update the list of versions and return whether it changed; called after rows to join were read."""
+        count = self._changes.count  # before the names: a version added in between is found next time
         if count == self._seen:
             return False
         self._names = list_versions(self.path)
@@ -114,30 +114,30 @@ class StoredTable:
 
     @property
     def numbers(self) -> frozenset[int]:
-        """The numbers of the versions that are kept."""
+        """The numbers of the retained versions."""
         return frozenset(name.number for name in self._names)
 
     def span(self, arrivals: Ints) -> tuple[int, int]:
-        """Return the places of the oldest and of the newest version that rows arrived under."""
+        """Return the indexes of the oldest and newest version that were current when rows arrived (ns)."""
         lowest = int(arrivals.min())
-        if len(self._stamps) and lowest >= self._stamps[-1]:  # nearly always: rows of now
+        if len(self._stamps) and lowest >= self._stamps[-1]:  # nearly always: rows that have just arrived
             return len(self._stamps) - 1, len(self._stamps) - 1
-        low, high = self.places(np.array([lowest, arrivals.max()])).tolist()
+        low, high = self.version_indexes(np.array([lowest, arrivals.max()])).tolist()
         return low, high
 
-    def places(self, arrivals: Ints) -> Ints:
-        """Return the place of the version that was current at each arrival, NOTHING before the first."""
+    def version_indexes(self, arrivals: Ints) -> Ints:
+        """Return the index of the version current at each arrival time (ns), NO_VERSION before the first."""
         found = np.searchsorted(self._stamps, arrivals, "right") - 1
         if self._names and self._names[0].number > 1:
-            # Older versions went because no row could need them; a clock that was set back makes one.
+            # Older versions were removed as unneeded; only a clock that was set back yields such a row.
             return np.maximum(found, 0)
         return found
 
-    def version(self, place: int) -> LoadedVersion:
-        """Return the version at a place; raises TableFilesError."""
-        if place == NOTHING:
-            return self._nothing
-        name = self._names[place]
+    def version(self, index: int) -> LoadedVersion:
+        """Return the version with an index; raises TableFilesError."""
+        if index == NO_VERSION:
+            return self._no_version
+        name = self._names[index]
         version = self._loaded.get(name.number)
         if version is None:
             file = VersionFile(name.within(self.path))
@@ -146,7 +146,7 @@ class StoredTable:
 
 
 class OpenTables:
-    """The tables in a directory, each opened once for all who use it."""
+    """The tables in a directory, each opened once for all users."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
@@ -155,7 +155,7 @@ class OpenTables:
     def open(self, name: str) -> StoredTable:
         """Return a table; raises TableFilesError if there is none."""
         path, known = self._directory / name, self._open.get(name)
-        # The name may have gone to another table since.
+        # Another table may have got the name since.
         if known is not None and known.description.id == TableDescription.load(path).id:
             return known
         if not path.is_dir():

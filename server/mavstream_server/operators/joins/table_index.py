@@ -32,7 +32,7 @@ class TableIndex:
         self._index = index.keys
         self._asked: list[Callable[[Column], Ints]] = []
         self._moves: list[TextMoves] = []
-        for type_, look in zip(types, index.looks, strict=True):
+        for type_, look in zip(types, index.lookups, strict=True):
             if look is None:
                 self._asked.append(lambda column, type_=type_: key_ints(column, type_))  # type: ignore[misc]
             else:

@@ -16,7 +16,7 @@ from mavstream_server.expressions import RowErrors, compile_expression, compile_
 from mavstream_server.operators.joins.pair_output import sides
 from mavstream_server.operators.joins.table_index import Matches, TableIndex
 from mavstream_server.operators.operator import ErrorPolicy, Operator, State
-from mavstream_server.tables.stored import NOTHING, LoadedVersion, StoredTable
+from mavstream_server.tables.stored import NO_VERSION, LoadedVersion, StoredTable
 
 _HELD = 4
 """Versions that are kept loaded: a query over streams that lag apart needs several in turn."""
@@ -78,7 +78,7 @@ class TableJoin(Operator):
         self._hand_on(parts, batch.mark, batch.position is not None)
 
     def _joined_by_version(self, batch: Batch, low: int, high: int) -> list[Batch]:
-        places = self._table.places(batch.arrival)
+        places = self._table.version_indexes(batch.arrival)
         parts: list[Batch] = []
         for place in range(low, high + 1):
             rows = np.flatnonzero(places == place)
@@ -103,7 +103,7 @@ class TableJoin(Operator):
 
     def _joined(self, batch: Batch, place: int, rows: Ints | None) -> Iterator[Batch]:
         """Return the rows of a batch joined with one version; `position` is the row, by `rows` if given."""
-        if place == NOTHING and not self._outer:
+        if place == NO_VERSION and not self._outer:
             return
         version = self._version(place)
         index = self._index(version)
@@ -189,10 +189,10 @@ def _columns(
 def _looked_up(version: LoadedVersion, name: str, found: Ints) -> Column:
     """Return the values of the rows that were found, null where none was."""
     if not len(found) or found.min() >= 0:
-        return version.taken(name, found)
+        return version.take(name, found)
     there = found >= 0
     if not version.rows:
         column = version.column(name)
         return Column(np.zeros(len(found), dtype=column.values.dtype), there, column.dictionary)
-    taken = version.taken(name, np.maximum(found, 0))
+    taken = version.take(name, np.maximum(found, 0))
     return Column(taken.values, both_valid(taken.valid, there), taken.dictionary)
