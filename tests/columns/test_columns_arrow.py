@@ -95,11 +95,11 @@ def test_what_loses_nothing_is_widened(array: Any, type_: FieldType, expected: l
 @pytest.mark.parametrize(
     ("array", "type_", "code", "match"),
     [
-        (pa.array([1.0]), FieldType.INT, "type_mismatch", "expected Arrow int64, double came"),
+        (pa.array([1.0]), FieldType.INT, "type_mismatch", "expected Arrow int64, got double"),
         (pa.array([1]), FieldType.STRING, "type_mismatch", "is string"),
         (pa.array([1]).dictionary_encode(), FieldType.STRING, "type_mismatch", "is string"),
         (pa.array([1, None]), FieldType.INT, "null_value", "null at row 1"),
-        (pa.array([1 << 63], pa.uint64()), FieldType.INT, "out_of_range", "cannot be taken as int"),
+        (pa.array([1 << 63], pa.uint64()), FieldType.INT, "out_of_range", "cannot be converted to int"),
         (pa.array([1], pa.timestamp("ns")), FieldType.TIMESTAMP, "out_of_range", "would lose data"),
         (
             pa.DictionaryArray.from_arrays(pa.array([0, 1], pa.int32()), pa.array(["a", None])),

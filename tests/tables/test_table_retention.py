@@ -184,7 +184,7 @@ def test_the_store_refuses_in_words_of_its_own(tmp_path: Path) -> None:
         await put("rooms", rows(("attic", 2)))  # as it is: no version
         with pytest.raises(TooMany, match="has 2 versions that rows in the streams may still need"):
             await put("rooms", rows(("attic", 3)))
-        with pytest.raises(Conflict, match=r"\(room string, cap int\), and \(room string, cap float\) came"):
+        with pytest.raises(Conflict, match=r"\(room string, cap int\), got \(room string, cap float\)"):
             await put("rooms", rows(("attic", 3), schema=parse_fields("room string, cap float")))
         with pytest.raises(NotFound, match=r"PUT /v1/tables/room, or did you mean 'rooms'"):
             parts.tables.info("room")
@@ -213,4 +213,4 @@ def test_tables_come_back_and_broken_files_are_left_out(
 
     asyncio.run(test())
     assert [record.message for record in caplog.records] == ["table ignored"]
-    assert "bytes, expected" in str(caplog.records[0].__dict__["reason"])
+    assert " bytes, got " in str(caplog.records[0].__dict__["reason"])

@@ -1,4 +1,4 @@
-"""Columns to and from Arrow record batches, without copying where the layouts agree."""
+"""Conversion of columns from and to Arrow record batches, without copies where the layouts agree."""
 
 from __future__ import annotations
 
@@ -26,39 +26,39 @@ _FEW = 128  # rows
 
 
 def arrow_schema(schema: Schema) -> Any:
-    """Return the Arrow schema that `arrow_from_columns` gives its batches."""
+    """Return the Arrow schema of the batches of `arrow_from_columns`."""
     return pa.schema([pa.field(f.name, ARROW_TYPES[f.type], f.nullable) for f in schema])
 
 
 def columns_from_arrow(batch: Any, schema: Schema) -> dict[str, Column]:
-    """Return a record batch's columns by the fields of a schema, in its order; arrays stay where they lie.
+    """Return a record batch's columns by field, in the order of a schema; arrays are not copied.
 
-    Strings may be plain, large or dictionary-encoded; timestamps of other units or without a zone (taken
-    as UTC) and smaller integers and floats are widened if nothing is lost. All else raises InvalidTuples,
-    with an item per field at fault. Whether floats are finite is not looked at.
+    Strings may be plain, large or dictionary-encoded. Timestamps of other units or without a time zone (taken
+    as UTC) and smaller integers and floats are converted if nothing is lost. Everything else raises
+    InvalidTuples, with an item per invalid field. Floats are not checked for being finite.
     """
     names = batch.schema.names
     if names == list(schema.names):
         try:
             return {f.name: _column(array, f) for f, array in zip(schema, batch.columns, strict=True)}
         except _UnfitError:
-            pass  # told below, with all others
+            pass  # reported below, together with all others
     columns: dict[str, Column] = {}
-    problems = [
-        _problem(name, "unknown_field", f"the schema has no field {name!r}; leave it out")
+    errors = [
+        _error_item(name, "unknown_field", f"the schema has no field {name!r}; omit it")
         for name in sorted(set(names) - set(schema.names))
     ]
     for field in schema:
         if names.count(field.name) != 1:
-            came = "is missing" if field.name not in names else "comes twice"
-            problems.append(_problem(field.name, "missing_field", f"{field.name!r} {came}; send it once"))
+            got = "is missing" if field.name not in names else "is there several times"
+            errors.append(_error_item(field.name, "missing_field", f"{field.name!r} {got}; send it once"))
             continue
         try:
             columns[field.name] = _column(batch.column(field.name), field)
         except _UnfitError as error:
-            problems.append(_problem(field.name, error.code, error.detail))
-    if problems:
-        raise InvalidTuples(problems)
+            errors.append(_error_item(field.name, error.code, error.detail))
+    if errors:
+        raise InvalidTuples(errors)
     return columns
 
 
@@ -74,14 +74,14 @@ class _UnfitError(Exception):
         self.detail = detail
 
 
-def _problem(name: str, code: str, detail: str) -> ProblemItem:
+def _error_item(name: str, code: str, detail: str) -> ProblemItem:
     return ProblemItem(pointer=f"columns/{name}", code=code, detail=detail)
 
 
 def _column(array: Any, field: Field) -> Column:
     if array.null_count and not field.nullable:
         row = array.is_null().index(True).as_py()
-        raise _UnfitError("null_value", f"{field.name!r} is not nullable and null at row {row}; fill it")
+        raise _UnfitError("null_value", f"{field.name!r} is not nullable, got null at row {row}; fill it")
     if field.type is FieldType.STRING:
         return _text_column(array, field)
     wanted = ARROW_TYPES[field.type]
@@ -92,10 +92,10 @@ def _column(array: Any, field: Field) -> Column:
             array = array.cast(wanted)
         except pa.ArrowInvalid as error:
             raise _UnfitError(
-                "out_of_range", f"{field.name!r} cannot be taken as {field.type}: {error}"
+                "out_of_range", f"{field.name!r} cannot be converted to {field.type}: {error}"
             ) from error
     valid = _validity(array)
-    if field.type is FieldType.BOOL:  # bits there, bytes here
+    if field.type is FieldType.BOOL:  # Arrow has bits, columns have bytes
         filled = array.fill_null(False) if valid is not None else array
         return Column(filled.to_numpy(zero_copy_only=False), valid)
     return Column(_fixed_width(array, DTYPES[field.type]), valid)
@@ -118,18 +118,18 @@ def _text_column(array: Any, field: Field) -> Column:
         indices = indices.cast(pa.int32())
     codes = _fixed_width(indices, DTYPES[FieldType.STRING])
     if valid is not None:
-        # Behind a null anything may stand; a column promises a code that its dictionary has.
+        # The index of a null is undefined; a column guarantees a code that its dictionary has.
         codes = np.where(valid, codes, np.int32(0))
     if len(codes) and valid is None and (int(codes.min()) < 0 or int(codes.max()) >= len(texts)):
-        raise _UnfitError("bad_code", f"{field.name!r} has dictionary indices beyond its dictionary")
-    # A dictionary from outside may repeat itself, or hold a null; ours are distinct texts.
+        raise _UnfitError("bad_code", f"{field.name!r} has indices beyond its dictionary; correct them")
+    # A client's dictionary may have duplicates or nulls; `Dictionary` requires distinct texts.
     if None in texts or len(set(texts)) < len(texts):
         return _distinct(texts, codes, valid, field)
     return Column(codes, valid, Dictionary(texts))
 
 
 def _few_texts(array: Any) -> Column:
-    """Code texts one by one: for few rows that takes less than the calls that do it for many."""
+    """Encode texts one by one, which for few rows is faster than vectorized calls."""
     texts: list[str | None] = array.to_pylist()
     distinct = [text for text in dict.fromkeys(texts) if text is not None]
     codes: dict[str | None, int] = {text: code for code, text in enumerate(distinct)} | {None: 0}
@@ -147,22 +147,22 @@ def _distinct(texts: list[str | None], codes: Any, valid: Mask | None, field: Fi
         return Column(moved[codes], None, dictionary)
     if not field.nullable:
         row = int(np.argmin(present))
-        raise _UnfitError("null_value", f"{field.name!r} is not nullable and null at row {row}; fill it")
+        raise _UnfitError("null_value", f"{field.name!r} is not nullable, got null at row {row}; fill it")
     return Column(moved[codes], present, dictionary)
 
 
-def _widens(came: Any, type_: FieldType) -> bool:
+def _widens(given: Any, type_: FieldType) -> bool:
     if type_ is FieldType.INT:
-        return bool(pa.types.is_integer(came))
+        return bool(pa.types.is_integer(given))
     if type_ is FieldType.FLOAT:
-        return bool(pa.types.is_floating(came))
-    return type_ is FieldType.TIMESTAMP and bool(pa.types.is_timestamp(came))
+        return bool(pa.types.is_floating(given))
+    return type_ is FieldType.TIMESTAMP and bool(pa.types.is_timestamp(given))
 
 
 def _mismatch(array: Any, field: Field) -> _UnfitError:
     wanted = ARROW_TYPES[field.type]
     return _UnfitError(
-        "type_mismatch", f"{field.name!r} is {field.type}: expected Arrow {wanted}, {array.type} came"
+        "type_mismatch", f"{field.name!r} is {field.type}: expected Arrow {wanted}, got {array.type}"
     )
 
 
@@ -174,7 +174,7 @@ def _validity(array: Any) -> Mask | None:
 
 
 def _fixed_width(array: Any, dtype: np.dtype[Any]) -> Any:
-    """View the values buffer itself: it is there under nulls too."""
+    """Return a view of the values buffer, including the undefined values of null rows."""
     if not len(array):
         return np.empty(0, dtype=dtype)
     return np.frombuffer(array.buffers()[1], dtype, len(array), array.offset * dtype.itemsize)

@@ -1,4 +1,4 @@
-"""Batches: what operators hand each other."""
+"""Batches: the rows and marks that operators pass to each other."""
 
 from __future__ import annotations
 
@@ -14,31 +14,33 @@ END_OF_TIME = (1 << 63) - 1
 
 
 class Mark(NamedTuple):
-    """What is known behind the last row of a batch.
+    """A watermark, gap or end of stream after the last row of a batch.
 
-    Times are microseconds. A mark only ever raises the watermark.
+    Times are in microseconds. A mark never lowers the watermark.
     """
 
     watermark: int = BEGIN_OF_TIME
-    """No row that is still to come is before this time, but for late ones."""
+    """No later row is before this time, except for late rows."""
     arrival: int = 0
-    """When the log took the mark, in nanoseconds: results that it makes possible count from here."""
+    """When the mark was appended to the log, in nanoseconds: latency of results it triggers starts here."""
     gap: int | None = None
-    """Rows up to this time may be missing ahead of this mark (a start or a pause): windows that
-    they could have fallen into are incomplete."""
+    """Rows up to this time may be missing before this mark (after a start or a pause).
+
+    Windows that they could belong to are incomplete.
+    """
     end: bool = False
-    """Nothing comes behind this mark."""
+    """Whether the stream ends with this mark."""
     since: int = END_OF_TIME
-    """From when on windows count for a one-time query; not known yet, or not asked for, by default."""
+    """The time from which windows count for a one-time query; by default unknown or not needed."""
 
 
 class Batch:
-    """Rows as columns, in stream order, and the mark behind them. Immutable by convention.
+    """Rows as columns, in stream order, and the mark after them. Immutable by convention.
 
-    `row_watermark` is the watermark just ahead of each row: a row is late for what ended at or before it.
-    It never falls along a batch, is `time` itself where rows are known to be in order, and None for
-    results of windows and joins: none of these are late.
-    `time` and `position` are None where nobody above asked for them.
+    `row_watermark` is the watermark directly before each row: a row is late for windows that ended at or
+    before it. It never decreases within a batch, is `time` itself where rows are known to be in order, and
+    None for results of windows and joins, which are never late.
+    `time` and `position` are None if no operator downstream needs them.
     """
 
     __slots__ = ("_nbytes", "arrival", "columns", "mark", "position", "row_watermark", "size", "time")
@@ -68,7 +70,7 @@ class Batch:
 
     @property
     def nbytes(self) -> int:
-        """Bytes held by the rows; worked out once, since every queue on the way asks."""
+        """Bytes of the rows; computed once, because every queue on the way asks for it."""
         if self._nbytes >= 0:
             return self._nbytes
         total = self.arrival.nbytes
@@ -81,7 +83,7 @@ class Batch:
         return total
 
     def take(self, rows: Ints, names: Sequence[str] | None = None) -> Batch:
-        """Return the given rows, with only the named columns if names are given; the mark stays."""
+        """Return the given rows and the mark, with only the named columns if names are given."""
         columns, time, watermark = self.columns, self.time, self.row_watermark
         taken = None if time is None else time.take(rows)
         if watermark is not None:
@@ -97,7 +99,7 @@ class Batch:
         )
 
     def split(self, count: int) -> tuple[Batch, Batch]:
-        """Cut behind `count` rows; the mark goes with the second part."""
+        """Split after `count` rows; the second batch gets the mark."""
         return self._slice(0, count, None), self._slice(count, self.size, self.mark)
 
     def _slice(self, start: int, stop: int, mark: Mark | None) -> Batch:
@@ -132,12 +134,12 @@ _NO_ROWS: Ints = np.empty(0, dtype=np.int64)
 
 
 def mark_only(mark: Mark) -> Batch:
-    """Return a batch without rows that carries a mark."""
+    """Return a batch with a mark and no rows."""
     return Batch({}, 0, _NO_ROWS, mark=mark)
 
 
 def concatenate_batches(batches: Sequence[Batch]) -> Batch:
-    """Join batches with the same columns end to end; the last mark stays."""
+    """Concatenate batches with the same columns; the result has the last mark."""
     if len(batches) == 1:
         return batches[0]
     first = batches[0]

@@ -27,7 +27,7 @@ DTYPES: dict[FieldType, np.dtype[Any]] = {
 class Column:
     """Values of one field for the rows of a batch.
 
-    `valid` is None when no row is null. Where a row is null its value is unspecified, but for strings
+    `valid` is None when no row is null. The value of a null row is undefined, but for strings
     it is still a code that the dictionary has, or any code if the dictionary is empty.
     """
 
@@ -45,7 +45,7 @@ class Column:
 
     @property
     def nbytes(self) -> int:
-        """Bytes held by the rows; dictionaries are shared and counted by their owners."""
+        """Bytes of the rows; dictionaries are shared and accounted for by their owners."""
         return self.values.nbytes + (0 if self.valid is None else self.valid.nbytes)
 
     def take(self, rows: Ints) -> Column:
@@ -93,7 +93,7 @@ def both_valid(left: Mask | None, right: Mask | None) -> Mask | None:
 
 
 def concatenate(columns: Sequence[Column]) -> Column:
-    """Join columns end to end; strings of different dictionaries move to a new one."""
+    """Concatenate columns; strings of different dictionaries are recoded into a new one."""
     if len(columns) == 1:
         return columns[0]
     valid = None

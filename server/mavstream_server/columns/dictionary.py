@@ -1,4 +1,4 @@
-"""Dictionaries: the text behind the codes of string columns."""
+"""Dictionaries: the texts of string columns, by code."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from collections.abc import Callable, Hashable, Iterable
 import numpy as np
 import numpy.typing as npt
 
-# What one string costs in CPython beyond its characters: object header, list slot, index entry.
+# Bytes of a string in CPython besides its characters: object header, list slot, index entry.
 _STRING_OVERHEAD = 120
 
 
 class Dictionary:
     """An append-only list of distinct strings; the code of a string is its index and never changes.
 
-    A batch keeps the dictionaries of its columns alive; when the last batch is gone, so is the text.
-    Whoever keeps strings for long re-codes them into a dictionary of its own.
+    A batch keeps the dictionaries of its columns alive; the texts are freed with the last batch.
+    Operators that store strings for long recode them into a dictionary of their own.
     """
 
     __slots__ = ("_codes", "_memos", "nbytes", "values")
@@ -31,14 +31,14 @@ class Dictionary:
 
     @property
     def codes(self) -> dict[str, int]:
-        """Text to code; brought up to date on use, so that dictionaries nobody searches stay lists."""
+        """Codes by text; updated on use, so that dictionaries that are never searched have no index."""
         known = len(self._codes)
         if known < len(self.values):
             self._codes.update(zip(self.values[known:], range(known, len(self.values)), strict=True))
         return self._codes
 
     def code(self, text: str) -> int:
-        """Return the code of a text, or -1 if it is not here."""
+        """Return the code of a text, or -1 if it is unknown."""
         return self.codes.get(text, -1)
 
     def add(self, text: str) -> int:
@@ -67,9 +67,9 @@ class Dictionary:
     def memo(
         self, key: Hashable, compute: Callable[[list[str]], npt.NDArray[np.generic]]
     ) -> npt.NDArray[np.generic]:
-        """Return `compute` of every text, worked out once per text and kept under `key`.
+        """Return `compute` of every text, computed once per text and cached under `key`.
 
-        `compute` must be element-wise: it is called with the texts added since the last call only.
+        `compute` must be element-wise: it is called only with the texts that were added since the last call.
         """
         known = self._memos.get(key)
         if known is None:

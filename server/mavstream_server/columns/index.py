@@ -6,22 +6,22 @@ import numpy as np
 
 from mavstream_server.columns.column import Ints
 
-# A direct table may have this many places, or this many per key, before a hash table takes over.
-_TABLE_PLACES = 1 << 16
-_PLACES_PER_KEY = 16
+# A direct table may have this many slots, or this many per key; beyond that a hash table is used.
+_TABLE_SLOTS = 1 << 16
+_SLOTS_PER_KEY = 16
 
 
 class IntIndex:
-    """Maps int64 keys to 0, 1, 2, ... as they come, vectorised.
+    """Maps int64 keys to 0, 1, 2, ... in order of first appearance, vectorised.
 
-    Keys that lie close together are looked up in a direct table (an array indexed by key - base), which
-    costs what a gather costs; scattered ones in a hash table, once per distinct key of a call.
+    Dense keys are looked up in a direct table (an array indexed by key - base) with one gather; sparse ones
+    in a hash table, once per distinct key of a call.
     """
 
     __slots__ = ("_base", "_hash", "_keys", "_table", "count")
 
     def __init__(self, keys: Ints | None = None) -> None:
-        """Start empty, or with distinct keys whose codes are their places."""
+        """Start empty, or with distinct keys whose codes are their indexes."""
         self.count = 0
         self._keys: Ints = np.empty(16, dtype=np.int64)
         self._base = 0
@@ -38,29 +38,29 @@ class IntIndex:
 
     @property
     def nbytes(self) -> int:
-        """Bytes held."""
+        """Bytes in memory."""
         table = 0 if self._table is None else self._table.nbytes
         return self._keys.nbytes + table + 100 * len(self._hash)
 
     def encode(self, values: Ints) -> Ints:
-        """Return the codes of keys, giving new ones the next codes."""
+        """Return the codes of keys; new keys get the next codes."""
         if not len(values):
             return values
         table = self._cover(values)
         if table is None:
             return self._encode_hashed(values)
-        places = values - self._base if self._base else values
-        codes = table.take(places)
+        slots = values - self._base if self._base else values
+        codes = table.take(slots)
         if codes.min() < 0:
-            self._add_places(table, places[codes < 0])
-            codes = table.take(places)
+            self._add_slots(table, slots[codes < 0])
+            codes = table.take(slots)
         return codes
 
-    def _add_places(self, table: Ints, places: Ints) -> None:
-        """Give new places the next codes, in the order of their first appearance, without sorting."""
-        numbers = np.arange(len(places))
-        table[places[::-1]] = numbers[::-1]  # of equal places the last one written is the first
-        distinct = places[table.take(places) == numbers]
+    def _add_slots(self, table: Ints, slots: Ints) -> None:
+        """Assign the next codes to new slots, in the order of their first appearance, without sorting."""
+        numbers = np.arange(len(slots))
+        table[slots[::-1]] = numbers[::-1]  # of equal slots the last one written is the first
+        distinct = slots[table.take(slots) == numbers]
         table[distinct] = np.arange(self.count, self.count + len(distinct))
         self._append(distinct + self._base)
 
@@ -88,7 +88,7 @@ class IntIndex:
         self.count = total
 
     def _cover(self, values: Ints) -> Ints | None:
-        """Return a direct table with a place for every value, or None if they are too scattered."""
+        """Return a direct table with a slot for every value, or None if they are too sparse."""
         table = self._table
         if table is None:
             return None
@@ -101,9 +101,9 @@ class IntIndex:
         return self._table
 
     def _rebuild(self, low: int, high: int, coming: int = 0) -> None:
-        """Make a table from low to high, with room to grow upwards, or fall back to hashing."""
+        """Build a table from low to high, with room to grow upwards, or fall back to hashing."""
         span = high - low + 1
-        if span > max(_TABLE_PLACES, _PLACES_PER_KEY * (self.count + coming)):
+        if span > max(_TABLE_SLOTS, _SLOTS_PER_KEY * (self.count + coming)):
             self._table = None
             self._hash = dict(zip(self.keys.tolist(), range(self.count), strict=True))
             return

@@ -1,4 +1,4 @@
-"""Keys: dense codes for the values of one or several columns, nulls included."""
+"""Key coding: dense codes for the values of one or several columns, including nulls."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from mavstream_protocol.schema import FieldType
 from mavstream_server.columns.column import Column, Ints
 from mavstream_server.columns.dictionary import Dictionary
 from mavstream_server.columns.index import IntIndex
-from mavstream_server.columns.text_moves import UNASKED, MovedCodes
+from mavstream_server.columns.text_moves import UNRESOLVED, MovedCodes
 
 _NULL = 0  # the code of null in every column; values follow from 1
 
 
 def key_ints(column: Column, type_: FieldType) -> Ints:
-    """Return values, texts by code, as integers: equal values have equal ones, and only they."""
+    """Return values (of texts: codes) as integers that are equal exactly where the values are."""
     if type_ is FieldType.FLOAT:
         return (column.values + 0.0).view(np.int64)  # -0.0 becomes 0.0
     return column.values if column.values.dtype == np.int64 else column.values.astype(np.int64)
@@ -58,7 +58,7 @@ class _NumberKeys:
 
 
 class _StringKeys:
-    """Codes for strings: texts are moved into a dictionary of our own, once per text and generation."""
+    """Codes for strings: texts are recoded into an own dictionary, once per text and generation."""
 
     def __init__(self) -> None:
         self._texts = Dictionary()
@@ -84,12 +84,12 @@ class _StringKeys:
 
     def _move(self, values: Ints, source: Dictionary, moved: Ints) -> Ints:
         codes = moved.take(values)
-        if len(codes) and codes.min() == UNASKED:
-            missing = values[codes == UNASKED]
+        if len(codes) and codes.min() == UNRESOLVED:
+            missing = values[codes == UNRESOLVED]
             distinct, first = np.unique(missing, return_index=True)
             distinct = distinct[np.argsort(first)]
             texts, add = source.values, self._texts.add
-            if not self._texts.values:  # all are new, which is known of a whole dictionary at once
+            if not self._texts.values:  # all texts are new: no lookups needed
                 self._texts.extend([texts[code] for code in distinct.tolist()])
                 moved[distinct] = np.arange(1, len(distinct) + 1)
             else:
@@ -99,13 +99,13 @@ class _StringKeys:
 
     def column(self, codes: Ints) -> Column:
         valid = None if len(codes) == 0 or codes.min() > _NULL else codes > _NULL
-        # A view of this generation: texts added later are behind the codes of this column, and a
-        # compaction starts a new generation, so what was handed on never changes.
+        # Shares this generation's dictionary: later texts get higher codes than those of this column, and a
+        # compaction starts a new generation, so columns that were returned never change.
         return Column(np.maximum(codes - 1, 0).astype(np.int32), valid, self._texts)
 
 
 class _PairIndex:
-    """Codes for pairs of codes, packed into one integer with as many bits as the second one needs."""
+    """Codes for pairs of codes, packed into one integer with as many bits as the second code needs."""
 
     def __init__(self) -> None:
         self._bits = 8
@@ -132,9 +132,9 @@ class _PairIndex:
 
 
 class KeyCoder:
-    """Gives rows with equal key values equal codes, 0, 1, 2, ... in the order of first appearance.
+    """Assigns codes 0, 1, 2, ... to keys in order of first appearance; rows with equal keys get equal codes.
 
-    Nulls are equal to each other. `compact` forgets keys that nobody holds any more.
+    Nulls are equal to each other. `compact` removes keys that are no longer in use.
     """
 
     def __init__(self, types: Sequence[FieldType]) -> None:
@@ -145,14 +145,14 @@ class KeyCoder:
 
     @property
     def count(self) -> int:
-        """How many codes there are: all are below this."""
+        """The number of codes; all codes are below it."""
         if not self._columns:
             return 1
         return self._pairs[-1].count if self._pairs else self._columns[0].count
 
     @property
     def nbytes(self) -> int:
-        """Bytes held."""
+        """Bytes in memory."""
         return sum(column.nbytes for column in self._columns) + sum(pair.nbytes for pair in self._pairs)
 
     def encode(self, columns: Sequence[Column], size: int) -> Ints:
@@ -166,15 +166,15 @@ class KeyCoder:
         return codes
 
     def columns(self, codes: Ints) -> list[Column]:
-        """Return the key values of codes, a column per key column."""
+        """Return the key values of codes, one column per key column."""
         return [coder.column(part) for coder, part in zip(self._columns, self._unpack(codes), strict=True)]
 
     def worth_compacting(self) -> bool:
-        """Whether so many keys have gathered that looking for dead ones pays."""
+        """Return whether there are enough keys for a compaction to pay off."""
         return self.count >= self._compact_at
 
     def compact(self, live: Ints) -> Ints:
-        """Forget all codes but the given ones (sorted, distinct); returns old code -> new code."""
+        """Remove all codes but the given ones (sorted, distinct); return new codes by old code, or -1."""
         mapping = np.full(self.count, -1, dtype=np.int64)
         columns = self.columns(live)
         fresh = KeyCoder(self._types)
@@ -191,11 +191,11 @@ class KeyCoder:
         return [codes, *reversed(parts)] if self._columns else []
 
     def save(self) -> list[Column]:
-        """Return the keys as columns, in the order of their codes; for one column, null comes first."""
+        """Return the keys as columns, in code order; with one key column, null is first."""
         return self.columns(np.arange(self.count))
 
     def load(self, columns: Sequence[Column]) -> None:
-        """Start over with the keys of a snapshot, which get the same codes again."""
+        """Replace all keys by those of a snapshot, which get the same codes again."""
         fresh = KeyCoder(self._types)
         fresh.encode(columns, len(columns[0]) if columns else 0)
         self._columns, self._pairs = fresh._columns, fresh._pairs

@@ -1,4 +1,4 @@
-"""Arrow batches without anything unusual, read in a third of the time that looking at everything takes."""
+"""Fast path for Arrow batches without nulls or conversions; takes a third of the general path's time."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from mavstream_protocol.schema import FieldType, Schema
 from mavstream_server.columns.column import DTYPES, Array
 
 Plain = Array | list[str]
-"""The values of a column, or its texts."""
+"""The values of a column, or the texts of a string column."""
 
 
 def plain_columns(batch: Any, schema: Schema) -> list[Plain] | None:
-    """Return the columns of a batch of the schema's own types if no value is null or could be refused.
+    """Return the columns of a batch with the schema's types if all values are present and valid.
 
-    None decides nothing: `decode_batch` tells what is wrong, if something is. Buffers must be checked.
+    If it returns None, `decode_batch` must decide and report errors. Buffers must have been validated.
     """
     columns: list[Plain] = []
     for index, field in enumerate(schema.fields):

@@ -1,4 +1,4 @@
-"""Text moves: what the codes of other dictionaries are in ours, worked out once per text and dictionary."""
+"""Mapping of the codes of other dictionaries to own codes, computed once per text and dictionary."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from mavstream_server.columns.column import Column, Ints
 from mavstream_server.columns.dictionary import Dictionary
 
 ABSENT = -1
-"""What a text that we do not have is found as; null too."""
+"""The code of an unknown text, and of null."""
 
-UNASKED = -2
-"""What stands for a text that nobody asked for yet."""
+UNRESOLVED = -2
+"""The code of a text that was not looked up yet."""
 
 
 class MovedCodes:
-    """The newest dictionaries that columns came with: their code -> our code, for texts asked for."""
+    """Own codes by source code, for the texts looked up so far of the latest source dictionaries."""
 
-    # Rows of two streams may take turns, as both sides of a join do, with a dictionary each.
+    # Rows of two streams may alternate, as on both sides of a join, each with its own dictionary.
     _REMEMBERED = 2
 
     def __init__(self) -> None:
@@ -27,40 +27,40 @@ class MovedCodes:
 
     @property
     def nbytes(self) -> int:
-        """Bytes held."""
+        """Bytes in memory."""
         return sum(moved.nbytes for _, moved in self._moves)
 
     def of(self, source: Dictionary) -> Ints:
-        """Return our codes by those of a dictionary, UNASKED or as they were set here."""
-        for place, (known, moved) in enumerate(self._moves):
+        """Return the own codes by source code, to be filled by the caller where they are UNRESOLVED."""
+        for index, (known, moved) in enumerate(self._moves):
             if known is source:
                 if len(moved) >= len(source):
                     return moved
-                del self._moves[place]
+                del self._moves[index]
                 break
         else:
             moved = np.empty(0, dtype=np.int64)
-        room = np.full(max(len(source), 2 * len(moved)), UNASKED, dtype=np.int64)
+        room = np.full(max(len(source), 2 * len(moved)), UNRESOLVED, dtype=np.int64)
         room[: len(moved)] = moved
         self._moves = [*self._moves[1 - self._REMEMBERED :], (source, room)]
         return room
 
 
 class TextMoves:
-    """Finds texts of any dictionary in ours."""
+    """Finds the own codes of texts of any dictionary."""
 
-    def __init__(self, look: Callable[[Sequence[str]], Sequence[int]]) -> None:
-        """`look` returns our codes of texts, ABSENT for those that we do not have."""
-        self._look = look
+    def __init__(self, look_up: Callable[[Sequence[str]], Sequence[int]]) -> None:
+        """`look_up` returns the own codes of texts, ABSENT for unknown ones."""
+        self._look_up = look_up
         self._moved = MovedCodes()
 
     @property
     def nbytes(self) -> int:
-        """Bytes held."""
+        """Bytes in memory."""
         return self._moved.nbytes
 
     def find(self, column: Column) -> Ints:
-        """Return our codes of a column's texts."""
+        """Return the own codes of a column's texts."""
         assert column.dictionary is not None
         if column.valid is None:
             return self._find(column.values, column.dictionary)
@@ -71,9 +71,9 @@ class TextMoves:
     def _find(self, values: Ints, source: Dictionary) -> Ints:
         moved = self._moved.of(source)
         codes = moved.take(values)
-        if len(codes) and codes.min() == UNASKED:
-            distinct = np.unique(values[codes == UNASKED])
+        if len(codes) and codes.min() == UNRESOLVED:
+            distinct = np.unique(values[codes == UNRESOLVED])
             texts = source.values
-            moved[distinct] = self._look([texts[code] for code in distinct.tolist()])
+            moved[distinct] = self._look_up([texts[code] for code in distinct.tolist()])
             codes = moved.take(values)
         return codes
