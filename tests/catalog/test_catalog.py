@@ -1,4 +1,4 @@
-"""The catalog keeps what it returned for, through death and restart."""
+"""Committed changes of the catalog survive SIGKILL and restarts."""
 
 from __future__ import annotations
 

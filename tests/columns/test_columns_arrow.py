@@ -1,4 +1,4 @@
-"""Columns and Arrow record batches mean the same."""
+"""Conversion between columns and Arrow record batches."""
 
 from __future__ import annotations
 

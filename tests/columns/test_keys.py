@@ -1,4 +1,4 @@
-"""Codes for keys: equal keys equal codes, in the order of first appearance, whatever their values."""
+"""Key codes: equal keys get equal codes, in order of first appearance."""
 
 from __future__ import annotations
 

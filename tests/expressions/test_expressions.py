@@ -1,4 +1,4 @@
-"""What compiled expressions do with small tables."""
+"""Compiled expressions on small tables."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Random typed expressions over random rows with nulls mean what DuckDB says they mean."""
+"""Random typed expressions over random rows with nulls give the results of DuckDB."""
 
 from __future__ import annotations
 

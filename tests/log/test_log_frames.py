@@ -1,4 +1,4 @@
-"""What goes into a log comes out of it: all types, nulls, texts, marks."""
+"""Rows of all types, nulls, texts and marks are read from a log as they were appended."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Readers and cursors: any number, in any process, each at its own pace."""
+"""Readers and cursors: any number, in any process, each with its own position."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The writer: one at a time, never back in time, whole or not at all, in bounded memory."""
+"""The writer: exclusive, monotonic arrival times, atomic appends, bounded memory."""
 
 from __future__ import annotations
 

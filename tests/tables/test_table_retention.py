@@ -1,4 +1,4 @@
-"""How tables are kept: versions go when no row can need them, and files that are no good are told."""
+"""Retention of table versions: removed when no row needs them; broken files are reported."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Joins with stored tables give what DuckDB gives, whatever the cuts, the trains and the policy."""
+"""Joins with stored tables give the answers of DuckDB for all frame and train sizes and policies."""
 
 from __future__ import annotations
 

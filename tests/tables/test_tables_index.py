@@ -1,4 +1,4 @@
-"""Indexes of tables find what a dictionary of Python finds, and never learn keys that they are asked for."""
+"""Table indexes find the same rows as a Python dict, and lookups never add keys."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tables that are replaced while rows flow, and processes that are killed meanwhile."""
+"""Tables that are replaced while queries run, and processes that are killed meanwhile."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""CAST and TRY_CAST between all pairs of types that have one."""
+"""CAST and TRY_CAST between all pairs of types that can be converted."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ _TOO_LARGE = 2.0**63
 
 
 def cast(call: Call, operands: Sequence[Operand], _flags: FloatFlags) -> Operand:
-    """Compile CAST (what cannot be converted fails) or TRY_CAST (it is null)."""
+    """Compile CAST, which fails for values that cannot be converted, or TRY_CAST, which gives null."""
     source, target = operands[0].type, call.type
     inner = evaluator(operands[0])
     if source is target:
@@ -67,7 +67,7 @@ def cast(call: Call, operands: Sequence[Operand], _flags: FloatFlags) -> Operand
 def _unconverted(
     values: Array, valid: Mask | None, failed: Mask, errors: RowErrors, message: str | None
 ) -> Column:
-    """Put null where a conversion failed; it is an error if there is a message."""
+    """Return null where a conversion failed; report the rows as errors if a message is given."""
     if valid is not None:
         failed = failed & valid
     if message is not None:
@@ -123,7 +123,7 @@ def _bool_to_text(inner: Evaluator) -> Evaluator:
 
 
 def _to_text(inner: Evaluator, source: FieldType) -> Evaluator:
-    """Write each distinct value of the batch once."""
+    """Convert each distinct value of the batch once."""
     write = _WRITERS[source]
 
     def evaluate(columns: Columns, size: int, errors: RowErrors) -> Column:
@@ -131,7 +131,7 @@ def _to_text(inner: Evaluator, source: FieldType) -> Evaluator:
         values = column.values
         if column.valid is not None:
             values = np.where(column.valid, values, 0)
-        # Floats are told apart by their bits: 0.0 and -0.0 are equal but written differently.
+        # Floats are distinguished by their bits: 0.0 and -0.0 are equal but have different texts.
         bits, codes = np.unique(np.ascontiguousarray(values).view(np.int64), return_inverse=True)
         texts = Dictionary([write(value) for value in bits.view(values.dtype).tolist()])
         return Column(codes.astype(np.int32), column.valid, texts)

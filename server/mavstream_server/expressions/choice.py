@@ -27,7 +27,7 @@ from mavstream_server.expressions.text_pool import TextPool
 
 
 class _Output:
-    """A column that is filled part by part; rows that nothing fills are null."""
+    """A column that is filled in steps; rows that are not filled are null."""
 
     __slots__ = ("_valid", "_values", "pool")
 
@@ -37,7 +37,7 @@ class _Output:
         self.pool = pool
 
     def fill(self, value: Column | Constant, rows: Mask) -> None:
-        """Take the rows from a column or a constant."""
+        """Fill rows from a column or a constant."""
         if isinstance(value, Constant):
             if value.value is None:
                 return
@@ -50,7 +50,7 @@ class _Output:
             self._valid |= rows if value.valid is None else rows & value.valid
 
     def column(self) -> Column:
-        """Return what has been filled in."""
+        """Return the filled column."""
         valid = None if self._valid.all() else self._valid
         return Column(self._values, valid, self.pool.dictionary if self.pool else None)
 
@@ -101,7 +101,7 @@ def _case(
 
 
 def coalesce(call: Call, operands: Sequence[Operand], _flags: FloatFlags) -> Operand:
-    """Compile COALESCE: errors behind the first value that is there do not count."""
+    """Compile COALESCE; errors after the first value that is not null do not count."""
     kept = _reachable(operands)
     if len(kept) == 1:
         return kept[0]
@@ -126,7 +126,7 @@ def coalesce(call: Call, operands: Sequence[Operand], _flags: FloatFlags) -> Ope
 
 
 def _reachable(operands: Sequence[Operand]) -> list[Operand]:
-    """Leave out nulls and what stands behind a constant."""
+    """Return the operands without constant nulls and without those after a constant."""
     kept: list[Operand] = []
     for operand in operands:
         if isinstance(operand, Vector):
@@ -138,7 +138,7 @@ def _reachable(operands: Sequence[Operand]) -> list[Operand]:
 
 
 def nullif(call: Call, operands: Sequence[Operand], _flags: FloatFlags) -> Operand:
-    """Compile NULLIF: null where both are equal, else the first."""
+    """Compile NULLIF: null where both operands are equal, else the first operand."""
     slot = Slot(operands[0])
     equal = evaluator(compare("=", slot.operand, operands[1]))
 
@@ -154,7 +154,7 @@ def nullif(call: Call, operands: Sequence[Operand], _flags: FloatFlags) -> Opera
 
 
 def extreme(call: Call, operands: Sequence[Operand], _flags: FloatFlags) -> Operand:
-    """Compile least() and greatest() of anything but strings; nulls are left out."""
+    """Compile least() and greatest() of types other than string; nulls are ignored."""
     kernel = np.minimum if call.function == "least" else np.maximum
     inner = [written_out(o).evaluate for o in operands if not (isinstance(o, Constant) and o.value is None)]
 
@@ -173,7 +173,7 @@ def extreme(call: Call, operands: Sequence[Operand], _flags: FloatFlags) -> Oper
             best = Column(chosen, a | b)
         return best
 
-    # Guarded: what lies in null rows takes part in the comparison.
+    # Guarded, because the undefined values of null rows are compared too.
     return result(call, evaluate, operands, fails=True)
 
 

@@ -14,9 +14,9 @@ from mavstream_server.columns.column import Array, Column
 def distinct_rows(
     columns: Sequence[Column], types: Sequence[FieldType], rows: Array | None
 ) -> tuple[list[tuple[Any, ...]], Array]:
-    """Return the distinct combinations as Python values, and which one each row has.
+    """Return the distinct combinations as Python values, and the index of each row's combination.
 
-    With `rows`, only those rows are looked at. Null is None.
+    If `rows` is given, only those rows are included. Null is None.
     """
     taken = [column if rows is None else column.take(rows) for column in columns]
     numbers = _numbers(taken[0])
@@ -30,7 +30,7 @@ def distinct_rows(
 
 
 def _numbers(column: Column) -> Array:
-    """Number the distinct values of a column from 0, null as one of them."""
+    """Number the distinct values of a column from 0, including null."""
     values = column.values
     if values.dtype == np.float64:
         values = values.view(np.int64)

@@ -43,7 +43,7 @@ def comparison(call: Call, operands: Sequence[Operand], _flags: FloatFlags) -> O
     if null_in(operands):
         return always_null(call, operands)
     if isinstance(left, Constant):
-        # The constant goes right, so that numpy compares array with scalar in one call.
+        # The constant becomes the right operand, so that numpy compares array and scalar in one call.
         mirrored = Call(_MIRRORED[call.function], call.arguments, call.type, call.nullable)
         return comparison(mirrored, (right, left), _flags)
     if left.type is not FieldType.STRING:
@@ -61,14 +61,14 @@ def compare(name: str, left: Operand, right: Operand) -> Operand:
 
 
 def between(call: Call, operands: Sequence[Operand], _flags: FloatFlags) -> Operand:
-    """Compile BETWEEN: both bounds belong to it."""
+    """Compile BETWEEN; both bounds are inclusive."""
     slot = Slot(operands[0])
     low, high = compare(">=", slot.operand, operands[1]), compare("<=", slot.operand, operands[2])
     return _around(call, slot, connect(Call("and", (), FieldType.BOOL, True), (low, high)), operands)
 
 
 def membership(call: Call, operands: Sequence[Operand], _flags: FloatFlags) -> Operand:
-    """Compile IN: null if nothing is equal but something is null."""
+    """Compile IN; null if no choice is equal and one is null."""
     value, *choices = operands
     constants = [choice.value for choice in choices if isinstance(choice, Constant)]
     if isinstance(value, Vector) and len(constants) == len(choices) and None not in constants:
@@ -93,7 +93,7 @@ def _in_set(call: Call, value: Vector, constants: list[Any]) -> Operand:
 
 
 def _around(call: Call, slot: Slot, body: Operand, operands: Sequence[Operand]) -> Operand:
-    """Evaluate the slot, then what uses it."""
+    """Evaluate the slot, then the operand that uses it."""
     inner = evaluator(body)
 
     def evaluate(columns: Columns, size: int, errors: RowErrors) -> Column:

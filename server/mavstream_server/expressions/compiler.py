@@ -1,4 +1,4 @@
-"""The compiler: typed expressions to functions over columns, built once and called per batch."""
+"""The expression compiler: turns typed expressions into functions over columns, called per batch."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ from mavstream_server.expressions.operands import (
 from mavstream_server.expressions.text_functions import text_function
 
 Predicate = Callable[[Columns, int, RowErrors], Ints]
-"""As an Evaluator, but returns the numbers of the rows where the expression is true, in order."""
+"""Like an Evaluator, but returns the row numbers where the expression is true, in order."""
 
 
 def _by_type(integer: Builder, other: Builder) -> Builder:
-    """Choose by the type of the result, which is the operands'."""
+    """Choose a builder by the type of the result, which is that of the operands."""
 
     def build(call: Call, operands: Sequence[Operand], flags: FloatFlags) -> Operand:
         return (integer if call.type is FieldType.INT else other)(call, operands, flags)
@@ -68,13 +68,13 @@ BUILDERS: dict[str, Builder] = {
     **dict.fromkeys(("hour", "minute", "second", "dayofweek", "epoch"), times.time_part),
     **dict.fromkeys(("cast", "try_cast"), casts.cast),
 }
-"""How each canonical function is compiled."""
+"""The builder of each canonical function."""
 
 
 def compile_expression(expression: Expression) -> Evaluator:
     """Compile an expression; rows that fail are null in the result and reported.
 
-    What comes back keeps scratch state between calls and is not to be called by two threads at once.
+    The evaluator has scratch state and must not be called by two threads at once.
     """
     flags = FloatFlags()
     guard = _guard(flags)
@@ -95,7 +95,7 @@ def compile_expression(expression: Expression) -> Evaluator:
 
 
 def compile_predicate(expression: Expression) -> Predicate:
-    """Compile a bool expression to the row numbers where it is true; null and failed rows are not."""
+    """Compile a bool expression to the row numbers where it is true, not null and not failed."""
     inner = compile_expression(expression)
 
     def evaluate(columns: Columns, size: int, errors: RowErrors) -> Ints:
@@ -110,8 +110,8 @@ def compile_predicate(expression: Expression) -> Predicate:
 def _guard(flags: FloatFlags) -> Context:
     """Return a context in which numpy reports to the flags instead of warning.
 
-    numpy keeps its error settings in a context variable; running in a prepared context costs a tenth of
-    `np.errstate` per batch.
+    numpy stores its error settings in a context variable; running in a prepared context takes a tenth of the
+    time of `np.errstate` per batch.
     """
     context = Context()
     context.run(np.seterr, divide="call", over="call", invalid="call", under="ignore")
@@ -135,7 +135,7 @@ def _compile(expression: Expression, flags: FloatFlags, guard: Context) -> Opera
 def _folded(
     call: Call, build: Builder, constants: list[Operand], flags: FloatFlags, guard: Context
 ) -> Operand:
-    """Evaluate a call of constants once; if that fails, it shall fail in every row."""
+    """Evaluate a call of constants once; if that fails, return an operand that fails in every row."""
     first, *rest = constants
     operand = build(call, [written_out(first), *rest], flags)
     if isinstance(operand, Constant):

@@ -1,4 +1,4 @@
-"""Rows that fail: overflow, domain and cast errors, collected while a batch is evaluated."""
+"""Row errors: overflow, domain and cast errors, collected while a batch is evaluated."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from mavstream_server.columns.column import Column, Mask, both_valid
 
 
 class RowErrors:
-    """The rows of one batch whose evaluation failed; costs nothing while there are none.
+    """The rows of one batch whose evaluation failed; free of cost while there are none.
 
     Several expressions over the same rows may share one: a row counts once.
     """
@@ -18,7 +18,7 @@ class RowErrors:
     def __init__(self) -> None:
         self._failed: Mask | None = None
         self.first: str | None = None
-        """What went wrong first, for people; None if nothing did."""
+        """The message of the first error, or None."""
 
     @property
     def count(self) -> int:
@@ -26,27 +26,27 @@ class RowErrors:
         return 0 if self._failed is None else int(np.count_nonzero(self._failed))
 
     def mask(self, size: int) -> Mask:
-        """Return which of `size` rows failed; not to be changed."""
+        """Return which of `size` rows failed; read-only."""
         return np.zeros(size, dtype=np.bool_) if self._failed is None else self._failed
 
     def add(self, failed: Mask, message: str) -> None:
-        """Note rows that failed; the mask covers all rows of the batch and may be kept."""
+        """Add rows that failed; the mask covers all rows of the batch and must not be modified afterwards."""
         if not failed.any():
             return
         self._failed = failed if self._failed is None else self._failed | failed
         self.first = self.first or message
 
     def add_from(self, inner: RowErrors, where: Mask | None = None) -> None:
-        """Take over the failed rows of a part, only where it mattered if a mask is given."""
+        """Add the failed rows of a subexpression, restricted to a mask if one is given."""
         if inner._failed is not None and inner.first is not None:
             self.add(inner._failed if where is None else inner._failed & where, inner.first)
 
 
 class FloatFlags:
-    """Notes that a floating-point operation overflowed, divided by zero or had no result.
+    """Records that a floating-point operation overflowed, divided by zero or was invalid.
 
-    numpy looks at the processor's flags after every operation anyway and calls this if one is set, so
-    results need no check of their own while all is well.
+    numpy checks the processor's flags after every operation anyway and calls this if one is set, so results
+    need no further check while none is.
     """
 
     __slots__ = ("raised",)
@@ -55,7 +55,7 @@ class FloatFlags:
         self.raised = False
 
     def __call__(self, kind: str, flag: int) -> None:
-        """Be told by numpy."""
+        """Record a flag; called by numpy."""
         self.raised = True
 
 

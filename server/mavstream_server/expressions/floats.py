@@ -1,4 +1,4 @@
-"""Arithmetic and functions on floats; results that are not finite are errors of the row."""
+"""Arithmetic and functions on floats; results that are not finite are row errors."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def _finite(values: Array, valid: Mask | None, errors: RowErrors, message: str) 
 
 
 def _flagged(ufunc: Callable[[Any, Any], Array], flags: FloatFlags, message: str) -> Checked:
-    """A kernel that looks at its results only if the processor has flagged one."""
+    """Return a kernel that checks its results only if the processor has set a flag."""
 
     def kernel(a: Any, b: Any, valid: Mask | None, errors: RowErrors) -> Column:
         values = ufunc(a, b)
@@ -97,7 +97,7 @@ def float_sign(call: Call, operands: Sequence[Operand], _flags: FloatFlags) -> O
 
 
 def float_function(call: Call, operands: Sequence[Operand], _flags: FloatFlags) -> Operand:
-    """Compile sqrt(), ln(), exp() and power(): vector libraries may not set flags, so results are checked."""
+    """Compile sqrt(), ln(), exp() and power(); vector libraries may set no flags, so results are checked."""
     message = _UNDEFINED[call.function]
     if call.function == "power":
         return checked(
@@ -114,11 +114,11 @@ def float_function(call: Call, operands: Sequence[Operand], _flags: FloatFlags) 
 
 
 def float_round(call: Call, operands: Sequence[Operand], _flags: FloatFlags) -> Operand:
-    """Compile round(): halves away from zero."""
+    """Compile round(); halves are rounded away from zero."""
     digits = operands[1].value if len(operands) > 1 and isinstance(operands[1], Constant) else 0
     if digits == 0:
         return unary(call, operands, half_away, guarded=True)
-    # Beyond 10**308 there is no such power: nothing to round on one side, nothing left on the other.
+    # Floats have no powers beyond 10**308: rounding changes nothing, or rounds everything to zero.
     if digits > 308:
         return operands[0]
     if digits < -308:

@@ -1,6 +1,6 @@
-"""Arithmetic on 64-bit integers; overflow is an error of the row.
+"""Arithmetic on 64-bit integers; overflow is a row error.
 
-Whether an overflow is possible is decided on the bounds of a batch; only then are rows looked at.
+The bounds of a batch decide whether an overflow is possible; only then are rows checked.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def _bounds(values: Any) -> tuple[int, int]:
 
 
 def _sum_fits(a: Any, b: Any) -> bool:
-    """Whether no sum of the two can overflow; beside a scalar only one bound of the array matters."""
+    """Return whether no sum can overflow; with a scalar only one bound of the array matters."""
     if isinstance(a, int):
         a, b = b, a
     if not isinstance(b, int):
@@ -67,7 +67,7 @@ def _multiply(a: Any, b: Any, valid: Mask | None, errors: RowErrors) -> Column:
     corners = (a_low * b_low, a_low * b_high, a_high * b_low, a_high * b_high)
     if max(corners) <= INT_MAX and min(corners) >= INT_MIN:
         return Column(values, valid)
-    # A product that wrapped is off by a multiple of 2**64, which no division by `divisor` brings back.
+    # A product that overflowed is off by a multiple of 2**64, so dividing it does not give the operand back.
     divisor = np.where(np.equal(b, 0) | np.equal(b, -1), 1, b)
     failed = np.where(np.equal(b, -1), np.equal(a, INT_MIN), np.not_equal(values // divisor, a))
     failed &= np.not_equal(b, 0)
@@ -87,7 +87,7 @@ def _divider(remainder: bool) -> Callable[[Any, Any, Mask | None, RowErrors], Co
             valid = both_valid(valid, ~zero) if zero.ndim else np.zeros(len(a), dtype=np.bool_)
         else:
             divisor = b
-        # The one quotient that does not fit; DuckDB refuses its remainder as well.
+        # The only quotient that overflows; DuckDB rejects its remainder as well.
         failed = np.equal(a, INT_MIN) & np.equal(divisor, -1)
         if failed.any():
             divisor = np.where(failed, 1, divisor)
@@ -109,7 +109,7 @@ def integer_arithmetic(call: Call, operands: Sequence[Operand], _flags: FloatFla
 
 
 def integer_sign(call: Call, operands: Sequence[Operand], _flags: FloatFlags) -> Operand:
-    """Compile negation and abs() of an integer: only the smallest one has no counterpart."""
+    """Compile negation and abs() of an integer; only the smallest integer overflows."""
     inner = evaluator(operands[0])
     kernel = np.negative if call.function == "negate" else np.absolute
 
@@ -125,7 +125,7 @@ def integer_sign(call: Call, operands: Sequence[Operand], _flags: FloatFlags) ->
 
 
 def integer_round(call: Call, operands: Sequence[Operand], _flags: FloatFlags) -> Operand:
-    """Compile round(): digits before the point are rounded, halves away from zero."""
+    """Compile round() to digits before the decimal point; halves are rounded away from zero."""
     digits = operands[1].value if len(operands) > 1 and isinstance(operands[1], Constant) else 0
     inner = evaluator(operands[0])
     if digits >= 0:

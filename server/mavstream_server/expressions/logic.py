@@ -56,7 +56,7 @@ def connector(call: Call, operands: Sequence[Operand], _flags: FloatFlags) -> Op
 
 
 def connect(call: Call, operands: Sequence[Operand]) -> Operand:
-    """As `connector`; constants that decide or change nothing are settled here."""
+    """Compile AND or OR; constants that decide the result or do not affect it are folded."""
     conjunction = call.function != "or"
     if any(isinstance(o, Constant) and o.value is (not conjunction) for o in operands):
         return Constant(not conjunction, FieldType.BOOL)
@@ -95,7 +95,7 @@ def _chained(inner: list[Evaluator], combine: Combine) -> Evaluator:
 
 
 def _forgiving(inner: list[Evaluator], combine: Combine) -> Evaluator:
-    """Errors of one side do not count in rows that another side decides alone."""
+    """Evaluate all sides; errors of one side do not count in rows that another side decides."""
 
     def evaluate(columns: Columns, size: int, errors: RowErrors) -> Column:
         whole: Column | None = None

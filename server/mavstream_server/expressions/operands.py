@@ -1,4 +1,4 @@
-"""Operands: what the parts of an expression compile to, and how simple functions are put on top."""
+"""Operands: the compiled parts of an expression, and builders for simple functions of them."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from mavstream_server.expressions.errors import FloatFlags, RowErrors
 
 Columns = Mapping[str, Column]
 Evaluator = Callable[[Columns, int, RowErrors], Column]
-"""Columns by name, number of rows, collector of failed rows; returns a column of exactly that many rows."""
+"""Takes columns by name, the number of rows and the row errors; returns a column of that many rows."""
 
 
 @dataclass(frozen=True, slots=True)
 class Constant:
-    """A value known before any row; None for null."""
+    """A constant operand; its value is None for null."""
 
     value: Any
     type: FieldType
@@ -30,7 +30,7 @@ class Constant:
 
 @dataclass(frozen=True, slots=True)
 class Vector:
-    """A value per row. If not `fallible`, `evaluate` never reports an error."""
+    """An operand with a value per row; if it is not `fallible`, `evaluate` never reports an error."""
 
     evaluate: Evaluator
     type: FieldType
@@ -39,21 +39,21 @@ class Vector:
 
 Operand = Constant | Vector
 Builder = Callable[[Call, Sequence[Operand], FloatFlags], Operand]
-"""Compiles a call of one function. At least one operand is a Vector."""
+"""Compiles a call of one function, of whose operands at least one is a Vector."""
 
 
 def result(call: Call, evaluate: Evaluator, operands: Sequence[Operand], *, fails: bool = False) -> Vector:
-    """Build the operand of a call, which fails if it does itself or an operand can."""
+    """Return the operand of a call; it is fallible if the function or an operand is."""
     return Vector(evaluate, call.type, fails or any(isinstance(o, Vector) and o.fallible for o in operands))
 
 
 def null_in(operands: Sequence[Operand]) -> bool:
-    """Whether an operand is constantly null."""
+    """Return whether an operand is a constant null."""
     return any(isinstance(operand, Constant) and operand.value is None for operand in operands)
 
 
 def evaluator(operand: Operand) -> Evaluator:
-    """Return what gives an operand's column; constants are written out."""
+    """Return the evaluator of an operand; constants are expanded to a column."""
     if isinstance(operand, Vector):
         return operand.evaluate
     dtype = DTYPES[operand.type]
@@ -72,7 +72,7 @@ def evaluator(operand: Operand) -> Evaluator:
 def always_null(call: Call, operands: Sequence[Operand]) -> Operand:
     """Return null for a strict function of a constant null.
 
-    As in DuckDB, what stands before the null is evaluated and can fail, what stands behind it is not.
+    As in DuckDB, operands before the null are evaluated and can fail, operands after it are not.
     """
     null = Constant(None, call.type)
     before = takewhile(lambda operand: not null_in([operand]), operands)
@@ -95,7 +95,7 @@ def written_out(operand: Operand) -> Vector:
 
 
 class Slot:
-    """An operand that several parts of one function use but that is evaluated once."""
+    """An operand that is evaluated once and used by several parts of a function."""
 
     __slots__ = ("column", "operand", "source")
 
@@ -114,7 +114,7 @@ def unary(
 ) -> Operand:
     """Apply an array function that never fails; null gives null.
 
-    `guarded` functions may set floating-point flags on what happens to lie in null rows.
+    `guarded` functions may set floating-point flags for the undefined values of null rows.
     """
     inner = evaluator(operands[0])
 
@@ -158,7 +158,7 @@ Checked = Callable[[Any, Any, "Array | None", RowErrors], Column]
 
 
 def checked(call: Call, operands: Sequence[Operand], kernel: Checked) -> Operand:
-    """Apply a function of two arrays that can fail; it gets values, validity and the collector."""
+    """Apply a function of two arrays that can fail; it gets values, validity and the row errors."""
     left, right = operands
     if null_in(operands):
         return always_null(call, operands)
@@ -189,9 +189,9 @@ def checked(call: Call, operands: Sequence[Operand], kernel: Checked) -> Operand
 
 
 def failing(values: Array, valid: Array | None, failed: Array, errors: RowErrors, message: str) -> Column:
-    """Return a column with null in the rows that failed, which are reported unless they were null anyway.
+    """Return a column with null in the failed rows, which are reported unless they were null before.
 
-    `values` must be the caller's own: failed rows are set to zero, so that no infinity travels on.
+    `values` is modified: failed rows are set to zero, so that no infinity is passed on.
     """
     values[failed] = 0
     if valid is not None:

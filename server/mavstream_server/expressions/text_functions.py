@@ -1,4 +1,4 @@
-"""Compiles text functions: once per text where one column is involved, else once per combination."""
+"""Compiles text functions: evaluated once per text of one column, else once per combination of values."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def text_function(call: Call, operands: Sequence[Operand], _flags: FloatFlags) -
 
 
 def _without_null(operand: Operand, part: Expression) -> Operand:
-    """Return an operand of concat() with nothing in place of null."""
+    """Return an operand of concat() with the empty text in place of null."""
     if not part.nullable:
         return operand
     empty = Constant("", FieldType.STRING)
@@ -89,7 +89,7 @@ def _once_per_text(call: Call, operands: Sequence[Operand], known: TextFunction)
 def _with_failures(
     call: Call, operands: Sequence[Operand], message: str, key: object, apply: Callable[[str], Any]
 ) -> Operand:
-    """As above for functions that can fail: texts that do are in a table of their own."""
+    """Evaluate a function that can fail once per text; failures are in a separate table."""
     (inner,) = (operand.evaluate for operand in operands if isinstance(operand, Vector))
     dtype = DTYPES[call.type]
 
@@ -150,7 +150,7 @@ def _mask_of(rows: Array, size: int) -> Mask:
 
 
 def _column(type_: FieldType, results: list[Any], inverse: Array, rows: Array | None, size: int) -> Column:
-    """Spread the results of combinations over their rows; None is null."""
+    """Expand the results of combinations to their rows; None is null."""
     dictionary: Dictionary | None = None
     missing = np.array([value is None for value in results], dtype=np.bool_)
     if type_ is FieldType.STRING:

@@ -1,4 +1,4 @@
-"""Comparisons of texts: on codes where they suffice, on ranks where order matters."""
+"""Comparisons of texts: by code for equality, by rank for order."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _ORDERINGS: dict[str, Callable[[str, str], bool]] = {
     ">": operator.gt,
     ">=": operator.ge,
 }
-# Above this many texts one lookup per row is cheaper than one comparison per text.
+# Above this many texts, one lookup per row is faster than one comparison per text.
 _FEW = 3
 
 
@@ -28,7 +28,7 @@ def looked_up(column: Column, table: Array) -> Array:
 
 
 def compare_with_text(name: str, inner: Evaluator, text: str) -> Evaluator:
-    """Compare a column with a constant: equality is one comparison of codes."""
+    """Compare a column with a constant; equality is one comparison of codes."""
     if name in ("=", "<>"):
         ufunc = np.equal if name == "=" else np.not_equal
 
@@ -98,7 +98,7 @@ def ranks(columns: Sequence[Column]) -> list[Array]:
         assert column.dictionary is not None
         texts = column.dictionary.values
         codes, inverse = np.unique(column.values, return_inverse=True)
-        # Rows of an empty dictionary are all null; any rank will do.
+        # Rows of an empty dictionary are all null, so any rank is correct.
         used.append(([texts[code] if texts else "" for code in codes.tolist()], inverse))
     order = {text: rank for rank, text in enumerate(sorted({text for texts, _ in used for text in texts}))}
     return [

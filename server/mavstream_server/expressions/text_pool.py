@@ -1,4 +1,4 @@
-"""Pools: dictionaries that hold the texts of several columns and constants, so that rows can be mixed."""
+"""Text pools: one dictionary for the texts of several columns and constants, so that rows can be mixed."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from mavstream_server.columns.dictionary import Dictionary
 
 
 def derived(source: Dictionary, key: Hashable) -> Dictionary:
-    """Return the dictionary that belongs to `key` and a source that has texts; made once, freed with it.
+    """Return the dictionary derived from a non-empty source under `key`; created once, freed with the source.
 
-    It lives in a memo of the source: the entry of the first text is the dictionary, and the entries
-    that are added as the source grows are never looked at.
+    It is stored in a memo of the source: the entry of the first text is the dictionary, and the entries that
+    are added as the source grows are not used.
     """
 
     def fresh(texts: list[str]) -> Array:
@@ -28,7 +28,7 @@ def derived(source: Dictionary, key: Hashable) -> Dictionary:
 
 
 def derived_column(column: Column, key: Hashable, function: Callable[[str], str]) -> Column:
-    """Apply a text function once per text of the column's dictionary, kept with it under `key`."""
+    """Apply a text function once per text of the column's dictionary, which caches the results by `key`."""
     source = column.dictionary
     assert source is not None
     if not len(source):
@@ -42,7 +42,7 @@ def derived_column(column: Column, key: Hashable, function: Callable[[str], str]
 
 
 class TextPool:
-    """Texts from constants and columns under one dictionary."""
+    """One dictionary for the texts of constants and columns."""
 
     __slots__ = ("_constants", "_key", "_source", "dictionary")
 
@@ -59,7 +59,7 @@ class TextPool:
     def joined_by(self, columns: Sequence[Column]) -> TextPool:
         """Return a pool that also holds the texts of the columns.
 
-        One source dictionary, the common case, keeps its pool and its mapping from batch to batch.
+        A single source dictionary, the common case, caches its pool and its mapping across batches.
         """
         dictionaries = [column.dictionary for column in columns if column.dictionary is not None]
         sources = {id(dictionary): dictionary for dictionary in dictionaries if len(dictionary)}

@@ -1,4 +1,4 @@
-"""Functions of texts as DuckDB defines them; each sees one combination of arguments at a time."""
+"""Text functions as DuckDB defines them, each for one combination of arguments."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def _upper_letter(letter: str) -> str:
 
 
 def substr(text: str, start: int, length: int | None = None) -> str | None:
-    """Cut from a place counted from 1, or from the end if negative; a negative length cuts backwards."""
+    """Return a substring from a position, from 1 or, if negative, from the end; negative lengths go back."""
     if not _SUBSTR_MIN <= start <= _SUBSTR_MAX:
         return None
     begin = start - 1 if start > 0 else len(text) + start if start < 0 else -1
@@ -49,7 +49,7 @@ def substr(text: str, start: int, length: int | None = None) -> str | None:
 
 
 def contains(text: str, part: str) -> bool:
-    """Whether a text has a part."""
+    """Return whether a text contains another one."""
     return part in text
 
 
@@ -71,7 +71,7 @@ def _matcher(pattern: str, escape: str | None) -> Callable[[str], bool] | None:
 
 
 def _pieces(pattern: str, escape: str | None) -> list[str] | None:
-    """Split at each %; within a piece every sign stands for one letter."""
+    """Split at each %; within a piece every character of the pattern matches one character."""
     pieces = [""]
     signs = iter(pattern)
     for sign in signs:
@@ -88,13 +88,13 @@ def _pieces(pattern: str, escape: str | None) -> list[str] | None:
 
 
 def _width(piece: str) -> int:
-    """Return how many letters a piece matches."""
+    """Return how many characters a piece matches."""
     return len(re.sub(r"\\(.)", r"\1", piece, flags=re.DOTALL))
 
 
 def _match_pieces(pieces: list[re.Pattern[str]], last_width: int, text: str) -> bool:
-    # Pieces match letters one for one, so taking each at its first place is enough: no backtracking,
-    # and no pattern is slower than length times length.
+    # Pieces have a fixed width, so matching each at its first occurrence is enough: no backtracking, and no
+    # pattern takes longer than text length times pattern length.
     head = pieces[0].match(text)
     if head is None:
         return False
@@ -109,17 +109,17 @@ def _match_pieces(pieces: list[re.Pattern[str]], last_width: int, text: str) -> 
 
 
 def joined(*parts: str) -> str:
-    """Put texts together."""
+    """Concatenate texts."""
     return "".join(parts)
 
 
 def least(*texts: str | None) -> str | None:
-    """The first text in order, nulls left out."""
+    """Return the first text in order, ignoring nulls."""
     return min((text for text in texts if text is not None), default=None)
 
 
 def greatest(*texts: str | None) -> str | None:
-    """The last text in order, nulls left out."""
+    """Return the last text in order, ignoring nulls."""
     return max((text for text in texts if text is not None), default=None)
 
 
@@ -129,7 +129,7 @@ class TextFunction:
 
     function: Callable[..., Any]
     fails: str | None = None
-    """What is said of rows in which it fails; None if it never does."""
+    """The error message of rows in which it fails; None if it never fails."""
     strict: bool = True
     """Whether null among the arguments gives null without a call."""
 

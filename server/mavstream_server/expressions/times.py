@@ -16,7 +16,7 @@ _MINUTE = 60 * _SECOND
 _HOUR = 60 * _MINUTE
 _DAY = 24 * _HOUR
 
-# Floor division and modulo keep times before 1970 right. 1 January 1970 was a Thursday; Sunday is 0.
+# Floor division and modulo are correct for times before 1970. 1 January 1970 was a Thursday; Sunday is 0.
 _KERNELS: dict[str, Callable[[Array], Array]] = {
     "hour": lambda values: values // _HOUR % 24,
     "minute": lambda values: values // _MINUTE % 60,
