@@ -170,7 +170,7 @@ def test_other_faults_of_a_request_have_their_own_words(server: RunningServer) -
     assert "'room:text' is not NAME:TYPE" in wrong[2]
     other = problem(put(server, b"room\na\n", name="known", params={"fields": "room:string"}))
     assert other[:2] == (409, "other_fields")
-    assert "(room string?, threshold float?), and (room string) came" in other[2]
+    assert "(room string?, threshold float?), got (room string)" in other[2]
     old = server.http.put(
         "/v1/tables/known", content=ROOMS, headers={"content-type": "text/csv", "if-match": '"7"'}
     )
