@@ -1,1 +1,1 @@
-"""Migration of a running query to another plan."""
+"""Migration of a running query to an equivalent plan."""

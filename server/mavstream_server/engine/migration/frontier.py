@@ -1,6 +1,6 @@
-"""What operators have told of time: up to where each input is complete, and which times a start may touch.
+"""Frontiers: the last marks that operators have emitted, and the latest answers that rows so far can affect.
 
-All of it is worked out from what operators hold at a still point; nothing is kept for it while rows flow.
+All of it is computed from operator state at a quiescent point; nothing is recorded while rows flow.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from mavstream_server.operators.union import OrderedUnion, Union
 from mavstream_server.operators.windows.windowed import WindowedOperator
 
 Marks = Mapping[str, Mark]
-"""By node: the mark that its operator has handed on last."""
+"""The last mark that each operator has emitted, by node."""
 
 
 def marks(plan: TypedPlan, operators: Mapping[str, Operator]) -> dict[str, Mark]:
-    """Return what has been told above each node of a plan, for the operators of its nodes."""
+    """Return the last mark that each operator of a plan has emitted, by node."""
     found: dict[str, Mark] = {}
     for node in plan.operating:
         found[node.name] = mark_above(node, operators[node.name], found)
@@ -28,7 +28,7 @@ def marks(plan: TypedPlan, operators: Mapping[str, Operator]) -> dict[str, Mark]
 
 
 def mark_above(node: TypedNode, operator: Operator, below: Marks) -> Mark:
-    """Return what an operator has told, where it is known what its inputs have."""
+    """Return the last mark that an operator has emitted, given those of the nodes below it."""
     progress = operator.progress
     if isinstance(operator, Source):
         return operator.told
@@ -36,33 +36,34 @@ def mark_above(node: TypedNode, operator: Operator, below: Marks) -> Mark:
         return operator.told
     if isinstance(operator, Union | OrderedUnion | IntervalJoin):
         return Mark(progress.watermark, end=all(progress.ended), since=progress.since)
-    return below[node.inputs[0].node]  # marks pass it as they are
+    return below[node.inputs[0].node]  # it passes marks on unchanged
 
 
 def begin_at(node: TypedNode, operator: Operator, below: Marks) -> None:
-    """Tell a new operator what those below it have told before it came."""
-    told = [below[reference.node] for reference in node.inputs]
+    """Set the progress of a new operator to the marks that the nodes below it have emitted."""
+    emitted = [below[reference.node] for reference in node.inputs]
     operator.progress.load(
         {
-            "ports": [mark.watermark for mark in told],
-            "ended": [int(mark.end) for mark in told],
-            "since": min(mark.since for mark in told),
+            "ports": [mark.watermark for mark in emitted],
+            "ended": [int(mark.end) for mark in emitted],
+            "since": min(mark.since for mark in emitted),
         }
     )
 
 
 def touched(plan: TypedPlan, sources: Mapping[str, Source]) -> dict[str, int]:
-    """Return, by node, the latest time of an answer that rows read so far may have part in (us).
+    """Return, by node, the latest time (us) of an answer that the rows read so far can contribute to.
 
-    A row is in windows that begin no later than it does, and finds partners no further away than a join
-    reaches; each node adds to what comes from below as gap marks do.
+    A row belongs to windows that begin no later than the row, and joins partners within the interval of the
+    join; each node extends the time of the nodes below it, as for gap marks.
     """
     found: dict[str, int] = {}
     for node in plan.operating:
         if node.name in sources:
             source = sources[node.name]
-            told = source.told.watermark
-            found[node.name] = max(source.cursor.max_time, BEGIN_OF_TIME if told == END_OF_TIME else told)
+            emitted = source.told.watermark
+            frontier = BEGIN_OF_TIME if emitted == END_OF_TIME else emitted
+            found[node.name] = max(source.cursor.max_time, frontier)
         else:
             latest = max(found[reference.node] for reference in node.inputs)
             found[node.name] = latest if latest == BEGIN_OF_TIME else node.latest_answer(latest)

@@ -1,29 +1,29 @@
-"""Swapping: a running query goes on with another plan that gives the same answer, and nobody notices.
+"""Migration: a running query continues with an equivalent plan, without lost or duplicate answers.
 
-Why nothing is lost and nothing is told twice:
+Why no answer is lost or duplicated:
 
-At a still point (see `still_point`) a query has answered what its plan gives for the rows ahead of its
-cursors, and nothing else is under way. Two plans that give the same answer for every stream give the same for
-those rows; so at a still point that both have reached, one can take the other's place: what it answers
-from then on is what the other one would have.
+At a quiescent point (see `quiescence`) a query has emitted the answers of its plan for exactly the rows
+before its cursors, and no rows are between its operators. Two equivalent plans have emitted the same answers for
+these rows; so at a quiescent point of both, one can replace the other: its answers from then on are those
+that the other one would have emitted.
 
-Sources and output are the same operators before and after: cursors, gaps, what is shed, offsets, latency
-and counters go on. So do operators that are the same in both plans (see `sameness`). New operators without
-memory know all that there is to know, and the plans are exchanged at once.
+Sources and output are the same operators before and after, so cursors, gaps, load shedding, offsets, latency
+and counters continue. So do operators that are equal in both plans (see `reuse`). New stateless operators
+need no history: if there are no others, the plans are exchanged at once.
 
-New operators with memory lack the rows ahead of the point at which they begin. They run beside the old
-ones, on the same batches, and nobody reads what they give, until those rows do not matter any more. Let T
-be the latest time of any row ahead of that point. Rows up to T are part of windows that begin at T or
-before, and of pairs not further behind T than a join reaches; what is made of these may be in windows of
-operators above, and so on up: `told.touched` gives, for each operator, the latest time of an answer that
-they can have part in. When time above a new operator has passed that (the watermark that it has handed
-on), all those windows are closed, all those pairs were made, nothing of them waits to be put in order, and
-a row to come belongs to none of them: it is late for these windows, and too far from these rows. So the
-operator holds what it would hold had it been there from the start. As a last check the roots of both plans
-must have told the same of time; a plan that gives another answer may be found out by that.
+New stateful operators lack the rows before the point at which they start. They run in parallel with the old
+ones, on the same batches and with their output discarded, until those rows do not matter any more. Let T be
+the latest time of any row before that point. Rows up to T belong to windows that begin at T or before, and
+to pairs within the interval of a join after T; results of these can be in windows of operators above, and so
+on: `frontier.touched` returns, for each operator, the latest time of an answer that they can contribute to.
+When the watermark that a new operator has emitted passes this time, all those windows are closed, all those
+pairs were emitted, none of them waits to be sorted, and no later row belongs to any of them: it is late for
+these windows, and outside the interval of these pairs. So the operator has the state that it would have had
+if it had run from the start. As a last check, the roots of both plans must have emitted the same watermark;
+this can reveal a plan that is not equivalent.
 
-What is refused, since this does not hold: windows by rows, which never forget where they began; and one-time
-queries, whose new operators would lack rows of the window that ends them.
+Migrations for which this does not hold are refused: plans with windows by rows, whose bounds always depend on
+where the query began; and one-time queries, whose new operators would lack rows of the window that ends them.
 """
 
 from __future__ import annotations
@@ -45,17 +45,17 @@ from mavstream_server.operators.operator import Operator
 from mavstream_server.planning.instantiator import OperatorMaker, RunOptions, needs_of
 
 MIGRATION_LIMIT = 600_000_000
-"""Microseconds that new operators may take to get to know what they must."""
+"""How long new operators may take to build up their state, in microseconds."""
 
 
 class MigrationRefused(MavstreamError):
-    """A plan that cannot take a running query's place; the query goes on as it is."""
+    """A running query cannot migrate to a plan; it continues unchanged."""
 
     code = "swap_refused"
 
 
 class Migration:
-    """A swap under way."""
+    """A migration in progress."""
 
     __slots__ = ("ask", "exchange", "limit", "since", "version")
 
@@ -65,134 +65,136 @@ class Migration:
         self.limit = limit
         self.ask: Ask | None = None
         self.since = 0
-        """When new operators began to run beside the old ones, on the monotonic clock."""
+        """When new operators began to run in parallel with the old ones (monotonic clock, ns)."""
 
 
 class Migrations:
-    """The swaps of an engine."""
+    """The migrations of an engine's queries."""
 
     def __init__(
         self,
         clock: Clock,
-        still_points: QuiescentPoints,
+        quiescent_points: QuiescentPoints,
         make: Callable[[TypedPlan, RunOptions], OperatorMaker],
         task: Callable[[RunningQuery, Operator], Task],
         rearrange: Callable[[RunningQuery, Callable[[], None]], None],
-        over: Callable[[RunningQuery], None],
+        completed: Callable[[RunningQuery], None],
     ) -> None:
-        """`make` and `task` give what a query is made of.
+        """Create the migrations of an engine.
 
-        `rearrange` does something between two slices that changes the operators which the policy knows.
+        `make` returns a function that creates operators of a plan, `task` creates the task of an operator.
 
-        `over` is told of a query that goes on, with the new plan or without.
+        `rearrange` applies a change of a query's operators between two slices and updates the policy.
+
+        `completed` is called with each query whose migration has completed or was given up.
         """
         self._monotonic = clock.monotonic
-        self._still_points = still_points
+        self._quiescent_points = quiescent_points
         self._make = make
         self._task = task
         self._rearrange = rearrange
-        self._over = over
-        self._under_way: dict[RunningQuery, Migration] = {}
+        self._completed = completed
+        self._in_progress: dict[RunningQuery, Migration] = {}
 
     def __len__(self) -> int:
-        return len(self._under_way)
+        return len(self._in_progress)
 
     def under_way(self, query: RunningQuery) -> bool:
-        """Whether a query's plan is being swapped."""
-        return query in self._under_way
+        """Whether a migration of a query is in progress."""
+        return query in self._in_progress
 
     def check(self, query: RunningQuery, plan: TypedPlan) -> None:
-        """Raise MigrationRefused or IllegalMove if a plan cannot take the place of a query's."""
+        """Raise MigrationRefused or IllegalMove if a query cannot migrate to a plan."""
         check(query, plan)
-        _check_memory(OperatorExchange(query, plan))
+        _check_state(OperatorExchange(query, plan))
 
     def ask(self, query: RunningQuery, plan: TypedPlan, version: int, limit: int) -> None:
-        """Begin to swap a query's plan for one that was checked; no other swap of it may be under way."""
+        """Begin to migrate a query to a plan that was checked; no other migration of it may be in progress."""
         if plan == query.request.plan:
             query.swaps.version = version
-            self._over(query)
+            self._completed(query)
             return
-        swap = self._under_way[query] = Migration(OperatorExchange(query, plan), version, limit)
+        migration = self._in_progress[query] = Migration(OperatorExchange(query, plan), version, limit)
         query.swaps.stage, query.swaps.note = MigrationStage.DRAINING, None
-        swap.ask = self._still_points.ask([query], partial(self._begin, swap))
+        migration.ask = self._quiescent_points.ask([query], partial(self._begin, migration))
 
     def drop(self, query: RunningQuery, why: str) -> None:
-        """Give up what is under way, between two slices; the query goes on with the plan that it has."""
-        swap = self._under_way.pop(query, None)
-        if swap is None:
+        """Give up a query's migration, if any, between two slices; it continues with its present plan."""
+        migration = self._in_progress.pop(query, None)
+        if migration is None:
             return
-        if swap.ask is not None:
-            self._still_points.cancel(swap.ask)
-        if swap.exchange.begun:
-            swap.exchange.abandon()
-            self._rearrange(query, swap.exchange.leave_out)
-            self._still_points.wake(query)
+        if migration.ask is not None:
+            self._quiescent_points.cancel(migration.ask)
+        if migration.exchange.begun:
+            migration.exchange.abandon()
+            self._rearrange(query, migration.exchange.leave_out)
+            self._quiescent_points.wake(query)
         query.swaps.stage, query.swaps.note = None, query.swaps.note or why
-        self._over(query)
+        self._completed(query)
 
     def forget(self, query: RunningQuery) -> None:
-        """The query has ended, with all its operators."""
-        if self._under_way.pop(query, None) is not None:
+        """Remove the migration of a query that has ended."""
+        if self._in_progress.pop(query, None) is not None:
             query.swaps.stage, query.swaps.note = None, "the query has ended"
 
     def failed(self, query: RunningQuery, operator: str, error: Exception) -> bool:
-        """Give up because of a new operator; returns False if it is none, so that the query must fail."""
+        """Give up a migration because a new operator failed; returns False if the operator is not new."""
         return operator.startswith(NEW) and self.relieve(query, f"operator {operator!r} failed: {error}")
 
     def relieve(self, query: RunningQuery, why: str) -> bool:
-        """Give up new operators that run, be it within a slice; returns whether there were any."""
-        swap = self._under_way.get(query)
-        if swap is None or query.swaps.stage is not MigrationStage.WARMING:
+        """Abandon new operators that run, possibly within a slice; returns whether there were any."""
+        migration = self._in_progress.get(query)
+        if migration is None or query.swaps.stage is not MigrationStage.WARMING:
             return False
-        swap.exchange.abandon()
+        migration.exchange.abandon()
         query.swaps.stage, query.swaps.note = MigrationStage.LEAVING, why
-        if swap.ask is not None:
-            self._still_points.cancel(swap.ask)
-        swap.ask = self._still_points.ask([query], partial(self.drop, query, why))
+        if migration.ask is not None:
+            self._quiescent_points.cancel(migration.ask)
+        migration.ask = self._quiescent_points.ask([query], partial(self.drop, query, why))
         return True
 
-    def _begin(self, swap: Migration) -> None:
-        """Make the new operators; where they know all that they must, exchange them at once."""
-        exchange, query = swap.exchange, swap.exchange.query
+    def _begin(self, migration: Migration) -> None:
+        """Create the new operators; if they need no history, complete the migration at once."""
+        exchange, query = migration.exchange, migration.exchange.query
         make = self._make(exchange.plan, query.request.options)
         try:
             self._rearrange(query, partial(exchange.begin, make, partial(self._task, query)))
         except Exception as error:
             self.drop(query, f"the new operators could not be made: {error}")
             return
-        swap.since, query.swaps.stage = self._monotonic(), MigrationStage.WARMING
-        if exchange.reach > swap.limit:
-            reach, limit = format_duration(exchange.reach), format_duration(swap.limit)
+        migration.since, query.swaps.stage = self._monotonic(), MigrationStage.WARMING
+        if exchange.reach > migration.limit:
+            reach, limit = format_duration(exchange.reach), format_duration(migration.limit)
             self.drop(query, f"its windows and joins reach {reach} ahead, further than the limit of {limit}")
             return
-        self._try_to_finish(swap)
+        self._try_to_finish(migration)
 
-    def _try_to_finish(self, swap: Migration) -> None:
-        exchange, query = swap.exchange, swap.exchange.query
+    def _try_to_finish(self, migration: Migration) -> None:
+        exchange, query = migration.exchange, migration.exchange.query
         if exchange.ahead <= 0:
             if not exchange.agreed:
-                self.drop(query, "the new plan came to another time than the one that runs")
+                self.drop(query, "the new plan reached another watermark than the one that runs")
                 return
             self._rearrange(query, exchange.finish)
-            del self._under_way[query]
-            query.swaps.done(swap.version)
-            self._over(query)
-        elif self._overdue(swap):
-            limit = format_duration(swap.limit)
+            del self._in_progress[query]
+            query.swaps.done(migration.version)
+            self._completed(query)
+        elif self._overdue(migration):
+            limit = format_duration(migration.limit)
             self.drop(query, f"after {limit} its new operators did not know yet what they must")
         else:
-            work, when = partial(self._try_to_finish, swap), partial(self._worth_a_try, swap)
-            swap.ask = self._still_points.ask([query], work, when)
+            finish, condition = partial(self._try_to_finish, migration), partial(self._may_finish, migration)
+            migration.ask = self._quiescent_points.ask([query], finish, condition)
 
-    def _worth_a_try(self, swap: Migration) -> bool:
-        return self._overdue(swap) or (swap.exchange.hopeful and swap.exchange.ahead <= 0)
+    def _may_finish(self, migration: Migration) -> bool:
+        return self._overdue(migration) or (migration.exchange.hopeful and migration.exchange.ahead <= 0)
 
-    def _overdue(self, swap: Migration) -> bool:
-        return self._monotonic() - swap.since > swap.limit * 1000
+    def _overdue(self, migration: Migration) -> bool:
+        return self._monotonic() - migration.since > migration.limit * 1000
 
 
 def check(query: RunningQuery, plan: TypedPlan) -> None:
-    """Raise what stands against giving a query a plan, whatever it holds."""
+    """Raise MigrationRefused or IllegalMove if a query cannot get a plan, regardless of operator state."""
     running, name = query.request.plan, f"query {query.id!r}"
     if query.state is not QueryState.RUNNING:
         raise IllegalMove(f"{name} is {query.state.value}; its plan can be swapped while it is running")
@@ -218,7 +220,7 @@ def _listed(sources: dict[str, str], plan: TypedPlan) -> str:
     return ", ".join([*(f"{stream} as {name}" for name, stream in sources.items()), *sorted(plan.tables)])
 
 
-def _check_memory(exchange: OperatorExchange) -> None:
+def _check_state(exchange: OperatorExchange) -> None:
     anew = ", ".join(repr(node.name) for node in exchange.anew)
     if not anew:
         return

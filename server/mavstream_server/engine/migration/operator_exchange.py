@@ -1,8 +1,8 @@
-"""Replaces the operators of a running query by those of another plan; its sources and output stay.
+"""Replaces the operators of a running query by those of another plan; its sources and output are retained.
 
-Operators that are the same in both plans go on, too. The others are made anew beside the old ones and read
-what these read, but nobody reads what they give. When they know all that they must, everything is
-connected as the new plan says, and the old operators are left out.
+Operators that are equal in both plans are retained, too. The others are created in parallel with the old ones
+and read the same input, but their output is discarded. When they have built up their state, all operators
+are connected according to the new plan, and the old ones are removed.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from dataclasses import replace
 from mavstream_protocol.typed_plan import TypedNode, TypedPlan
 from mavstream_server.columns.batch import BEGIN_OF_TIME, Mark
 from mavstream_server.engine.declared import declared
-from mavstream_server.engine.migration import frontier as told
+from mavstream_server.engine.migration import frontier
 from mavstream_server.engine.migration.reuse import kept_nodes
 from mavstream_server.engine.query import NEW, RunningQuery
 from mavstream_server.engine.states import OperatorState
@@ -28,38 +28,38 @@ TaskMaker = Callable[[Operator], Task]
 
 
 class OperatorExchange:
-    """The way of one query from its plan to another. All but `abandon` is done at still points."""
+    """The exchange of one query's operators. All but `abandon` must be called at quiescent points."""
 
     def __init__(self, query: RunningQuery, plan: TypedPlan) -> None:
         self.query = query
         self.plan = plan
         self.kept = kept_nodes(query.request.plan, plan, query.request.options.one_time)
         self._operators: dict[str, Operator] = {}
-        """The new plan's, by node: old ones that are kept, sources among them, and new ones."""
+        """The new plan's operators, by node: those that are retained, sources included, and new ones."""
         self._bounds: dict[str, int] = {}
-        """By node: up to when answers of a new operator lack rows; none if there were no rows."""
+        """The latest time (us) of incomplete answers, by new stateful node; empty if there were no rows."""
         self.reach = 0
-        """How far that is behind the latest row (us)."""
+        """How far the latest of these times is after the latest row (us)."""
 
     @property
     def begun(self) -> bool:
-        """Whether there are new operators."""
+        """Whether the new operators were created."""
         return bool(self._operators)
 
     @property
     def anew(self) -> list[TypedNode]:
-        """The nodes whose operators must get to know rows that came before them."""
+        """The nodes whose new operators are stateful, so that they lack earlier rows."""
         return [node for node in self._new_nodes() if node.stateful]
 
     def _new_nodes(self) -> Iterator[TypedNode]:
         return (node for node in self.plan.operating if node.name not in self.kept)
 
-    # Beside the old operators
+    # In parallel with the old operators
 
     def begin(self, make: OperatorMaker, task: TaskMaker) -> None:
-        """Make the new operators and let them read, from here on, what the old ones read.
+        """Create the new operators and connect them to the inputs of the old ones.
 
-        They are told what is known of time, as if they had always been there.
+        Their progress is set to the watermarks so far, as if they had run from the start.
         """
         query, network = self.query, self.query.network
         marks: dict[str, Mark] = {}
@@ -71,16 +71,16 @@ class OperatorExchange:
             else:
                 operator = make(node)
                 operator.name = NEW + name
-                told.begin_at(node, operator, marks)
+                frontier.begin_at(node, operator, marks)
                 connect(network.account, operator, node.inputs, self._operators)
                 network.operators[operator.name] = operator
-                made = query.tasks[operator.name] = task(operator)
-                made.collector = StatisticsCollector(declared(self.plan, name))
-                made.leaf = name in leaves
+                new_task = query.tasks[operator.name] = task(operator)
+                new_task.collector = StatisticsCollector(declared(self.plan, name))
+                new_task.leaf = name in leaves
             self._operators[name] = operator
-            marks[name] = told.mark_above(node, operator, marks)
+            marks[name] = frontier.mark_above(node, operator, marks)
         sources = self._sources()
-        touched = told.touched(self.plan, sources)
+        touched = frontier.touched(self.plan, sources)
         latest = max(touched[name] for name in sources)
         self._bounds = {node.name: touched[node.name] for node in self.anew if latest != BEGIN_OF_TIME}
         self.reach = max((bound + 1 - latest for bound in self._bounds.values()), default=0)
@@ -94,28 +94,28 @@ class OperatorExchange:
 
     @property
     def ahead(self) -> int:
-        """How much further time must come until all is known that matters (us); 0 or less when it has."""
-        marks = told.marks(self.plan, self._operators)
+        """How far watermarks must still advance until all new state is complete (us); 0 or less if it is."""
+        marks = frontier.marks(self.plan, self._operators)
         return max((bound + 1 - marks[name].watermark for name, bound in self._bounds.items()), default=0)
 
     @property
     def hopeful(self) -> bool:
-        """Whether it is worth while to look at `ahead`: quick to tell, and never false when that is 0."""
+        """Whether `ahead` may be 0: a cheap check that is never false when `ahead` is 0."""
         operators = self._operators
         return all(operators[name].progress.watermark > bound for name, bound in self._bounds.items())
 
     @property
     def agreed(self) -> bool:
-        """Whether the new root has told the same of time as the old one: then it has answered the same."""
+        """Whether the roots of both plans have emitted the same watermark, and so the same answers."""
         old = self.query.request.plan
-        before = told.marks(old, self.query.network.operators)[old.root.node]
-        after = told.marks(self.plan, self._operators)[self.plan.root.node]
+        before = frontier.marks(old, self.query.network.operators)[old.root.node]
+        after = frontier.marks(self.plan, self._operators)[self.plan.root.node]
         return before.watermark == after.watermark and before.end == after.end
 
-    # In the place of the old operators
+    # Instead of the old operators
 
     def finish(self) -> None:
-        """Connect everything as the new plan says, and leave out what it does not have."""
+        """Connect all operators according to the new plan, and remove those that it does not have."""
         query, network = self.query, self.query.network
         counters, output = query.counters, network.output
         tasks = {name: query.tasks[self._operators[name].name] for name in self._tasked()}
@@ -139,16 +139,16 @@ class OperatorExchange:
         network.paths = paths_to_output(self.plan)
         query.tasks, query.sources = tasks, sources
         query.request = replace(query.request, plan=self.plan)
-        self._settle(self.plan)
+        self._apply(self.plan)
 
     def _tasked(self) -> list[str]:
         return [name for name, operator in self._operators.items() if not isinstance(operator, Source)]
 
     def abandon(self) -> None:
-        """Let the new operators read and hold nothing any more; may be called within a slice, and again."""
+        """Disconnect the new operators and clear their queues; allowed within a slice, and repeatedly."""
         query, operators = self.query, self._operators
         for node in self._new_nodes():
-            operator = operators.get(node.name)  # None if it could not be made
+            operator = operators.get(node.name)  # None if its creation failed
             if operator is None or operator.name not in query.tasks:
                 return
             for queue, reference in zip(operator.inputs, node.inputs, strict=True):
@@ -158,14 +158,14 @@ class OperatorExchange:
             query.tasks.pop(operator.name).state = OperatorState.SUSPEND
 
     def leave_out(self) -> None:
-        """Let everything be as it was, once the new operators are abandoned."""
-        self._settle(self.query.request.plan)
+        """Restore sources and tasks to the old plan, once the new operators are abandoned."""
+        self._apply(self.query.request.plan)
 
-    def _settle(self, plan: TypedPlan) -> None:
+    def _apply(self, plan: TypedPlan) -> None:
         columns, query = plan.needed_columns(), self.query
         for name, task in query.sources.items():
             task.work.carry(columns[name])
         leaves = {path[0] for path in query.network.paths}
-        for name, reading in query.tasks.items():
-            reading.leaf = name in leaves
+        for name, operator_task in query.tasks.items():
+            operator_task.leaf = name in leaves
         query.connect()

@@ -1,7 +1,7 @@
-"""Still points: moments at which nothing of a query is on its way, so that its operators can be exchanged.
+"""Quiescent points: moments at which no rows are between a query's operators, so that these can be exchanged.
 
-Between two slices, with all queues empty, what a query has answered depends on its plan and on the
-positions of its cursors alone. A query that is fed all the time comes to such a point by holding its sources.
+Between two slices, with all queues empty, the answers of a query so far depend only on its plan and on the
+positions of its cursors. A query with continuous input reaches such a point because its sources are held.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ Condition = Callable[[], bool]
 
 
 def is_still(query: RunningQuery) -> bool:
-    """Whether all that its sources have handed on is worked in; to be asked between two slices."""
+    """Whether all queues of a query are empty; call it between two slices."""
     return not any(task.ready for task in query.tasks.values())
 
 
 class Ask:
-    """Work that waits for a still point."""
+    """A callback that waits for a quiescent point of some queries."""
 
     __slots__ = ("holds", "queries", "when", "work")
 
@@ -32,25 +32,25 @@ class Ask:
         self.work = work
         self.when = when
         self.holds = False
-        """Whether the sources of the queries are held for it."""
+        """Whether the sources of the queries are being held for it."""
 
 
 class QuiescentPoints:
-    """Holds the sources of queries until these stand still together, does what was asked for, lets go.
+    """Holds the sources of queries until all of these are quiescent, runs the callback, and releases them.
 
-    Queries that nobody asked for are not disturbed.
+    Other queries are not affected.
     """
 
     def __init__(self, intake: Intake) -> None:
         self._intake = intake
         self.wanted: list[Ask] = []
-        """What waits. While this is empty, there is nothing to look at."""
-        self._rooms: dict[RunningQuery, dict[str, int]] = {}  # what sources of held queries had, by name
+        """The pending callbacks. While this is empty, `look` need not be called."""
+        self._rooms: dict[RunningQuery, dict[str, int]] = {}  # of held sources, by name, to be restored
 
     def ask(self, queries: Sequence[RunningQuery], work: Work, when: Condition | None = None) -> Ask:
-        """Do `work` once, when all these queries, which must be running, stand still.
+        """Call `work` once, when all these queries, which must be running, are quiescent.
 
-        With `when`, they are held only from when that is true on.
+        With `when`, their sources are held only once that returns True.
         """
         ask = Ask(queries, work, when)
         self.wanted.append(ask)
@@ -59,26 +59,26 @@ class QuiescentPoints:
         return ask
 
     def cancel(self, ask: Ask) -> None:
-        """Do nothing any more of this; it may be done already."""
+        """Cancel a pending callback; does nothing if it has run."""
         if ask in self.wanted:
             self.wanted.remove(ask)
-            self._let_go(ask, 0)
+            self._release(ask, 0)
 
     def drop(self, query: RunningQuery) -> None:
-        """Do nothing any more of what was asked for with this query: it is paused, or has ended."""
+        """Cancel all callbacks that wait for a query: it was paused, or has ended."""
         for ask in [ask for ask in self.wanted if query in ask.queries]:
             self.cancel(ask)
 
     def wake(self, query: RunningQuery) -> None:
-        """Let a query that is not held read on: rows went from its queues that nobody has worked on."""
+        """Let a query that is not held read on, after rows were dropped from its queues."""
         if query not in self._rooms:
             self._intake.unblock(query, 0)
 
     def look(self, now: int) -> None:
-        """Do what can be done; to be called between two slices while something waits."""
+        """Run the callbacks whose queries are quiescent; call it between two slices while any is pending."""
         for ask in tuple(self.wanted):
             if ask not in self.wanted:
-                continue  # it went with another one
+                continue  # another callback cancelled it
             if not ask.holds:
                 if ask.when is not None and not ask.when():
                     continue
@@ -89,10 +89,10 @@ class QuiescentPoints:
                 try:
                     ask.work()
                 finally:
-                    self._let_go(ask, now)
+                    self._release(ask, now)
 
     def _hold(self, ask: Ask) -> None:
-        """Leave no room for more rows: as with full queues, the sources wait until there is."""
+        """Set the room of the sources to 0: they wait as if the queues were full."""
         ask.holds = True
         for query in ask.queries:
             if query not in self._rooms:
@@ -100,10 +100,10 @@ class QuiescentPoints:
             for task in query.sources.values():
                 task.room = 0
                 if self._intake.service is SourceService.PER_CLASS and task.state is OperatorState.READY:
-                    task.state = OperatorState.SUSPEND  # the policy is told again when it may read on
+                    task.state = OperatorState.SUSPEND  # the policy is notified again when it may read on
             query.blocked = True
 
-    def _let_go(self, ask: Ask, now: int) -> None:
+    def _release(self, ask: Ask, now: int) -> None:
         for query in ask.queries:
             if query in self._rooms and not any(a.holds and query in a.queries for a in self.wanted):
                 rooms = self._rooms.pop(query)

@@ -1,1 +1,1 @@
-"""Sharing: queries with equal prefixes run them once."""
+"""Sharing between queries: prefixes that several queries have in common run once."""

@@ -1,6 +1,7 @@
-"""Attaching: prefixes of queries are put in charge of a trunk, and given back with the trunk's state.
+"""Attaches queries to shared pipelines, and detaches them with a copy of the pipeline's state.
 
-All of it happens between two slices. Whoever decides has made sure that nothing can differ from then on.
+All of it happens between two slices. The caller has checked that the query's prefix and the pipeline have
+equal state, so that their results are identical from then on.
 """
 
 from __future__ import annotations
@@ -31,9 +32,10 @@ if TYPE_CHECKING:
 
 
 class Attaching:
-    """Changes queries of an engine.
+    """Creates the shared pipelines of an engine, attaches queries to them and detaches queries.
 
-    `gathers` is told of trunks that keep rows back, `crowded` of those with a query that has no room left.
+    `gathers` is called with a pipeline that starts to buffer rows, `crowded` with one that has a
+    member with full queues.
     """
 
     def __init__(
@@ -48,97 +50,97 @@ class Attaching:
         self._numbers = count(1)
 
     def plant(
-        self, strand: RunningPrefix, depth: int, columns: tuple[str, ...], class_name: str
+        self, prefix: RunningPrefix, depth: int, columns: tuple[str, ...], class_name: str
     ) -> SharedPipeline:
-        """Return a trunk that goes on where a strand stands, with what that has; nobody is on it yet."""
-        query = strand.query
-        trunk = self._planted(query, strand.chain.nodes[: depth + 1], strand, columns, class_name)
-        tasks = [query.tasks[name] for name in strand.chain.nodes[1 : depth + 1]]
-        for mine, task in zip(tasks, trunk.tasks.values(), strict=False):
+        """Start a shared pipeline with the state and position of a running prefix; it has no members yet."""
+        query = prefix.query
+        pipeline = self._build(query, prefix.chain.nodes[: depth + 1], prefix, columns, class_name)
+        tasks = [query.tasks[name] for name in prefix.chain.nodes[1 : depth + 1]]
+        for mine, task in zip(tasks, pipeline.tasks.values(), strict=False):
             task.collector = copy(mine.collector)
-        _take_over(trunk, strand.operators(depth))
-        self._engine.plant(trunk)
-        return trunk
+        _copy_into(pipeline, prefix.operators(depth))
+        self._engine.plant(pipeline)
+        return pipeline
 
-    def replant(self, trunk: SharedPipeline, columns: tuple[str, ...]) -> SharedPipeline:
-        """Return a trunk with more columns in the place of one that stands still."""
-        part = trunk.parts[0]
-        wider = self._planted(part.query, part.names, part.strand, columns, trunk.class_name)
-        _take_over(wider, part.theirs)
+    def replant(self, pipeline: SharedPipeline, columns: tuple[str, ...]) -> SharedPipeline:
+        """Replace an idle shared pipeline by one that emits more columns; its members move along."""
+        member = pipeline.parts[0]
+        wider = self._build(member.query, member.names, member.strand, columns, pipeline.class_name)
+        _copy_into(wider, member.theirs)
         self._engine.plant(wider)
-        for part in trunk.parts:
-            part.settle()
-            part.join(wider)
-            wider.add(part)
-            wider.fan_out.add(part.branch())
-        trunk.parts = []
-        self._engine.uproot(trunk)
-        _do_as_asked(wider)
+        for member in pipeline.parts:
+            member.settle()
+            member.join(wider)
+            wider.add(member)
+            wider.fan_out.add(member.branch())
+        pipeline.parts = []
+        self._engine.uproot(pipeline)
+        _apply_limits(wider)
         return wider
 
-    def graft(self, strand: RunningPrefix, depth: int, trunk: SharedPipeline) -> None:
-        """Let a trunk run the prefix of a strand that agrees with it."""
-        query = strand.query
-        part = Membership(strand, depth, trunk)
+    def graft(self, prefix: RunningPrefix, depth: int, pipeline: SharedPipeline) -> None:
+        """Attach a query: the pipeline runs its prefix from now on. Their states must agree."""
+        query = prefix.query
+        member = Membership(prefix, depth, pipeline)
 
         def change() -> None:
-            self._engine.intake.withdraw(part.source)
-            for name in part.names:
+            self._engine.intake.withdraw(member.source)
+            for name in member.names:
                 query.tasks.pop(name, None)
                 query.sources.pop(name, None)
-            query.shared.append(part)
+            query.shared.append(member)
 
         self._engine.seat.rearrange(query, change)
-        for own in part.own:
+        for own in member.own:
             if isinstance(own, WindowedOperator):
                 own.clear()
-        strand.part = part
-        trunk.add(part)
-        trunk.fan_out.add(part.branch())
-        _do_as_asked(trunk)
+        prefix.part = member
+        pipeline.add(member)
+        pipeline.fan_out.add(member.branch())
+        _apply_limits(pipeline)
 
-    def cut(self, part: Membership) -> None:
-        """Give a query its prefix back, with the trunk's state and with what is on its way there."""
-        query, trunk = part.query, part.trunk
-        trunk.fan_out.flush()
-        for batch in trunk.fan_out.inputs[0]:
-            part.last.emit(part.narrowed(batch))
-        part.settle()
-        _copy_state(part.theirs, part.own)
+    def cut(self, member: Membership) -> None:
+        """Detach a query: it runs its prefix itself, with copies of the pipeline's state and queues."""
+        query, pipeline = member.query, member.trunk
+        pipeline.fan_out.flush()
+        for batch in pipeline.fan_out.inputs[0]:
+            member.last.emit(member.narrowed(batch))
+        member.settle()
+        _copy_state(member.theirs, member.own)
 
         def change() -> None:
-            self.drop(part)
-            _put_back(query, part)
-            for own, their in zip(part.own[1:], part.theirs[1:], strict=True):
+            self.drop(member)
+            _restore_tasks(query, member)
+            for own, their in zip(member.own[1:], member.theirs[1:], strict=True):
                 _copy_queue(their.inputs[0], own.inputs[0])
-            for task in part.tasks.values():
+            for task in member.tasks.values():
                 task.state = OperatorState.READY if task.ready else OperatorState.SUSPEND
 
         self._engine.seat.rearrange(query, change)
-        self._engine.intake.add(part.strand.chain.stream, part.source)
+        self._engine.intake.add(member.strand.chain.stream, member.source)
 
-    def drop(self, part: Membership) -> None:
-        """Let a query go without its prefix: it has ended."""
-        part.settle()
-        part.strand.part = None
-        part.query.shared.remove(part)
-        part.trunk.remove(part)
-        part.trunk.fan_out.remove(part.last)
-        for place, their in enumerate(part.theirs):
+    def drop(self, member: Membership) -> None:
+        """Remove the membership of a query that has ended; no state is copied back."""
+        member.settle()
+        member.strand.part = None
+        member.query.shared.remove(member)
+        member.trunk.remove(member)
+        member.trunk.fan_out.remove(member.last)
+        for index, their in enumerate(member.theirs):
             if isinstance(their, WindowedOperator):
-                users = [other.own[place] for other in part.trunk.parts]
+                users = [other.own[index] for other in member.trunk.parts]
                 their.work_only_for(own for own in users if isinstance(own, WindowedOperator))
-        _do_as_asked(part.trunk)
+        _apply_limits(member.trunk)
 
-    def follow(self, trunk: SharedPipeline) -> None:
-        """Let a trunk go by what its queries ask for now."""
-        _do_as_asked(trunk)
+    def follow(self, pipeline: SharedPipeline) -> None:
+        """Apply the latency targets and memory limits that the members have now."""
+        _apply_limits(pipeline)
 
-    def _planted(
+    def _build(
         self,
         query: RunningQuery,
         names: tuple[str, ...],
-        strand: RunningPrefix,
+        prefix: RunningPrefix,
         columns: tuple[str, ...],
         class_name: str,
     ) -> SharedPipeline:
@@ -154,67 +156,67 @@ class Attaching:
             OUTPUT,
             columns,
             engine.assembly.train,
-            lambda: trunk.has_more,
-            lambda: self._gathers(trunk),
-            lambda: self._crowded(trunk),
+            lambda: pipeline.has_more,
+            lambda: self._gathers(pipeline),
+            lambda: self._crowded(pipeline),
         )
         network = instantiate_below(
-            plan, request.options, cursor, engine.assembly.table, columns, strand.chain.needs, output
+            plan, request.options, cursor, engine.assembly.table, columns, prefix.chain.needs, output
         )
-        trunk = engine.assembly.of(request, network, SharedPipeline)
-        return trunk
+        pipeline = engine.assembly.of(request, network, SharedPipeline)
+        return pipeline
 
 
-def _take_over(trunk: SharedPipeline, operators: Sequence[Operator]) -> None:
-    """Let a trunk go on where other operators of the same nodes stand."""
-    _copy_state(operators, list(trunk.network.operators.values())[: len(operators)])
+def _copy_into(pipeline: SharedPipeline, operators: Sequence[Operator]) -> None:
+    """Copy the state of other operators of the same nodes into a new pipeline."""
+    _copy_state(operators, list(pipeline.network.operators.values())[: len(operators)])
 
 
-def _copy_state(givers: Sequence[Operator], takers: Sequence[Operator]) -> None:
-    """Copy states through a snapshot, so that nothing is held by two.
+def _copy_state(origins: Sequence[Operator], targets: Sequence[Operator]) -> None:
+    """Copy operator states through a snapshot, so that no object is shared.
 
-    What the takers have counted stays, the record of what they have shed, and which window was their first.
+    The targets retain their own counters, their shedding intervals and the number of their first window.
     """
-    saved = snapshot.encode({str(place): giver.save() for place, giver in enumerate(givers)})
+    saved = snapshot.encode({str(index): origin.save() for index, origin in enumerate(origins)})
     states = snapshot.decode(saved)
-    for place, (giver, taker) in enumerate(zip(givers, takers, strict=True)):
-        counters = Counter(taker.counters)
-        if isinstance(giver, Source) and isinstance(taker, Source):
-            # A position alone does not tell which of the marks ahead of it were read.
-            taker.cursor.restore(giver.cursor.state)
-            taker.load({**states[str(place)], "shedding": taker.save()["shedding"]})
-            taker.cursor.restore(giver.cursor.state)
-        elif isinstance(taker, WindowedOperator):
-            taker.take_over(states[str(place)])
+    for index, (origin, target) in enumerate(zip(origins, targets, strict=True)):
+        counters = Counter(target.counters)
+        if isinstance(origin, Source) and isinstance(target, Source):
+            # A position alone does not say which of the marks ahead of it were read.
+            target.cursor.restore(origin.cursor.state)
+            target.load({**states[str(index)], "shedding": target.save()["shedding"]})
+            target.cursor.restore(origin.cursor.state)
+        elif isinstance(target, WindowedOperator):
+            target.take_over(states[str(index)])
         else:
-            taker.load(states[str(place)])
-        taker.counters.clear()
-        taker.counters.update(counters)
+            target.load(states[str(index)])
+        target.counters.clear()
+        target.counters.update(counters)
 
 
 def _copy_queue(source: Queue, target: Queue) -> None:
-    """Let the same batches wait in another queue; its reader is told later."""
-    filled, target.filled = target.filled, _nobody
+    """Copy the batches of a queue into another one without waking its reader."""
+    filled, target.filled = target.filled, _ignore
     for batch in source:
         target.push(batch)
     target.filled = filled
 
 
-def _put_back(query: RunningQuery, part: Membership) -> None:
-    """Give operators that stood by their tasks back, bottom-up."""
+def _restore_tasks(query: RunningQuery, member: Membership) -> None:
+    """Restore the tasks of the operators that were inactive during a membership, in network order."""
     names = query.network.operators
-    tasks, sources = query.tasks | part.tasks, query.sources | {part.names[0]: part.source}
+    tasks, sources = query.tasks | member.tasks, query.sources | {member.names[0]: member.source}
     query.tasks = {name: tasks[name] for name in names if name in tasks}
     query.sources = {name: sources[name] for name in names if name in sources}
 
 
-def _do_as_asked(trunk: SharedPipeline) -> None:
-    """Let a trunk wait for more rows no longer, and hold no more, than any of its queries may."""
-    for task in trunk.sources.values():
-        task.cap = min((part.source.cap for part in trunk.parts), default=task.cap)
-    limits = [limit for part in trunk.parts if (limit := part.query.request.memory_limit) is not None]
-    trunk.lowest_limit = min(limits, default=None)
+def _apply_limits(pipeline: SharedPipeline) -> None:
+    """Set a pipeline's linger cap and memory limit to the smallest of its members'."""
+    for task in pipeline.sources.values():
+        task.cap = min((member.source.cap for member in pipeline.parts), default=task.cap)
+    limits = [limit for member in pipeline.parts if (limit := member.query.request.memory_limit) is not None]
+    pipeline.lowest_limit = min(limits, default=None)
 
 
-def _nobody() -> None:
-    """Stand in for a consumer while a queue is filled by hand."""
+def _ignore() -> None:
+    """Do nothing: replaces a queue's callback while batches are copied."""

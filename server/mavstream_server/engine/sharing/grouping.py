@@ -1,4 +1,4 @@
-"""Finding: which queries have prefixes in common, and when to try to bring them together."""
+"""Groups running queries by common prefixes, and schedules attempts to share them."""
 
 from __future__ import annotations
 
@@ -12,99 +12,99 @@ from mavstream_server.engine.sharing.prefix import prefixes
 from mavstream_server.engine.sharing.running_prefix import PrefixGroup, RunningPrefix
 from mavstream_server.engine.sharing.shared_pipeline import SharedPipeline
 
-_MUCH = 1.5  # times as many operators must be saved for queries to go from one trunk to another
+_MUCH = 1.5  # a prefix changes its pipeline only for a group that saves this many times as many operators
 
 
 class PrefixGroups:
-    """All strands by what their prefixes do, and an agenda of the groups that are to be brought together."""
+    """The running prefixes of an engine by what they compute, and an agenda of the groups to attach."""
 
-    def __init__(self, mode: Sharing, call: Callable[[int], None]) -> None:
-        """`call` is told a time at which something will be due."""
+    def __init__(self, mode: Sharing, schedule: Callable[[int], None]) -> None:
+        """`call` is called with the time (ns) of each attempt that is scheduled."""
         self._mode = mode
-        self._call = call
-        self._strands: dict[RunningQuery, list[RunningPrefix]] = {}
+        self._schedule = schedule
+        self._prefixes: dict[RunningQuery, list[RunningPrefix]] = {}
         self._groups: dict[tuple[str | None, str], PrefixGroup] = {}
-        self._agenda: list[tuple[int, int, PrefixGroup]] = []  # a heap by when to try
+        self._agenda: list[tuple[int, int, PrefixGroup]] = []  # a heap by due time
         self._ties = count()
         self.trunks: dict[SharedPipeline, PrefixGroup] = {}
         self.moving: dict[RunningPrefix, None] = {}
-        """Those that should leave their trunk for a group that saves more."""
+        """Prefixes that are to leave their pipeline for a group that saves more operators."""
 
     def add(self, query: RunningQuery) -> None:
-        """Look for others with the same prefixes."""
+        """Add a query's prefixes to the groups of equal prefixes; does nothing if sharing is off."""
         if self._mode is Sharing.OFF:
             return
         request = query.request
         class_name = query.class_name if self._mode is Sharing.CLASS else None
-        strands = [RunningPrefix(query, chain) for chain in prefixes(request.plan, request.options)]
-        self._strands[query] = strands
-        for strand in strands:
-            for depth, done in enumerate(strand.chain.keys, 1):
+        running = [RunningPrefix(query, prefix) for prefix in prefixes(request.plan, request.options)]
+        self._prefixes[query] = running
+        for prefix in running:
+            for depth, done in enumerate(prefix.chain.keys, 1):
                 key = class_name, done
                 group = self._groups.setdefault(key, PrefixGroup(key, depth))
-                group.everyone[strand] = group.strands[strand] = None
-                strand.groups.append(group)
+                group.everyone[prefix] = group.strands[prefix] = None
+                prefix.groups.append(group)
                 self._plan(group, group.hurry)
-            self._review(strand)
+            self._review(prefix)
 
     def remove(self, query: RunningQuery) -> None:
-        """Forget a query that is on no trunk."""
-        for strand in self._strands.pop(query, ()):
-            for group in strand.groups:
-                group.strands.pop(strand, None)
-                del group.everyone[strand]
+        """Remove the prefixes of a query that is not a member of any pipeline."""
+        for prefix in self._prefixes.pop(query, ()):
+            for group in prefix.groups:
+                group.strands.pop(prefix, None)
+                del group.everyone[prefix]
                 if not group.everyone:
                     del self._groups[group.key]
 
-    def grafted(self, strand: RunningPrefix) -> None:
-        """A strand is on a trunk: it is not looked for any more."""
-        for group in strand.groups:
-            del group.strands[strand]
+    def grafted(self, prefix: RunningPrefix) -> None:
+        """Record that a prefix was attached to a pipeline: it is no candidate any more."""
+        for group in prefix.groups:
+            del group.strands[prefix]
 
-    def cut(self, strand: RunningPrefix, now: int) -> None:
-        """A strand has left its trunk: it may be brought together with others again, in a while."""
-        for group in strand.groups:
-            group.strands[strand] = None
+    def cut(self, prefix: RunningPrefix, now: int) -> None:
+        """Record that a prefix was detached: it is a candidate again, after a delay."""
+        for group in prefix.groups:
+            group.strands[prefix] = None
             self.put_off(group, now)
 
-    def _review(self, came: RunningPrefix) -> None:
-        """See whether others should share less, but with more, since this one has come.
+    def _review(self, added: RunningPrefix) -> None:
+        """Find prefixes that should move to a larger group of shorter prefixes, now that this one was added.
 
-        Looked at when a group has doubled, so that many who come cost each a little.
+        A group is reviewed whenever its size has doubled, so that the amortized cost per query is constant.
         """
-        for group in came.groups:
+        for group in added.groups:
             size = len(group.everyone)
             if size & (size - 1) == 0:
-                for strand in group.everyone:
-                    present = None if strand.part is None else self.trunks.get(strand.part.trunk)
+                for prefix in group.everyone:
+                    present = None if prefix.part is None else self.trunks.get(prefix.part.trunk)
                     if present is not None and group.value > _MUCH * present.value:
-                        self.moving[strand] = None
-                        self._call(0)
+                        self.moving[prefix] = None
+                        self._schedule(0)
 
-    # When
+    # Agenda
 
     def put_off(self, group: PrefixGroup, now: int) -> None:
-        """Try again later, if there is anybody to bring together."""
+        """Schedule another attempt with a growing delay, if the group has two candidates."""
         self._plan(group, lambda: group.put_off(now))
 
     def due(self, now: int) -> list[PrefixGroup]:
-        """Return the groups to be brought together now: those that save most first."""
+        """Remove the groups that are due from the agenda and return them, the most valuable first."""
         agenda, due = self._agenda, []
         while agenda and agenda[0][0] <= now:
             time, _, group = heappop(agenda)
-            if group.due == time:  # else it was planned anew
+            if group.due == time:  # otherwise it was rescheduled
                 group.due = None
                 due.append(group)
         return sorted(due, key=lambda group: (-group.value, -group.depth))
 
     @property
     def next_due(self) -> list[int]:
-        """When something is due next, if anything is."""
+        """The time of the next attempt (ns): a list of one, or empty."""
         return [self._agenda[0][0]] if self._agenda else []
 
-    def _plan(self, group: PrefixGroup, when: Callable[[], int]) -> None:
+    def _plan(self, group: PrefixGroup, due_time: Callable[[], int]) -> None:
         group.due = None
         if group.worth_it:
-            due = when()
+            due = due_time()
             heappush(self._agenda, (due, next(self._ties), group))
-            self._call(due)
+            self._schedule(due)

@@ -1,4 +1,4 @@
-"""Shared parts: what a query has in a trunk, and its own operators that stand by meanwhile."""
+"""Memberships of queries in shared pipelines."""
 
 from __future__ import annotations
 
@@ -22,28 +22,28 @@ if TYPE_CHECKING:
 
 
 class Membership:
-    """A prefix of a query while a trunk runs it.
+    """A query's membership in a shared pipeline, which runs a prefix of the query.
 
-    The query's own operators of the prefix stay as they were built, without tasks. Their figures are those
-    of the trunk's, counted from when the query joined; with the trunk's state they can go on by themselves.
+    The query's own operators of the prefix are retained without tasks. Their counters are those of the
+    pipeline's operators since the query joined; with a copy of the pipeline's state they can run again.
     """
 
-    def __init__(self, strand: RunningPrefix, depth: int, trunk: SharedPipeline) -> None:
-        """The trunk runs the strand's source and so many nodes above it."""
-        self.strand = strand
-        self.query = query = strand.query
-        self.names = names = strand.chain.nodes[: depth + 1]
-        self.columns = strand.chain.columns[depth - 1]
-        """What the query's own operator would hand on."""
+    def __init__(self, prefix: RunningPrefix, depth: int, pipeline: SharedPipeline) -> None:
+        """The pipeline runs the prefix's source and the first `depth` nodes above it."""
+        self.strand = prefix
+        self.query = query = prefix.query
+        self.names = names = prefix.chain.nodes[: depth + 1]
+        self.columns = prefix.chain.columns[depth - 1]
+        """The columns that the query's own operator would emit."""
         self.source: SourceTask = query.sources[names[0]]
         self.tasks: dict[str, Task] = {name: query.tasks[name] for name in names[1:]}
         self.own = [query.network.operators[name] for name in names]
-        self.join(trunk)
+        self.join(pipeline)
 
-    def join(self, trunk: SharedPipeline) -> None:
-        """Let a trunk work for the query from now on; figures of another one must be settled."""
-        self.trunk = trunk
-        self.theirs = list(trunk.network.operators.values())[: len(self.names)]
+    def join(self, pipeline: SharedPipeline) -> None:
+        """Become a member of a pipeline; counters of an earlier one must have been settled."""
+        self.trunk = pipeline
+        self.theirs = list(pipeline.network.operators.values())[: len(self.names)]
         for own, their in zip(self.own, self.theirs, strict=True):
             if isinstance(own, WindowedOperator) and isinstance(their, WindowedOperator):
                 their.work_for(own)
@@ -54,7 +54,7 @@ class Membership:
 
     @property
     def last(self) -> Operator:
-        """The operator that the shared rows go out through."""
+        """The query's own operator that emits the shared rows to the rest of the query."""
         return self.own[-1]
 
     @property
@@ -63,36 +63,36 @@ class Membership:
         return self.tasks[self.names[-1]].downstream
 
     def own_name(self, their: str) -> str:
-        """Return what the query calls a node of the trunk."""
+        """Return the query's name of a node, given the pipeline's name."""
         found = {operator.name: name for operator, name in zip(self.theirs, self.names, strict=True)}
         return found.get(their, their)
 
     def task(self, name: str) -> Task | None:
-        """Return the trunk's task of a node of the query; None if the trunk has ended."""
+        """Return the pipeline's task for a node of the query; None if the pipeline has ended."""
         return self.trunk.tasks.get(self.theirs[self.names.index(name)].name)
 
     @property
     def running_source(self) -> SourceTask:
-        """The source that reads for the query: the trunk's, or its own if the trunk has ended."""
+        """The source that reads for the query: the pipeline's, or its own if that has ended."""
         return next(iter(self.trunk.sources.values()), self.source)
 
     def branch(self) -> Branch:
-        """Return how the trunk reaches the query."""
+        """Return the branch of the pipeline's fan-out that leads to the query."""
         columns = None if self.columns == self.trunk.columns else self.columns
         return Branch(self.last, columns, self.query.network.account, self.source.room)
 
     def narrowed(self, batch: Batch) -> Batch:
-        """Return what the query gets of a batch of the trunk's."""
+        """Return a batch of the pipeline with the query's columns only."""
         same = self.columns == self.trunk.columns or not batch.size
         return batch if same else batch.narrowed(self.columns)
 
     @property
     def has_room(self) -> bool:
-        """Whether the query's queues have room for more."""
+        """Whether the query's queues have room for more rows."""
         return self.query.network.account.rows < self.source.room
 
     def settle(self) -> None:
-        """Let the operators that stand by tell what the trunk's have done since the query joined."""
+        """Update the counters, row counts and cursor of the query's inactive operators from the pipeline."""
         for own, their, joined in zip(self.own, self.theirs, self._joined, strict=True):
             mine, before, rows = joined
             now = _counted_for(own, their)
@@ -101,7 +101,7 @@ class Membership:
                 for reason in {*mine, *now}
                 if (count := mine[reason] + now[reason] - before[reason])
             }
-            # In place: windows count into the same object.
+            # In place: windows hold a reference to the same object.
             own.counters.clear()
             own.counters.update(counted)
             if own is not self.last:
@@ -114,7 +114,7 @@ class Membership:
 
 
 def _counted_for(own: Operator, their: Operator) -> Counter[str]:
-    """Return what a trunk's operator has counted, as the query's own operator would have."""
+    """Return the counters of a pipeline's operator as the query's own operator would have counted."""
     counted = Counter(their.counters)
     if isinstance(own, WindowedOperator) and isinstance(their, WindowedOperator):
         missed = their.missed_by(own)

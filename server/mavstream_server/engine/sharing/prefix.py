@@ -1,4 +1,4 @@
-"""Chains: the lower parts of a plan that other plans may have too."""
+"""Prefixes of plans that other plans may have in common with them."""
 
 from __future__ import annotations
 
@@ -15,25 +15,26 @@ from mavstream_server.planning.instantiator import RunOptions, needs_of
 
 @dataclass(frozen=True, slots=True)
 class Prefix:
-    """A source and what is done to its rows alone, one node after the other."""
+    """A source and the operators on its rows alone, one after the other."""
 
     stream: str
     nodes: tuple[str, ...]
-    """Names, the source first."""
+    """Node names, the source first."""
     keys: tuple[str, ...]
-    """What the source and the first node, the first two, ... do, whatever their names are."""
+    """Signatures, by depth: what the source and the first node, the first two, ... compute, without names."""
     columns: tuple[tuple[str, ...], ...]
-    """What goes on from the first node, the second, ..."""
+    """Emitted columns, by depth: of the first node above the source, the second, ..."""
     needs: Needs
+    """What the plan's sources must attach to their rows."""
     windowed: bool
-    """Whether one of the nodes keeps rows."""
+    """Whether one of the nodes is stateful."""
 
 
 def prefixes(plan: TypedPlan, options: RunOptions) -> list[Prefix]:
-    """Return a plan's prefixes, by its sources; those that nobody could share are left out.
+    """Return the shareable prefixes of a plan, at most one per source.
 
-    A query that ends by the clock has no part in this, since its source must stop at a row of its own; nor
-    has a one-time query, whose source tells with which window it ends.
+    A query with a `stop_at` has none, since its source must stop at a row of its own; nor has a one-time
+    query, whose source determines the window that it ends with.
     """
     if options.stop_at is not None or options.one_time:
         return []
@@ -46,7 +47,7 @@ def prefixes(plan: TypedPlan, options: RunOptions) -> list[Prefix]:
             key = f"{source.stream!r} {source.event_time!r} {weighs} {needs!r} {options.on_error!r}"
             keys, columns = [], []
             for node in nodes:
-                # As its text tells it: 1 and 1.0 are equal, and not the same.
+                # Compared by repr: 1 and 1.0 are equal but of different types.
                 key += f"\n{node.signature(frozenset(needed[node.name]))!r}"
                 keys.append(key)
                 columns.append(node.schema.names if node.emits_all_columns else needed[node.name])
@@ -64,12 +65,12 @@ def prefixes(plan: TypedPlan, options: RunOptions) -> list[Prefix]:
 
 
 def lower_part(plan: TypedPlan, nodes: tuple[str, ...]) -> TypedPlan:
-    """Return the first nodes of a chain as a plan of their own."""
+    """Return the first nodes of a prefix as a plan of their own."""
     return TypedPlan({name: plan.nodes[name] for name in nodes}, InputRef(nodes[-1], None))
 
 
 def _upwards(plan: TypedPlan, source: TypedSource, needs: Needs) -> Iterator[TypedNode]:
-    """Yield the nodes that read one another alone, from a source up to the first that cannot be shared."""
+    """Yield the shareable nodes above a source, each of which is the only reader of the one below."""
     readers = Counter([reference.node for node in plan.nodes.values() for reference in node.inputs])
     readers[plan.root.node] += 1
     above = {reference.node: node for node in plan.nodes.values() for reference in node.inputs}

@@ -1,4 +1,4 @@
-"""Meetings: sources wait for each other ahead of a row, so that queries can be brought together there."""
+"""Rendezvous: sources wait for each other at a position, so that their queries can be attached there."""
 
 from __future__ import annotations
 
@@ -7,85 +7,89 @@ from mavstream_server.engine.sharing.shared_pipeline import SharedPipeline
 from mavstream_server.engine.source_task import SourceTask
 
 
-class _Guest:
-    """Someone who is to come: a strand or a trunk."""
+class _Participant:
+    """A participant of a rendezvous: a running prefix or a shared pipeline."""
 
-    __slots__ = ("_depth", "_one", "task")
+    __slots__ = ("_depth", "_party", "task")
 
-    def __init__(self, one: RunningPrefix | SharedPipeline, depth: int) -> None:
-        self._one = one
+    def __init__(self, party: RunningPrefix | SharedPipeline, depth: int) -> None:
+        self._party = party
         self._depth = depth
-        if isinstance(one, RunningPrefix):
-            self.task = one.task
+        if isinstance(party, RunningPrefix):
+            self.task = party.task
         else:
-            (self.task,) = one.sources.values()
+            (self.task,) = party.sources.values()
 
     @property
     def position(self) -> int:
         return self.task.work.cursor.position
 
-    def has_come(self, position: int) -> bool:
-        """Whether it stands there with nothing on its way, or will not come any more."""
+    def has_arrived(self, position: int) -> bool:
+        """Whether it is at the position with empty queues, or will never get there."""
         if not self.task.attached or self.task.work.ended:
             return True
         if self.position < position:
             return False
-        return self._one.is_still(self._depth) if isinstance(self._one, RunningPrefix) else self._one.is_still
+        party = self._party
+        return party.is_still(self._depth) if isinstance(party, RunningPrefix) else party.is_still
 
 
 class Rendezvous:
-    """Each of the sources reads on to a row and no further, so that all have read the same marks, too.
+    """Sources that read up to a common position and wait there, so that all have read the same marks, too.
 
-    Nobody waits behind the deadline, nor while there is nothing else to do.
+    It ends when all have arrived, at its deadline, or when the engine is idle.
     """
 
-    def __init__(self, group: PrefixGroup, guests: list[_Guest], now: int, patience: int) -> None:
+    def __init__(self, group: PrefixGroup, participants: list[_Participant], now: int, timeout: int) -> None:
         self.group = group
-        self.begun, self.deadline = now, now + patience
-        # One row further than anybody has come: marks ahead of it are then read by all, those behind by none.
-        self._position = 1 + max(guest.position for guest in guests)
-        self._awaited = list(guests)
-        self.tasks: list[SourceTask] = [guest.task for guest in guests]
+        self.begun, self.deadline = now, now + timeout
+        # One row beyond the furthest source: marks ahead of it are then read by all, those behind it by none.
+        self._position = 1 + max(participant.position for participant in participants)
+        self._awaited = list(participants)
+        self.tasks: list[SourceTask] = [participant.task for participant in participants]
         for task in self.tasks:
             task.work.until = self._position
 
     @property
     def complete(self) -> bool:
-        """Whether all have come. Asked at every step, so nobody who has is looked at again."""
+        """Whether all have arrived. Called at every step, so arrived ones are not checked again."""
         awaited = self._awaited
-        while awaited and awaited[-1].has_come(self._position):
+        while awaited and awaited[-1].has_arrived(self._position):
             awaited.pop()
         return not awaited
 
     def end(self) -> None:
-        """Let all read on."""
+        """Let all sources read on."""
         for task in self.tasks:
             task.work.until = None
 
 
 def meeting(group: PrefixGroup, now: int, near: int) -> Rendezvous | None:
-    """Let strands of a group, and its trunk, wait for each other if two of them stand near, in rows."""
-    guests = [_Guest(strand, group.depth) for strand in group.free(now)]
+    """Begin a rendezvous of a group's prefixes and its pipeline; None unless two are within `near` rows."""
+    participants = [_Participant(prefix, group.depth) for prefix in group.free(now)]
     if group.trunk is None:
-        guests = _largest_crowd(guests, near)
+        participants = _largest_cluster(participants, near)
     else:
-        trunk = _Guest(group.trunk, group.depth)
-        if trunk.task.work.ended:
+        pipeline = _Participant(group.trunk, group.depth)
+        if pipeline.task.work.ended:
             return None
-        guests = [trunk, *(guest for guest in guests if abs(guest.position - trunk.position) <= near)]
-    if len(guests) < 2:
+        participants = [
+            pipeline,
+            *(other for other in participants if abs(other.position - pipeline.position) <= near),
+        ]
+    if len(participants) < 2:
         return None
-    # As long as each of them waits for more rows under load, at most.
-    return Rendezvous(group, guests, now, min(guest.task.cap for guest in guests))
+    # No longer than any of them may wait for more rows under load.
+    return Rendezvous(group, participants, now, min(participant.task.cap for participant in participants))
 
 
-def _largest_crowd(guests: list[_Guest], near: int) -> list[_Guest]:
-    """Return the most that stand near each other."""
-    ordered = sorted(guests, key=lambda guest: guest.position)
-    best: list[_Guest] = []
+def _largest_cluster(participants: list[_Participant], near: int) -> list[_Participant]:
+    """Return the largest set of participants within `near` rows of each other."""
+    ordered = sorted(participants, key=lambda participant: participant.position)
+    best: list[_Participant] = []
     start = 0
-    for stop, guest in enumerate(ordered, 1):
-        while guest.position - ordered[start].position > near:
+    for stop, participant in enumerate(ordered, 1):
+        while participant.position - ordered[start].position > near:
             start += 1
         if stop - start > len(best):
             best = ordered[start:stop]

@@ -1,4 +1,4 @@
-"""Strands: chains of running queries, and where those with equal prefixes find each other."""
+"""Prefixes of running queries, and groups of those that are equal."""
 
 from __future__ import annotations
 
@@ -12,133 +12,134 @@ from mavstream_server.engine.source_task import SourceTask
 from mavstream_server.engine.states import QueryState
 from mavstream_server.operators.operator import Operator
 
-_FIRST_WAIT, _LONGEST_WAIT = 1_000_000, 1_000_000_000  # ns between two attempts to bring strands together
-_FIRST_REST = 1_000_000_000  # ns for which a query that was too slow for others runs by itself
-_HOPELESS = 50_000_000  # ns: who waits so long between attempts is not expected to come together soon
-_MOST = 200  # strands that are brought together at a time: each takes some 0.1 ms
+_FIRST_WAIT, _LONGEST_WAIT = 1_000_000, 1_000_000_000  # ns between two attempts to attach prefixes
+_FIRST_REST = 1_000_000_000  # ns for which a query that was too slow for the others is not shared
+_HOPELESS = 50_000_000  # ns between attempts beyond which a group is not expected to be attached soon
+_MOST = 200  # prefixes that are attached at a time: each takes some 0.1 ms
 
 
 @dataclass(eq=False, slots=True)
 class RunningPrefix:
-    """A chain of a running query."""
+    """A prefix of a running query."""
 
     query: RunningQuery
     chain: Prefix
     part: Membership | None = None
-    """What a trunk runs of it."""
+    """The membership in the pipeline that runs it; None while the query runs it itself."""
     rests_until: int = 0
-    """It is left alone until then,"""
+    """The time (ns) before which it is not shared."""
     rest: int = _FIRST_REST
-    """and so long if it is too slow for others again."""
+    """How long it is not shared (ns) if it is too slow for the others again; doubles each time."""
     groups: list[PrefixGroup] = field(default_factory=list)
-    """Those that it has a prefix in common with, the largest one last."""
+    """The groups that it belongs to, by depth: the longest common prefix last."""
 
     @property
     def task(self) -> SourceTask:
-        """Its source; while it is free."""
+        """The task of its source; only while it is not attached."""
         return self.query.sources[self.chain.nodes[0]]
 
     def operators(self, depth: int) -> list[Operator]:
-        """Return the query's own operators of the source and so many nodes."""
+        """Return the query's own operators: of the source and the first `depth` nodes."""
         return [self.query.network.operators[name] for name in self.chain.nodes[: depth + 1]]
 
     def is_free(self, now: int) -> bool:
-        """Whether it may be brought together with others."""
+        """Whether it may be attached to a pipeline."""
         if self.part is not None or self.query.state is not QueryState.RUNNING or now < self.rests_until:
             return False
         source = self.task.work
-        # Rows that it has shed may be missing in its windows.
+        # Its windows may lack rows that it has shed.
         shed = source.shedder is not None or (self.chain.windowed and bool(source.counters["shed"]))
         return not shed and not source.ended and source.until is None
 
     @property
     def best(self) -> PrefixGroup:
-        """The group that saves most."""
+        """The group that saves most operators."""
         return max(self.groups, key=lambda group: (group.value, group.depth))
 
     def would_join(self, group: PrefixGroup) -> bool:
-        """Whether a group is the one for it: that which saves most, unless that does not come together."""
+        """Whether to join a group: the one that saves most, or any if that one keeps failing to attach."""
         best = self.best
         return group is best or best.wait > _HOPELESS
 
     def is_still(self, depth: int) -> bool:
-        """Whether all that its source has handed on has passed the prefix."""
+        """Whether all queues of the prefix are empty."""
         return not any(len(queue) for operator in self.operators(depth) for queue in operator.inputs)
 
     def was_slow(self, now: int) -> None:
-        """Leave it alone for a while, and longer the next time."""
+        """Do not share it for a while, and twice as long the next time."""
         self.rests_until = now + self.rest
         self.rest *= 2
 
 
 @dataclass(eq=False, slots=True)
 class PrefixGroup:
-    """The strands that have a prefix of so many nodes in common, and the trunk that runs it for some."""
+    """The running prefixes that are equal up to a depth, and the pipeline that runs it for some of them."""
 
     key: tuple[str | None, str]
-    """The class, where only queries of one share, and what the prefix does."""
+    """The class (None if classes share with each other), and the signature of the prefix."""
     depth: int
+    """Nodes above the source."""
     everyone: dict[RunningPrefix, None] = field(default_factory=dict)
     strands: dict[RunningPrefix, None] = field(default_factory=dict)
-    """Those that are on no trunk."""
+    """The prefixes that are not attached."""
     trunk: SharedPipeline | None = None
     due: int | None = None
-    """When to bring them together, if ever;"""
+    """The time of the next attempt to attach them (ns); None if none is scheduled."""
     wait: int = _FIRST_WAIT
-    """and how long to wait then if that was not possible."""
+    """The delay of the following attempt (ns); doubles with each failed one."""
 
     @property
     def value(self) -> int:
-        """How many operators need not run if all share."""
+        """The number of operators that need not run if all prefixes are shared."""
         return (len(self.everyone) - 1) * (self.depth + 1)
 
     @property
     def worth_it(self) -> bool:
-        """Whether there are two who could be brought together."""
+        """Whether there are two candidates to be shared, the pipeline included."""
         return len(self.strands) + (self.trunk is not None) > 1
 
     def put_off(self, now: int) -> int:
-        """Try again later, and later each time; returns when."""
+        """Schedule the next attempt with a growing delay; returns its time (ns)."""
         self.due = now + self.wait
         self.wait = min(2 * self.wait, _LONGEST_WAIT)
         return self.due
 
     def hurry(self) -> int:
-        """Try soon: somebody has come; returns when."""
+        """Schedule an attempt at once because a prefix was added; returns its time."""
         self.due, self.wait = 0, _FIRST_WAIT
         return 0
 
     def free(self, now: int) -> list[RunningPrefix]:
-        """Return those that may be brought together, as many as are worth it at a time."""
+        """Return prefixes that may be attached now, at most as many as are attached at a time."""
         found = []
-        for strand in self.strands:
-            if strand.is_free(now) and strand.would_join(self):
-                found.append(strand)
+        for prefix in self.strands:
+            if prefix.is_free(now) and prefix.would_join(self):
+                found.append(prefix)
                 if len(found) == _MOST:
                     break
         return found
 
     def standing_together(self, now: int) -> list[RunningPrefix]:
-        """Return free strands that would go on as the trunk does, or as each other if there is none."""
-        still = [strand for strand in self.free(now) if strand.is_still(self.depth)]
+        """Return free prefixes whose state equals the pipeline's, or each other's if there is no pipeline."""
+        still = [prefix for prefix in self.free(now) if prefix.is_still(self.depth)]
         if self.trunk is not None:
             if not self.trunk.is_still:
                 return []
-            return self._agreeing(list(self.trunk.network.operators.values())[:-1], still)
-        places: dict[object, list[RunningPrefix]] = {}
-        for strand in still:
-            place = strand.task.work.cursor.read_key(0)
-            if place is not None:
-                places.setdefault(place, []).append(strand)
-        most = max(places.values(), key=len, default=[])
+            return self._in_agreement(list(self.trunk.network.operators.values())[:-1], still)
+        by_position: dict[object, list[RunningPrefix]] = {}
+        for prefix in still:
+            position = prefix.task.work.cursor.read_key(0)
+            if position is not None:
+                by_position.setdefault(position, []).append(prefix)
+        most = max(by_position.values(), key=len, default=[])
         if len(most) < 2:
             return []
-        together = self._agreeing(most[0].operators(self.depth), most)
+        together = self._in_agreement(most[0].operators(self.depth), most)
         return together if len(together) > 1 else []
 
-    def _agreeing(self, operators: list[Operator], strands: list[RunningPrefix]) -> list[RunningPrefix]:
+    def _in_agreement(self, operators: list[Operator], prefixes: list[RunningPrefix]) -> list[RunningPrefix]:
         return [
-            strand
-            for strand in strands
-            if all(one.agrees(two) for one, two in zip(operators, strand.operators(self.depth), strict=True))
+            prefix
+            for prefix in prefixes
+            if all(one.agrees(two) for one, two in zip(operators, prefix.operators(self.depth), strict=True))
         ]

@@ -1,4 +1,4 @@
-"""Trunks: prefixes that several queries share, run once, as a query of their own."""
+"""Shared pipelines: prefixes that several queries have in common, run once as a query of their own."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from mavstream_server.scheduling.view import OperatorView
 
 
 class SharedSource(SourceTask):
-    """The source of a trunk: it does not read on either while a query that shares it has no room."""
+    """The source of a shared pipeline: it also stops reading while the queues of a member are full."""
 
     __slots__ = ()
 
     @property
     def has_room(self) -> bool:
-        """Whether the trunk's queues have room for more, and those of all its queries."""
+        """Whether the queues of the pipeline and of all its members have room for more rows."""
         return super().has_room and not self._crowded
 
     @property
     def ready(self) -> bool:
-        """Whether it could hand on something now, and would not rather wait for more."""
+        """Whether it can emit a batch now and need not wait for more rows."""
         if not super().ready:
             return False
         if self._crowded:
@@ -37,9 +37,9 @@ class SharedSource(SourceTask):
 
 
 class SharedPipeline(RunningQuery):
-    """A source and operators that several queries have in common, and a fan-out to those queries.
+    """A source and operators that several queries have in common, and a fan-out to these queries.
 
-    Policies see it as a query, so it is scheduled and charged like one, by its class. Users do not.
+    Policies see it as a query, so that it is scheduled and accounted like one. Users do not see it.
     """
 
     source_task = SharedSource
@@ -47,44 +47,44 @@ class SharedPipeline(RunningQuery):
     def __init__(self, request: QueryRequest, network: Network) -> None:
         super().__init__(request, network)
         self.parts: list[Membership] = []
-        """What queries have in it."""
+        """The memberships of its queries."""
         self._readers: list[OperatorView] = []
         self.fan_out = _fan_out(self)
         self.columns = self.fan_out.columns
-        """What it hands on."""
+        """The columns that it emits."""
         self.crowded_since: int | None = None
-        """When a query had no room for the first time; None once all had."""
+        """When the queues of a member became full (ns); None while all have room."""
         self.lowest_limit: int | None = None
-        """Of the memory that its queries may hold."""
+        """The smallest memory limit of its members (bytes); None if none has one."""
         self.error: tuple[str, Exception] | None = None
-        """What broke, and in which operator."""
+        """The name of the operator that failed, and its exception."""
 
-    def add(self, part: Membership) -> None:
-        """Take in a member: policies see who reads the fan-out, and rate the pipeline anew when told to."""
-        self.parts.append(part)
-        self._readers += part.readers
+    def add(self, member: Membership) -> None:
+        """Add a member: policies see its readers of the fan-out, and the pipeline's units become outdated."""
+        self.parts.append(member)
+        self._readers += member.readers
         self.outdated = True
 
-    def remove(self, part: Membership) -> None:
-        """Let a member go."""
-        self.parts.remove(part)
-        for reader in part.readers:
+    def remove(self, member: Membership) -> None:
+        """Remove a member."""
+        self.parts.remove(member)
+        for reader in member.readers:
             self._readers.remove(reader)
         self.outdated = True
 
     def connect(self) -> None:
-        """Tell tasks who reads what they emit: of the fan-out, operators of the members."""
+        """Set the readers of each task; those of the fan-out are operators of the members."""
         super().connect()
         self.tasks[self.fan_out.name].downstream = self._readers
 
     @property
     def known_as(self) -> str | None:
-        """The id of a query that it reads for, if there is one left."""
+        """The id of a member; None if there are none left."""
         return self.parts[0].query.id if self.parts else None
 
     @property
     def has_more(self) -> bool:
-        """Whether more rows are on their way, or a whole train is there to be read."""
+        """Whether rows are queued between its operators, or a whole train can be read."""
         if self.network.account.rows:
             return True
         (task,) = self.sources.values()
@@ -92,17 +92,17 @@ class SharedPipeline(RunningQuery):
 
     @property
     def crowded(self) -> bool:
-        """Whether a query has no room for more; it is then made to tell when it has."""
+        """Whether the queues of a member are full. Marks such members blocked, so that draining wakes it."""
         if not self.fan_out.crowded:
             return False
-        for part in self.parts:
-            if not part.has_room:
-                part.query.blocked = True
+        for member in self.parts:
+            if not member.has_room:
+                member.query.blocked = True
         return True
 
     @property
     def is_still(self) -> bool:
-        """Whether all that it has read is handed on."""
+        """Whether all rows that it has read were emitted to its members."""
         return not (self.fan_out.gathered or any(task.ready for task in self.tasks.values()))
 
 

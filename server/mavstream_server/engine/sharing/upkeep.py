@@ -1,4 +1,4 @@
-"""Care: what trunks need while they run, so that nobody suffers from sharing."""
+"""Upkeep of shared pipelines: detaches members that lag so that they never hold the others back."""
 
 from __future__ import annotations
 
@@ -13,136 +13,135 @@ from mavstream_server.operators.operator import QueryFailed
 if TYPE_CHECKING:
     from mavstream_server.engine.engine import Engine
 
-_PATIENCE = 5_000_000  # ns that others may wait for a query without room
+_PATIENCE = 5_000_000  # ns that the other members may wait for one with full queues
 
 
 class PipelineUpkeep:
-    """Looks after trunks that keep rows back, are broken, or have too few queries or one without room.
+    """Handles pipelines that buffer rows, have failed, have fewer than two members or one with full queues.
 
-    It hears of them while slices are run, and acts between two of them.
+    It is notified of them while slices run, and acts between two slices.
     """
 
     def __init__(
         self,
         engine: Engine,
-        cut: Callable[[Membership, int], None],
-        charge: Callable[[SharedPipeline], None],
-        call: Callable[[int], None],
+        detach: Callable[[Membership, int], None],
+        account: Callable[[SharedPipeline], None],
+        schedule: Callable[[int], None],
     ) -> None:
-        """`cut` lets a query leave its trunk, `charge` finds a trunk the right class.
+        """Create the upkeep of an engine's pipelines.
 
-        `call` is told a time at which something will be due.
+        `detach` detaches a member at a time (ns), `account` sets a pipeline's class and weight, and
+        `schedule` is called with the time (ns) at which something will be due.
         """
         self._engine = engine
-        self._cut = cut
-        self._charge = charge
-        self._call = call
-        self._gathering: dict[
-            SharedPipeline, tuple[int, int]
-        ] = {}  # those that keep rows back, since and until when
+        self._detach = detach
+        self._account = account
+        self._schedule = schedule
+        self._gathering: dict[SharedPipeline, tuple[int, int]] = {}  # since and until when they buffer rows
         self._troubled: dict[SharedPipeline, None] = {}
 
     def times(self, now: int) -> list[int]:
-        """Return when something is due."""
-        crowded = [trunk.crowded_since for trunk in self._troubled]
+        """Return the times (ns) at which something is due."""
+        crowded = [pipeline.crowded_since for pipeline in self._troubled]
         return [
             *(until for _, until in self._gathering.values()),
             *(now if since is None else since + _PATIENCE for since in crowded),
         ]
 
-    # Rows that are kept back
+    # Buffered rows
 
-    def gathers(self, trunk: SharedPipeline) -> None:
-        """A trunk keeps rows back for more to come: as long as its source may."""
-        (source,) = trunk.sources.values()
+    def gathers(self, pipeline: SharedPipeline) -> None:
+        """Record that a pipeline buffers rows to emit larger batches, at most for its source's linger cap."""
+        (source,) = pipeline.sources.values()
         now = self._engine.clock.now()
-        self._gathering[trunk] = now, now + source.cap
-        self._call(now + source.cap)
+        self._gathering[pipeline] = now, now + source.cap
+        self._schedule(now + source.cap)
 
     def flush(self, now: int | None) -> bool:
-        """Hand on what was kept back long enough by now, or all; returns whether there was anything."""
+        """Emit rows that were buffered long enough by `now`, or all if None; returns whether any were."""
         flushed = False
-        for trunk, (since, until) in tuple(self._gathering.items()):
-            if now is None or not since <= now < until or not trunk.fan_out.gathered:
-                del self._gathering[trunk]
-                flushed = flushed or bool(trunk.fan_out.gathered)
-                trunk.fan_out.flush()
+        for pipeline, (since, until) in tuple(self._gathering.items()):
+            if now is None or not since <= now < until or not pipeline.fan_out.gathered:
+                del self._gathering[pipeline]
+                flushed = flushed or bool(pipeline.fan_out.gathered)
+                pipeline.fan_out.flush()
         return flushed
 
-    # Trouble
+    # Failures, and members that lag
 
-    def trouble(self, trunk: SharedPipeline) -> None:
-        """Look at a trunk at the next step."""
-        self._troubled[trunk] = None
-        self._call(0)
+    def trouble(self, pipeline: SharedPipeline) -> None:
+        """Check a pipeline at the next step."""
+        self._troubled[pipeline] = None
+        self._schedule(0)
 
-    def is_crowded(self, trunk: SharedPipeline) -> None:
-        """A query on the trunk has no room."""
-        if trunk.crowded_since is None:
-            trunk.crowded_since = self._engine.clock.now()
-            self._troubled[trunk] = None
-            self._call(trunk.crowded_since + _PATIENCE)
+    def is_crowded(self, pipeline: SharedPipeline) -> None:
+        """Record that the queues of a member are full."""
+        if pipeline.crowded_since is None:
+            pipeline.crowded_since = self._engine.clock.now()
+            self._troubled[pipeline] = None
+            self._schedule(pipeline.crowded_since + _PATIENCE)
 
-    def ended(self, trunk: SharedPipeline) -> None:
-        """A trunk runs no more."""
-        self._gathering.pop(trunk, None)
-        if trunk.error is not None:
-            self.trouble(trunk)
+    def ended(self, pipeline: SharedPipeline) -> None:
+        """Remove a pipeline that has ended; if it failed, its members fail at the next step."""
+        self._gathering.pop(pipeline, None)
+        if pipeline.error is not None:
+            self.trouble(pipeline)
 
-    def check_memory(self, trunk: SharedPipeline) -> None:
-        """Look at a trunk's queries at the next step if what is held for all is more than one may hold."""
-        if trunk.lowest_limit is not None and trunk.memory.resident > trunk.lowest_limit:
-            self.trouble(trunk)
+    def check_memory(self, pipeline: SharedPipeline) -> None:
+        """Check a pipeline at the next step if it holds more memory than a member's limit."""
+        if pipeline.lowest_limit is not None and pipeline.memory.resident > pipeline.lowest_limit:
+            self.trouble(pipeline)
 
     def help(self, now: int) -> bool:
-        """Do what can be done for trunks in trouble; returns whether that was anything."""
+        """Handle failed and crowded pipelines where that is due; returns whether any was handled."""
         done = False
-        for trunk in tuple(self._troubled):
-            if self._helped(trunk, now):
-                del self._troubled[trunk]
+        for pipeline in tuple(self._troubled):
+            if self._handled(pipeline, now):
+                del self._troubled[pipeline]
                 done = True
         return done
 
-    def _helped(self, trunk: SharedPipeline, now: int) -> bool:
-        if trunk.error is not None:
-            self._fail_with(trunk, *trunk.error)
+    def _handled(self, pipeline: SharedPipeline, now: int) -> bool:
+        if pipeline.error is not None:
+            self._fail_with(pipeline, *pipeline.error)
             return True
-        if not trunk.active:
+        if not pipeline.active:
             return True
-        for part in tuple(trunk.parts):
-            self._engine.check_memory(part.query)
-        if len(trunk.parts) < 2:
-            for part in tuple(trunk.parts):
-                self._cut(part, now)
-            self._engine.uproot(trunk)
+        for member in tuple(pipeline.parts):
+            self._engine.check_memory(member.query)
+        if len(pipeline.parts) < 2:
+            for member in tuple(pipeline.parts):
+                self._detach(member, now)
+            self._engine.uproot(pipeline)
             return True
-        self._charge(trunk)
-        return self._relieved(trunk, now)
+        self._account(pipeline)
+        return self._room_restored(pipeline, now)
 
-    def _relieved(self, trunk: SharedPipeline, now: int) -> bool:
-        """Let queries without room leave if others have waited long enough; returns whether all is well."""
-        if not trunk.crowded:
-            trunk.crowded_since = None
+    def _room_restored(self, pipeline: SharedPipeline, now: int) -> bool:
+        """Detach members with full queues if the others waited too long; returns whether all have room."""
+        if not pipeline.crowded:
+            pipeline.crowded_since = None
             return True
-        full = [part for part in trunk.parts if not part.has_room]
-        since = trunk.crowded_since
-        if since is None or len(full) == len(trunk.parts):
-            trunk.crowded_since = now  # nobody waits for another
+        full = [member for member in pipeline.parts if not member.has_room]
+        since = pipeline.crowded_since
+        if since is None or len(full) == len(pipeline.parts):
+            pipeline.crowded_since = now  # no member waits for another one
             return False
         if since <= now < since + _PATIENCE:
             return False
-        for part in full:
-            part.strand.was_slow(now)
-            self._cut(part, now)
-        trunk.crowded_since = None
-        self._engine.intake.unblock(trunk, now)
-        return len(trunk.parts) >= 2
+        for member in full:
+            member.strand.was_slow(now)
+            self._detach(member, now)
+        pipeline.crowded_since = None
+        self._engine.intake.unblock(pipeline, now)
+        return len(pipeline.parts) >= 2
 
-    def _fail_with(self, trunk: SharedPipeline, operator: str, error: Exception) -> None:
-        """Let the queries fail as they would have alone."""
-        for part in tuple(trunk.parts):
-            own = part.own_name(operator)
-            told = error
+    def _fail_with(self, pipeline: SharedPipeline, operator: str, error: Exception) -> None:
+        """Fail the members with the error that they would have raised themselves."""
+        for member in tuple(pipeline.parts):
+            own = member.own_name(operator)
+            reported = error
             if isinstance(error, MavstreamError):
-                told = QueryFailed(str(error).replace(repr(operator), repr(own)))
-            self._engine.fail(part.query, own, told)
+                reported = QueryFailed(str(error).replace(repr(operator), repr(own)))
+            self._engine.fail(member.query, own, reported)
