@@ -1,1 +1,1 @@
-"""The live driver: real operators, a clock that is handed in, one core."""
+"""The engine: runs queries with real operators on one core, with an injected clock."""

@@ -1,4 +1,4 @@
-"""Declared statistics: what an operator is taken to cost and give until it was measured."""
+"""Declared statistics: the assumed cost and selectivity of an operator until they are measured."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ _DEFAULT = Statistics()
 
 
 def declared(plan: TypedPlan, name: str) -> Statistics:
-    """Return the statistics that a node's operator begins with: the node's hints, else defaults.
+    """Return the initial statistics of a node's operator: the node's hints, else defaults.
 
-    What comes in is as large as the nodes below say.
+    The input size is the mean of the sizes that the nodes below declare.
     """
     node = plan.nodes.get(name)
     if node is None:  # the output

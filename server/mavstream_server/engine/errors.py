@@ -1,4 +1,4 @@
-"""Problems: what is asked of an engine that it cannot do."""
+"""Errors of commands to an engine."""
 
 from __future__ import annotations
 
@@ -12,6 +12,6 @@ class UnknownObject(MavstreamError):
 
 
 class ObjectInUse(MavstreamError):
-    """A query that runs already, or a stream that queries read."""
+    """A query that is running already, or a stream that queries read."""
 
     code = "object_in_use"

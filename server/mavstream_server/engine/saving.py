@@ -1,4 +1,4 @@
-"""Saving: a query's whole state between two slices, as bytes, and back."""
+"""Saves the state of a query between two slices to bytes, and loads it."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from mavstream_server.engine.query import NEW, RunningQuery
 
 
 def save(query: RunningQuery) -> bytes:
-    """Return operators, queues, positions and offset of a query; it goes on with the plan that runs now."""
+    """Return a query's operator states, queues, positions and offset, for the plan that runs now."""
     every = query.network.operators
     operators = {name: every[name] for name in every if not name.startswith(NEW)}
     return snapshot.encode(
@@ -22,7 +22,7 @@ def save(query: RunningQuery) -> bytes:
 
 
 def load(query: RunningQuery, saved: bytes) -> None:
-    """Take over what `save` returned for a query of the same plan, which must not run yet."""
+    """Load bytes of `save` into a query with the same plan that is not admitted yet; raises SnapshotMismatch."""
     tree = snapshot.decode(saved)
     if tree["plan"] != _fingerprint(query):
         raise snapshot.SnapshotMismatch(
@@ -31,10 +31,10 @@ def load(query: RunningQuery, saved: bytes) -> None:
         )
     for name, operator in query.network.operators.items():
         operator.load(tree["operators"][name])
-    # Tasks wake up while batches are pushed; the policy hears of them when the query is admitted.
+    # Tasks must not wake while batches are pushed; the policy is notified when the query is admitted.
     for name, operator in query.network.operators.items():
         for queue, batches in zip(operator.inputs, tree["queues"][name], strict=True):
-            filled, queue.filled = queue.filled, _nobody
+            filled, queue.filled = queue.filled, _ignore
             for batch in batches:
                 queue.push(batch)
             queue.filled = filled
@@ -44,5 +44,5 @@ def _fingerprint(query: RunningQuery) -> str:
     return repr(query.request.plan)
 
 
-def _nobody() -> None:
-    """Stand in for a consumer while queues are filled by hand."""
+def _ignore() -> None:
+    """Do nothing: replaces a queue's callback while batches are loaded."""

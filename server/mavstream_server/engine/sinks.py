@@ -1,4 +1,4 @@
-"""Sinks: where the answers of a query go."""
+"""Sinks: destinations of a query's results."""
 
 from __future__ import annotations
 
@@ -10,34 +10,34 @@ from mavstream_server.log.writer import LogWriter
 
 
 class CountingSink:
-    """Counts answers and forgets them."""
+    """Counts result rows and discards them."""
 
     def __init__(self) -> None:
         self.offset = 0
 
     def append(self, batch: Batch, now: int) -> None:
-        """Count the rows."""
+        """Count the rows of a batch."""
         self.offset += batch.size
 
     def restart(self, offset: int) -> None:
-        """Go on at an offset."""
+        """Continue at an offset."""
         self.offset = offset
 
 
 class MemorySink:
-    """Keeps answers as batches: for tests and small tools."""
+    """Stores results as batches in memory, for tests and small tools."""
 
     def __init__(self) -> None:
         self.offset = 0
         self.batches: list[Batch] = []
 
     def append(self, batch: Batch, now: int) -> None:
-        """Keep the rows."""
+        """Store a batch."""
         self.offset += batch.size
         self.batches.append(batch)
 
     def restart(self, offset: int) -> None:
-        """Go on at an offset; answers behind it are forgotten, since they will come again."""
+        """Continue at an offset; rows from there on are removed, since they will be emitted again."""
         while self.offset > offset:
             last = self.batches.pop()
             self.offset -= last.size
@@ -49,9 +49,9 @@ class MemorySink:
 
 
 class ResultLogSink:
-    """Appends answers to a result log, whose positions are the offsets that subscribers resume from.
+    """Appends results to a result log, whose positions are the offsets that subscribers resume from.
 
-    Each frame carries the epoch as its producer; `appended` is called behind each append.
+    Each frame has the epoch as its producer; `appended` is called after each append.
     """
 
     def __init__(
@@ -68,18 +68,18 @@ class ResultLogSink:
 
     @property
     def offset(self) -> int:
-        """The offset of the next answer."""
+        """The offset of the next result row."""
         return self._writer.end
 
     def append(self, batch: Batch, now: int) -> None:
-        """Append the rows."""
+        """Append the rows of a batch."""
         columns = {name: batch.columns[name] for name in self._columns}
         self._writer.append(columns, batch.size, now, producer=self._epoch)
         if self._appended is not None:
             self._appended()
 
     def restart(self, offset: int) -> None:
-        """Go on at an offset, which must be the log's end: what subscribers have read cannot be unsaid."""
+        """Continue at an offset, which must be the log's end, since subscribers may have read all before it."""
         if offset != self._writer.end:
             raise SnapshotMismatch(
                 f"the result log ends at offset {self._writer.end}, the snapshot goes on at {offset}; "

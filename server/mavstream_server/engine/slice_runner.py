@@ -1,4 +1,4 @@
-"""Slices: does what the policy decides, and measures what it took."""
+"""Runs the slices that the policy decides, and measures their tuples and time."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ if TYPE_CHECKING:
 
 AnyTask = Task | SourceTask
 
-# Looked up for every turn of every operator.
+# Module globals, since they are looked up in every run of every operator.
 _READY, _RUN, _SUSPEND = OperatorState.READY, OperatorState.RUN, OperatorState.SUSPEND
 _SOURCE, _OUTPUT = OperatorKind.SOURCE, OperatorKind.OUTPUT
 
 
 class SliceRunner:
-    """Runs the operators of a slice, each until a bound is met or nothing waits."""
+    """Runs the operators of a slice, each until a bound is reached or its inputs are empty."""
 
     def __init__(
         self,
@@ -30,16 +30,19 @@ class SliceRunner:
         ran: Callable[[AnyTask, bool], None],
         failed: Callable[[RunningQuery, str, Exception], None],
     ) -> None:
-        """`ran` is told behind a turn that something may follow from, and whether figures were published."""
+        """`ran` is called after a task has run that needs follow-up; its flag: whether statistics were published.
+
+        `failed` is called with the query, the operator name and the exception of an operator that raised.
+        """
         self._monotonic = clock.monotonic
         self._ran = ran
         self._failed = failed
         self.cut = False
-        """Set to end the slice at the next batch: a preemptive policy wants to be asked."""
+        """Set to end the slice at the next batch, so that a preemptive policy can decide again."""
 
     def run(self, slice_: Slice) -> Report:
-        """Run the operators in their order."""
-        # Slices are made of what the engine has shown to the policy.
+        """Run the operators of a slice in order; returns what was consumed, produced and spent."""
+        # Policies build slices from the tasks that the engine has shown to them.
         tasks: tuple[AnyTask, ...] = slice_.operators  # type: ignore[assignment]
         begin = now = self._monotonic()
         stop = None if slice_.duration is None else begin + slice_.duration
@@ -68,7 +71,7 @@ class SliceRunner:
         return Report(consumed, produced + answers, now - begin, answers, response)
 
     def _run_task(self, task: AnyTask, tuples: int | None, stop: int | None, begin: int) -> tuple[int, int]:
-        """Run an operator from a time on; returns the rows that it took and when it was done."""
+        """Run an operator that starts at `begin`; returns the rows that it consumed and when it ended."""
         work, monotonic = task.work, self._monotonic
         rows_before, bytes_before = work.rows_out, work.bytes_out
         consumed, calls, now = 0, 1, begin
@@ -76,7 +79,7 @@ class SliceRunner:
         try:
             consumed = task.run(tuples)
             ready, now = task.ready, monotonic()
-            # A source hands on one train at a time: what it reads, the operators above work on first.
+            # A source emits one train at a time, which the operators above process before it reads on.
             if ready and task.kind is not _SOURCE:
                 while not (
                     self.cut

@@ -1,7 +1,7 @@
-"""Snapshots: the state of a running query as bytes that another process can go on from.
+"""Snapshot format: the state of a running query as bytes that another process can load.
 
-A snapshot is a JSON header, in which arrays are named by number, and the arrays behind it. Strings are
-saved as text: codes mean nothing outside of the process that made them.
+A snapshot is a JSON header followed by the arrays that it refers to, in order. Strings are saved as text,
+since dictionary codes are valid only in the process that assigned them.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ _MAGIC = b"MvSn"
 
 
 class SnapshotMismatch(MavstreamError):
-    """A snapshot that does not belong to what it is to be restored into, or cannot be read."""
+    """A snapshot that belongs to another plan or log position, or cannot be read."""
 
     code = "snapshot_mismatch"
 
 
 def encode(tree: dict[str, Any]) -> bytes:
-    """Turn a tree of scalars, texts, arrays, columns and batches into bytes."""
+    """Encode a tree of scalars, texts, arrays, columns and batches."""
     arrays: list[Array] = []
     header = orjson.dumps(_pack(tree, arrays), option=orjson.OPT_NON_STR_KEYS)
     header += b" " * (-len(header) % 8)
@@ -41,7 +41,7 @@ def encode(tree: dict[str, Any]) -> bytes:
 
 
 def decode(data: bytes) -> dict[str, Any]:
-    """Turn bytes back into the tree; raises SnapshotMismatch if they are not a snapshot of this version."""
+    """Decode a tree; raises SnapshotMismatch if the bytes are not a snapshot of this version."""
     if len(data) < _PREFIX.size or data[:4] != _MAGIC:
         raise SnapshotMismatch("these bytes are not a snapshot of a query; expected one that `snapshot` made")
     _, version, length = _PREFIX.unpack_from(data)
@@ -99,11 +99,11 @@ def _column_parts(column: Column) -> dict[str, Any]:
 
 
 class _Unpacker:
-    """Builds the tree again; arrays stand behind the header in the order in which they are met."""
+    """Rebuilds the tree; the arrays follow the header in the order in which the header refers to them."""
 
-    def __init__(self, data: bytes, place: int) -> None:
+    def __init__(self, data: bytes, offset: int) -> None:
         self._data = data
-        self._place = place
+        self._offset = offset
 
     def unpack(self, value: Any) -> Any:
         if isinstance(value, list):
@@ -120,11 +120,11 @@ class _Unpacker:
 
     def _array(self, dtype: str, length: int) -> Array:
         size = np.dtype(dtype).itemsize * length
-        end = self._place + size
+        end = self._offset + size
         if end > len(self._data):
             raise SnapshotMismatch("the snapshot ends in the middle of an array; it was not written whole")
-        array = np.frombuffer(self._data, dtype=dtype, count=length, offset=self._place).copy()
-        self._place = end + -size % 8
+        array = np.frombuffer(self._data, dtype=dtype, count=length, offset=self._offset).copy()
+        self._offset = end + -size % 8
         return array
 
     def _column(self, parts: dict[str, Any]) -> Column:

@@ -1,4 +1,4 @@
-"""Source tasks: sources as the scheduler sees them, where it serves them, and how long they wait for more."""
+"""Source tasks: sources as the scheduler sees them, and how long they linger for more rows."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ _SHORTEST_LINGER = 50_000
 
 
 class SourceTask:
-    """A source of a query. It is ready when its stream has news that the query has room for.
+    """A source of a query. It is ready when its stream has unread rows and the query's queues have room.
 
-    It waits for a train to fill: not at all while the engine is idle, since then nothing is gained; under
-    load small batches make it wait longer, up to a quarter of the query's latency target.
+    It lingers for a train to fill: not at all while the engine is idle, since nothing is gained then; under
+    load small batches make it linger longer, up to a quarter of the query's latency target.
     """
 
     __slots__ = (
@@ -48,7 +48,7 @@ class SourceTask:
     progress = 0
 
     def __init__(self, number: int, work: Source, query: RunningQuery, train: int, room: int) -> None:
-        """`room` is the number of rows in the query's queues beyond which it does not read on."""
+        """`room` is the number of rows in the query's queues at which it stops reading."""
         self.number = number
         self.work = work
         self.query = query
@@ -58,40 +58,41 @@ class SourceTask:
         self.state = OperatorState.SUSPEND
         self.held = False
         self.attached = False
-        """Whether its stream is looked at: not while the query is paused."""
+        """Whether the intake serves it: not while the query is paused."""
         self.collector = StatisticsCollector()
         self.linger = 0
-        """Nanoseconds that it waits for more rows,"""
+        """How long it waits for more rows (ns)."""
         self.waiting_since = 0
-        """since then,"""
+        """When it began to wait for more rows (ns)."""
         self.lingers = False
-        """while it does so."""
+        """Whether it waits for more rows."""
         self.idle = True
-        """Whether the engine had nothing else to do when it became ready."""
+        """Whether the engine was idle when it became ready."""
         self.cap = _LONGEST_LINGER
+        """The longest linger (ns)."""
         self.aim_at(query.request.latency_target)
 
     def aim_at(self, target: int | None) -> None:
-        """Wait for more rows at most a quarter of a latency target (us); None for no target."""
+        """Linger at most a quarter of a latency target (us); None for no target."""
         self.cap = _LONGEST_LINGER if target is None else min(_LONGEST_LINGER, target * 1000 // 4)
         self.linger = min(self.linger, self.cap)
 
     def become(self, state: OperatorState) -> None:
-        """Change the state, as the table of moves allows."""
+        """Change the state; raises IllegalMove."""
         self.state = move("source", self.work.name, self.state, state, OPERATOR_MOVES)
 
     @property
     def has_room(self) -> bool:
-        """Whether the query's queues have room for more."""
+        """Whether the query's queues have room for more rows."""
         return self.query.network.account.rows < self.room
 
     @property
     def ready(self) -> bool:
-        """Whether it could hand on something now, and would not rather wait for more."""
+        """Whether it can emit a batch now and need not wait for more rows."""
         if not self.attached or self.work.ended or not self.work.behind:
             return False
-        told = self.state is OperatorState.READY
-        if not told and self.linger and self.work.waiting_rows < self.train:
+        notified = self.state is OperatorState.READY
+        if not notified and self.linger and self.work.waiting_rows < self.train:
             return False
         if self.query.network.account.rows < self.room:
             return True
@@ -99,45 +100,45 @@ class SourceTask:
         return False
 
     def wait_for_room(self) -> None:
-        """Have no part in anything until the query has room; whoever decides is told again then."""
+        """Suspend until the query has room; the policy is notified again then."""
         self.query.blocked = True
         if self.state is OperatorState.READY:
             self.state = OperatorState.SUSPEND
 
     @property
     def queued(self) -> int:
-        """Rows in the log that were not read."""
+        """Unread rows in the log."""
         return self.work.waiting_rows
 
     @property
     def queued_bytes(self) -> int:
-        """Bytes in the log that were not read."""
+        """Unread bytes in the log."""
         return self.work.cursor.backlog.nbytes
 
     @property
     def oldest(self) -> int | None:
-        """Arrival time of the next row to be read, or None."""
+        """Arrival time of the next row to be read; None if there is none."""
         return self.work.next_arrival
 
     @property
     def statistics(self) -> Statistics:
-        """The figures as last published."""
+        """The statistics as last published."""
         return self.collector.published
 
     def run(self, most: int | None) -> int:
-        """Hand on a train at most; returns how many rows."""
+        """Emit at most a train, or `most` rows; returns the number of rows."""
         rows = self.work.read(self.train if most is None else min(most, self.train))
         self.adapt(rows)
         return rows
 
     def due(self, now: int) -> bool:
-        """Whether to hand on now rather than to wait for more rows."""
+        """Whether to emit now rather than to wait for more rows."""
         if self.idle or not self.linger or now >= self.waiting_since + self.linger:
             return True
         return self.work.waiting_rows >= self.train
 
     def adapt(self, rows: int) -> None:
-        """Learn from a hand-over of so many rows."""
+        """Adapt the linger to the number of rows in the batch that was emitted."""
         if self.idle or rows >= self.train // 2:
             self.linger = self.linger // 2 if self.linger > _SHORTEST_LINGER else 0
         elif rows < self.train // 4:

@@ -1,4 +1,4 @@
-"""States of operators and queries, and the moves that are allowed between them."""
+"""States of operators and queries, and the transitions that are allowed between them."""
 
 from __future__ import annotations
 
@@ -9,25 +9,25 @@ from mavstream_protocol.errors import MavstreamError
 
 
 class OperatorState(StrEnum):
-    """The life of an operator (MavStream thesis, 5.1.1)."""
+    """States of an operator (MavStream thesis, 5.1.1)."""
 
     READY = "ready"
-    """Something waits at its inputs; the scheduler may choose it."""
+    """Batches are queued at its inputs; the scheduler may choose it."""
     RUN = "run"
     SUSPEND = "suspend"
-    """Nothing waits at its inputs."""
+    """Its inputs are empty."""
     STOP = "stop"
     """Its query has ended."""
 
 
 class QueryState(StrEnum):
-    """The life of a running query."""
+    """States of a query in an engine."""
 
     RUNNING = "running"
     PAUSED = "paused"
-    """Detached from its streams: rows of the pause are not seen."""
+    """Detached from its streams: rows that arrive meanwhile are not read."""
     FINISHED = "finished"
-    """It has reached its end by itself: `until`, `stop_at`, one-time, or all streams complete."""
+    """It has reached its end: `until`, `stop_at`, one-time, or all streams complete."""
     STOPPED = "stopped"
     FAILED = "failed"
 
@@ -55,13 +55,13 @@ S = TypeVar("S", bound=Enum)
 
 
 class IllegalMove(MavstreamError):
-    """A state was to change in a way that its table does not allow."""
+    """A state transition that is not allowed."""
 
     code = "wrong_state"
 
 
 def move(kind: str, name: str, old: S, new: S, moves: dict[S, frozenset[S]]) -> S:
-    """Return the new state; raises IllegalMove that names who, from where, to where and what is allowed."""
+    """Return the new state; raises IllegalMove with the object, both states and the allowed transitions."""
     if new not in moves[old]:
         allowed = ", ".join(sorted(str(state.value) for state in moves[old])) or "nothing: it is an end"
         raise IllegalMove(

@@ -1,4 +1,4 @@
-"""Stop times: end queries with a `stop_at` by the clock where no row behind it does so."""
+"""Stop times: ends queries with a `stop_at` by the clock if no row after it does so."""
 
 from __future__ import annotations
 
@@ -12,18 +12,20 @@ from mavstream_server.engine.states import QueryState
 from mavstream_server.operators.source import Source
 
 _NEVER = 1 << 63
-_GRACE = 1_000_000_000  # ns after `stop_at` in which rows stamped before it may still come
-_RETRY = 5_000_000  # ns until an overdue query that still has rows to read is looked at again
+_GRACE = (
+    1_000_000_000  # ns after `stop_at` during which rows that were stamped before it may still be appended
+)
+_RETRY = 5_000_000  # ns until an overdue query that still has rows to read is checked again
 
 
 class StopTimePassed(MavstreamError):
-    """A query has read what arrived behind the time at which it is to stop."""
+    """A query has already read rows that arrived after the requested stop time."""
 
     code = "stop_at_passed"
 
 
 def check_stop(query: RunningQuery, time: int | None) -> None:
-    """Raise StopTimePassed if a query has read on behind an arrival time (us), or has stopped at its own."""
+    """Raise StopTimePassed if a query has read beyond an arrival time (us), or has stopped at its own."""
     for node in query.request.plan.sources:
         source = query.network.operators[node.name]
         assert isinstance(source, Source)
@@ -41,14 +43,14 @@ def check_stop(query: RunningQuery, time: int | None) -> None:
 
 
 class StopTimes:
-    """The queries of an engine that have a time to stop at, ordered by it.
+    """The queries of an engine that have a `stop_at`, ordered by it.
 
-    The loop compares `due` with the time at each step, so that a busy engine keeps stop times, too.
+    The loop compares `due` with the time at each step, so that a busy engine observes stop times, too.
     """
 
     def __init__(self) -> None:
         self._times: dict[RunningQuery, int] = {}
-        self._agenda: list[tuple[int, int, RunningQuery]] = []  # a heap; entries that changed are skipped
+        self._agenda: list[tuple[int, int, RunningQuery]] = []  # a heap; outdated entries are skipped
         self._ties = count()
         self._overdue: dict[RunningQuery, None] = {}
         self.due = _NEVER
@@ -58,7 +60,7 @@ class StopTimes:
         return len(self._times)
 
     def watch(self, query: RunningQuery) -> None:
-        """Take the stop time that a query has now, in place of an earlier one; it may have none."""
+        """Register the present stop time of a query, if any, in place of an earlier one."""
         self.forget(query)
         stop_at = query.request.options.stop_at
         if stop_at is not None:
@@ -67,14 +69,14 @@ class StopTimes:
             self.due = min(self.due, time)
 
     def forget(self, query: RunningQuery) -> None:
-        """Stop watching a query: it has ended."""
+        """Remove a query that has ended."""
         self._times.pop(query, None)
         self._overdue.pop(query, None)
 
     def end_overdue(self, now: int) -> bool:
-        """End the sources of overdue queries that have read all there is; return whether there were any.
+        """End the sources of overdue queries that have read all rows; returns whether there were any.
 
-        The readers of the streams must have been refreshed.
+        The readers of the streams must have been refreshed before.
         """
         agenda = self._agenda
         while agenda and agenda[0][0] <= now:
@@ -90,7 +92,7 @@ class StopTimes:
         return ended
 
     def _end(self, query: RunningQuery) -> bool:
-        """End the sources that have read all there is; a source with unread rows goes on until it has."""
+        """End the sources that have read all rows; those with unread rows continue until they have."""
         stop_at = query.request.options.stop_at
         assert stop_at is not None
         ended = False

@@ -1,4 +1,4 @@
-"""Tasks: operators as the scheduler sees them."""
+"""Tasks: operators of running queries as the scheduler sees them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class Task:
-    """An operator with its place in a query, its state and its statistics."""
+    """An operator of a query with its state and statistics."""
 
     __slots__ = (
         "_grew",
@@ -51,10 +51,10 @@ class Task:
         self.leaf = leaf
         self.downstream: Sequence[OperatorView] = ()
         self.fed_by: Sequence[Operator] = ()
-        """Operators below it that are not tasks of its query: sources, and shared ones that stand by."""
+        """Operators below it that are not tasks of its query: sources, and inactive ones of a shared prefix."""
         self.state = OperatorState.SUSPEND
         self.held = False
-        """Part of a slice that is being run: the policy looks at it when that has finished."""
+        """Whether a slice under way includes it: the policy considers it when the slice has finished."""
         self.collector = StatisticsCollector()
         self._inputs = work.inputs
         self._woken = woken
@@ -68,69 +68,69 @@ class Task:
             if not self.held:
                 self._woken(self)
         elif self._grew is not None:
-            self._more()
+            self._notify_growth()
 
-    def _more(self) -> None:
+    def _notify_growth(self) -> None:
         if self.state is OperatorState.READY and not self.held and self._grew is not None:
             self._grew(self)
 
     def tell_growth(self, grew: Callable[[Task], None] | None) -> None:
-        """Call `grew` from now on whenever more comes to what waits already; None for never."""
+        """Call `grew` from now on whenever a batch is added to a queue that is not empty; None for never."""
         self._grew = grew
         for queue in self._inputs:
-            queue.grown = None if grew is None else self._more
+            queue.grown = None if grew is None else self._notify_growth
 
     def become(self, state: OperatorState) -> None:
-        """Change the state, as the table of moves allows."""
+        """Change the state; raises IllegalMove."""
         self.state = move("operator", self.work.name, self.state, state, OPERATOR_MOVES)
 
     @property
     def ready(self) -> bool:
-        """Whether anything waits at the inputs."""
+        """Whether any input queue has batches."""
         inputs = self._inputs
         return len(inputs[0]) > 0 if len(inputs) == 1 else any(len(queue) for queue in inputs)
 
     @property
     def queued(self) -> int:
-        """Rows that wait at the inputs."""
+        """Rows in the input queues."""
         return sum(queue.rows for queue in self._inputs)
 
     @property
     def queued_bytes(self) -> int:
-        """Bytes that wait at the inputs."""
+        """Bytes in the input queues."""
         return sum(queue.nbytes for queue in self._inputs)
 
     @property
     def oldest(self) -> int | None:
-        """Arrival time of the oldest row that waits, or None."""
+        """Arrival time of the oldest queued row; None if there is none."""
         return min((oldest for q in self._inputs if (oldest := q.oldest) is not None), default=None)
 
     @property
     def progress(self) -> int:
-        """Nanoseconds spent on the rows that were cut off the batches at the head."""
+        """Estimated nanoseconds spent on the batches at the heads of the queues, of which rows were taken."""
         done = sum(queue.cut for queue in self._inputs)
         return int(done * self.statistics.cost_per_tuple)
 
     @property
     def statistics(self) -> Statistics:
-        """The figures as last published."""
+        """The statistics as last published."""
         return self.collector.published
 
     def measure_input(self) -> None:
-        """Publish the size of the rows that come from outside the query's tasks, if any do."""
+        """Publish the size of the rows that operators outside of the query's tasks emit to it, if any do."""
         if self.fed_by:
             rows = sum(feeder.rows_out for feeder in self.fed_by)
             self.collector.measure_input(rows, sum(feeder.bytes_out for feeder in self.fed_by))
 
     def run(self, most: int | None) -> int:
-        """Work on the next batch, or on its first rows; returns how many."""
+        """Process the next batch, or at most its first `most` rows; returns the number of rows."""
         port = self._fullest_input()
         batch = self._inputs[port].pop(most)
         self.work.process(port, batch)
         return batch.size
 
     def _fullest_input(self) -> int:
-        """Return the input to read next: the one with most rows, so that none falls far behind."""
+        """Return the port to read next: the one with most rows, so that none falls far behind."""
         inputs = self._inputs
         if len(inputs) == 1:
             return 0

@@ -1,4 +1,4 @@
-"""Traces: who ran when, for how many tuples and how long, while someone wants to know."""
+"""Traces: a bounded recording of slices, with their operators, tuples and times."""
 
 from __future__ import annotations
 
@@ -8,30 +8,30 @@ from mavstream_server.scheduling.view import Report, Slice
 
 
 class TracedSlice(NamedTuple):
-    """A slice as it was run. Times are nanoseconds."""
+    """A slice that was run. Times are in nanoseconds."""
 
     start: int
-    """UTC."""
+    """When it began (UTC)."""
     core: int
     query: str
     class_name: str
     operators: tuple[str, ...]
-    """The operators by what they do, in the order in which they ran."""
+    """The kinds of the operators, in the order in which they ran."""
     consumed: int
     produced: int
     elapsed: int
 
 
 class RecordedSlices(NamedTuple):
-    """What a trace has recorded."""
+    """The slices that a trace has recorded."""
 
     slices: list[TracedSlice]
     left_out: int
-    """Slices that were run when there was no room any more."""
+    """The number of slices that were not recorded because the trace was full."""
 
 
 class Trace:
-    """The slices of a while, up to a number: a trace that grows without end would slow what it watches."""
+    """Records slices up to a limit: an unbounded trace would slow down the engine."""
 
     def __init__(self, most: int) -> None:
         self._most = most
@@ -39,7 +39,7 @@ class Trace:
         self._left_out = 0
 
     def add(self, start: int, core: int, slice_: Slice, report: Report) -> None:
-        """Record a slice."""
+        """Record a slice, unless the trace is full."""
         if len(self._slices) >= self._most:
             self._left_out += 1
             return
@@ -48,5 +48,5 @@ class Trace:
         self._slices.append(TracedSlice(start, core, query.id, query.class_name, operators, *report[:3]))
 
     def recorded(self) -> RecordedSlices:
-        """Return what there is."""
+        """Return the slices so far."""
         return RecordedSlices(self._slices, self._left_out)

@@ -3,8 +3,8 @@
 Why no answer is lost or duplicated:
 
 At a quiescent point (see `quiescence`) a query has emitted the answers of its plan for exactly the rows
-before its cursors, and no rows are between its operators. Two equivalent plans have emitted the same answers for
-these rows; so at a quiescent point of both, one can replace the other: its answers from then on are those
+before its cursors, and no rows are between its operators. Two equivalent plans have emitted the same answers
+for these rows; so at a quiescent point of both, one can replace the other: its answers from then on are those
 that the other one would have emitted.
 
 Sources and output are the same operators before and after, so cursors, gaps, load shedding, offsets, latency
@@ -109,7 +109,7 @@ class Migrations:
         _check_state(OperatorExchange(query, plan))
 
     def ask(self, query: RunningQuery, plan: TypedPlan, version: int, limit: int) -> None:
-        """Begin to migrate a query to a plan that was checked; no other migration of it may be in progress."""
+        """Begin to migrate a query to a checked plan; no other migration of it may be in progress."""
         if plan == query.request.plan:
             query.swaps.version = version
             self._completed(query)
