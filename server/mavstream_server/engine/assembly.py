@@ -1,4 +1,4 @@
-"""Assembly: plans become queries that the engine can run."""
+"""Assembly of running queries: instantiates plans and creates tasks for their operators."""
 
 from __future__ import annotations
 
@@ -26,21 +26,21 @@ QueryT = TypeVar("QueryT", bound=RunningQuery)
 
 
 class Assembly:
-    """Makes queries of an engine, and the tasks that they consist of, numbered in order."""
+    """Creates the queries of an engine, and their tasks, which are numbered in order of creation."""
 
-    def __init__(self, clock: Clock, intake: Intake, seat: PolicyHost, train: int, room: int) -> None:
-        """`room` is the rows in a query's queues beyond which its sources do not read on, unless it says."""
+    def __init__(self, clock: Clock, intake: Intake, policy_host: PolicyHost, train: int, room: int) -> None:
+        """`room` is the number of queued rows at which sources stop reading; a query may set its own."""
         self._now = clock.now
         self._intake = intake
-        self._seat = seat
+        self._policy_host = policy_host
         self.train = train
         self._room = room
         self._numbers = count(1)
         self.tables: OpenTables | None = None
-        """Where stored tables are, for the queries that join them."""
+        """The stored tables that queries may join; None if the engine has none."""
 
     def query(self, request: QueryRequest, sink: Sink) -> RunningQuery:
-        """Return a query that stands where it is to start; raises UnknownObject."""
+        """Return a query whose cursors are at its start positions; raises UnknownObject."""
 
         def cursor(stream: str) -> Cursor:
             feed = self._intake.feeds.get(stream)
@@ -63,9 +63,9 @@ class Assembly:
         return self.of(request, network, RunningQuery)
 
     def of(self, request: QueryRequest, network: Network, kind: type[QueryT]) -> QueryT:
-        """Make a task of every operator of an instantiated plan, and tell each who reads what it emits.
+        """Create a task for every operator of an instantiated plan, and connect each to its readers.
 
-        `kind` says whether it is a query or what several of them share.
+        `kind` is RunningQuery, or SharedPipeline for a prefix that several queries share.
         """
         query = kind(request, network)
         room = request.queue_limit or self._room
@@ -77,19 +77,19 @@ class Assembly:
                 )
                 query.sources[name].collector = StatisticsCollector(declared(request.plan, name))
             else:
-                part = OperatorKind.OUTPUT if operator is network.output else OperatorKind.OPERATIONAL
-                query.tasks[name] = self._task(query, operator, part, name in leaves)
+                role = OperatorKind.OUTPUT if operator is network.output else OperatorKind.OPERATIONAL
+                query.tasks[name] = self._task(query, operator, role, name in leaves)
                 query.tasks[name].collector = StatisticsCollector(declared(request.plan, name))
         query.connect()
         return query
 
     def task(self, query: RunningQuery, operator: Operator) -> Task:
-        """Return the task of an operator that a query gets while it runs."""
+        """Return a task for an operator that is added to a running query."""
         return self._task(query, operator, OperatorKind.OPERATIONAL, leaf=False)
 
     def _task(self, query: RunningQuery, operator: Operator, kind: OperatorKind, leaf: bool) -> Task:
-        task = Task(next(self._numbers), operator, query, kind, leaf, self._seat.woken)
-        self._seat.watch(task)
+        task = Task(next(self._numbers), operator, query, kind, leaf, self._policy_host.woken)
+        self._policy_host.watch(task)
         return task
 
     def table(self, name: str) -> StoredTable:

@@ -1,4 +1,4 @@
-"""Intake: which streams have news, and when the sources that read them hand it on."""
+"""Intake: detects new rows in stream logs, and decides when sources emit them."""
 
 from __future__ import annotations
 
@@ -14,27 +14,27 @@ from mavstream_server.log.reader import LogReader
 from mavstream_server.scheduling.policy import SourceService
 
 DEFAULT_TRAIN = 4096
-"""Rows that a source hands on at once: cost per tuple falls steeply up to here and hardly beyond."""
+"""Rows that a source emits at once: cost per tuple falls steeply up to here and hardly beyond."""
 
 _LOOK_SLICES = 32
 _LOOK_SHARE = 20
-"""Looks at the logs take a twentieth of the time: little where there is no news, more where there is much."""
-_LOOK_NS = 200  # what a look at a stream takes at least
+"""Checking the logs takes at most a twentieth (1 / _LOOK_SHARE) of the time."""
+_LOOK_NS = 200  # ns that checking a stream takes at least
 _AT_ONCE = 2
-"""Sources served between two slices. A batch that one hands on takes two slices or more, so that with many
-sources the operators would fall behind, and rows grow old in queues, if all were served each time."""
+"""Sources served between two slices. A batch takes two slices or more, so that with many sources the operators
+would fall behind, and rows grow old in queues, if all sources were served each time."""
 
 
 @dataclass(slots=True)
 class StreamFeed:
-    """A stream's log in this engine, and the sources that read it."""
+    """The log of an attached stream, and the sources that read it."""
 
     reader: LogReader
     sources: list[SourceTask] = field(default_factory=list)
 
 
 class Intake:
-    """Sources that have news stand in line to hand it on, or the policy is told that they are ready."""
+    """Queues sources that have unread rows and serves them, or notifies the policy that they are ready."""
 
     def __init__(
         self,
@@ -42,11 +42,11 @@ class Intake:
         failed: Callable[[RunningQuery, str, Exception], None],
         woken: Callable[[SourceTask], None],
     ) -> None:
-        """`monotonic` tells how long things take, in ns.
+        """`monotonic` is the clock that work is measured with (ns).
 
-        `failed` is told of a query whose source could not read on, by the source's name.
+        `failed` is called with a query, the name of its source that cannot read, and the exception.
 
-        `woken` is told of sources that have become ready, where policies serve them.
+        `woken` is called with sources that have become ready, if the policy serves sources.
         """
         self._monotonic = monotonic
         self._failed = failed
@@ -55,16 +55,16 @@ class Intake:
         self.feeds: dict[str, StreamFeed] = {}
         self._of_query: dict[str, list[tuple[str, SourceTask]]] = {}
         self.look_at_slice = self.look_at_busy = 0
-        """Logs are looked at when so many slices were run, or so many nanoseconds were spent in them."""
-        self._line: deque[SourceTask] = deque()
-        self._lingering: list[tuple[int, int, SourceTask]] = []  # a heap by when they have waited enough
+        """Logs are checked when this many slices were run, or this many nanoseconds were spent in them."""
+        self._queue: deque[SourceTask] = deque()
+        self._lingering: list[tuple[int, int, SourceTask]] = []  # a heap by the end of their linger
 
     def attach(self, stream: str, reader: LogReader) -> None:
-        """Make a stream's log known."""
+        """Attach a stream's log."""
         self.feeds[stream] = StreamFeed(reader)
 
     def detach(self, stream: str) -> None:
-        """Let a stream's log go; nobody may read it any more."""
+        """Detach a stream's log, which no source may read."""
         del self.feeds[stream]
 
     @property
@@ -73,7 +73,7 @@ class Intake:
         return {stream: feed.reader for stream, feed in self.feeds.items()}
 
     def needed(self) -> dict[str, tuple[int, str]]:
-        """Return the lowest position that each stream must keep, and the query that reads there."""
+        """Return, by stream, the lowest position that must be retained, and the query that reads there."""
         return {
             stream: min(reading)
             for stream, feed in self.feeds.items()
@@ -87,11 +87,11 @@ class Intake:
         }
 
     def add(self, stream: str, task: SourceTask) -> None:
-        """Begin to serve a source."""
+        """Start to serve a source."""
         feed = self.feeds[stream]
         feed.sources.append(task)
         task.attached = True
-        # Only where there is someone to share with: what is kept for others takes memory.
+        # Read batches are shared only between several sources: storing them for others takes memory.
         for source in feed.sources if len(feed.sources) == 2 else (task,):
             source.work.shared = feed.reader.shared if len(feed.sources) > 1 else None
         self._of_query.setdefault(task.query.id, []).append((stream, task))
@@ -114,11 +114,11 @@ class Intake:
         if task.state is OperatorState.READY:
             task.state = OperatorState.SUSPEND
         task.lingers = False
-        self._line = deque(other for other in self._line if other is not task)
+        self._queue = deque(other for other in self._queue if other is not task)
 
     def restart(self) -> None:
-        """Begin anew with all sources, as when they are served in another way from now on."""
-        self._line.clear()
+        """Reset all sources: they are served in another way from now on."""
+        self._queue.clear()
         self._lingering.clear()
         tasks = [task for feed in self.feeds.values() for task in feed.sources]
         for task in tasks:
@@ -128,7 +128,7 @@ class Intake:
         self._wake(tasks, 0)
 
     def look_between(self, now: int, slices: int, busy: int) -> None:
-        """Look, and not again until some slices were run, or as much time was spent as is worth a look."""
+        """Check the logs, and schedule the next check by slices and by the time that this one took."""
         begin = self._monotonic()
         self.look(now)
         took = max(self._monotonic() - begin, _LOOK_NS * len(self.feeds))
@@ -136,45 +136,45 @@ class Intake:
         self.look_at_busy = busy + _LOOK_SHARE * took
 
     def look(self, now: int) -> None:
-        """Look at all logs for news; costs well below a microsecond per stream that has none."""
+        """Check all logs for new rows; takes well below a microsecond per stream without any."""
         for feed in self.feeds.values():
             if not feed.sources:
                 continue
             try:
-                news = feed.reader.grown()
+                grown = feed.reader.grown()
             except Exception as error:
                 for task in tuple(feed.sources):
                     self._failed(task.query, task.work.name, error)
                 continue
-            if news:
+            if grown:
                 self._wake(feed.sources, now)
 
     def unblock(self, query: RunningQuery, now: int) -> None:
-        """Let the sources of a query whose queues have drained go on."""
+        """Let the sources of a query read on: its queues have drained."""
         query.blocked = False
         self._wake([task for _, task in self._of_query.get(query.id, ())], now)
 
     @property
     def waiting(self) -> bool:
-        """Whether any source stands in line or waits for more rows."""
-        return bool(self._line or self._lingering)
+        """Whether any source is queued or lingers."""
+        return bool(self._queue or self._lingering)
 
     def serve(self, now: int, idle: bool) -> bool:
-        """Let sources that have waited longest hand on a train each; returns whether any did."""
+        """Let the sources that have waited longest emit a train each; returns whether any did."""
         if self.service is SourceService.PER_CLASS:
             return self._release(now, idle)
-        most = len(self._line)
+        most = len(self._queue)
         if self.service is SourceService.BETWEEN_SLICES:
             most = min(most, _AT_ONCE)
         served = False
         for _ in range(most):
-            if not self._line:  # went with a query that failed
+            if not self._queue:  # it was removed with a query that failed
                 break
-            served = self._serve(self._line.popleft(), now, idle) or served
+            served = self._serve(self._queue.popleft(), now, idle) or served
         return served
 
     def _serve(self, task: SourceTask, now: int, idle: bool) -> bool:
-        """Let a source hand on if it is due; it stands in line again while there is more."""
+        """Let a source emit if it is due; it is queued again while it has unread rows."""
         source = task.work
         task.state, task.idle = OperatorState.SUSPEND, idle
         try:
@@ -187,25 +187,25 @@ class Intake:
                 task.waiting_since = now
             if not due or (source.behind and not source.ended):
                 task.state = OperatorState.READY
-                self._line.append(task)
+                self._queue.append(task)
         except Exception as error:
             self._failed(task.query, source.name, error)
             return False
         return due
 
-    # Served by the policy
+    # Sources that the policy serves
 
     def _release(self, now: int, idle: bool) -> bool:
-        """Tell the policy of sources that have waited long enough for more rows, or of all while idle."""
+        """Notify the policy of sources whose linger has ended, or of all while idle; returns whether of any."""
         lingering, released = self._lingering, False
         while lingering and (idle or lingering[0][0] <= now):
             due, _, task = heappop(lingering)
             if task.lingers and due == task.waiting_since + task.linger:
                 task.lingers = False
-                released = self._tell(task, idle) or released
+                released = self._notify_policy(task, idle) or released
         return released
 
-    def _tell(self, task: SourceTask, idle: bool) -> bool:
+    def _notify_policy(self, task: SourceTask, idle: bool) -> bool:
         if task.state is not OperatorState.SUSPEND or task.work.ended or not task.work.behind:
             return False
         if not task.has_room:
@@ -217,7 +217,7 @@ class Intake:
         return True
 
     def rest(self, task: SourceTask, now: int) -> None:
-        """Let a source that has handed on wait for more rows, if there is something already."""
+        """Let a source that has emitted a batch linger or become ready again, if it has unread rows."""
         if task.state is OperatorState.SUSPEND and not task.lingers and task.work.behind:
             self._wake((task,), now)
 
@@ -229,18 +229,18 @@ class Intake:
             if not scheduled:
                 task.waiting_since = now
                 task.state = OperatorState.READY
-                self._line.append(task)
+                self._queue.append(task)
             elif not task.linger or task.work.waiting_rows >= task.train:
                 task.lingers = False
-                self._tell(task, idle=False)
+                self._notify_policy(task, idle=False)
             elif not task.lingers:
                 task.lingers, task.waiting_since = True, now
                 heappush(self._lingering, (now + task.linger, task.number, task))
 
 
 def _may_read(task: SourceTask) -> bool:
-    """Whether a source may hand on: what it handed on before is taken, or a whole train waits.
+    """Whether a source may emit: its last batch was consumed, or a whole train is unread.
 
-    So under load rows gather in the log, and each turn of a query is spent on as many as there are.
+    So under load rows accumulate in the log, and each run of a query processes as many as there are.
     """
     return task.has_room and (not task.work.untaken or task.work.waiting_rows >= task.train)

@@ -1,4 +1,4 @@
-"""The loop: serves sources, asks the policy for a slice, runs it, and tells the policy what it took."""
+"""The engine's loop: serves sources, asks the policy for a slice, runs it, and reports to the policy."""
 
 from __future__ import annotations
 
@@ -19,45 +19,45 @@ _CORE = 0  # an engine is one process on one core
 
 
 class Loop:
-    """What an engine does over and over. `step` does a bounded piece of work and returns; nothing waits."""
+    """The loop of an engine. `step` does a bounded amount of work and returns; it never blocks."""
 
     def __init__(
         self,
         clock: Clock,
         runner: SliceRunner,
-        seat: PolicyHost,
+        policy_host: PolicyHost,
         intake: Intake,
-        still_points: QuiescentPoints,
+        quiescent_points: QuiescentPoints,
         sharing: QuerySharing,
         stop_times: StopTimes,
     ) -> None:
         self._now = clock.now
         self._runner = runner
-        self._seat = seat
+        self._policy_host = policy_host
         self._intake = intake
-        self._still_points = still_points
+        self._quiescent_points = quiescent_points
         self._sharing = sharing
         self._stop_times = stop_times
         self._idle = True
         self.slices = 0
-        """Run so far,"""
+        """The number of slices that were run."""
         self.busy = 0
-        """the nanoseconds that they took,"""
+        """The time that slices took (ns)."""
         self.class_busy: defaultdict[str, int] = defaultdict(int)
-        """and the same by class."""
+        """The time that slices took (ns), by class."""
         self.trace: Trace | None = None
-        """Where slices are recorded, while someone wants to see them."""
+        """Where slices are recorded; None while no trace was requested."""
 
     def step(self) -> bool:
         """Serve the sources, then run one slice; returns whether anything was done."""
         now = self._now()
         intake = self._intake
-        if self._still_points.wanted:
-            self._still_points.look(now)
+        if self._quiescent_points.wanted:
+            self._quiescent_points.look(now)
         if self._sharing.due <= now and not self._idle:
             self._sharing.attend(now)
         if self._stop_times.due <= now:
-            intake.look(now)  # rows that came in time are read before the end
+            intake.look(now)  # rows that arrived in time are read before the end
             self._stop_times.end_overdue(now)
         if self._idle:
             intake.look(now)
@@ -65,12 +65,12 @@ class Loop:
             intake.look_between(now, self.slices, self.busy)
         eager = intake.service is not SourceService.WHEN_IDLE
         served = eager and intake.waiting and intake.serve(now, self._idle)
-        slice_ = self._seat.policy.next(_CORE, now)
+        slice_ = self._policy_host.policy.next(_CORE, now)
         if slice_ is None and not served and not (self._idle and eager):
-            # There is nothing else to do: rows that wait for a full train are handed on as they are.
+            # There is nothing else to do: rows that linger for a full train are emitted as they are.
             intake.look(now)
             served = intake.serve(now, idle=True)
-            slice_ = self._seat.policy.next(_CORE, now)
+            slice_ = self._policy_host.policy.next(_CORE, now)
         if slice_ is None:
             self._idle = not (self._stop_times.end_overdue(now) or served or self._sharing.rest(now))
             return not self._idle
@@ -86,10 +86,10 @@ class Loop:
         self.class_busy[slice_.operators[0].query.class_name] += elapsed
         if self.trace is not None:
             self.trace.add(now, _CORE, slice_, report)
-        self._seat.policy.finished(slice_, report)
+        self._policy_host.policy.finished(slice_, report)
 
     def run(self, most: int = 1_000_000_000) -> int:
-        """Step until there is nothing to do, or so many times; returns how often."""
+        """Step until there is nothing to do, at most `most` times; returns the number of steps."""
         for steps in range(most):
             if not self.step():
                 return steps

@@ -1,7 +1,7 @@
-"""The policy's seat: who decides what runs next, and about which queries.
+"""The policy host: holds the scheduling policy of an engine and reports to it.
 
-All that a policy is told of goes through here: queries that come, change and go, operators that have become
-ready, and what classes are worth. Whoever takes the seat is told all of it at once.
+All notifications of a policy go through here: queries that are admitted, changed and retired, operators that
+have become ready, and priorities of classes. A policy that replaces another one is notified of all of them.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from mavstream_server.scheduling.registry import check_options, make_policy
 
 
 class PolicyHost:
-    """The policy of an engine, and what it is told. Queries are changed between two slices only."""
+    """The policy of an engine and its notifications. Queries are changed between two slices only."""
 
     def __init__(
         self,
@@ -33,24 +33,24 @@ class PolicyHost:
         options: Mapping[str, Any] | None,
         sources: SourceService | None,
     ) -> None:
-        """`sources` says how they are served; None for as the policy's paper has it."""
+        """`sources` sets how sources are served; None for the way of the policy's paper."""
         self._now = clock.now
         self._runner = runner
         self.admitted: dict[str, RunningQuery] = {}
-        """What policies know of: the active queries, and trunks that several of them share."""
+        """The queries that policies know, by id: active ones, and shared pipelines."""
         self.priorities: dict[str, int] = {DEFAULT_CLASS: 1}
         self._view = _EngineView(self.admitted, self.priorities, random)
         self.policy: Policy[Any] = make_policy(policy, self._view, options)
-        """The one that decides now,"""
+        """The policy that decides at present."""
         self.sources = sources
-        """how sources were asked to be served,"""
+        """How sources were requested to be served; None for the way of the policy's paper."""
         self.service = _service(self.policy, sources)
-        """and how they are."""
+        """How sources are served."""
 
     # Queries
 
     def admit(self, query: RunningQuery) -> None:
-        """Let the policy decide about a query."""
+        """Add a query to the policy."""
         self.admitted[query.id] = query
         try:
             query.arrange(self._serves_sources)
@@ -60,43 +60,43 @@ class PolicyHost:
             raise
 
     def retire(self, query: RunningQuery) -> None:
-        """Let the policy forget a query."""
+        """Remove a query from the policy."""
         self.policy.retire(query)
         del self.admitted[query.id]
 
     def rearrange(self, query: RunningQuery, change: Callable[[], None]) -> None:
-        """Change what a query consists of, or its class, between two slices."""
+        """Apply a change of a query's operators or class between two slices, and update the policy."""
         self.policy.retire(query)
         try:
             change()
         finally:
             query.arrange(self._serves_sources)
-            for task in query.tasks.values():  # some may have stood by while the policy was switched
+            for task in query.tasks.values():  # some may have been inactive while the policy was switched
                 self.watch(task)
             self.policy.admit(query)
-            self._tell_ready(query)
+            self._notify_ready(query)
 
     def refresh(self, query: RunningQuery) -> None:
-        """Work out a query's units anew from the figures of now, and tell the policy.
+        """Recompute a query's units from its present statistics, and notify the policy.
 
-        Shared pipelines below the query follow when they publish figures next: they may have many members.
+        Shared pipelines of the query follow when they publish statistics next: they may have many members.
         """
         query.units, query.outdated = QueryUnits(query), False
         self.policy.refreshed(query)
-        for part in query.shared:
-            part.trunk.outdated = True
+        for member in query.shared:
+            member.trunk.outdated = True
 
     # Policies
 
     def set_priority(self, class_name: str, priority: int) -> None:
-        """Set the priority of a class; it holds from the policy's next decision on."""
+        """Set the priority of a class, from the policy's next decision on."""
         self.priorities[class_name] = priority
         self.policy.reprioritised()
 
     def switch(self, policy: str, options: Mapping[str, Any] | None, sources: SourceService | None) -> bool:
-        """Give the seat to another policy; returns False if the one that has it goes on.
+        """Replace the policy; returns False if the present one continues.
 
-        It does with other options, and with what it has learned, if it can.
+        A policy of the same name continues with the new options and its state, if it supports that.
         """
         same = policy == self.policy.name and sources == self.sources
         if same and self.policy.adopt(check_options(policy, options)):
@@ -110,29 +110,29 @@ class PolicyHost:
             for task in query.tasks.values():
                 self.watch(task)
             self.policy.admit(query)
-            self._tell_ready(query)
+            self._notify_ready(query)
         return True
 
     @property
     def _serves_sources(self) -> bool:
-        """Whether it is the policy that serves them."""
+        """Whether the policy serves the sources."""
         return self.service is SourceService.PER_CLASS
 
     # Operators
 
     def woken(self, task: AnyTask) -> None:
-        """Tell of an operator that has become ready; a preemptive policy may want to be asked at once."""
+        """Notify the policy of an operator that has become ready; a preemptive policy may end the slice."""
         if task.query.id in self.admitted and self.policy.arrived(task, self._now()):
             self._runner.cut = True
 
     def watch(self, task: Task) -> None:
-        """Tell when more comes to what waits at an operator, if the policy wants to know."""
+        """Notify the policy whenever an operator's queues grow, if it watches growth."""
         task.tell_growth(self._grew if self.policy.watches_growth else None)
 
     def _grew(self, task: Task) -> None:
         self.policy.grew(task, self._now())
 
-    def _tell_ready(self, query: RunningQuery) -> None:
+    def _notify_ready(self, query: RunningQuery) -> None:
         now = self._now()
         for task in query.operators:
             assert isinstance(task, AnyTask)
@@ -141,7 +141,7 @@ class PolicyHost:
 
 
 class _EngineView(NamedTuple):
-    """What policies see of an engine."""
+    """The engine as policies see it."""
 
     queries: Mapping[str, RunningQuery]
     priorities: Mapping[str, int]
@@ -149,10 +149,10 @@ class _EngineView(NamedTuple):
 
 
 def _service(policy: Policy[Any], sources: SourceService | None) -> SourceService:
-    """Return how sources are served: as asked for, else as the policy's paper has it where that can be.
+    """Return how sources are served: as requested, else as in the policy's paper where that is possible.
 
-    An engine has one core. Sources that would need another one are served by the policy, so that the
-    time they take is their class's and not everybody's.
+    An engine has one core. Sources that would need another one are served by the policy, so that their
+    time is accounted to their class and not to all classes.
     """
     paper = policy.sources
     return sources or (SourceService.PER_CLASS if paper is SourceService.OWN_CORE else paper)

@@ -79,7 +79,7 @@ class ResultLogSink:
             self._appended()
 
     def restart(self, offset: int) -> None:
-        """Continue at an offset, which must be the log's end, since subscribers may have read all before it."""
+        """Continue at an offset, which must be the log's end: subscribers may have read all rows."""
         if offset != self._writer.end:
             raise SnapshotMismatch(
                 f"the result log ends at offset {self._writer.end}, the snapshot goes on at {offset}; "
