@@ -1,6 +1,6 @@
-"""The engine: runs queries by enacting what the scheduling policy decides.
+"""The engine: runs queries in the order that the scheduling policy decides.
 
-It can be stepped by hand with a hand-advanced clock; a process of its own is a thin host around it.
+It can be stepped manually with a manual clock; the engine process is a thin host around it.
 """
 
 from __future__ import annotations
@@ -45,9 +45,9 @@ _log = logging.getLogger(__name__)
 
 
 class Engine:
-    """Queries: how they come, change and end. The policy's seat orders their work, the loop does it.
+    """Starts, changes and ends queries. The policy host orders their work, the loop does it.
 
-    `step` does a bounded piece of work and returns whether there was any. Nothing here waits.
+    `step` does a bounded amount of work and returns whether there was any. No method blocks.
     """
 
     def __init__(
@@ -62,13 +62,16 @@ class Engine:
         seed: int = 0,
         sharing: Sharing = Sharing.CLASS,
     ) -> None:
-        """`sources` says how they are served; None for as the policy's paper has it.
+        """`sources` sets how sources are served; None for the way of the policy's paper.
 
-        `sharing` says which queries run equal prefixes once.
+        `train` is the number of rows that a source emits at once, `queue_limit` the default number of queued
+        rows at which the sources of a query stop reading.
+
+        `sharing` sets which queries share equal prefixes.
         """
         self.clock: Clock = clock or SystemClock()
         self.queries: dict[str, RunningQuery] = {}
-        """Those that users know, ended ones included."""
+        """The users' queries by id, ended ones included."""
         runner = SliceRunner(self.clock, self._ran, self.fail)
         self.seat = PolicyHost(self.clock, runner, Random(seed), policy, options, sources)
         self.intake = Intake(self.clock.monotonic, self.fail, self.seat.woken)
@@ -95,17 +98,17 @@ class Engine:
             self._stop_times,
         )
         self.step, self.run = self.loop.step, self.loop.run
-        self.ended: Callable[[RunningQuery], None] = _nobody_asks
-        """Called once for each query when it has ended, in whatever way."""
+        self.ended: Callable[[RunningQuery], None] = _ignore_ended
+        """Called once for each query that has finished, failed or was stopped."""
 
     # Streams and classes
 
     def attach(self, stream: str, reader: LogReader) -> None:
-        """Make a stream's log readable for queries."""
+        """Attach a stream's log, so that queries can read it."""
         self.intake.attach(stream, reader)
 
     def detach(self, stream: str) -> None:
-        """Let a stream's log go; raises ObjectInUse while a query reads it or is to go on reading it."""
+        """Detach a stream's log; raises ObjectInUse while a running or paused query reads it."""
         if stream not in self.intake.feeds:
             raise UnknownObject(f"stream {stream!r} is not attached to this engine")
         users = [
@@ -115,23 +118,25 @@ class Engine:
         ]
         if users:
             raise ObjectInUse(f"stream {stream!r} is read by {', '.join(sorted(users))}; stop these first")
-        self.sharing.rest(self.clock.now())  # nothing is left that read it for others
+        self.sharing.rest(
+            self.clock.now()
+        )  # removes shared pipelines without members, which may still read it
         self.intake.detach(stream)
 
     @property
     def timed(self) -> bool:
-        """Whether something is to be done by the clock, so that `step` must be called now and then."""
+        """Whether something depends on the clock, so that `step` must be called regularly."""
         return bool(self._stop_times or self.swaps)
 
     def set_priority(self, class_name: str, priority: int) -> None:
-        """Set the priority of a class; it holds from the policy's next decision on."""
+        """Set the priority of a class, from the policy's next decision on."""
         self.seat.set_priority(class_name, priority)
         self.sharing.reprioritised()
 
     # Queries
 
     def start(self, request: QueryRequest, sink: Sink, saved: bytes | None = None) -> RunningQuery:
-        """Instantiate a query and begin to run it, from a snapshot if one is given."""
+        """Instantiate a query and start it, from a snapshot if one is given; raises ObjectInUse, UnknownObject."""
         if request.id in self.queries and self.queries[request.id].active:
             raise ObjectInUse(f"query {request.id!r} is running already; stop it first or choose another id")
         request = replace(request, plan=weighted(request.plan))
@@ -162,17 +167,17 @@ class Engine:
             self.intake.remove(query)
             raise
 
-    # What several queries share
+    # Shared pipelines
 
-    def plant(self, trunk: SharedPipeline) -> None:
-        """Begin to run a trunk."""
-        self._admit(trunk)
+    def plant(self, pipeline: SharedPipeline) -> None:
+        """Start a shared pipeline."""
+        self._admit(pipeline)
 
-    def uproot(self, trunk: SharedPipeline) -> None:
-        """Run a trunk no more."""
-        self._retire(trunk, QueryState.STOPPED)
+    def uproot(self, pipeline: SharedPipeline) -> None:
+        """Stop a shared pipeline."""
+        self._retire(pipeline, QueryState.STOPPED)
 
-    # Queries, by their ids
+    # Queries by id
 
     def query(self, id_: str) -> RunningQuery:
         """Return a query by id, ended ones included; raises UnknownObject."""
@@ -182,18 +187,18 @@ class Engine:
         return self.queries[id_]
 
     def stop(self, id_: str) -> None:
-        """End a query and drop what it holds; windows that are open stay unanswered."""
+        """Stop a query and drop its state; open windows are not answered."""
         self._retire(self.query(id_), QueryState.STOPPED)
 
     def forget(self, id_: str) -> None:
-        """Remove an ended query from the books; one that runs is stopped."""
+        """Remove a query from the engine; one that runs is stopped first."""
         query = self.query(id_)
         if query.active:
             self.stop(id_)
         del self.queries[id_]
 
     def pause(self, id_: str) -> None:
-        """Detach a query from its streams; what it has read is still worked on, and its state is kept."""
+        """Detach a query from its streams; rows that it has read are still processed, its state is retained."""
         query = self.query(id_)
         query.become(QueryState.PAUSED)
         self.swaps.drop(query, "the query was paused")
@@ -202,7 +207,7 @@ class Engine:
         self.intake.remove(query)
 
     def resume(self, id_: str) -> None:
-        """Let a paused query go on with the next rows to come; windows that the pause touched are dropped."""
+        """Resume a paused query with the next rows to arrive; windows that overlap the pause are dropped."""
         query = self.query(id_)
         query.become(QueryState.RUNNING)
         query.blocked = False
@@ -212,7 +217,7 @@ class Engine:
                 self.intake.add(node.stream, task)
 
     def reclass(self, id_: str, class_name: str) -> None:
-        """Move a query to another class, at once."""
+        """Move a query to another class, effective immediately."""
         query = self._active(id_, "its class")
         self.sharing.keep_apart(query)
         self.seat.rearrange(query, lambda: setattr(query, "class_name", class_name))
@@ -220,20 +225,20 @@ class Engine:
             self.sharing.came(query)
 
     def weigh(self, id_: str, weight: int) -> None:
-        """Let a query have more of its class, where the policy goes by weights; 1 is what all begin with."""
+        """Set a query's weight within its class, for policies that use weights; the default is 1."""
         query = self._active(id_, "its weight")
         self.seat.rearrange(query, lambda: setattr(query, "weight", weight))
         self.sharing.reprioritised()
 
     def shed(self, id_: str, share: float) -> None:
-        """Leave out this share of the rows that a query reads from now on; 0 for none."""
+        """Drop this share (0 to 1) of the rows that a query reads from now on; 0 for none."""
         query = self._active(id_, "what it sheds")
         self.sharing.leave(query)
         for task in query.sources.values():
             task.work.shed(share)
 
     def stop_at(self, id_: str, time: int | None) -> None:
-        """Let a query end at another arrival time (us), or not by time; raises StopTimePassed."""
+        """Set the arrival time (us) at which a query ends, None for no end; raises StopTimePassed."""
         query = self._active(id_, "its stop_at")
         self.sharing.keep_apart(query)
         try:
@@ -248,7 +253,7 @@ class Engine:
                 self.sharing.came(query)
 
     def aim_at(self, id_: str, latency_target: int | None, worth: Mapping[str, Expression]) -> None:
-        """Let a query have another latency target (us), and rows another worth where load is shed."""
+        """Set a query's latency target (us), and the utility of its rows for load shedding, by stream."""
         query = self._active(id_, "its targets")
         options = replace(query.request.options, worth=worth)
         query.request = replace(query.request, latency_target=latency_target, options=options)
@@ -256,7 +261,7 @@ class Engine:
             source = query.network.operators[node.name]
             assert isinstance(source, Source)
             source.rank_by(worth.get(node.stream))
-        for task in (*query.sources.values(), *(part.source for part in query.shared)):
+        for task in (*query.sources.values(), *(member.source for member in query.shared)):
             task.aim_at(latency_target)
         self.sharing.retargeted(query)
 
@@ -267,22 +272,22 @@ class Engine:
         return query
 
     def swap(self, id_: str, plan: TypedPlan, version: int = 1, limit: int = MIGRATION_LIMIT) -> None:
-        """Let a query go on with a plan that gives the same answer, as soon as it can (see `swapping`).
+        """Migrate a query to an equivalent plan as soon as possible (see `migration`).
 
-        `version` is the plan's number in the query's figures. It is given up if new operators would take
-        longer than `limit` microseconds to get to know what the old ones know.
+        `version` is the plan's number in the query's metrics. The migration is given up if the new operators
+        would take longer than `limit` microseconds to build up their state.
         """
         query, plan = self.query(id_), weighted(plan)
         self.swaps.check(query, plan)
         self.swaps.drop(query, "another plan was asked for")
-        self.sharing.keep_apart(query)  # until it is done, or given up
+        self.sharing.keep_apart(query)  # until the migration has completed or was given up
         self.swaps.ask(query, plan, version, limit)
 
     # Policies
 
     @property
     def policy(self) -> Policy[Any]:
-        """The policy that decides now."""
+        """The policy that decides at present."""
         return self.seat.policy
 
     def switch(
@@ -291,24 +296,24 @@ class Engine:
         options: Mapping[str, Any] | None = None,
         sources: SourceService | None = None,
     ) -> None:
-        """Let another policy decide from now on; what is in flight stays where it is.
+        """Replace the scheduling policy; queues and operator state are not affected.
 
-        The same policy with other options goes on with what it has learned, if it can.
+        A policy of the same name continues with the new options and its state, if it supports that.
         """
         if self.seat.switch(policy, options, sources):
             self.intake.service = self.seat.service
             self.intake.restart()
 
     def snapshot(self, id_: str) -> bytes:
-        """Return a query's whole state between two slices: operators, queues, positions, offset."""
+        """Return a snapshot of a query between two slices: operator states, queues, positions, offset."""
         query = self.query(id_)
         self.sharing.leave(query)
         return saving.save(query)
 
-    # What follows from an operator's turn
+    # After an operator has run
 
     def _ran(self, task: AnyTask, published: bool) -> None:
-        """See to what follows from an operator's turn."""
+        """Update sources, units and memory after a task has run, and retire the query if it has ended."""
         query = task.query
         if isinstance(task, SourceTask) and task.state is OperatorState.SUSPEND:
             self.intake.rest(task, self.clock.now())
@@ -328,12 +333,12 @@ class Engine:
 
     def _unblock(self, query: RunningQuery) -> None:
         self.intake.unblock(query, self.clock.now())
-        for part in query.shared:
-            if part.trunk.blocked and part.trunk.has_room:
-                self.intake.unblock(part.trunk, self.clock.now())
+        for member in query.shared:
+            if member.trunk.blocked and member.trunk.has_room:
+                self.intake.unblock(member.trunk, self.clock.now())
 
     def check_memory(self, query: RunningQuery) -> None:
-        """Let a query fail that holds more than it may."""
+        """Fail a query that holds more memory than its limit."""
         limit = query.request.memory_limit
         if limit is None or not query.active:
             return
@@ -348,7 +353,7 @@ class Engine:
             self.fail(query, "", QueryFailed(reason))
 
     def fail(self, query: RunningQuery, operator: str, error: Exception) -> None:
-        """End a query, or what several share, because of an error in one of its operators."""
+        """Fail a query or shared pipeline because one of its operators raised an error."""
         if not query.active or self.swaps.failed(query, operator, error):
             return
         if isinstance(query, SharedPipeline):
@@ -378,5 +383,5 @@ class Engine:
         self.ended(query)
 
 
-def _nobody_asks(query: RunningQuery) -> None:
-    """Stand in until someone wants to know of ended queries."""
+def _ignore_ended(query: RunningQuery) -> None:
+    """Do nothing: the default callback for ended queries."""

@@ -21,7 +21,7 @@ _LOOK_SHARE = 20
 """Checking the logs takes at most a twentieth (1 / _LOOK_SHARE) of the time."""
 _LOOK_NS = 200  # ns that checking a stream takes at least
 _AT_ONCE = 2
-"""Sources served between two slices. A batch takes two slices or more, so that with many sources the operators
+"""Sources served between two slices. A batch takes two slices or more, so that with many sources operators
 would fall behind, and rows grow old in queues, if all sources were served each time."""
 
 
@@ -196,7 +196,7 @@ class Intake:
     # Sources that the policy serves
 
     def _release(self, now: int, idle: bool) -> bool:
-        """Notify the policy of sources whose linger has ended, or of all while idle; returns whether of any."""
+        """Notify the policy of sources whose linger has ended, or of all if idle; returns whether any had."""
         lingering, released = self._lingering, False
         while lingering and (idle or lingering[0][0] <= now):
             due, _, task = heappop(lingering)

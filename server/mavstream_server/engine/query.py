@@ -1,4 +1,4 @@
-"""Running queries: operators, state and memory of one admitted query."""
+"""Running queries: the operators, state and memory of one admitted query."""
 
 from __future__ import annotations
 
@@ -21,55 +21,57 @@ if TYPE_CHECKING:
 
 
 class Memory(NamedTuple):
-    """Bytes that a query holds."""
+    """The bytes that a query holds."""
 
     queued: int
-    """Batches between its operators."""
+    """In batches between its operators."""
     state: int
-    """Kept by its operators: windows, groups, rows that wait for partners."""
+    """In its operators: windows, groups, rows that wait for join partners."""
     backlog: int
-    """Not read yet, in the logs of its streams: on disk, cached by the system."""
+    """Unread, in the logs of its streams: on disk, cached by the operating system."""
 
     @property
     def resident(self) -> int:
-        """What is in memory, not on disk: 0 when the query has ended."""
+        """The bytes in memory, not on disk: 0 when the query has ended."""
         return self.queued + self.state
 
     def plus(self, other: Memory) -> Memory:
-        """Return what both hold together."""
+        """Return the sum of both."""
         return Memory(self.queued + other.queued, self.state + other.state, self.backlog + other.backlog)
 
 
 NEW = "+"
-"""Begins the names of operators of another plan that run beside those of the query's own; no node has it."""
+"""Prefix of the names of a migration's new operators while they run in parallel; no node name has it."""
 
 
 class MigrationStage(StrEnum):
-    """How far a swap of a query's plan has come."""
+    """The stages of a migration."""
 
     DRAINING = "draining"
-    """Sources are held until nothing is on its way."""
+    """Sources are held until the query is quiescent."""
     WARMING = "warming"
-    """New operators run beside the old ones, until they know what these know."""
+    """New operators run in parallel with the old ones until their state is complete."""
     LEAVING = "leaving"
-    """It was given up; the new operators go at the next still point."""
+    """It was given up; the new operators are removed at the next quiescent point."""
 
 
 class PlanMigrations:
-    """What became of a query's plan since it started."""
+    """The migrations of a query since it started."""
 
     __slots__ = ("count", "note", "stage", "version")
 
     def __init__(self) -> None:
         self.version = 0
-        """Of the plan that runs: 0 for the one it started with, else as it was given with the swap."""
+        """The version of the plan that runs: 0 for the one it started with, else that of the migration."""
         self.count = 0
+        """The number of completed migrations."""
         self.stage: MigrationStage | None = None
+        """The stage of the migration in progress, if any."""
         self.note: str | None = None
-        """Why the last one was given up."""
+        """Why the last migration was given up."""
 
     def done(self, version: int) -> None:
-        """Another plan runs from now on."""
+        """Record a completed migration to a plan of this version."""
         self.version, self.stage, self.note = version, None, None
         self.count += 1
 
@@ -79,28 +81,28 @@ _DEFAULTS = RunOptions()
 
 @dataclass(frozen=True, slots=True)
 class QueryRequest:
-    """What the engine must know to run a query. Parsed and typed elsewhere: engines only enact."""
+    """What the engine needs to run a query. Plans are parsed and typed elsewhere."""
 
     id: str
     plan: TypedPlan
     class_name: str = "default"
     options: RunOptions = _DEFAULTS
     earliest: bool = False
-    """Start at the first row that the streams still have instead of at the next to come."""
+    """Start at the first row that the streams retain instead of at the next one to arrive."""
     latency_target: int | None = None
-    """Microseconds; sources wait for more rows at most a quarter of it."""
+    """The latency target (us); sources linger at most a quarter of it."""
     queue_limit: int | None = None
-    """Rows that may wait in all queues before the sources stop reading; None for the engine's."""
+    """Rows in all queues at which the sources stop reading; None for the engine's default."""
     memory_limit: int | None = None
     """Resident bytes beyond which the query fails."""
     positions: Mapping[str, int] | None = None
-    """Where to start instead, by stream; streams that are not named start as `earliest` says."""
+    """Start positions, by stream; streams that are not named start according to `earliest`."""
 
 
 class RunningQuery:
     """A query with its operators; scheduling policies see it as a QueryView.
 
-    Operators of a prefix that it shares with others stand by: they are in the network, without a task.
+    Operators of a prefix that it shares are inactive: they are in the network, but have no task.
     """
 
     source_task: ClassVar[type[SourceTask]] = SourceTask
@@ -121,23 +123,23 @@ class RunningQuery:
         self.paths: Sequence[Sequence[OperatorView]] = ()
         self.units: QueryUnits
         self.outdated = False
-        """Whether units must be worked out anew: of a shared pipeline, whose members have changed."""
+        """Whether its units must be recomputed: it is a shared pipeline whose members have changed."""
         self._counters: dict[str, dict[str, int]] = {}
         self._rows_read = 0
-        self._spells: tuple[SheddingInterval, ...] = ()
+        self._shedding_intervals: tuple[SheddingInterval, ...] = ()
         self.swaps = PlanMigrations()
         self.blocked = False
-        """Its sources wait until its queues have drained."""
+        """Whether its sources wait until its queues have drained."""
         self.shared: list[Membership] = []
-        """What others run with it."""
+        """Its memberships in shared pipelines."""
 
     @property
     def known_as(self) -> str | None:
-        """The id of a query that users know of, and that this one is run for; None if there is none."""
+        """The id of a user's query that this one runs for; None if there is none."""
         return self.id
 
     def connect(self) -> None:
-        """Tell tasks who reads what they emit."""
+        """Set the readers of each task's output."""
         readers = {id(queue): task for task in self.tasks.values() for queue in task.work.inputs}
         for task in self._all_tasks():
             task.downstream = tuple(readers[id(queue)] for queue in task.work.all_outputs)
@@ -147,13 +149,13 @@ class RunningQuery:
 
     @property
     def has_room(self) -> bool:
-        """Whether its sources may read on, and whoever reads for it."""
+        """Whether its queues have room for more rows of its own sources and of shared pipelines."""
         return all(task.has_room for task in self.sources.values()) and all(
-            part.has_room for part in self.shared
+            member.has_room for member in self.shared
         )
 
     def arrange(self, with_sources: bool) -> None:
-        """Show operators and paths to policies, with the sources or without."""
+        """Compute the operators, paths and units that policies see, with the sources or without."""
         tasks, sources = self.tasks, self.sources if with_sources else {}
         self.operators = [*sources.values(), *tasks.values()]
         pairs = zip(self.network.sources, self.network.paths, strict=True)
@@ -170,12 +172,12 @@ class RunningQuery:
         self.units, self.outdated = QueryUnits(self), False
 
     def settle(self) -> None:
-        """Bring the figures of operators that stand by up to date."""
-        for part in self.shared:
-            part.settle()
+        """Update the counters of operators that shared pipelines run for it."""
+        for member in self.shared:
+            member.settle()
 
     def become(self, state: QueryState) -> None:
-        """Change the state, as the table of moves allows."""
+        """Change the state; raises IllegalMove."""
         self.state = move("query", self.id, self.state, state, QUERY_MOVES)
 
     @property
@@ -185,7 +187,7 @@ class RunningQuery:
 
     @property
     def own_memory(self) -> Memory:
-        """What it holds now in operators and at cursors of its own."""
+        """The memory of its own operators, queues and cursors."""
         backlog = 0
         if self.state is QueryState.RUNNING:
             sources = [task.work for task in self.sources.values()]
@@ -195,25 +197,25 @@ class RunningQuery:
 
     @property
     def memory(self) -> Memory:
-        """What it holds now, with all that shared pipelines hold for it: as much as it would hold alone.
+        """Its memory including that of its shared pipelines: as much as it would hold without sharing.
 
-        Members of a shared pipeline each count all of it. Totals of several queries must not: see
-        `class_figures`.
+        Each member of a shared pipeline counts all of it. Totals of several queries must not: see
+        `class_metrics`.
         """
         memory = self.own_memory
-        for part in self.shared:
-            memory = memory.plus(part.trunk.own_memory)
+        for member in self.shared:
+            memory = memory.plus(member.trunk.own_memory)
         return memory
 
     @property
     def rows_in(self) -> int:
-        """Rows read from its streams, once per source; stays when the query has ended."""
+        """Rows read from its streams, counted per source; retained when the query has ended."""
         self.settle()
         return self._rows_read + sum(source.rows_out for source in self.network.sources)
 
     @property
     def counters(self) -> dict[str, dict[str, int]]:
-        """Rows that were not mixed in, by operator and reason; they stay when the query has ended."""
+        """Rows that were left out, by operator and reason; retained when the query has ended."""
         self.settle()
         for name, operator in self.network.operators.items():
             if operator.counters and not name.startswith(NEW):
@@ -222,11 +224,11 @@ class RunningQuery:
 
     @property
     def spells(self) -> tuple[SheddingInterval, ...]:
-        """When rows of its streams were left out to shed load; they stay when the query has ended."""
-        return self._spells + tuple(s for source in self.network.sources for s in source.spells)
+        """The intervals during which load was shed; retained when the query has ended."""
+        return self._shedding_intervals + tuple(s for source in self.network.sources for s in source.spells)
 
     def release(self) -> None:
-        """Stop all operators and drop what they hold and what waits between them."""
+        """Stop all operators, and drop their state and queues."""
         for task in self._all_tasks():
             task.become(OperatorState.STOP)
         for operator in self.network.operators.values():
@@ -234,7 +236,7 @@ class RunningQuery:
                 queue.clear()
         self._counters = self.counters
         self._rows_read = self.rows_in
-        self._spells = self.spells
+        self._shedding_intervals = self.spells
         self.network.operators.clear()
         self.tasks, self.sources = {}, {}
         self.operators = self.paths = ()

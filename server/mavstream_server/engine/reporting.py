@@ -1,4 +1,4 @@
-"""Reporting: takes the figures of an engine and its queries; costs some 30 us per query, only when asked."""
+"""Metrics of an engine and its queries, collected on request; takes some 30 us per query."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ from mavstream_server.engine.task import Task
 from mavstream_server.operators.source import Source
 from mavstream_server.scheduling.view import OperatorKind
 
-_MOST_NAMED = 10  # of the queries that share an operator: hundreds may
+_MAX_LISTED = 10  # queries that are listed as sharing an operator: there may be hundreds
 
 
 def engine_metrics(engine: Engine, started: int) -> EngineMetrics:
-    """Return the figures of the engine, which started at that time of its monotonic clock."""
+    """Return the metrics of an engine that started at `started` on its monotonic clock (ns)."""
     return EngineMetrics(
         pid=os.getpid(),
         policy=engine.policy.name,
@@ -47,34 +47,34 @@ def engine_metrics(engine: Engine, started: int) -> EngineMetrics:
 
 
 def query_metrics(query: RunningQuery, epoch: int) -> QueryMetrics:
-    """Return the figures of a query as it stands."""
+    """Return the metrics of a query in its present state."""
     query.settle()
     running = query.state is QueryState.RUNNING
     operators = []
     positions: dict[str, int] = {}
     sources = {node.name: node.stream for node in query.request.plan.sources}
-    shared = {name: part for part in query.shared for name in part.names}
+    shared = {name: member for member in query.shared for name in member.names}
     for name, operator in query.network.operators.items():
-        part = shared.get(name)
+        member = shared.get(name)
         if isinstance(operator, Source):
-            if part is None:
-                figures = _source_stats(query.sources[name], running)
+            if member is None:
+                metrics = _source_metrics(query.sources[name], running)
             else:
-                figures = _source_stats(part.source, running)._replace(
-                    cost_per_tuple_ns=_measured_cost(part.running_source)
+                metrics = _source_metrics(member.source, running)._replace(
+                    cost_per_tuple_ns=_measured_cost(member.running_source)
                 )
             if running and not operator.ended:
                 stream, position = sources[name], operator.cursor.position
                 positions[stream] = min(position, positions.get(stream, position))
         else:
-            figures = _task_stats(query.tasks[name]) if part is None else _shared_stats(part, name)
-        if part is not None:
-            others = (other.query.id for other in part.trunk.parts if other.query is not query)
-            figures = figures._replace(
-                sharers=len(part.trunk.parts), shared_with=tuple(islice(others, _MOST_NAMED))
+            metrics = _task_metrics(query.tasks[name]) if member is None else _shared_metrics(member, name)
+        if member is not None:
+            others = (other.query.id for other in member.trunk.parts if other.query is not query)
+            metrics = metrics._replace(
+                sharers=len(member.trunk.parts), shared_with=tuple(islice(others, _MAX_LISTED))
             )
         if not name.startswith(NEW):
-            operators.append(figures)
+            operators.append(metrics)
     memory = query.memory
     return QueryMetrics(
         id=query.id,
@@ -101,7 +101,7 @@ def query_metrics(query: RunningQuery, epoch: int) -> QueryMetrics:
 
 
 def target_metrics(query: RunningQuery, epoch: int) -> TargetMetrics:
-    """Return what is watched of a running query; costs a third of all its figures."""
+    """Return the metrics that a query's targets are compared with; takes a third of `query_metrics`."""
     sources = query.network.sources
     memory = query.memory
     return TargetMetrics(
@@ -118,9 +118,9 @@ def target_metrics(query: RunningQuery, epoch: int) -> TargetMetrics:
 
 
 def class_metrics(engine: Engine) -> ClassMetricsReply:
-    """Return the figures of classes: cheaper than those of all their queries, and small to send.
+    """Return the metrics of classes: cheaper than those of all their queries, and small to send.
 
-    Memory of a shared pipeline counts once, in the class that it runs in, so that totals add up.
+    The memory of a shared pipeline counts once, in the class that it runs in, so that totals add up.
     """
     members: dict[str, list[RunningQuery]] = defaultdict(list)
     for query in engine.queries.values():
@@ -128,10 +128,12 @@ def class_metrics(engine: Engine) -> ClassMetricsReply:
     pipelines: dict[str, list[RunningQuery]] = defaultdict(list)
     for pipeline in engine.sharing.trunks:
         pipelines[pipeline.class_name].append(pipeline)
-    return ClassMetricsReply({name: _class_stats(members[name], pipelines[name]) for name in tuple(members)})
+    return ClassMetricsReply(
+        {name: _metrics_of_class(members[name], pipelines[name]) for name in tuple(members)}
+    )
 
 
-def _class_stats(queries: list[RunningQuery], pipelines: list[RunningQuery]) -> ClassMetrics:
+def _metrics_of_class(queries: list[RunningQuery], pipelines: list[RunningQuery]) -> ClassMetrics:
     latency, memory = LatencyHistogram(), Memory(0, 0, 0)
     for query in queries:
         latency.merge(query.output.latency)
@@ -149,17 +151,17 @@ def _class_stats(queries: list[RunningQuery], pipelines: list[RunningQuery]) -> 
 
 
 def latency_of(histogram: LatencyHistogram) -> Latency:
-    """Return what a histogram has counted, without its empty buckets."""
+    """Return the non-empty buckets and totals of a histogram."""
     if not histogram.count:
         return Latency()
-    places = histogram.buckets.nonzero()[0]
-    counts = histogram.buckets[places].tolist()
+    indices = histogram.buckets.nonzero()[0]
+    counts = histogram.buckets[indices].tolist()
     return Latency(
-        histogram.count, histogram.total, histogram.maximum, dict(zip(places.tolist(), counts, strict=True))
+        histogram.count, histogram.total, histogram.maximum, dict(zip(indices.tolist(), counts, strict=True))
     )
 
 
-def _source_stats(task: SourceTask, running: bool) -> OperatorMetrics:
+def _source_metrics(task: SourceTask, running: bool) -> OperatorMetrics:
     source = task.work
     rows, nbytes = source.cursor.backlog if running and not source.ended else (0, 0)
     return OperatorMetrics(
@@ -183,7 +185,7 @@ def _measured_cost(task: SourceTask) -> float:
     return task.statistics.cost_per_tuple if task.statistics.tuples else 0.0
 
 
-def _task_stats(task: Task) -> OperatorMetrics:
+def _task_metrics(task: Task) -> OperatorMetrics:
     statistics, work = task.statistics, task.work
     return OperatorMetrics(
         name=work.name,
@@ -203,18 +205,18 @@ def _task_stats(task: Task) -> OperatorMetrics:
     )
 
 
-def _shared_stats(part: Membership, name: str) -> OperatorMetrics:
-    """Return an operator that a trunk runs: what was counted for the query, and how the trunk's is doing."""
-    own = _task_stats(part.tasks[name])
-    task = part.task(name)
+def _shared_metrics(member: Membership, name: str) -> OperatorMetrics:
+    """Return the metrics of an operator that a shared pipeline runs, with the query's own counters."""
+    own = _task_metrics(member.tasks[name])
+    task = member.task(name)
     if task is None:
         return own
-    return _task_stats(task)._replace(name=name, rows_out=own.rows_out, counters=own.counters)
+    return _task_metrics(task)._replace(name=name, rows_out=own.rows_out, counters=own.counters)
 
 
 def _resident_bytes() -> int:
     try:
         with open("/proc/self/statm", "rb") as file:
             return int(file.read().split()[1]) * resource.getpagesize()
-    except OSError:  # elsewhere than on Linux the peak must do
+    except OSError:  # not Linux: the peak is all there is
         return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)

@@ -22,7 +22,7 @@ def save(query: RunningQuery) -> bytes:
 
 
 def load(query: RunningQuery, saved: bytes) -> None:
-    """Load what `save` returned into a query of the same plan, before it is admitted; raises SnapshotMismatch."""
+    """Load what `save` returned into a query of the same plan before it runs; raises SnapshotMismatch."""
     tree = snapshot.decode(saved)
     if tree["plan"] != _fingerprint(query):
         raise snapshot.SnapshotMismatch(

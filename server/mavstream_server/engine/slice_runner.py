@@ -30,7 +30,7 @@ class SliceRunner:
         ran: Callable[[AnyTask, bool], None],
         failed: Callable[[RunningQuery, str, Exception], None],
     ) -> None:
-        """`ran` is called with a task that has run and may need follow-up, and whether statistics were published.
+        """`ran` is called with a task that may need follow-up, and whether its statistics were published.
 
         `failed` is called with the query, the operator name and the exception of an operator that raised.
         """

@@ -51,7 +51,7 @@ class Task:
         self.leaf = leaf
         self.downstream: Sequence[OperatorView] = ()
         self.fed_by: Sequence[Operator] = ()
-        """Operators below it that are no tasks of its query: sources, and inactive ones of a shared prefix."""
+        """Operators below it that are no tasks of its query: sources, and those of a shared prefix."""
         self.state = OperatorState.SUSPEND
         self.held = False
         """Whether a slice under way includes it: the policy considers it when the slice has finished."""
