@@ -136,7 +136,7 @@ class Engine:
     # Queries
 
     def start(self, request: QueryRequest, sink: Sink, saved: bytes | None = None) -> RunningQuery:
-        """Instantiate a query and start it, from a snapshot if one is given; raises ObjectInUse, UnknownObject."""
+        """Instantiate and start a query, from a snapshot if given; raises ObjectInUse, UnknownObject."""
         if request.id in self.queries and self.queries[request.id].active:
             raise ObjectInUse(f"query {request.id!r} is running already; stop it first or choose another id")
         request = replace(request, plan=weighted(request.plan))
@@ -198,7 +198,7 @@ class Engine:
         del self.queries[id_]
 
     def pause(self, id_: str) -> None:
-        """Detach a query from its streams; rows that it has read are still processed, its state is retained."""
+        """Detach a query from its streams; rows that it has read are processed, its state is retained."""
         query = self.query(id_)
         query.become(QueryState.PAUSED)
         self.swaps.drop(query, "the query was paused")

@@ -1,1 +1,1 @@
-"""The engine process: host, control channel, doorbells, commands."""
+"""The engine process: its main loop, control channel, commands, doorbells and result logs."""

@@ -1,7 +1,7 @@
 """The control channel: numbered, length-prefixed pickles over a Unix socket pair, and the engine's end of it.
 
-The number stands in front of the pickle, so that a command which cannot be read can still be answered.
-Pickles are safe here because both ends are ours and the pair has no name that others could reach.
+The number precedes the pickle, so that a command that cannot be unpickled can still be answered. Pickles are
+safe here because both ends are part of this program and the socket pair has no name to connect to.
 """
 
 from __future__ import annotations
@@ -15,28 +15,28 @@ from typing import Any, NamedTuple
 
 from mavstream_protocol.errors import MavstreamError
 
-HEADER = struct.Struct("<IQ")  # bytes of the pickle, number of the command
+HEADER = struct.Struct("<IQ")  # length of the pickle in bytes, number of the command
 MOST_BYTES = 64 << 20
-"""No pickle is longer: a longer one says that the ends have lost each other."""
+"""The maximum length of a pickle: a longer one means that the channel is out of sync."""
 EVENT = 0
-"""The number of what answers no command."""
-_PIECE = 1 << 18
+"""The number of events, which answer no command."""
+_PIECE = 1 << 18  # bytes read at once
 
 
 class MalformedMessage(MavstreamError):
-    """Bytes that are no message of this program."""
+    """A message that cannot be encoded or decoded."""
 
     code = "malformed_message"
 
 
 class Packet(NamedTuple):
-    """A message as it travels."""
+    """An encoded message and its number."""
 
     number: int
     body: bytes
 
     def message(self) -> Any:
-        """Unpickle it; raises MalformedMessage."""
+        """Unpickle the message; raises MalformedMessage."""
         try:
             return pickle.loads(self.body)
         except Exception as error:
@@ -47,7 +47,7 @@ class Packet(NamedTuple):
 
 
 def encode(number: int, message: object) -> bytes:
-    """Return a message as it travels; raises MalformedMessage if it cannot."""
+    """Return a message with its header; raises MalformedMessage if it cannot be pickled or is too long."""
     try:
         body = pickle.dumps(message, pickle.HIGHEST_PROTOCOL)
     except Exception as error:
@@ -62,7 +62,7 @@ def encode(number: int, message: object) -> bytes:
 
 
 def parse_header(data: bytes | bytearray) -> tuple[int, int]:
-    """Return length and number of a packet; raises MalformedMessage."""
+    """Return the length and number of a packet; raises MalformedMessage if it is too long."""
     length, number = HEADER.unpack_from(data)
     if length > MOST_BYTES:
         raise MalformedMessage(
@@ -73,30 +73,30 @@ def parse_header(data: bytes | bytearray) -> tuple[int, int]:
 
 
 class Packets:
-    """Cuts what a socket brings into packets."""
+    """Splits the bytes of a socket into packets."""
 
     def __init__(self) -> None:
         self._data = bytearray()
 
     def feed(self, data: bytes) -> Iterator[Packet]:
-        """Take bytes and return the packets that have become whole; raises MalformedMessage."""
+        """Add received bytes and yield the packets that are complete; raises MalformedMessage."""
         self._data += data
-        place = 0
+        offset = 0
         try:
-            while len(self._data) - place >= HEADER.size:
-                length, number = parse_header(self._data[place : place + HEADER.size])
-                stop = place + HEADER.size + length
+            while len(self._data) - offset >= HEADER.size:
+                length, number = parse_header(self._data[offset : offset + HEADER.size])
+                stop = offset + HEADER.size + length
                 if len(self._data) < stop:
                     return
-                body = bytes(self._data[place + HEADER.size : stop])
-                place = stop
+                body = bytes(self._data[offset + HEADER.size : stop])
+                offset = stop
                 yield Packet(number, body)
         finally:
-            del self._data[:place]
+            del self._data[:offset]
 
 
 class EngineEnd:
-    """The engine's end: never waits. What the other side does not take yet is kept and sent later."""
+    """The engine's end of the channel. It never blocks: unsent bytes are buffered and sent later."""
 
     def __init__(self, connection: socket.socket) -> None:
         connection.setblocking(False)
@@ -104,21 +104,21 @@ class EngineEnd:
         self._packets = Packets()
         self._unsent = bytearray()
         self.received: deque[Packet] = deque()
-        """What has come and waits to be dealt with, in order."""
+        """The received packets that were not processed yet, in order."""
         self.closed = False
-        """The other side is gone."""
+        """Whether the other side has closed the channel."""
 
     def fileno(self) -> int:
-        """Return what can be polled."""
+        """Return the file descriptor, for polling."""
         return self._socket.fileno()
 
     @property
     def backed_up(self) -> bool:
-        """Whether the other side has yet to take what was sent; poll for writing, then call `flush`."""
+        """Whether bytes are buffered; poll for writing, then call `flush`."""
         return bool(self._unsent)
 
     def receive(self) -> None:
-        """Put what has come to `received`; learns whether the other side is gone."""
+        """Read all available packets into `received`; sets `closed` if the other side has closed."""
         try:
             while not self.closed:
                 data = self._socket.recv(_PIECE)
@@ -132,12 +132,12 @@ class EngineEnd:
             self.closed = True
 
     def send(self, number: int, message: object) -> None:
-        """Send a message, now or as soon as there is room."""
+        """Send a message, or buffer what the socket does not accept; raises MalformedMessage."""
         self._unsent += encode(number, message)
         self.flush()
 
     def flush(self) -> None:
-        """Send what there is room for."""
+        """Send as many buffered bytes as the socket accepts."""
         try:
             while self._unsent:
                 del self._unsent[: self._socket.send(self._unsent)]
@@ -148,5 +148,5 @@ class EngineEnd:
             self._unsent.clear()
 
     def close(self) -> None:
-        """Let the socket go."""
+        """Close the socket."""
         self._socket.close()

@@ -1,4 +1,4 @@
-"""Commands: what each of them does to an engine, and what is answered."""
+"""Commands of an engine process: executes them on its engine and returns replies."""
 
 from __future__ import annotations
 
@@ -55,22 +55,22 @@ from mavstream_server.tables.stored import OpenTables
 _log = logging.getLogger(__name__)
 
 _CACHE_BYTES = 8 << 20
-"""Of decoded frames per stream: cursors that keep up share the last few trains, others gain nothing."""
+"""Cache of decoded frames per stream: cursors at the end share the last few trains, others gain nothing."""
 
-_RELEASE_EVERY = 5_000_000_000  # ns
+_RELEASE_EVERY = 5_000_000_000  # ns between two releases of removed segments
 
 
 class WrongCommand(MavstreamError):
-    """Something that is no command, or that came before Hello."""
+    """An unknown command, or one out of order: before Hello, or a second Hello."""
 
     code = "wrong_command"
 
 
 class HostedEngine:
-    """An engine with its result logs, as commands find it."""
+    """An engine with its result logs, on which commands are executed."""
 
     def __init__(self, hello: Hello, clock: Clock, ended: Callable[[RunningQuery], None]) -> None:
-        """`ended` is told of each query that has ended, when its log is closed."""
+        """`ended` is called with each query that has ended, after its result log was closed."""
         chosen = hello.scheduler
         self.engine = Engine(
             clock,
@@ -83,16 +83,16 @@ class HostedEngine:
         self.engine.ended = self._ended
         self.engine.assembly.tables = OpenTables(hello.data / "tables")
         self.logs = ResultLogs(hello.data / "results", hello.result_bytes, hello.result_time_ns)
-        self._tell_ended = ended
+        self._notify_ended = ended
         self._started = clock.monotonic()
         self._epochs: dict[str, int] = {}
         self._released = self._released_at = 0
         self._recovered = -1_000_000_000
 
     def obey(self, command: object) -> Reply:
-        """Carry out a command; whatever goes wrong becomes an answer."""
+        """Execute a command; any exception becomes a Failed reply."""
         try:
-            return Done(self._carry_out(command))
+            return Done(self._execute(command))
         except MavstreamError as error:
             return Failed(error.code, str(error))
         except Exception as error:
@@ -100,7 +100,7 @@ class HostedEngine:
             _log.exception("command broke", extra={"fields": {"command": name}})
             return Failed("internal_error", f"{name} broke: {type(error).__name__}: {error}")
 
-    def _carry_out(self, command: object) -> Value:
+    def _execute(self, command: object) -> Value:
         engine = self.engine
         match command:
             case StartQuery():
@@ -182,14 +182,14 @@ class HostedEngine:
 
     def _ended(self, query: RunningQuery) -> None:
         self.logs.close(query.id)
-        self._tell_ended(query)
+        self._notify_ended(query)
 
     def needs(self) -> dict[str, Need]:
-        """Return what the logs of the streams must keep."""
+        """Return, by stream, the lowest position that its log must retain."""
         return {stream: Need(*need) for stream, need in self.engine.intake.needed().items()}
 
     def keep_house(self, now_ns: int) -> None:
-        """Trim result logs, let go of what retention has removed from stream logs; cheap to call often."""
+        """Trim result logs and release removed segments of stream logs; cheap to call often."""
         self.logs.trim(now_ns)
         if now_ns - self._released < _RELEASE_EVERY or self._released_at == self.engine.loop.slices:
             return
@@ -201,9 +201,9 @@ class HostedEngine:
                 _log.exception("stream log cannot be listed", extra={"fields": {"stream": stream}})
 
     def recover(self, error: Exception) -> None:
-        """Go on after an error that no query can be blamed for: the policy's.
+        """Continue after an error that no query caused, but the policy: restart the policy.
 
-        It starts anew with all that is ready; if that does not last a second, round robin takes its place.
+        If it fails again within a second, it is replaced by round robin.
         """
         policy, now = self.engine.policy, self.engine.clock.monotonic()
         name, options = policy.name, policy.options.model_dump()
@@ -216,5 +216,5 @@ class HostedEngine:
         self.engine.switch(name, options, self.engine.seat.sources)
 
     def close(self) -> None:
-        """Close the result logs."""
+        """Close all result logs."""
         self.logs.close_all()

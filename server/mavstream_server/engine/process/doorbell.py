@@ -1,4 +1,4 @@
-"""Doorbells: one process tells another of news, as often as it likes, and never waits."""
+"""Doorbells: one process wakes another without ever blocking."""
 
 from __future__ import annotations
 
@@ -7,23 +7,24 @@ import socket
 from contextlib import suppress
 from typing import Self
 
-_ONE = (1).to_bytes(8, "little")  # what an eventfd wants to be told; a socket does not mind
+_ONE = (1).to_bytes(8, "little")  # an eventfd requires 8 bytes; a socket accepts any
 
 
 class Doorbell:
-    """A pair of file descriptors, of which each process has one or both; the same one twice for an eventfd.
+    """A pair of file descriptors, of which each process has one or both; an eventfd is both at once.
 
-    Rings that nobody has heard yet are one ring.
+    Rings that were not silenced yet count as one ring.
     """
 
     def __init__(self, hear_fd: int, ring_fd: int) -> None:
         self.hear_fd = hear_fd
-        """Readable while it has been rung; can be polled."""
+        """The descriptor that is readable once it was rung, for polling."""
         self.ring_fd = ring_fd
+        """The descriptor that rings are written to."""
 
     @classmethod
     def create(cls) -> Self:
-        """Make a doorbell whose descriptors can be handed to another process."""
+        """Create a doorbell whose descriptors can be passed to another process."""
         if hasattr(os, "eventfd"):
             fd = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
             return cls(fd, fd)
@@ -31,21 +32,21 @@ class Doorbell:
 
     @classmethod
     def create_from_sockets(cls) -> Self:
-        """Make one without an eventfd, which only Linux has."""
+        """Create a doorbell from a socket pair, for systems without eventfd."""
         hear, ring = socket.socketpair()
         for end in (hear, ring):
             end.setblocking(False)
         return cls(hear.detach(), ring.detach())
 
     def ring(self) -> None:
-        """Say that there is news; does nothing once the doorbell is closed or the other side is gone."""
-        # A full socket has been rung often enough.
+        """Wake the other process; does nothing once the doorbell is closed or the other process has ended."""
+        # A full socket is readable already.
         with suppress(BlockingIOError, BrokenPipeError, ConnectionResetError):
             if self.ring_fd >= 0:
                 os.write(self.ring_fd, _ONE)
 
     def silence(self) -> bool:
-        """Forget the rings so far, and return whether there were any; look for news after this."""
+        """Clear the rings so far; returns whether there were any. Check for new data after this, not before."""
         heard = False
         with suppress(BlockingIOError, ConnectionResetError):
             while os.read(self.hear_fd, 4096):
@@ -53,7 +54,7 @@ class Doorbell:
         return heard
 
     def close(self) -> None:
-        """Close this process's descriptors; closing again does nothing."""
+        """Close this process's descriptors; may be called repeatedly."""
         for fd in {self.hear_fd, self.ring_fd} - {-1}:
             os.close(fd)
         self.hear_fd = self.ring_fd = -1

@@ -1,6 +1,6 @@
-"""The engine process: a thin host around an engine that listens, works, and tells what has happened.
+"""The engine process: runs an engine, executes commands of the API process, and sends events to it.
 
-Started by the API process with `python -m mavstream_server.engine.process.host`, and gone when that is gone.
+The API process starts it with `python -m mavstream_server.engine.process.host`; it exits when that exits.
 """
 
 from __future__ import annotations
@@ -39,15 +39,15 @@ from mavstream_server.engine.states import QueryState
 
 _log = logging.getLogger(__name__)
 
-_WORK = 1_000_000  # ns of work between two looks at the channel
-_COMMANDS = 2_000_000  # ns of commands between two looks at the work
-_RING_EVERY = 500_000  # ns between two rings while results keep coming
-_TELL_EVERY = 500_000_000  # ns between two tellings of positions
-_SHORT_WAIT, _LONG_WAIT = 200, 1000  # ms without news; the short one while something is due by time
+_WORK = 1_000_000  # ns of work between two polls of the channel
+_COMMANDS = 2_000_000  # ns of commands before work continues
+_RING_EVERY = 500_000  # ns between two rings while results are appended
+_REPORT_EVERY = 500_000_000  # ns between two reports of positions
+_SHORT_WAIT, _LONG_WAIT = 200, 1000  # ms to poll while idle; the short one while something is due by time
 
 
 class Host:
-    """The loop of an engine process. Waits only when there is nothing to do."""
+    """The main loop of an engine process. It blocks only when there is nothing to do."""
 
     def __init__(self, control: EngineEnd, news: Doorbell, results: Doorbell, clock: Clock) -> None:
         self._control = control
@@ -56,8 +56,8 @@ class Host:
         self._clock = clock
         self._hosted: HostedEngine | None = None
         self._over = False
-        self._rung = self._told = 0
-        self._told_at = -1
+        self._rung = self._reported = 0
+        self._reported_at = -1
         self._needs: dict[str, Need] = {}
         self._poll = select.poll()
         self._poll.register(control.fileno(), select.POLLIN)
@@ -65,13 +65,13 @@ class Host:
         self._watching_room = False
 
     def run(self) -> None:
-        """Work until told to stop or until the other side of the channel is gone."""
+        """Work until a Shutdown command, or until the other side has closed the channel."""
         self._control.send(EVENT, Ready(os.getpid()))
         try:
             while not self._over:
                 busy = self._hosted is not None and self._work(self._hosted)
                 self._listen(0 if busy or self._control.received else self._wait_ms())
-                self._answer()
+                self._execute_commands()
                 self._over = self._over or self._control.closed
         finally:
             if self._hosted is not None:
@@ -80,7 +80,7 @@ class Host:
     # Work
 
     def _work(self, hosted: HostedEngine) -> bool:
-        """Step for a while; returns whether there is more to do."""
+        """Step the engine for up to a millisecond; returns whether there is more to do."""
         monotonic, logs, step = self._clock.monotonic, hosted.logs, hosted.engine.step
         begin = now = monotonic()
         busy = True
@@ -89,15 +89,15 @@ class Host:
                 busy = step()
             except Exception as error:
                 hosted.recover(error)
-                busy = False  # an error that comes back at once must not keep the process busy
+                busy = False  # an error that recurs at once must not keep the process busy
             now = monotonic()
             if logs.written and now - self._rung >= _RING_EVERY:
                 self._ring(hosted, now)
         if logs.written and not busy:
             self._ring(hosted, now)
         hosted.keep_house(self._clock.now())
-        if now - self._told >= _TELL_EVERY:
-            self._tell_positions(hosted, now)
+        if now - self._reported >= _REPORT_EVERY:
+            self._report_positions(hosted, now)
         return busy
 
     def _ring(self, hosted: HostedEngine, now: int) -> None:
@@ -106,18 +106,18 @@ class Host:
         self._results.ring()
 
     def _ended(self, query: RunningQuery) -> None:
-        """Tell of the end of a query, behind its last answers; one that was stopped gets a reply instead."""
-        self._told_at = -1
+        """Send QueryEnded after the last results of a query; one that was stopped gets a reply instead."""
+        self._reported_at = -1
         if query.state is QueryState.STOPPED:
             return
         self._results.ring()
         self._control.send(EVENT, QueryEnded(query.id, query.state.value, query.reason))
 
-    def _tell_positions(self, hosted: HostedEngine, now: int) -> None:
-        """Tell what the streams must keep, if something was done since and the other side listens."""
-        if self._told_at == hosted.engine.loop.slices or self._control.backed_up:
+    def _report_positions(self, hosted: HostedEngine, now: int) -> None:
+        """Send the positions that streams must retain, if they changed and the channel has room."""
+        if self._reported_at == hosted.engine.loop.slices or self._control.backed_up:
             return
-        self._told, self._told_at = now, hosted.engine.loop.slices
+        self._reported, self._reported_at = now, hosted.engine.loop.slices
         needs = hosted.needs()
         if needs != self._needs:
             self._needs = needs
@@ -129,7 +129,7 @@ class Host:
         hosted = self._hosted
         if hosted is None:
             return _LONG_WAIT
-        due = hosted.engine.timed or self._told_at != hosted.engine.loop.slices or not hosted.logs.settled
+        due = hosted.engine.timed or self._reported_at != hosted.engine.loop.slices or not hosted.logs.settled
         return _SHORT_WAIT if due else _LONG_WAIT
 
     def _listen(self, wait_ms: int) -> None:
@@ -144,17 +144,17 @@ class Host:
             if events & select.POLLOUT:
                 self._control.flush()
             if events & ~select.POLLOUT:
-                self._hear()
+                self._receive()
 
-    def _hear(self) -> None:
+    def _receive(self) -> None:
         try:
             self._control.receive()
         except MalformedMessage:
             _log.exception("the control channel is broken")
             self._over = True
 
-    def _answer(self) -> None:
-        """Carry out commands that have come, but do not let them hold up the work for long."""
+    def _execute_commands(self) -> None:
+        """Execute received commands, for a bounded time so that they do not delay the engine."""
         received, begin = self._control.received, self._clock.monotonic()
         while received and not self._over and self._clock.monotonic() - begin < _COMMANDS:
             packet = received.popleft()
@@ -171,18 +171,18 @@ class Host:
                 self._over = True
                 return Done()
             if isinstance(command, Hello):
-                self._greet(command)
+                self._start(command)
                 return Done()
             if self._hosted is None:
-                raise WrongCommand(f"a {type(command).__name__} came before Hello; say Hello first")
+                raise WrongCommand(f"got a {type(command).__name__} before Hello; send Hello first")
         except MavstreamError as error:
             return Failed(error.code, str(error))
-        self._told_at = -1
+        self._reported_at = -1
         return self._hosted.obey(command)
 
-    def _greet(self, hello: Hello) -> None:
+    def _start(self, hello: Hello) -> None:
         if self._hosted is not None:
-            raise WrongCommand("Hello came twice; it is said once, at the start")
+            raise WrongCommand("got a second Hello; it is sent once, at the start")
         self._hosted = HostedEngine(hello, self._clock, self._ended)
         _log.info(
             "engine ready", extra={"fields": {"data": str(hello.data), "policy": hello.scheduler.policy}}
@@ -191,7 +191,7 @@ class Host:
 
 @dataclass(frozen=True, slots=True)
 class Descriptors:
-    """The file descriptors that the parent has handed over."""
+    """The file descriptors that the parent process has passed."""
 
     control: int
     news: int
@@ -199,13 +199,13 @@ class Descriptors:
 
 
 def parse_arguments(arguments: list[str] | None = None) -> Descriptors:
-    """Read the command line."""
+    """Parse the command line."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--control-fd", type=int, required=True, help="the engine's end of a socket pair")
     parser.add_argument("--news-fd", type=int, required=True, help="doorbell: streams have news")
     parser.add_argument("--results-fd", type=int, required=True, help="doorbell: results have news")
-    found = parser.parse_args(arguments)
-    return Descriptors(found.control_fd, found.news_fd, found.results_fd)
+    parsed = parser.parse_args(arguments)
+    return Descriptors(parsed.control_fd, parsed.news_fd, parsed.results_fd)
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -216,7 +216,7 @@ def main(arguments: list[str] | None = None) -> None:
     _raise_file_limit()
     # numpy loads this when it is first needed (`unique`), which takes 40 ms: better now than in a slice.
     import_module("numpy.ma")
-    # What is there by now stays: collections then look at what queries bring only.
+    # Objects so far are permanent: collections then consider those of queries only.
     gc.collect()
     gc.freeze()
     fds = parse_arguments(arguments)

@@ -1,4 +1,4 @@
-"""Log lines of an engine process: one JSON object each, on standard error, which its parent passes on."""
+"""Logging of an engine process: JSON lines on standard error, which the API process forwards."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from datetime import UTC, datetime
 
 
 class JsonLines(logging.Formatter):
-    """Writes a record as one line of JSON; `extra={"fields": {...}}` adds fields of its own."""
+    """Formats a record as one line of JSON; `extra={"fields": {...}}` adds fields."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """Return the line."""
+        """Return a record as a line of JSON, without a newline."""
         line: dict[str, object] = {
             "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
             "level": record.levelname.lower(),
@@ -29,7 +29,7 @@ class JsonLines(logging.Formatter):
 
 
 def log_to_stderr(level: int = logging.INFO) -> None:
-    """Let all loggers of this process write such lines."""
+    """Configure all loggers of this process to write JSON lines to standard error."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(JsonLines())
     logging.basicConfig(level=level, handlers=[handler], force=True)

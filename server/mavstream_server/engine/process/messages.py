@@ -1,6 +1,7 @@
 """Messages between the API process and an engine process, pickled over their private channel.
 
-Commands carry a number and are answered once, by Done or Failed with that number; events carry none.
+A command has a number and gets one reply with that number, Done or Failed; events have none. Docstrings of commands
+end with their reply.
 """
 
 from __future__ import annotations
@@ -21,24 +22,24 @@ from mavstream_server.engine.trace import RecordedSlices
 
 @dataclass(frozen=True, slots=True)
 class Hello:
-    """How the engine is to work; the first command, answered by Done()."""
+    """Configure the engine; must be the first command. Done()."""
 
     data: Path
-    """The data directory; result logs are written below `results`."""
+    """The data directory; result logs are written to its `results` folder."""
     scheduler: SchedulerSettings = DEFAULT_SCHEDULER
     train: int | None = None
-    """Rows that a source hands on at once; None for the engine's default."""
+    """Rows that a source emits at once; None for the engine's default."""
     sharing: Sharing = Sharing.CLASS
-    """Which queries run equal prefixes once."""
+    """Which queries share equal prefixes."""
     result_bytes: int = 16 << 20
-    """Kept of each result log,"""
+    """Bytes of each result log that are retained."""
     result_time_ns: int = 3_600_000_000_000
-    """and for how long at most."""
+    """How long results are retained (ns)."""
 
 
 @dataclass(frozen=True, slots=True)
 class AttachStream:
-    """Read a stream's log; does nothing if it is attached. Done()."""
+    """Attach a stream's log, so that queries can read it; does nothing if it is attached. Done()."""
 
     name: str
     path: Path
@@ -46,31 +47,31 @@ class AttachStream:
 
 @dataclass(frozen=True, slots=True)
 class DetachStream:
-    """Let a stream's log go; refused while a running or paused query reads it. Done()."""
+    """Detach a stream's log; refused while a running or paused query reads it. Done()."""
 
     name: str
 
 
 @dataclass(frozen=True, slots=True)
 class StartQuery(QueryRequest):
-    """Run a query; its streams must be attached. Done(Started)."""
+    """Start a query; its streams must be attached. Done(Started)."""
 
     epoch: int = 0
-    """Written as `producer` into each frame of the result log."""
+    """The epoch of the query, written as `producer` into each frame of the result log."""
     paused: bool = False
     """Start it detached from its streams."""
 
 
 @dataclass(frozen=True, slots=True)
 class StopQuery:
-    """End a query and close its result log; refused when it has ended. Done()."""
+    """Stop a query and close its result log; refused if it has ended. Done()."""
 
     id: str
 
 
 @dataclass(frozen=True, slots=True)
 class ForgetQuery:
-    """Drop a query from the books, ended or not, known or not. The files of its log stay. Done()."""
+    """Remove a query, running or ended; unknown ones are ignored. Its result log stays on disk. Done()."""
 
     id: str
 
@@ -84,7 +85,7 @@ class PauseQuery:
 
 @dataclass(frozen=True, slots=True)
 class ResumeQuery:
-    """Let a paused query go on with the next rows to come. Done()."""
+    """Resume a paused query with the next rows to arrive. Done()."""
 
     id: str
 
@@ -99,26 +100,26 @@ class ChangeClass:
 
 @dataclass(frozen=True, slots=True)
 class SetStopTime:
-    """Let a query end at another arrival time, or not by time; refused where it has read on. Done()."""
+    """Set the arrival time at which a query ends; refused if it has read beyond it. Done()."""
 
     id: str
     stop_at: int | None
-    """Microseconds."""
+    """Arrival time (us); None for no end."""
 
 
 @dataclass(frozen=True, slots=True)
 class SetTargets:
-    """Let a query have other targets: how long its sources may wait, and what rows are worth. Done()."""
+    """Set a query's latency target, and the utility of its rows for load shedding. Done()."""
 
     id: str
     latency_target_us: int | None
     worth: Mapping[str, Expression]
-    """By stream."""
+    """Utility expressions, by stream."""
 
 
 @dataclass(frozen=True, slots=True)
 class WeighQuery:
-    """Give a query more of its class, or no more than the others (1). Done()."""
+    """Set the weight of a query within its class; the default is 1. Done()."""
 
     id: str
     weight: int
@@ -126,7 +127,7 @@ class WeighQuery:
 
 @dataclass(frozen=True, slots=True)
 class ShedRows:
-    """Leave out a share of the rows that a query reads; 0 for none. Done()."""
+    """Drop a share (0 to 1) of the rows that a query reads; 0 for none. Done()."""
 
     id: str
     share: float
@@ -134,18 +135,18 @@ class ShedRows:
 
 @dataclass(frozen=True, slots=True)
 class MigratePlan:
-    """Let a running query go on with a plan that gives the same answer, as soon as it can.
+    """Migrate a running query to an equivalent plan as soon as possible. Done().
 
-    Done() says that it was begun: the query's figures tell the version of the plan that runs, and why a swap
-    was given up.
+    The reply means that the migration has begun: the query's metrics contain the version of the plan that runs,
+    and why a migration was given up.
     """
 
     id: str
     plan: TypedPlan
     version: int
-    """What figures call this plan; 0 for the one that the query started with."""
+    """The version of the plan in metrics; 0 is the one that the query started with."""
     limit_us: int | None = None
-    """How long new operators may take to get to know what the old ones know; None for the engine's."""
+    """How long new operators may take to build up their state; None for the engine's default."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,50 +159,50 @@ class SetPriority:
 
 @dataclass(frozen=True, slots=True)
 class SwitchPolicy:
-    """Let another policy decide. Done()."""
+    """Replace the scheduling policy. Done()."""
 
     scheduler: SchedulerSettings
 
 
 @dataclass(frozen=True, slots=True)
 class StartTrace:
-    """Record slices from now on, up to a number; what was recorded before is dropped. Done()."""
+    """Start to record slices, at most `most`; an earlier recording is dropped. Done()."""
 
     most: int
 
 
 @dataclass(frozen=True, slots=True)
 class TakeTrace:
-    """Stop recording. Done(RecordedSlices)."""
+    """Stop recording slices and return them. Done(RecordedSlices)."""
 
 
 @dataclass(frozen=True, slots=True)
 class GetEngineMetrics:
-    """Ask for the engine's own figures. Done(EngineMetrics)."""
+    """Get the metrics of the engine. Done(EngineMetrics)."""
 
 
 @dataclass(frozen=True, slots=True)
 class GetQueryMetrics:
-    """Ask for the figures of some queries; unknown ones are left out. Done(dict of QueryMetrics by id)."""
+    """Get the metrics of some queries; unknown ones are left out. Done(dict of QueryMetrics by id)."""
 
     ids: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class GetTargetMetrics:
-    """Ask for the metrics that targets are compared with; only running queries. Done(TargetMetricsReply)."""
+    """Get the metrics that targets are compared with, of active queries. Done(TargetMetricsReply)."""
 
     ids: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class GetClassMetrics:
-    """Ask for the figures of all classes that have queries. Done(ClassMetricsReply)."""
+    """Get the metrics of all classes that have queries. Done(ClassMetricsReply)."""
 
 
 @dataclass(frozen=True, slots=True)
 class GetTableNeed:
-    """Ask which rows that join a table are on their way. Done(TableNeed)."""
+    """Get the oldest row that was read and is still to join a table. Done(TableNeed)."""
 
     table: str
 
@@ -243,20 +244,20 @@ Command = (
 
 @dataclass(frozen=True, slots=True)
 class Started:
-    """Where a query begins."""
+    """Where a query has started."""
 
     offset: int
-    """Of its first answer in the result log."""
+    """The offset of its first result row."""
     positions: dict[str, int]
-    """The lowest position it needs, by stream."""
+    """The lowest position that it needs, by stream."""
 
 
 @dataclass(frozen=True, slots=True)
 class TableNeed:
-    """What is still needed of a table's older versions."""
+    """Which older versions of a table are still needed."""
 
     arrival: int | None
-    """The lowest of the rows that were read and not joined yet; None if there are none."""
+    """The lowest arrival time of the rows that were read and not joined yet; None if there are none."""
 
 
 Value = (
@@ -273,14 +274,14 @@ Value = (
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """The command was carried out."""
+    """The command was executed."""
 
     value: Value = None
 
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """The command was refused or broke; nothing has changed."""
+    """The command was refused or raised an error; nothing has changed."""
 
     code: str
     detail: str
@@ -300,7 +301,7 @@ class Ready:
 
 @dataclass(frozen=True, slots=True)
 class QueryEnded:
-    """A query has finished or failed by itself; told once, when all its answers are in the log."""
+    """A query has finished or failed; sent once, when all its results are in its log."""
 
     id: str
     state: str
@@ -310,17 +311,17 @@ class QueryEnded:
 
 @dataclass(frozen=True, slots=True)
 class Need:
-    """What a stream's log must keep."""
+    """The position from which a stream's log must be retained."""
 
     position: int
-    """The lowest that a query still needs,"""
+    """The lowest position that a query still needs."""
     query: str
-    """and which query that is."""
+    """The id of that query."""
 
 
 @dataclass(frozen=True, slots=True)
 class Positions:
-    """What the logs must keep, by stream; told when it has changed. Streams without readers are left out."""
+    """The positions from which logs must be retained; sent on changes. Streams without readers are left out."""
 
     needs: dict[str, Need]
 

@@ -1,4 +1,4 @@
-"""Result logs of an engine: opened when a query starts, closed when it ends, trimmed while they grow."""
+"""Result logs of an engine: opened when a query starts, closed when it ends, trimmed by retention."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from mavstream_server.log.writer import LogWriter
 _log = logging.getLogger(__name__)
 
 _OPTIONS = LogOptions(segment_bytes=1 << 20)
-_TRIM_EVERY = 1_000_000_000  # ns, the logs that have grown
-_SWEEP_EVERY = 60_000_000_000  # ns, all of them: what was written before grows old too
+_TRIM_EVERY = 1_000_000_000  # ns between two trims of the logs that have grown
+_SWEEP_EVERY = 60_000_000_000  # ns between two trims of all logs: rows expire without appends, too
 
 
 class ResultLogs:
-    """The result logs that are being written, by query. `written` says that something was appended."""
+    """The open result logs of an engine, by query id."""
 
     def __init__(self, folder: Path, max_bytes: int, max_age_ns: int) -> None:
         self._folder = folder
@@ -29,15 +29,15 @@ class ResultLogs:
         self._grown: set[str] = set()
         self._trimmed = self._swept = 0
         self.written = False
-        """Set by every append; whoever tells the readers of it sets it back."""
+        """Set by every append; reset by the host when it has notified the readers."""
 
     @property
     def settled(self) -> bool:
-        """Whether no log has grown since it was looked at last."""
+        """Whether no log has grown since it was last trimmed."""
         return not self._grown
 
     def open(self, command: StartQuery) -> ResultLogSink:
-        """Open or go on with the log of a query; nobody else may have it open."""
+        """Open or create the result log of a query; no other writer may have it open."""
         id_, schema = command.id, command.plan.schema
         writer = LogWriter(self._folder / id_, LogDescription(schema), _OPTIONS)
         self._writers[id_] = writer
@@ -64,7 +64,7 @@ class ResultLogs:
             self.close(id_)
 
     def trim(self, now_ns: int) -> None:
-        """Apply retention where it is time to."""
+        """Apply retention to the logs that are due; cheap to call often."""
         if now_ns - self._swept >= _SWEEP_EVERY:
             self._swept = now_ns
             self._grown.update(self._writers)
