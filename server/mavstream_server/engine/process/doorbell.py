@@ -39,14 +39,14 @@ class Doorbell:
         return cls(hear.detach(), ring.detach())
 
     def ring(self) -> None:
-        """Wake the other process; does nothing once the doorbell is closed or the other process has ended."""
+        """Wake the other process; does nothing if the doorbell is closed or the process has ended."""
         # A full socket is readable already.
         with suppress(BlockingIOError, BrokenPipeError, ConnectionResetError):
             if self.ring_fd >= 0:
                 os.write(self.ring_fd, _ONE)
 
     def silence(self) -> bool:
-        """Clear the rings so far; returns whether there were any. Check for new data after this, not before."""
+        """Clear the rings so far; returns whether there were any. Look for new data afterwards."""
         heard = False
         with suppress(BlockingIOError, ConnectionResetError):
             while os.read(self.hear_fd, 4096):

@@ -1,7 +1,7 @@
 """Messages between the API process and an engine process, pickled over their private channel.
 
-A command has a number and gets one reply with that number, Done or Failed; events have none. Docstrings of commands
-end with their reply.
+A command has a number and gets one reply with that number, Done or Failed; events have none. The
+docstring of a command ends with its reply.
 """
 
 from __future__ import annotations
@@ -137,8 +137,8 @@ class ShedRows:
 class MigratePlan:
     """Migrate a running query to an equivalent plan as soon as possible. Done().
 
-    The reply means that the migration has begun: the query's metrics contain the version of the plan that runs,
-    and why a migration was given up.
+    The reply means that the migration has begun: the query's metrics contain the version of the plan that
+    runs, and why a migration was given up.
     """
 
     id: str
@@ -321,9 +321,10 @@ class Need:
 
 @dataclass(frozen=True, slots=True)
 class Positions:
-    """The positions from which logs must be retained; sent on changes. Streams without readers are left out."""
+    """The positions from which logs must be retained, by stream; sent when they change."""
 
     needs: dict[str, Need]
+    """Streams without readers are left out."""
 
 
 Event = Ready | QueryEnded | Positions

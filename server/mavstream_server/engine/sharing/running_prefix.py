@@ -57,7 +57,7 @@ class RunningPrefix:
         return max(self.groups, key=lambda group: (group.value, group.depth))
 
     def would_join(self, group: PrefixGroup) -> bool:
-        """Whether to join a group: the one that saves most, or any if that one keeps failing to attach."""
+        """Whether to join a group: the one that saves most, or any if that one repeatedly fails to attach."""
         best = self.best
         return group is best or best.wait > _HOPELESS
 
