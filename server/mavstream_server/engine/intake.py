@@ -18,7 +18,7 @@ DEFAULT_TRAIN = 4096
 
 _LOOK_SLICES = 32
 _LOOK_SHARE = 20
-"""Checking the logs takes at most a twentieth (1 / _LOOK_SHARE) of the time."""
+"""Checking the logs takes about a twentieth (1 / _LOOK_SHARE) of the time under load."""
 _LOOK_NS = 200  # ns that checking a stream takes at least
 _AT_ONCE = 2
 """Sources served between two slices. A batch takes two slices or more, so that with many sources operators
