@@ -1,4 +1,4 @@
-"""Aggregate: at a window's close, one row per group with aggregates over its rows."""
+"""Aggregate: emits one row per group when a window closes, with aggregates over the group's rows."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ from mavstream_server.operators.windows.windowed import (
 class Aggregate(WindowedOperator):
     """Folds rows into the groups of open windows.
 
-    Windows without rows are not answered. Groups come in the order of their first rows.
+    Windows without rows are not answered. Groups are emitted in the order of their first rows.
     """
 
     kind = "aggregate"
@@ -59,19 +59,19 @@ class Aggregate(WindowedOperator):
         self._called = calls
         self.clear()
         self._numbered = self.windows.overlapping or any(call.ordered for call in self._calls)
-        # An expression numbers its own calls; here they are places among the calls of all of them.
+        # An expression numbers its own calls; map these numbers to indexes into the calls of all expressions.
         self._results = [
             (
                 column,
                 compile_expression(expression.result),
-                {f"#{place}": calls.index(call) for place, call in enumerate(expression.calls)},
+                {f"#{number}": calls.index(call) for number, call in enumerate(expression.calls)},
             )
             for column, expression in compute
         ]
         self._answered = 0
 
     def clear(self) -> None:
-        """Start without groups."""
+        """Drop all groups and keys."""
         self._keys = KeyCoder(self._key_types)
         self._calls = [CallState(call) for call in self._called]
         self._groups: WindowGroups
@@ -81,7 +81,7 @@ class Aggregate(WindowedOperator):
             self._groups = SeparateWindows(self._make)
 
     def _make(self) -> list[Accumulator]:
-        """Return accumulators for the calls, and behind them for what answers need besides."""
+        """Return accumulators for the calls, followed by those that answers need internally."""
         accumulators = [call.make() for call in self._calls]
         if self.windows.overlapping:
             accumulators.append(IntMinimum())  # first row: panes are merged by time, not in stream order
@@ -90,7 +90,7 @@ class Aggregate(WindowedOperator):
         return accumulators
 
     def process(self, port: int, batch: Batch) -> None:
-        """Fold the rows in, then answer the windows that are complete."""
+        """Fold the rows into their groups, then answer the windows that are complete."""
         super().process(port, batch)
         if batch.mark is not None:
             self._compact()
@@ -125,16 +125,16 @@ class Aggregate(WindowedOperator):
         self._groups.fold(panes, firsts, rows)
 
     def close(self, opened: int, batch: Batch, mark: Mark | None) -> None:
-        """Answer windows with one row per group."""
+        """Answer all windows before `opened`, with one row per group."""
         for numbers, groups in self._groups.close(opened, self._keys.count):
             self._answer(numbers, groups, batch, mark)
 
     def skip(self, first: int) -> Skipped:
-        """Drop the groups of windows before one."""
+        """Drop the groups of the windows before `first`."""
         return Skipped(*self._groups.skip(first, self._keys.count))
 
     def _answer(self, numbers: Ints, groups: Groups, batch: Batch, mark: Mark | None) -> None:
-        """Emit one row per group; `numbers` are their windows."""
+        """Emit one row per group; `numbers` are the windows of the groups."""
         size = len(groups)
         if self.windows.overlapping:
             groups = groups.take(groups.accumulators[len(self._calls)].result().values.argsort())
@@ -145,8 +145,8 @@ class Aggregate(WindowedOperator):
         ]
         errors = RowErrors()
         columns = dict(keys)
-        for column, evaluate, places in self._results:
-            given = keys | {name: calls[place] for name, place in places.items()}
+        for column, evaluate, indexes in self._results:
+            given = keys | {name: calls[index] for name, index in indexes.items()}
             columns[column] = evaluate(given, size, errors)
         ends = self.windows.ends(numbers)
         columns["window_start"], columns["window_end"] = Column(self.windows.starts(numbers)), Column(ends)
@@ -163,20 +163,20 @@ class Aggregate(WindowedOperator):
         self.emit(self._errors.settle(result, errors, columns))
 
     def settled(self, watermark: int) -> int:
-        """Time does not pass a window by rows that is still filling."""
+        """Return the watermark, held back to the rows of windows by rows that are still open."""
         if self.windows.by_time:
             return watermark
         latest = [accumulators[-1] for accumulators in self._groups.accumulators()]
         return min([watermark, *(int(a.arrays["value"][: a.size].min()) for a in latest if a.size)])
 
     def _compact(self) -> None:
-        """Forget keys that no group has, and values that no accumulator holds, any more."""
+        """Drop keys that no group uses any more, and values that no accumulator uses."""
         if self._keys.worth_compacting():
             self._groups.recode(self._keys.compact(self._groups.live_codes()))
-        for place, call in enumerate(self._calls):
+        for number, call in enumerate(self._calls):
             if call.coder is None or not call.coder.worth_compacting():
                 continue
-            accumulators = [held[place] for held in self._groups.accumulators()]
+            accumulators = [held[number] for held in self._groups.accumulators()]
             codes = [codes for a in accumulators if (codes := a.held_codes()) is not None]
             null = np.zeros(1, dtype=np.int64)
             mapping = call.coder.compact(np.unique(np.concatenate([null, *codes])))
@@ -190,7 +190,7 @@ class Aggregate(WindowedOperator):
         return self._groups.nbytes + self._keys.nbytes + coders
 
     def save(self) -> State:
-        """Return groups, keys and where the windows stand."""
+        """Return groups, keys and the progress of the windows."""
         return {
             **super().save(),
             "keys": self._keys.save(),
@@ -200,7 +200,7 @@ class Aggregate(WindowedOperator):
         }
 
     def load(self, state: State) -> None:
-        """Take over groups, keys and where the windows stand."""
+        """Restore groups, keys and the progress of the windows."""
         super().load(state)
         self._keys.load(state["keys"])
         for call, saved in zip(self._calls, state["values"], strict=True):

@@ -1,4 +1,4 @@
-"""Except: at a window's close, the left rows without an equal right row."""
+"""Except: emits the left rows without an equal right row when a window closes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from mavstream_server.operators.joins.window_pairs import WindowPairs
 
 
 class Except(WindowPairs):
-    """Compares whole rows; left rows count as a bag, and null equals null."""
+    """Compares whole rows; duplicate left rows are all emitted, and null equals null."""
 
     kind = "except"
 
@@ -31,16 +31,16 @@ class Except(WindowPairs):
         super().__init__(name, (self._names, self._names), window, once)
 
     def answer(self, number: int, left: Batch, right: Batch | None) -> Iterator[Batch]:
-        """Yield the left rows that the right side does not have."""
+        """Yield the left rows that are not on the right side."""
         latest = max(
             int(rows.time.max()) for rows in (left, right) if rows is not None and rows.time is not None
         )
         if right is not None:
             coder = KeyCoder(self._types)
             wanted = coder.encode([left.columns[name] for name in self._names], left.size)
-            there = coder.encode([right.columns[name] for name in self._names], right.size)
+            present = coder.encode([right.columns[name] for name in self._names], right.size)
             absent = np.ones(coder.count, dtype=bool)
-            absent[there] = False
+            absent[present] = False
             left = left.take(np.flatnonzero(absent.take(wanted)))
         if not left.size:
             return

@@ -1,4 +1,4 @@
-"""Fan-out: hands what a shared prefix has worked out to the queries that share it."""
+"""Fan-out: passes the batches of a shared pipeline on to its member queries."""
 
 from __future__ import annotations
 
@@ -14,28 +14,28 @@ _MOST_GATHERED = 16  # batches
 
 
 class Branch(NamedTuple):
-    """A query that reads the shared rows."""
+    """A member query that receives the batches of a shared pipeline."""
 
     last: Operator
-    """Its own last operator of the prefix, which stands by: what it would emit goes out through it."""
+    """The query's own last operator of the prefix: it is idle, and batches are emitted through it."""
     columns: tuple[str, ...] | None
-    """What it would emit; None for all that is shared."""
+    """The columns that the query receives; None for all columns of the shared batches."""
     account: QueueAccount
-    """What waits in the query's queues,"""
+    """Rows and bytes in the query's queues."""
     room: int
-    """and how many rows may."""
+    """The number of queued rows from which on the query counts as full."""
 
     @property
     def full(self) -> bool:
-        """Whether no more rows should come."""
+        """Whether the query's queues hold as many rows as they should."""
         return self.account.rows >= self.room
 
 
 class FanOut(Output):
-    """The root of a shared prefix. The columns are the same arrays for all: nothing is copied.
+    """The root of a shared pipeline. All members get the same arrays: nothing is copied.
 
-    Every batch costs each of the queries a turn. So while more is there to be read, small ones are gathered:
-    as many as there are queries, at most, which would all have had a turn for each of them.
+    Every batch costs each member a scheduling turn. Small batches are therefore gathered while the source
+    has more to read: at most as many batches as there are members.
     """
 
     kind = "fan_out"
@@ -49,42 +49,44 @@ class FanOut(Output):
         gathers: Callable[[], None],
         crowded: Callable[[], None],
     ) -> None:
-        """`train` is the number of rows that are handed on at once, and `more` says whether more come soon.
+        """Create a fan-out without members.
 
-        `gathers` is called when something is kept for the first time: whoever listens must call `flush` soon,
-        since of the rows to come none may pass the prefix. `crowded` is called when a branch is without room.
+        `train` is the number of rows from which on a batch is passed on at once; `more` returns whether
+        more rows are expected soon. `gathers` is called when the first batch is held back: the caller must
+        call `flush` soon, since it may be that no later row passes the prefix. `crowded` is called when the
+        queues of a member are full.
         """
-        super().__init__(name, columns, _Nowhere(), _no_time)
+        super().__init__(name, columns, _NoSink(), _no_time)
         self._train = train
         self._more = more
-        self._gathers = gathers
-        self._tell = crowded
+        self._on_gathering = gathers
+        self._on_crowded = crowded
         self._branches: list[Branch] = []
         self._full: set[Branch] = set()
         self.gathered: list[Batch] = []
-        """Not handed on yet."""
+        """Batches that are held back."""
 
     def add(self, branch: Branch) -> None:
-        """Hand everything to one more from now on; nothing may be gathered."""
+        """Add a member, which receives all batches from now on; no batch may be held back at this point."""
         self._branches.append(branch)
 
     def remove(self, last: Operator) -> None:
-        """Hand nothing any more to the branch that goes out through an operator."""
+        """Remove the member whose batches are emitted through the operator `last`."""
         self._branches = [branch for branch in self._branches if branch.last is not last]
         self._full = {branch for branch in self._full if branch.last is not last}
 
     @property
     def crowded(self) -> bool:
-        """Whether a branch has no room."""
+        """Whether the queues of any member are full."""
         if self._full:
             self._full = {branch for branch in self._full if branch.full}
         return bool(self._full)
 
     def process(self, port: int, batch: Batch) -> None:
-        """Hand the batch to all, or keep it until there is more."""
+        """Pass the batch on to all members, or hold it back until there is more."""
         gathered, mark = self.gathered, batch.mark
         if mark is not None and mark.gap is not None:
-            self.flush()  # what is missing is missing behind the rows ahead of the mark
+            self.flush()  # the gap comes after the rows that were gathered
         gathered.append(batch)
         self.rows += batch.size
         if mark is not None and mark.end:
@@ -98,46 +100,46 @@ class FanOut(Output):
         ):
             self.flush()
         elif len(gathered) == 1:
-            self._gathers()
+            self._on_gathering()
 
     def flush(self) -> None:
-        """Hand on what was gathered."""
+        """Pass on the batches that are held back, as one."""
         if self.gathered:
             batch = _joined(self.gathered)
             self.gathered.clear()
-            self._hand_on(batch)
+            self._emit_to_members(batch)
 
-    def _hand_on(self, batch: Batch) -> None:
+    def _emit_to_members(self, batch: Batch) -> None:
         narrowed: dict[tuple[str, ...], Batch] = {}
         filled = False
         for branch in self._branches:
             last, columns, account, room = branch
-            part = batch
+            narrow = batch
             if columns is not None and batch.size:
                 found = narrowed.get(columns)
-                part = narrowed[columns] = batch.narrowed(columns) if found is None else found
-            last.emit(part)
+                narrow = narrowed[columns] = batch.narrowed(columns) if found is None else found
+            last.emit(narrow)
             if account.rows >= room:
                 self._full.add(branch)
                 filled = True
         if filled:
-            self._tell()
+            self._on_crowded()
 
     @property
     def state_bytes(self) -> int:
-        """Bytes of what was gathered."""
+        """Bytes of the batches that are held back."""
         return sum(batch.nbytes for batch in self.gathered)
 
     @property
     def oldest_held(self) -> int | None:
-        """Lowest arrival of the rows that were gathered, or None."""
+        """Earliest arrival (UTC, ns) of the rows that are held back, or None."""
         return min((int(batch.arrival.min()) for batch in self.gathered if batch.size), default=None)
 
 
 def _joined(batches: list[Batch]) -> Batch:
-    """Return one batch with the rows of all and the last mark, as a longer train would have been.
+    """Return one batch with the rows of all batches and the last mark, as one longer train would be.
 
-    Marks in between only tell what the last one tells, too: how far time has come.
+    Earlier marks can be dropped: they only carry watermarks, and the last one is at least as far.
     """
     if len(batches) == 1:
         return batches[0]
@@ -149,8 +151,8 @@ def _joined(batches: list[Batch]) -> Batch:
     return joined.with_columns(joined.columns, last)
 
 
-class _Nowhere:
-    """A sink for an output that hands nothing to one."""
+class _NoSink:
+    """The sink of a fan-out, which never appends to it."""
 
     offset = 0
 

@@ -1,4 +1,4 @@
-"""First time: from when on windows count for a one-time query, as its sources find it in their streams."""
+"""First time: the time from which on windows count for a one-time query, tracked per source."""
 
 from __future__ import annotations
 
@@ -15,31 +15,31 @@ _TIME_PASSES = (FrameKind.CLOCK, FrameKind.WATERMARK)
 
 
 class FirstTime:
-    """The earliest time that a source has to do with, in microseconds.
+    """The earliest time that is relevant for a source, in microseconds.
 
-    It is the earliest time of the rows that were read: a row that is behind its own watermark counts as if it
-    had the time of that. Where rows were there before the start it is the latest time of these, and where
-    time passes without rows, the time of the first mark. Only marks ahead of the start do not count.
+    It is the earliest time of the rows that were read, where a late row counts with the watermark ahead of it
+    instead of its own time. If the stream had rows before the query started, it is the latest time of those;
+    if time advances without rows, the time of the first mark. Marks from before the start do not count.
     """
 
     def __init__(self, started: int | None) -> None:
-        """`started` is when the query started (arrival time, us); marks that are older do not count."""
+        """`started` is when the query started (arrival time, us); older marks do not count."""
         self._started = BEGIN_OF_TIME if started is None else started * 1000
-        self._base = BEGIN_OF_TIME  # how far time had come at the start
+        self._base = BEGIN_OF_TIME  # the watermark at the start of the query
         self._lowest = END_OF_TIME
         self._begun = False
 
     @property
     def time(self) -> int:
-        """The time as far as it is known; END_OF_TIME while nothing was read."""
+        """The earliest time so far (us); END_OF_TIME while nothing was read."""
         return max(self._lowest, self._base) if self._begun else END_OF_TIME
 
     def missed(self, latest: int) -> None:
-        """Rows up to a time were there before the start; for streams with event time."""
+        """Note that the stream had rows up to a time before the start; for streams with event time."""
         self._lowest = min(self._lowest, latest)
 
     def read(self, spans: Sequence[Span], batch: Batch) -> None:
-        """Look at what was read; `batch` has all the rows of it."""
+        """Update the time from the frames that were read; `batch` has all their rows."""
         if not self._begun:
             self._look_at_marks(spans)
         if batch.size and self._may_change(batch):
@@ -61,15 +61,15 @@ class FirstTime:
                 return
 
     def _may_change(self, batch: Batch) -> bool:
-        """Tell if a row can be earlier: not once the watermark has come as far."""
+        """Return whether a row can still be earlier: not once the watermark has reached the time."""
         return not self._begun or batch.row_watermark is None or batch.row_watermark[0] < self._lowest
 
     def save(self) -> dict[str, Any]:
-        """Return what is known, for a snapshot."""
+        """Return the state for a snapshot."""
         return {"base": self._base, "lowest": self._lowest, "begun": self._begun}
 
     def load(self, state: dict[str, Any]) -> None:
-        """Take over what a snapshot knows."""
+        """Restore the state from a snapshot."""
         self._base, self._lowest, self._begun = state["base"], state["lowest"], state["begun"]
 
 

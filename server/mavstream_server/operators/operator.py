@@ -1,4 +1,4 @@
-"""The operator: takes batches from its input queues, hands batches to its output queues."""
+"""Operators: take batches from input queues and emit batches to output queues."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from mavstream_server.operators.progress import Progress
 from mavstream_server.operators.queue import Queue
 
 State = dict[str, Any]
-"""What an operator saves: scalars, texts, arrays, columns and batches, in dicts and lists."""
+"""The saved state of an operator: scalars, texts, arrays, columns and batches, in dicts and lists."""
 
 
 class QueryFailed(MavstreamError):
-    """A query cannot go on; the others are not concerned."""
+    """A query cannot continue; other queries are not affected."""
 
     code = "query_failed"
 
@@ -27,13 +27,13 @@ class QueryFailed(MavstreamError):
 class Operator(ABC):
     """An operator of a running query.
 
-    It is driven from outside: `process` is called with one batch of one input at a time, in the order in
-    which the batches stand in that input's queue. What it emits must not depend on how rows are cut into
-    batches, nor on how the inputs take turns, but for the order of rows where the plan promises none.
+    The engine drives it: `process` is called with one batch of one input at a time, in the order of that
+    input's queue. What it emits must depend neither on how rows are divided into batches nor on how the
+    inputs take turns, except for the order of rows where the plan guarantees none.
     """
 
     kind: str
-    """What plans call it; one class may serve several kinds, and several classes one."""
+    """The operator's name in plans; one class may implement several kinds, and several classes one."""
 
     def __init__(self, name: str, ports: int = 1) -> None:
         self.name = name
@@ -41,35 +41,35 @@ class Operator(ABC):
         self.outputs: list[Queue] = []
         self.progress = Progress(ports)
         self.counters: Counter[str] = Counter()
-        """Rows that have no part in the answer, by reason: `late`, `missed`, `outside`, `errors`,
-        `unmatched`, `unread`, `shed`; and windows that have none: `skipped_windows`."""
+        """Numbers of rows that take part in no answer, by reason: `late`, `missed`, `outside`, `errors`,
+        `unmatched`, `unread`, `shed`; and of windows without an answer: `skipped_windows`."""
         self.rows_out = 0
         self.bytes_out = 0
 
     @property
     def all_outputs(self) -> list[Queue]:
-        """The queues that it may emit to."""
+        """All queues that the operator may emit to."""
         return self.outputs
 
     def count(self, reason: str, rows: int) -> None:
-        """Count rows that have no part in the answer, if there are any."""
+        """Count rows that take part in no answer; does nothing for 0 rows."""
         if rows:
             self.counters[reason] += rows
 
     def attach(self, queue: Queue, output: str | None = None) -> None:
-        """Let a queue have what is emitted from now on, of one output where there are several."""
+        """Emit to a queue from now on; `output` names the output where an operator has several."""
         self.outputs.append(queue)
 
     def detach(self, queue: Queue) -> None:
-        """Emit to a queue no more."""
+        """Stop emitting to a queue."""
         self.outputs.remove(queue)
 
     @abstractmethod
     def process(self, port: int, batch: Batch) -> None:
-        """Work on a batch of the input `port`; results go out through `emit`."""
+        """Process a batch of the input `port`; results are emitted with `emit`."""
 
     def emit(self, batch: Batch) -> None:
-        """Hand a batch to everyone above; one without rows and mark is not worth it."""
+        """Push a batch to all output queues, unless it has neither rows nor a mark."""
         if not batch.size and batch.mark is None:
             return
         self.rows_out += batch.size
@@ -78,36 +78,39 @@ class Operator(ABC):
             queue.push(batch)
 
     def emit_mark(self, mark: Mark | None) -> None:
-        """Hand on a mark without rows."""
+        """Emit a mark without rows; does nothing for None."""
         if mark is not None:
             self.emit(mark_only(mark))
 
     @property
     def state_bytes(self) -> int:
-        """Bytes that the operator keeps between two calls."""
+        """Bytes of the state that the operator holds between two calls."""
         return 0
 
     @property
     def oldest_held(self) -> int | None:
-        """Lowest arrival of the rows that it keeps to hand them on later as they came, or None."""
+        """Earliest arrival (UTC, ns) of the rows that the operator buffers to emit them later, or None."""
         return None
 
     def agrees(self, other: Operator) -> bool:
-        """Whether both, of nodes that do the same, would emit the same from now on if they got the same."""
+        """Whether both operators would emit the same from now on, given the same input.
+
+        Their nodes must do the same.
+        """
         return self.progress.save() == other.progress.save()
 
     def save(self) -> State:
-        """Return what must be kept to go on elsewhere."""
+        """Return the state with which another operator of the same plan node can continue."""
         return {"progress": self.progress.save(), "counters": dict(self.counters)}
 
     def load(self, state: State) -> None:
-        """Take over what `save` of an operator of the same plan node returned."""
+        """Restore the state that `save` of an operator of the same plan node returned."""
         self.progress.load(state["progress"])
         self.counters = Counter(state["counters"])
 
 
 class ErrorPolicy:
-    """What becomes of rows whose expressions fail: kept with nulls, skipped, or the end of the query."""
+    """Handles rows whose expressions fail: emits them with nulls, skips them, or fails the query."""
 
     __slots__ = ("_mode", "_operator")
 
@@ -116,7 +119,7 @@ class ErrorPolicy:
         self._operator = operator
 
     def settle(self, batch: Batch, errors: RowErrors, columns: Mapping[str, Any]) -> Batch:
-        """Return the batch with its computed columns, less the rows to be skipped."""
+        """Return the batch with its computed columns, without the rows that are skipped."""
         result = batch.with_columns(columns, batch.mark)
         if not errors.count:
             return result
@@ -126,7 +129,7 @@ class ErrorPolicy:
         return result
 
     def record(self, errors: RowErrors) -> None:
-        """Count failed rows, or give up."""
+        """Count failed rows; raises QueryFailed with `on_error: fail`."""
         if not errors.count:
             return
         self._operator.counters["errors"] += errors.count
@@ -139,5 +142,5 @@ class ErrorPolicy:
 
     @property
     def skips(self) -> bool:
-        """Whether failed rows are dropped."""
+        """Whether failed rows are skipped."""
         return self._mode is OnError.SKIP

@@ -1,4 +1,4 @@
-"""Output: hands the answers of a query to whoever keeps them."""
+"""Output: appends the answers of a query to its sink."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ from mavstream_server.operators.operator import Operator, State
 
 
 class Sink(Protocol):
-    """Where answers go. It never makes the engine wait."""
+    """Stores the answers of a query. It never blocks the engine."""
 
     @property
     def offset(self) -> int:
-        """The offset of the next row."""
+        """The offset of the next answer."""
 
     def append(self, batch: Batch, now: int) -> None:
-        """Keep the rows of a batch, which came out at `now` (UTC, ns)."""
+        """Append the rows of a batch that was answered at `now` (UTC, ns)."""
 
     def restart(self, offset: int) -> None:
-        """Go on at an offset: rows behind it will come again."""
+        """Continue at an offset: the rows from there on will be appended again."""
 
 
 class Output(Operator):
-    """The root of every running query: counts answers and their latency, and sees the end."""
+    """The root of every running query: counts answers, records their latency and detects the end."""
 
     kind = "output"
 
@@ -39,7 +39,7 @@ class Output(Operator):
         self.ended = False
 
     def process(self, port: int, batch: Batch) -> None:
-        """Hand the rows to the sink."""
+        """Append the rows to the sink."""
         if batch.size:
             now = self._now()
             self.latency.record(batch.arrival, now)
@@ -49,11 +49,11 @@ class Output(Operator):
             self.ended = True
 
     def save(self) -> State:
-        """Return the offset of the next answer."""
+        """Return the offset of the next answer and the counts."""
         return {**super().save(), "offset": self.sink.offset, "rows": self.rows, "ended": self.ended}
 
     def load(self, state: State) -> None:
-        """Go on with the offset of a snapshot."""
+        """Continue at the offset of a snapshot."""
         super().load(state)
         self.sink.restart(state["offset"])
         self.rows, self.ended = state["rows"], state["ended"]

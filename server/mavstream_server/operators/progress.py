@@ -1,4 +1,4 @@
-"""Progress: what an operator knows about the time of its inputs."""
+"""Progress: the watermarks and ends of an operator's inputs, combined."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from mavstream_server.columns.batch import BEGIN_OF_TIME, END_OF_TIME, Mark
 
 
 class State(TypedDict):
-    """What is saved of it."""
+    """The saved state of a `Progress`."""
 
     ports: list[int]
     ended: list[int]
@@ -16,7 +16,10 @@ class State(TypedDict):
 
 
 class Progress:
-    """Joins the marks of several inputs: the lowest watermark and first time, the end when all have ended."""
+    """Combines the marks of several inputs.
+
+    The result has the lowest watermark and the lowest first time; it is an end when all inputs have ended.
+    """
 
     __slots__ = ("ended", "ports", "since", "watermark")
 
@@ -27,7 +30,7 @@ class Progress:
         self.since = END_OF_TIME
 
     def advance(self, port: int, mark: Mark) -> Mark | None:
-        """Take an input's mark; returns what holds for all inputs, if that is news."""
+        """Record an input's mark; returns the combined mark if it differs from the last one, else None."""
         ports = self.ports
         ports[port] = max(ports[port], mark.watermark)
         lowest = ports[0] if len(ports) == 1 else min(ports)
@@ -48,7 +51,7 @@ class Progress:
         return {"ports": list(self.ports), "ended": ended, "since": self.since}
 
     def load(self, state: State) -> None:
-        """Take over the state of a snapshot."""
+        """Restore the state from a snapshot."""
         self.ports = list(state["ports"])
         self.ended = [bool(ended) for ended in state["ended"]]
         self.watermark = min(self.ports)

@@ -1,4 +1,4 @@
-"""Project: one row per row, with computed columns."""
+"""Project: emits one row per input row, with computed columns."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from mavstream_server.operators.operator import ErrorPolicy, Operator
 
 
 class Project(Operator):
-    """Computes the columns that are needed above."""
+    """Computes the columns that downstream operators read."""
 
     kind = "project"
 
@@ -22,7 +22,7 @@ class Project(Operator):
         self._errors = ErrorPolicy(on_error, self)
 
     def process(self, port: int, batch: Batch) -> None:
-        """Hand on the rows with their new columns."""
+        """Emit the rows with their computed columns."""
         if batch.size:
             errors = RowErrors()
             given, size = batch.columns, batch.size

@@ -1,4 +1,4 @@
-"""Queues: the batches that wait between two operators."""
+"""Queues: the batches between two operators."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from mavstream_server.columns.batch import Batch, mark_only
 
 
 class QueueAccount:
-    """What waits in all queues of a query."""
+    """Rows and bytes in all queues of a query."""
 
     __slots__ = ("nbytes", "rows")
 
@@ -18,15 +18,16 @@ class QueueAccount:
         self.nbytes = 0
 
 
-def _nobody() -> None:
-    """Stand in until a consumer listens."""
+def _ignore() -> None:
+    """Do nothing: the default callback."""
 
 
 class Queue:
-    """Batches in stream order, with their rows and bytes accounted, and word when it fills.
+    """Batches in stream order, with their rows and bytes accounted, and callbacks for pushes.
 
-    `filled` is called when something comes into an empty queue, `grown`, where it is set, when something
-    comes behind what waits already; a reader sees for itself when it drains.
+    `filled` is called when a batch is pushed to an empty queue, `grown`, where it is set, when one is pushed
+    to a queue that is not empty. Both are assigned after construction: the engine sets them when it attaches
+    or detaches a query, and pushing is a hot path.
     """
 
     __slots__ = ("_account", "_batches", "cut", "filled", "grown", "nbytes", "rows")
@@ -37,8 +38,8 @@ class Queue:
         self.rows = 0
         self.nbytes = 0
         self.cut = 0
-        """Rows that were taken off the first batch ahead of what is left of it."""
-        self.filled: Callable[[], None] = _nobody
+        """Rows of the first batch that were popped already, while the rest of it is still queued."""
+        self.filled: Callable[[], None] = _ignore
         self.grown: Callable[[], None] | None = None
 
     def __len__(self) -> int:
@@ -49,14 +50,14 @@ class Queue:
 
     @property
     def oldest(self) -> int | None:
-        """Arrival time of the first row that waits, or None."""
+        """Arrival time (UTC, ns) of the first queued row, or None."""
         for batch in self._batches:
             if batch.size:
                 return int(batch.arrival[0])
         return None
 
     def push(self, batch: Batch) -> None:
-        """Append a batch; a mark that stands behind a mark takes its place."""
+        """Append a batch; a mark that follows a mark directly replaces it."""
         batches = self._batches
         if batches and not batch.size and _supersedes(batch, batches[-1]):
             batches[-1] = _with_arrival_of(batches[-1], batch)
@@ -69,7 +70,7 @@ class Queue:
             self.grown()
 
     def pop(self, most: int | None = None) -> Batch:
-        """Take the first batch, or its first `most` rows."""
+        """Remove and return the first batch, or its first `most` rows."""
         batch = self._batches.popleft()
         if most is not None and batch.size > most:
             batch, rest = batch.split(most)
@@ -81,7 +82,7 @@ class Queue:
         return batch
 
     def clear(self) -> None:
-        """Drop everything, as when a query is stopped."""
+        """Drop all batches, for example when a query is stopped."""
         self._batches.clear()
         self.cut = 0
         self._count(-self.rows, -self.nbytes)
@@ -94,7 +95,7 @@ class Queue:
 
 
 def _with_arrival_of(older: Batch, newer: Batch) -> Batch:
-    """Return the newer mark with the older one's arrival, so that no latency is hidden."""
+    """Return the newer mark with the arrival of the older one, so that latency is not underestimated."""
     if newer.mark is None or older.mark is None:
         return newer
     return mark_only(newer.mark._replace(arrival=older.mark.arrival))

@@ -1,4 +1,4 @@
-"""Select: the rows for which a predicate is true."""
+"""Select: emits the rows for which a predicate is true."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from mavstream_server.operators.operator import ErrorPolicy, Operator
 
 
 class Select(Operator):
-    """Passes rows and marks on; a row whose predicate is null or fails does not pass."""
+    """Filters rows and passes marks on; a row whose predicate is null or fails is dropped."""
 
     kind = "select"
 
@@ -23,7 +23,7 @@ class Select(Operator):
         self._errors = ErrorPolicy(on_error, self)
 
     def process(self, port: int, batch: Batch) -> None:
-        """Hand on the rows that pass."""
+        """Emit the rows that satisfy the predicate."""
         if batch.size:
             errors = RowErrors()
             rows = self._where(batch.columns, batch.size, errors)

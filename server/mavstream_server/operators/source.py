@@ -1,4 +1,4 @@
-"""Source: hands rows of a stream's log to a query, at the query's own pace."""
+"""Source: reads rows from a stream's log for a query, at the query's own pace."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ from mavstream_server.operators.shedding.shedder import WEIGHT, Shedder
 
 
 class Needs(NamedTuple):
-    """What the operators above want to know of each row, besides its columns."""
+    """What the operators above a source need of each row besides its columns."""
 
     time: bool = False
     position: bool = False
 
 
 class Source(Operator):
-    """Reads frames at its cursor and emits them as batches, with the marks that stand between the rows.
+    """Reads frames with a cursor and emits them as batches, with the marks between the rows.
 
-    Rows that it did not see (ahead of its start, during a pause, or removed by retention) are announced
-    by a gap mark, so that windows that could have held them are not answered as if they were whole.
+    Rows that it did not see (before its start, during a pause, or removed by retention) are announced by a
+    gap mark, so that windows that could have contained them are not answered as if they were complete.
     """
 
     kind = "source"
@@ -48,11 +48,14 @@ class Source(Operator):
         shedder: Shedder | None = None,
         first_time: FirstTime | None = None,
     ) -> None:
-        """Times are arrival times in microseconds; `first_time` is for one-time queries."""
+        """Create a source that reads from a cursor.
+
+        `start_at` and `stop_at` are arrival times in microseconds; `first_time` is for one-time queries.
+        """
         super().__init__(name)
         self.cursor = cursor
         self.shared: SharedReads | None = None
-        """Where to look for rows that another source on the stream has just taken."""
+        """Read batches that sources on the same stream share, or None."""
         self._shedder = shedder or Shedder(name)
         self._columns: tuple[str, ...] = ()
         self._weighs = False
@@ -61,106 +64,106 @@ class Source(Operator):
         self._start = None if start_at is None else start_at * 1000
         self._stop = None if stop_at is None else stop_at * 1000
         self._first_time = first_time
-        self._unseen = True  # rows ahead of the next one were not seen
+        self._unseen = True  # rows before the next one were not seen
         self.ended = False
         self.read_to = 0
-        """Arrival of the last row or mark that was read (ns)."""
+        """Arrival of the last row or mark that was read (UTC, ns)."""
         self.told = Mark()
-        """The mark that holds behind the last batch: what is known of the stream where the cursor stands."""
+        """The frontier: the mark that applies after the last batch that was read."""
         self.until: int | None = None
-        """The position that it waits ahead of, as long as it is told to."""
+        """The position before which the source stops reading for now; None for no limit."""
 
     def carry(self, columns: Sequence[str]) -> None:
-        """Hand on these columns from now on; one of them may be the weight of rows."""
+        """Emit these columns from now on; `WEIGHT` may be among them."""
         self._columns = tuple(column for column in columns if column != WEIGHT)
         self._weighs = WEIGHT in columns
 
     def stop_at(self, time: int | None) -> None:
-        """Read nothing that arrives then or later (us), or read on without end."""
+        """Read nothing that arrives at `time` (us) or later; None removes the limit."""
         self._stop = None if time is None else time * 1000
 
-    def rank_by(self, worth: Expression | None) -> None:
-        """Leave out rows of least worth first, where rows are left out; or any rows."""
-        self._shedder.rank_by(worth)
+    def rank_by(self, utility: Expression | None) -> None:
+        """Shed rows of least utility first from now on; None sheds rows at random."""
+        self._shedder.rank_by(utility)
 
     def shed(self, share: float) -> None:
-        """Leave out a share of the rows from here on, 0 for none; they are counted as `shed`."""
+        """Shed a share of the rows from here on, 0 for none; they are counted as `shed`."""
         self._shedder.set(share)
 
     @property
     def shedder(self) -> Shedder | None:
-        """Who says which rows are left out; None while nothing is."""
+        """The load shedder, or None while no rows are shed."""
         return self._shedder if self._shedder.share else None
 
     @property
     def spells(self) -> tuple[SheddingInterval, ...]:
-        """When rows were left out, the last so many times."""
+        """The most recent shedding intervals, oldest first."""
         return self._shedder.record.spells
 
     def process(self, port: int, batch: Batch) -> None:
-        """Sources have no inputs."""
+        """Raise an error: sources have no inputs."""
         raise AssertionError("a source has no inputs")
 
     @property
     def waiting_rows(self) -> int:
-        """Rows that could be read now."""
+        """The number of rows that could be read now."""
         rows = self.cursor.backlog.rows
         return rows if self.until is None else min(rows, max(self.until - self.cursor.position, 0))
 
     @property
     def untaken(self) -> bool:
-        """Whether a batch that it emitted still waits to be worked on."""
+        """Whether a batch that it emitted is still queued."""
         return any(len(queue) for queue in self.outputs)
 
     @property
     def behind(self) -> bool:
-        """Whether anything could be read now, be it a mark."""
+        """Whether any row or mark could be read now."""
         return self.cursor.behind and (self.until is None or self.cursor.position < self.until)
 
     @property
     def next_arrival(self) -> int | None:
-        """Arrival time of the next row or mark to be read, or None."""
+        """Arrival time (UTC, ns) of the next row or mark to be read, or None."""
         return self.cursor.next_arrival
 
     def resume(self, position: int) -> None:
-        """Go on from a position after a pause; rows that lie between were not seen and count as missed."""
+        """Continue from a position after a pause; the rows in between count as missed."""
         self.count("missed", position - self.cursor.position)
         self.cursor.seek(position)
         self._unseen = True
 
     def end(self, arrival: int) -> None:
-        """Emit nothing any more; windows that are open stay unanswered."""
+        """End the source: emits an end mark and nothing after it; open windows stay unanswered."""
         if not self.ended:
             self.ended = True
             self.told = self.told._replace(end=True)
             self.emit_mark(Mark(arrival=arrival, end=True))
 
     def read(self, most: int) -> int:
-        """Emit up to so many rows as one batch; returns how many, which is 0 for marks alone."""
+        """Read up to `most` rows and emit them as one batch; returns their number, 0 for marks alone."""
         try:
-            portion = self._take(most)
+            read_batch = self._take(most)
         except GapError as gap:
             self.counters["missed"] += gap.stop - gap.start
             self._unseen = True
-            portion = self._take(most)
+            read_batch = self._take(most)
         stopped = None
         if self._start is not None or self._stop is not None:
-            portion, stopped = self._between(portion)
-        if portion.spans:
+            read_batch, stopped = self._between(read_batch)
+        if read_batch.spans:
             self._start = None
-            last, _, stop = portion.spans[-1]
+            last, _, stop = read_batch.spans[-1]
             self.read_to = last.arrival_of(stop - 1) if stop else last.arrival
             if self._unseen:
-                self._announce_gap(portion.spans[0])
-            batch = self._batch(portion)
+                self._announce_gap(read_batch.spans[0])
+            batch = self._batch(read_batch)
             if self._first_time is not None and self._needs.time:
-                batch = self._since(batch, portion.spans, self._first_time)
-            if self._shedder.quota and portion.rows:
-                batch = self._left(batch, portion)
-            self.emit(self._weighed(batch) if self._weighs and batch.size else batch)
+                batch = self._since(batch, read_batch.spans, self._first_time)
+            if self._shedder.quota and read_batch.rows:
+                batch = self._shed(batch, read_batch)
+            self.emit(self._with_weights(batch) if self._weighs and batch.size else batch)
         if stopped is not None:
             self.end(stopped)
-        return portion.rows
+        return read_batch.rows
 
     def _take(self, most: int) -> ReadBatch:
         if self.until is not None:
@@ -171,9 +174,9 @@ class Source(Operator):
             return ReadBatch(self.cursor.take(most))
         return self.shared.take(self.cursor, most)
 
-    def _between(self, portion: ReadBatch) -> tuple[ReadBatch, int | None]:
-        """Return what arrived between start and stop, and the arrival of the first behind."""
-        spans, stopped = portion.spans, None
+    def _between(self, read_batch: ReadBatch) -> tuple[ReadBatch, int | None]:
+        """Return the rows that arrived between start and stop, and the arrival of the first one after."""
+        spans, stopped = read_batch.spans, None
         if self._start is not None:
             spans = split_at_arrival(spans, self._start)[1]
         if self._stop is not None:
@@ -195,42 +198,42 @@ class Source(Operator):
             self._first_time.missed(latest)
         self.emit_mark(Mark(arrival=frame.arrival_of(start), gap=latest))
 
-    def _batch(self, portion: ReadBatch) -> Batch:
-        needs, spans = self._needs, portion.spans
+    def _batch(self, read_batch: ReadBatch) -> Batch:
+        needs, spans = self._needs, read_batch.spans
         mark = self._mark(spans)
         if mark is not None:
             self.told = mark
-        if not portion.rows:
+        if not read_batch.rows:
             return mark_only(mark) if mark is not None else Batch({}, 0, _NO_ROWS)
-        arrival = portion.arrivals
-        batch = Batch(portion.columns(self._columns), portion.rows, arrival, mark=mark)
+        arrival = read_batch.arrivals
+        batch = Batch(read_batch.columns(self._columns), read_batch.rows, arrival, mark=mark)
         if needs.time:
             event_time = spans[-1][0].segment.layout.event_time
             if event_time is not None:
-                batch.time = portion.columns((event_time,))[event_time].values
-                batch.row_watermark = portion.watermarks(event_time)
+                batch.time = read_batch.columns((event_time,))[event_time].values
+                batch.row_watermark = read_batch.watermarks(event_time)
             else:
-                # Time is arrival: when a row came, the clock had come as far.
+                # Time is arrival time: a row's watermark is its own arrival.
                 batch.time = batch.row_watermark = arrival // 1000
         if needs.position:
-            batch.position = portion.positions
+            batch.position = read_batch.positions
         return batch
 
     def _since(self, batch: Batch, spans: Sequence[Span], first: FirstTime) -> Batch:
-        """Let the mark of a batch tell from when on windows count."""
+        """Set the time from which on windows count in the mark of a batch."""
         first.read(spans, batch)
         if batch.mark is not None:
             batch.mark = batch.mark._replace(since=first.time)
         return batch
 
-    def _left(self, batch: Batch, portion: ReadBatch) -> Batch:
-        """Return what shedding leaves of a batch."""
-        kept = self._shedder.kept(portion)
+    def _shed(self, batch: Batch, read_batch: ReadBatch) -> Batch:
+        """Return the rows of a batch that are not shed."""
+        kept = self._shedder.kept(read_batch)
         self.counters["shed"] += batch.size - len(kept)
         return batch.take(kept)
 
-    def _weighed(self, batch: Batch) -> Batch:
-        """Add how many rows of the stream each row stands for."""
+    def _with_weights(self, batch: Batch) -> Batch:
+        """Add the weight column: how many rows of the stream each row represents."""
         weights = np.full(batch.size, self._shedder.weight)
         return batch.with_columns({**batch.columns, WEIGHT: Column(weights)}, batch.mark)
 
@@ -242,26 +245,26 @@ class Source(Operator):
         if not self._needs.time:
             return Mark(arrival=last.arrival, end=True) if complete else None
         watermark = last.after
-        if stop < last.rows:  # the frame was cut: the next row's watermark is the one that holds here
+        if stop < last.rows:  # the frame was not read to its end: the next row's watermark applies
             ahead = last.row_watermarks()
             watermark = last.before if ahead is None else int(ahead[stop])
         arrival = last.arrival_of(stop - 1) if stop else last.arrival
         return Mark(watermark, arrival, end=complete)
 
     def agrees(self, other: Operator) -> bool:
-        """Whether both stand at the same place, behind the same marks, and have told of what they missed."""
+        """Whether both are at the same position, after the same marks, and have announced their gaps."""
         if not isinstance(other, Source) or self.ended or other.ended:
             return False
-        place = self.cursor.read_key(0)
+        key = self.cursor.read_key(0)
         return (
-            place is not None
-            and place == other.cursor.read_key(0)
+            key is not None
+            and key == other.cursor.read_key(0)
             and self._start is None is other._start
             and (self._unseen is other._unseen or not self._needs.time)
         )
 
     def save(self) -> State:
-        """Return the position of the next row to be read, and what is being shed."""
+        """Return the position of the next row to be read and the state of load shedding."""
         return {
             **super().save(),
             "position": self.cursor.position,
@@ -275,7 +278,7 @@ class Source(Operator):
         }
 
     def load(self, state: State) -> None:
-        """Go to where another source stood."""
+        """Continue at the position of a snapshot."""
         super().load(state)
         self.cursor.seek(state["position"])
         self._unseen, self.ended, self.read_to = state["unseen"], state["ended"], state["read_to"]

@@ -1,4 +1,4 @@
-"""Split: each row goes to the first output whose predicate it satisfies."""
+"""Split: emits each row to the first output whose predicate it satisfies."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from mavstream_server.operators.queue import Queue
 
 
 class Split(Operator):
-    """Predicates are tried in order on the rows that are left; the rest goes to `else`.
+    """Routes rows by predicates, which are evaluated in order; rows that satisfy none go to `else`.
 
-    Rows of outputs that nobody reads are counted: as `unmatched` those of `else`, as `unread` others.
+    Rows of outputs without readers are counted: as `unmatched` for `else`, as `unread` for the others.
     """
 
     kind = "split"
@@ -39,16 +39,16 @@ class Split(Operator):
         return [queue for readers in self.readers.values() for queue in readers]
 
     def attach(self, queue: Queue, output: str | None = None) -> None:
-        """Let a queue have the rows of an output."""
+        """Emit the rows of an output to a queue from now on."""
         assert output is not None
         self.readers[output].append(queue)
 
     def detach(self, queue: Queue) -> None:
-        """Emit to a queue no more."""
+        """Stop emitting to a queue."""
         next(readers for readers in self.readers.values() if queue in readers).remove(queue)
 
     def process(self, port: int, batch: Batch) -> None:
-        """Hand each row to one output and the mark to all."""
+        """Emit each row to one output and the mark to all."""
         left = np.arange(batch.size, dtype=np.int64)
         rest = batch
         for output, where in self._predicates:

@@ -1,4 +1,4 @@
-"""Order by time: rows wait until nothing can come before them."""
+"""Order by time: buffers rows until no earlier row can follow."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from mavstream_server.columns.column import Ints
 
 
 def drop_late(batch: Batch, counters: Counter[str]) -> Batch:
-    """Return the rows that are not before the watermark just ahead of them, and count the others."""
+    """Return the batch without late rows, those before the watermark ahead of them, and count these."""
     if batch.row_watermark is None or batch.row_watermark is batch.time:
         return batch
     assert batch.time is not None
@@ -25,9 +25,9 @@ def drop_late(batch: Batch, counters: Counter[str]) -> Batch:
 
 
 class TimeOrder:
-    """Holds rows of several inputs and releases them by time, input and position.
+    """Buffers rows of several inputs and releases them ordered by time, input and position.
 
-    The position of a released row is its place in the merged order, so that order can be built on.
+    The position of a released row is its index in the merged order, so that further operators can rely on it.
     """
 
     def __init__(self) -> None:
@@ -36,21 +36,21 @@ class TimeOrder:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the rows that wait."""
+        """Bytes of the buffered rows."""
         return sum(batch.nbytes + minor.nbytes for batch, _, minor in self._waiting)
 
     @property
     def oldest(self) -> int | None:
-        """Lowest arrival of the rows that wait, or None."""
+        """Earliest arrival (UTC, ns) of the buffered rows, or None."""
         return min((int(batch.arrival.min()) for batch, _, _ in self._waiting), default=None)
 
     def add(self, batch: Batch, major: int, minor: Ints) -> None:
-        """Keep rows; ties in time break by `major` (the input), the position and `minor`."""
+        """Buffer rows; ties in time are broken by `major` (the input), the position and `minor`."""
         if batch.size:
             self._waiting.append((batch, major, minor))
 
     def release(self, mark: Mark) -> Batch:
-        """Return the rows before the mark's watermark, in order, with the mark behind them."""
+        """Return the rows before the mark's watermark, in order, followed by the mark."""
         ready: list[tuple[Batch, int, Ints]] = []
         waiting: list[tuple[Batch, int, Ints]] = []
         for batch, major, minor in self._waiting:
@@ -62,8 +62,8 @@ class TimeOrder:
             if early.all():
                 ready.append((batch, major, minor))
                 continue
-            for part, rows in ((ready, np.flatnonzero(early)), (waiting, np.flatnonzero(~early))):
-                part.append((batch.take(rows), major, minor.take(rows)))
+            for target, rows in ((ready, np.flatnonzero(early)), (waiting, np.flatnonzero(~early))):
+                target.append((batch.take(rows), major, minor.take(rows)))
         self._waiting = waiting
         return self._merged(ready, mark) if ready else mark_only(mark)
 
@@ -85,7 +85,7 @@ class TimeOrder:
         )
 
     def save(self) -> dict[str, Any]:
-        """Return the rows that wait."""
+        """Return the buffered rows for a snapshot."""
         return {
             "released": self._released,
             "batches": [batch for batch, _, _ in self._waiting],
@@ -94,6 +94,6 @@ class TimeOrder:
         }
 
     def load(self, state: dict[str, Any]) -> None:
-        """Take over the rows that wait."""
+        """Restore the buffered rows from a snapshot."""
         self._released = state["released"]
         self._waiting = list(zip(state["batches"], state["majors"], state["minors"], strict=True))

@@ -1,4 +1,4 @@
-"""Union: the rows of all inputs."""
+"""Union: emits the rows of all inputs."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from mavstream_server.operators.time_order import TimeOrder, drop_late
 
 
 class Union(Operator):
-    """Passes rows on as they come; its mark is the lowest of its inputs'."""
+    """Emits rows in the order of their arrival; its watermark is the lowest of its inputs'."""
 
     kind = "union"
 
@@ -19,7 +19,7 @@ class Union(Operator):
         self._columns = tuple(columns)
 
     def process(self, port: int, batch: Batch) -> None:
-        """Hand on the rows, and the joint mark if it moved."""
+        """Emit the rows, and the combined mark if it advanced."""
         mark = batch.mark and self.progress.advance(port, batch.mark)
         if batch.size:
             self.emit(batch.with_columns({name: batch.columns[name] for name in self._columns}, mark))
@@ -28,7 +28,7 @@ class Union(Operator):
 
 
 class OrderedUnion(Operator):
-    """Merges by time, input and position, up to the joint watermark; late rows are counted and left out."""
+    """Merges rows by time, input and position, up to the combined watermark; late rows are dropped."""
 
     kind = "union"
 
@@ -38,7 +38,7 @@ class OrderedUnion(Operator):
         self._order = TimeOrder()
 
     def process(self, port: int, batch: Batch) -> None:
-        """Keep the rows, and hand on those that nothing can come before any more."""
+        """Buffer the rows, and emit those that no earlier row can precede any more."""
         if batch.size:
             kept = drop_late(batch, self.counters)
             columns = {name: kept.columns[name] for name in self._columns}
@@ -50,19 +50,19 @@ class OrderedUnion(Operator):
 
     @property
     def state_bytes(self) -> int:
-        """Bytes of the rows that wait."""
+        """Bytes of the buffered rows."""
         return self._order.nbytes
 
     @property
     def oldest_held(self) -> int | None:
-        """Lowest arrival of the rows that wait, or None."""
+        """Earliest arrival (UTC, ns) of the buffered rows, or None."""
         return self._order.oldest
 
     def save(self) -> State:
-        """Return the rows that wait."""
+        """Return the buffered rows for a snapshot."""
         return {**super().save(), "order": self._order.save()}
 
     def load(self, state: State) -> None:
-        """Take over the rows that wait."""
+        """Restore the buffered rows from a snapshot."""
         super().load(state)
         self._order.load(state["order"])
