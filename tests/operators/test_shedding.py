@@ -62,7 +62,7 @@ def test_streams_do_not_lose_rows_at_the_same_positions(rows: ScriptedStream) ->
 
 @pytest.mark.parametrize("share", [1.5, -0.1, float("nan")])
 def test_a_share_beyond_all_is_refused(share: float) -> None:
-    with pytest.raises(ValueError, match=f"from 0 to 1, {share} came"):
+    with pytest.raises(ValueError, match=f"from 0 to 1, got {share}"):
         shedder(share)
 
 

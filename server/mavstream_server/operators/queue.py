@@ -26,8 +26,8 @@ class Queue:
     """Batches in stream order, with their rows and bytes accounted, and callbacks for pushes.
 
     `filled` is called when a batch is pushed to an empty queue, `grown`, where it is set, when one is pushed
-    to a queue that is not empty. Both are assigned after construction: the engine sets them when it attaches
-    or detaches a query, and pushing is a hot path.
+    to a queue that is not empty. Both are assigned after construction, since pushing is a hot path: by the
+    task that reads the queue, and while batches are moved from one queue to another.
     """
 
     __slots__ = ("_account", "_batches", "cut", "filled", "grown", "nbytes", "rows")

@@ -1,1 +1,1 @@
-"""The state behind aggregates: accumulators, groups, and groups of windows."""
+"""The state of aggregates: accumulators, groups, and the groups of open windows."""

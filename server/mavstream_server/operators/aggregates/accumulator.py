@@ -1,7 +1,7 @@
 """Accumulators: the running state of one aggregate call, for many groups at once.
 
-A slot is a group's place in the state. Rows are folded into slots in stream order, one array operation
-per batch, so that the result does not depend on how the rows were cut into batches.
+A slot is the index of a group in the state. Rows are folded into slots in stream order, one array operation
+per batch, so that the result does not depend on how rows are divided into batches.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Accumulator(ABC):
         }
 
     def grow(self, size: int) -> None:
-        """Make slots up to `size`; new ones are neutral."""
+        """Grow to `size` slots; new ones have the neutral values."""
         if size > self._capacity:
             self._capacity = max(size, 2 * self._capacity)
             for name, (dtype, neutral) in self.fields.items():
@@ -40,7 +40,7 @@ class Accumulator(ABC):
 
     @abstractmethod
     def update(self, slots: Ints, column: Column, ordinals: Ints | None) -> None:
-        """Fold rows into their slots; `ordinals` number the rows where the call asked for it."""
+        """Fold rows into their slots; `ordinals` are the numbers of the rows where the call needs them."""
 
     @abstractmethod
     def merge(self, slots: Ints, other: Self) -> None:
@@ -51,7 +51,7 @@ class Accumulator(ABC):
         """Return the value of each slot."""
 
     def take(self, slots: Ints) -> Self:
-        """Return the state of the given slots, in that order, as a state of its own."""
+        """Return a copy of the state of the given slots, in that order."""
         taken = type(self).__new__(type(self))
         taken.__dict__.update(self.__dict__)
         taken.size = len(slots)
@@ -67,11 +67,11 @@ class Accumulator(ABC):
 
     @property
     def nbytes(self) -> int:
-        """Bytes held."""
+        """Bytes of the state."""
         return sum(array.nbytes for array in self.arrays.values())
 
     def held_codes(self) -> Ints | None:
-        """Return the value codes that the state refers to, if its values are coded."""
+        """Return the value codes that the state refers to, or None if its values are not coded."""
         return None
 
     def recode(self, mapping: Ints) -> None:  # noqa: B027 - there is nothing to replace where none are held
@@ -82,14 +82,14 @@ class Accumulator(ABC):
         return {"size": self.size, **{name: array[: self.size] for name, array in self.arrays.items()}}
 
     def load(self, state: dict[str, Any]) -> None:
-        """Take over the state of a snapshot."""
+        """Restore the state from a snapshot."""
         self.grow(state["size"])
         for name in self.fields:
             self.arrays[name][: self.size] = state[name]
 
 
 def valid_rows(slots: Ints, column: Column) -> tuple[Ints, Array]:
-    """Return slots and values without the null rows: aggregates pass over nulls."""
+    """Return slots and values without the null rows: aggregates ignore nulls."""
     if column.valid is None:
         return slots, column.values
     rows = np.flatnonzero(column.valid)

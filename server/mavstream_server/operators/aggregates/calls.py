@@ -1,4 +1,4 @@
-"""Calls: turns a typed aggregate call into accumulators and the rows that they are fed with."""
+"""Calls: create the accumulators of a typed aggregate call and compute their input columns."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ _BY_NUMBER: dict[tuple[str, bool], type[Accumulator]] = {
 class CallState:
     """One aggregate call of an operator: its argument, its value coder if it needs one, its accumulators.
 
-    Texts, and whatever is counted distinct, are coded: accumulators then hold integers only.
+    Texts and the values of `count(distinct ...)` are coded, so that accumulators hold integers only.
     """
 
     def __init__(self, call: AggregateCall) -> None:
@@ -81,14 +81,14 @@ class CallState:
         return _BY_NUMBER[function, floats]
 
     def column(self, columns: Mapping[str, Column], size: int, errors: RowErrors) -> Column:
-        """Return what the accumulators are fed with."""
+        """Return the input column of the accumulators: the argument's values, coded if need be."""
         if self._argument is None:
             return Column(_ONES[:size] if size <= len(_ONES) else np.ones(size, dtype=np.int64))
         column = self._argument(columns, size, errors)
         return column if self.coder is None else Column(self.coder.encode([column], size))
 
     def result(self, accumulator: Accumulator) -> Column:
-        """Return the values of all slots, in the call's type."""
+        """Return the values of all slots, in the type of the call."""
         column = accumulator.result()
         if self.call.type is FieldType.BOOL:
             column = Column(column.values.astype(np.bool_), column.valid)

@@ -1,4 +1,4 @@
-"""Counts: of rows, of values, of distinct values."""
+"""Accumulators that count rows, values or distinct values."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ class Count(Accumulator):
 class CountDistinct(Accumulator):
     """`count(distinct x)` over value codes: a set of (slot, code) pairs, packed into integers.
 
-    Pairs are gathered as they come and made distinct when there are twice as many as before, so a row
-    costs a sort's share and a pair eight bytes.
+    New pairs are appended and deduplicated when their number has doubled, so that the cost of sorting is
+    amortized over the rows; a pair takes eight bytes.
     """
 
     def __init__(self) -> None:
@@ -46,24 +46,24 @@ class CountDistinct(Accumulator):
         self._new_count = 0
 
     def update(self, slots: Ints, column: Column, ordinals: Ints | None) -> None:
-        """Remember the pairs; code 0 is null and does not count."""
+        """Add the pairs; code 0 is null and does not count."""
         rows = np.flatnonzero(column.values)
         self._add((slots.take(rows) << _CODE_BITS) | column.values.take(rows))
 
     def merge(self, slots: Ints, other: Self) -> None:
         """Unite the sets."""
-        other._settle()
+        other._deduplicate()
         owners, codes = other._pairs >> _CODE_BITS, other._pairs & ((1 << _CODE_BITS) - 1)
         self._add((slots.take(owners) << _CODE_BITS) | codes)
 
     def result(self) -> Column:
-        """Return how many pairs each slot has."""
-        self._settle()
+        """Return the number of pairs of each slot."""
+        self._deduplicate()
         return Column(np.bincount(self._pairs >> _CODE_BITS, minlength=self.size).astype(np.int64))
 
     def take(self, slots: Ints) -> Self:
-        """Return the pairs of some slots under their new numbers."""
-        self._settle()
+        """Return the pairs of the given slots, renumbered."""
+        self._deduplicate()
         taken = super().take(slots)
         moved = np.full(self.size, -1, dtype=np.int64)
         moved[slots] = np.arange(len(slots))
@@ -81,22 +81,22 @@ class CountDistinct(Accumulator):
 
     def held_codes(self) -> Ints | None:
         """Return the codes of all pairs."""
-        self._settle()
+        self._deduplicate()
         return self._pairs & ((1 << _CODE_BITS) - 1)
 
     def recode(self, mapping: Ints) -> None:
         """Replace the codes in the pairs."""
-        self._settle()
+        self._deduplicate()
         owners, codes = self._pairs >> _CODE_BITS, self._pairs & ((1 << _CODE_BITS) - 1)
         self._pairs = np.sort((owners << _CODE_BITS) | mapping.take(codes))
 
     def save(self) -> dict[str, Any]:
-        """Return the pairs; codes are places in the coder that is saved beside them."""
-        self._settle()
+        """Return the pairs; codes refer to the coder, which is saved separately."""
+        self._deduplicate()
         return {"size": self.size, "pairs": self._pairs}
 
     def load(self, state: dict[str, Any]) -> None:
-        """Take over the pairs."""
+        """Restore the pairs from a snapshot."""
         self.grow(state["size"])
         self._pairs = np.array(state["pairs"], dtype=np.int64)
 
@@ -104,9 +104,9 @@ class CountDistinct(Accumulator):
         self._new.append(pairs)
         self._new_count += len(pairs)
         if self._new_count > max(4096, len(self._pairs)):
-            self._settle()
+            self._deduplicate()
 
-    def _settle(self) -> None:
+    def _deduplicate(self) -> None:
         if self._new:
             self._pairs = np.unique(np.concatenate([self._pairs, *self._new]))
             self._new, self._new_count = [], 0

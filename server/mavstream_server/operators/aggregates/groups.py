@@ -29,11 +29,11 @@ class Groups:
 
     @property
     def nbytes(self) -> int:
-        """Bytes held."""
+        """Bytes of the codes and accumulators."""
         return self.codes.nbytes + sum(accumulator.nbytes for accumulator in self.accumulators)
 
     def copy(self) -> Groups:
-        """Return groups that can be merged into without changing these."""
+        """Return a copy that can be merged into without changing the original."""
         return self.take(np.arange(len(self.codes)))
 
     def take(self, slots: Ints) -> Groups:
@@ -41,12 +41,12 @@ class Groups:
         return Groups(self.codes.take(slots), [a.take(slots) for a in self.accumulators])
 
     def merge(self, other: Groups, code_count: int) -> None:
-        """Fold another set in; keys that are new here come behind the old ones."""
+        """Merge another set into this one; new keys are appended."""
         if not len(other):
             return
-        places = np.full(code_count, -1, dtype=np.int64)
-        places[self.codes] = np.arange(len(self.codes))
-        slots = places.take(other.codes)
+        slot_of_code = np.full(code_count, -1, dtype=np.int64)
+        slot_of_code[self.codes] = np.arange(len(self.codes))
+        slots = slot_of_code.take(other.codes)
         new = np.flatnonzero(slots < 0)
         slots[new] = np.arange(len(self.codes), len(self.codes) + len(new))
         self.codes = np.concatenate([self.codes, other.codes.take(new)])
@@ -60,7 +60,7 @@ class Groups:
 
     @classmethod
     def restore(cls, state: dict[str, Any], make: MakeAccumulators) -> Groups:
-        """Build groups from a snapshot."""
+        """Restore groups from a snapshot."""
         accumulators = make()
         for accumulator, saved in zip(accumulators, state["accumulators"], strict=True):
             accumulator.load(saved)
@@ -68,17 +68,17 @@ class Groups:
 
 
 class GroupTable:
-    """Groups of several panes (or windows) that are still being filled, all in one set of arrays.
+    """Groups of several open panes (or windows), all in one set of arrays.
 
-    A cell is a pane and a key packed into one integer, so that a batch that spans many panes costs no
-    more calls than one inside a single pane. Slots keep the order in which their cells first appeared.
+    A cell is a pane and a key packed into one integer, so that a batch that spans many panes needs no more
+    calls than one inside a single pane. Slots are in the order in which their cells first appeared.
     """
 
     def __init__(self, make: MakeAccumulators) -> None:
         self._make = make
         self.accumulators = make()
         self._cells = IntIndex()
-        self._bits = 10  # of a cell, for the key's code
+        self._bits = 10  # low bits of a cell, which hold the key's code
         self._numbers: dict[int, int] = {}  # pane -> its number in cells; numbers only grow
         self._panes: dict[int, int] = {}  # the reverse
         self._rows: dict[int, int] = {}  # pane -> rows that were folded into it
@@ -100,16 +100,16 @@ class GroupTable:
 
     @property
     def panes(self) -> int:
-        """How many panes have groups."""
+        """The number of panes that have groups."""
         return len(self._numbers)
 
     def rows_before(self, pane: int) -> int:
-        """Return how many rows were folded into the panes before one."""
+        """Return the number of rows that were folded into the panes before `pane`."""
         return sum(rows for held, rows in self._rows.items() if held < pane)
 
     @property
     def nbytes(self) -> int:
-        """Bytes held."""
+        """Bytes of the cells and accumulators."""
         return self._cells.nbytes + sum(a.nbytes for a in self.accumulators) if self._cells.count else 0
 
     def add(
@@ -131,7 +131,7 @@ class GroupTable:
             accumulator.update(slots, column, ordinals)
 
     def pop(self, before: int) -> tuple[Ints, Groups] | None:
-        """Take out the groups of all panes before one, by pane and then by first appearance."""
+        """Remove and return the groups of all panes before `before`, by pane and then by first appearance."""
         if not self._order or self._order[0] >= before:
             return None
         panes, codes = self._unpacked()
@@ -162,7 +162,7 @@ class GroupTable:
         return {"panes": panes, "groups": Groups(codes, self.accumulators).save(), "rows": rows}
 
     def load(self, state: dict[str, Any]) -> None:
-        """Take over the state of a snapshot."""
+        """Restore the state from a snapshot."""
         groups = Groups.restore(state["groups"], self._make)
         self.accumulators = groups.accumulators
         if len(groups):
@@ -180,7 +180,7 @@ class GroupTable:
         return panes.take((keys >> self._bits) - first), codes
 
     def _shifted(self, panes: Ints) -> Ints | int:
-        """Return the pane's part of each row's cell, and count the rows of each pane."""
+        """Return the high bits of each row's cell, which hold the pane, and count the rows of each pane."""
         if not len(panes):
             return panes
         low, high = int(panes.min()), int(panes.max())
@@ -200,7 +200,7 @@ class GroupTable:
         return (numbers << self._bits).take(inverse)
 
     def _number(self, pane: int, rows: int) -> int:
-        """Return the number of a pane that rows are added to."""
+        """Return the number of a pane in cells, and count rows that are added to it."""
         number = self._numbers.get(pane)
         if number is not None:
             self._rows[pane] += rows

@@ -1,4 +1,4 @@
-"""Picks: aggregates whose value is one of the rows' values, or lies between two of them."""
+"""Accumulators that pick a value: minimum, maximum, first, last and median."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ _LAST_INT = (1 << 63) - 1
 
 
 class _Extreme(Accumulator):
-    """Smallest or largest number."""
+    """The smallest or largest number of each slot."""
 
     pick: ClassVar[np.ufunc]
 
     def update(self, slots: Ints, column: Column, ordinals: Ints | None) -> None:
-        """Compare the values with what is there."""
+        """Compare the values with the current extremes."""
         slots, values = valid_rows(slots, column)
         if values.dtype == np.bool_:
             values = values.astype(np.int64)
@@ -29,7 +29,7 @@ class _Extreme(Accumulator):
         self.pick.at(self.arrays["value"], slots, values)
 
     def merge(self, slots: Ints, other: Self) -> None:
-        """Compare the values."""
+        """Compare the extremes of two states."""
         value, seen = self.arrays["value"], self.arrays["seen"]
         value[slots] = self.pick(value[slots], other.arrays["value"][: other.size])
         seen[slots] |= other.arrays["seen"][: other.size]
@@ -69,7 +69,7 @@ class FloatMaximum(_Extreme):
 
 
 class CodedExtreme(Accumulator):
-    """Smallest or largest text, kept as a code of the call's coder; 0 is none.
+    """The smallest or largest text of each slot, stored as a code of the call's coder; 0 is none.
 
     Texts are compared in Python, once per distinct pair of slot and code in a batch.
     """
@@ -82,7 +82,7 @@ class CodedExtreme(Accumulator):
         self._better = better
 
     def update(self, slots: Ints, column: Column, ordinals: Ints | None) -> None:
-        """Compare the texts of the rows with what is there."""
+        """Compare the texts of the rows with the current extremes."""
         rows = np.flatnonzero(column.values)
         pairs = np.unique((slots.take(rows) << 32) | column.values.take(rows))
         self._compare(pairs >> 32, pairs & 0xFFFFFFFF)
@@ -119,9 +119,10 @@ class CodedExtreme(Accumulator):
 
 
 class Edge(Accumulator):
-    """`first` or `last` in stream order, null rows included; strings as codes of the call's coder.
+    """`first` or `last` in stream order, null rows included; strings are stored as codes.
 
-    Rows carry their number in the stream: panes are merged by time, which need not be that order.
+    The numbers of rows are stored with the values: panes are merged by time, which may differ from stream
+    order.
     """
 
     fields: ClassVar[Fields] = {"value": (np.int64, 0), "valid": (np.bool_, False), "ordinal": (np.int64, -1)}
@@ -132,7 +133,7 @@ class Edge(Accumulator):
         self._coder = coder
 
     def update(self, slots: Ints, column: Column, ordinals: Ints | None) -> None:
-        """Write the rows in the order in which the one that counts is written last."""
+        """Write the rows in an order in which the row that counts is written last."""
         assert ordinals is not None
         if self._last:
             rows: Any = slice(None)
@@ -144,7 +145,7 @@ class Edge(Accumulator):
         self.arrays["ordinal"][slots] = ordinals[rows]
 
     def merge(self, slots: Ints, other: Self) -> None:
-        """Keep the row that comes first, or last."""
+        """Take the row that is first, or last, of two states."""
         ours, theirs = self.arrays["ordinal"].take(slots), other.arrays["ordinal"][: other.size]
         wins = theirs > ours if self._last else (theirs >= 0) & ((ours < 0) | (theirs < ours))
         rows = np.flatnonzero(wins)
@@ -174,7 +175,7 @@ class FloatEdge(Edge):
 
 
 class Median(Accumulator):
-    """`median`: keeps every value with its slot, since no summary of them would do."""
+    """`median`: stores every value with its slot, since it cannot be computed from a summary."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -182,20 +183,20 @@ class Median(Accumulator):
         self._values: list[Array] = []
 
     def update(self, slots: Ints, column: Column, ordinals: Ints | None) -> None:
-        """Keep the values."""
+        """Store the values."""
         slots, values = valid_rows(slots, column)
         self._owners.append(slots)
         self._values.append(values.astype(np.float64))
 
     def merge(self, slots: Ints, other: Self) -> None:
-        """Take over the other's values."""
+        """Add the values of another state."""
         owners, values = other._gathered()
         if len(owners):
             self._owners.append(slots.take(owners))
             self._values.append(values)
 
     def result(self) -> Column:
-        """Return the middle value of each slot, or the mean of the two in the middle; null without rows."""
+        """Return the middle value of each slot, or the mean of the two middle values; null without rows."""
         owners, values = self._gathered()
         order = np.lexsort((values, owners))
         values = values.take(order)
@@ -210,7 +211,7 @@ class Median(Accumulator):
         return Column(low + (high - low) / 2, None if seen.all() else seen)
 
     def take(self, slots: Ints) -> Self:
-        """Return the values of some slots under their new numbers."""
+        """Return the values of the given slots, renumbered."""
         taken = super().take(slots)
         owners, values = self._gathered()
         moved = np.full(max(self.size, 1), -1, dtype=np.int64)
@@ -231,7 +232,7 @@ class Median(Accumulator):
         return {"size": self.size, "owners": owners, "values": values}
 
     def load(self, state: dict[str, Any]) -> None:
-        """Take over the values."""
+        """Restore the values from a snapshot."""
         self.grow(state["size"])
         self._owners, self._values = [state["owners"]], [state["values"]]
 

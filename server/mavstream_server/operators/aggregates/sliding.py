@@ -1,4 +1,4 @@
-"""Sliding: the groups of overlapping windows, from the panes they share."""
+"""Sliding groups: merge the panes of overlapping windows into the groups of each window."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from mavstream_server.operators.aggregates.groups import Groups, MakeAccumulator
 
 
 class SlidingGroups:
-    """Merges the panes of a window that moves on, at a cost per pane that does not grow with the window.
+    """Merges the panes of a sliding window, at an amortized cost per pane independent of the window's size.
 
-    Two stacks: `_front` holds, for each older pane, everything from it up to where the stacks meet;
-    `_back` holds the newer panes and what they come to together. A window is the top of the front and
-    the sum of the back; when the front is used up, the back is turned over, once per pane.
+    The two-stacks algorithm: `_front` holds, for each older pane, the merge of all panes from it up to the
+    end of the front; `_back` holds the newer panes, and `_back_sum` their merge. A window is the top of the
+    front merged with the sum of the back. When the front is empty, the back is moved to the front.
     """
 
     def __init__(self, make: MakeAccumulators) -> None:
@@ -23,31 +23,31 @@ class SlidingGroups:
 
     @property
     def oldest(self) -> int | None:
-        """The first pane that is held."""
+        """The first pane, or None."""
         if self._front:
             return self._front[-1][0]
         return self._back[0][0] if self._back else None
 
     @property
     def newest(self) -> int | None:
-        """The last pane that is held."""
+        """The last pane, or None."""
         if self._back:
             return self._back[-1][0]
         return self._front[0][0] if self._front else None
 
     @property
     def held(self) -> list[Groups]:
-        """All groups that are held, merged ones included."""
+        """All groups in memory, including merged ones."""
         sums = [] if self._back_sum is None else [self._back_sum]
         return [groups for _, groups in self._front + self._back] + sums
 
     @property
     def nbytes(self) -> int:
-        """Bytes held."""
+        """Bytes of all groups."""
         return sum(groups.nbytes for groups in self.held)
 
     def push(self, pane: int, groups: Groups, code_count: int) -> None:
-        """Add the next pane; panes come in order."""
+        """Add the next pane; panes must be added in order."""
         self._back.append((pane, groups))
         if self._back_sum is None:
             self._back_sum = groups.copy()
@@ -55,13 +55,13 @@ class SlidingGroups:
             self._back_sum.merge(groups, code_count)
 
     def drop_before(self, pane: int, code_count: int) -> None:
-        """Forget the panes before one."""
+        """Drop the panes before `pane`."""
         while self._front and self._front[-1][0] < pane:
             self._front.pop()
         if not self._front and self._back and self._back[0][0] < pane:
-            self._turn_over(pane, code_count)
+            self._move_back_to_front(pane, code_count)
 
-    def _turn_over(self, pane: int, code_count: int) -> None:
+    def _move_back_to_front(self, pane: int, code_count: int) -> None:
         total: Groups | None = None
         for number, groups in reversed(self._back):
             if number < pane:
@@ -74,7 +74,7 @@ class SlidingGroups:
         self._back, self._back_sum = [], None
 
     def total(self, code_count: int) -> Groups | None:
-        """Return the groups of all panes that are held, for the caller to keep, or None if there are none."""
+        """Return the merged groups of all panes as a copy, or None if there are none."""
         if not self._front:
             return None if self._back_sum is None else self._back_sum.copy()
         total = self._front[-1][1].copy()
@@ -91,7 +91,7 @@ class SlidingGroups:
         }
 
     def load(self, state: dict[str, Any]) -> None:
-        """Take over the state of a snapshot."""
+        """Restore the state from a snapshot."""
         self._front = [(pane, Groups.restore(saved, self._make)) for pane, saved in state["front"]]
         self._back = [(pane, Groups.restore(saved, self._make)) for pane, saved in state["back"]]
         self._back_sum = None if state["sum"] is None else Groups.restore(state["sum"], self._make)

@@ -1,4 +1,4 @@
-"""Sums and what is made of them: averages and standard deviations."""
+"""Accumulators based on sums: sums, averages and standard deviations."""
 
 from __future__ import annotations
 
@@ -15,9 +15,10 @@ _LOW = (1 << _LOW_BITS) - 1
 
 
 class IntTotal(Accumulator):
-    """Exact totals of integers: in one word while they surely fit, else in a high and a low word.
+    """Exact totals of integers: in one 64-bit word while they are sure to fit, else in a high and a low word.
 
-    `_bound` is at least the size of any total; while it fits into 63 bits nothing can have overflowed.
+    `_bound` is an upper bound of the absolute values of all totals: while it fits into 63 bits, nothing can
+    have overflowed.
     """
 
     fields: ClassVar[Fields] = {"total": (np.int64, 0), "high": (np.int64, 0), "count": (np.int64, 0)}
@@ -33,7 +34,7 @@ class IntTotal(Accumulator):
         if not len(values):
             return
         np.add.at(self.arrays["count"], slots, 1)
-        self._expect(max(-int(values.min()), int(values.max())) * len(values))
+        self._reserve(max(-int(values.min()), int(values.max())) * len(values))
         if self._wide:
             np.add.at(self.arrays["high"], slots, values >> _LOW_BITS)
             values = values & _LOW
@@ -41,7 +42,7 @@ class IntTotal(Accumulator):
 
     def merge(self, slots: Ints, other: Self) -> None:
         """Add the totals."""
-        self._expect(other._bound)
+        self._reserve(other._bound)
         if other._wide:
             self._widen()
         size = other.size
@@ -52,8 +53,8 @@ class IntTotal(Accumulator):
         self.arrays["high"][slots] += high
         self.arrays["count"][slots] += other.arrays["count"][:size]
 
-    def _expect(self, change: int) -> None:
-        """Make room for totals to change by this much."""
+    def _reserve(self, change: int) -> None:
+        """Prepare for totals to change by up to `change`: switches to two words if they may overflow."""
         if self._wide:
             return
         self._bound += change
@@ -86,16 +87,16 @@ class IntTotal(Accumulator):
         return whole
 
     def floats(self) -> Array:
-        """Return the totals as floats, whatever their size."""
+        """Return the totals as floats, of any magnitude."""
         total = self.arrays["total"][: self.size].astype(np.float64)
         return total + self.arrays["high"][: self.size] * float(1 << _LOW_BITS) if self._wide else total
 
     def save(self) -> dict[str, Any]:
-        """Return the totals and whether they are in two words."""
+        """Return the totals and whether they use two words."""
         return {**super().save(), "bound": str(self._bound), "wide": self._wide}
 
     def load(self, state: dict[str, Any]) -> None:
-        """Take over the totals."""
+        """Restore the totals from a snapshot."""
         super().load(state)
         self._bound, self._wide = int(state["bound"]), state["wide"]
 
@@ -109,7 +110,7 @@ class FloatTotal(Accumulator):
         """Add the values."""
         slots, values = valid_rows(slots, column)
         np.add.at(self.arrays["count"], slots, 1)
-        with np.errstate(over="ignore"):  # seen and told when the result is asked for
+        with np.errstate(over="ignore"):  # `totals` detects it
             np.add.at(self.arrays["total"], slots, values)
 
     def merge(self, slots: Ints, other: Self) -> None:
@@ -167,7 +168,7 @@ class FloatAverage(FloatTotal):
 
 
 class Deviation(Accumulator):
-    """`stddev` of a sample: sums of distances from a slot's first value, which keeps them small."""
+    """`stddev` of a sample: sums distances from a slot's first value, which limits rounding errors."""
 
     fields: ClassVar[Fields] = {
         "count": (np.int64, 0),
@@ -184,7 +185,9 @@ class Deviation(Accumulator):
         values = values.astype(np.float64)
         count, pivot = self.arrays["count"], self.arrays["pivot"]
         new = np.flatnonzero(count.take(slots) == 0)[::-1]
-        pivot[slots.take(new)] = values.take(new)  # of a slot's rows the last one written is its first
+        pivot[slots.take(new)] = values.take(
+            new
+        )  # written in reverse, so that the first row of a slot prevails
         np.add.at(count, slots, 1)
         distances = values - pivot.take(slots)
         np.add.at(self.arrays["sum"], slots, distances)
@@ -192,7 +195,7 @@ class Deviation(Accumulator):
             np.add.at(self.arrays["squares"], slots, distances * distances)
 
     def merge(self, slots: Ints, other: Self) -> None:
-        """Add the other's distances, measured from our pivots."""
+        """Add the distances of another state, relative to the pivots of this one."""
         size = other.size
         count, pivot, total, squares = (
             other.arrays[name][:size] for name in ("count", "pivot", "sum", "squares")

@@ -1,4 +1,4 @@
-"""The groups of open windows: one kind for windows that share no rows, one for windows that do."""
+"""The groups of open windows, for windows that overlap and for windows that do not."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from mavstream_server.operators.windows.index import WindowIndex
 
 
 class Rows:
-    """Rows on their way into groups: their keys, what each accumulator is fed with, their numbers."""
+    """Rows to be folded into groups: the codes of their keys, the accumulators' input, their numbers."""
 
     __slots__ = ("code_count", "codes", "columns", "ordinals")
 
@@ -31,37 +31,37 @@ class Rows:
         self.ordinals = ordinals
 
     def take(self, rows: Ints) -> Rows:
-        """Return some of the rows."""
+        """Return the rows at the given indexes."""
         ordinals = None if self.ordinals is None else self.ordinals.take(rows)
         columns = [column.take(rows) for column in self.columns]
         return Rows(self.codes.take(rows), self.code_count, columns, ordinals)
 
     def fold_into(self, table: GroupTable, panes: Ints) -> None:
-        """Add the rows to a table."""
+        """Fold the rows into a table."""
         table.add(panes, self.codes, self.code_count, self.columns, self.ordinals)
 
 
 class WindowGroups(ABC):
-    """Groups of windows that are still open."""
+    """The groups of all open windows."""
 
     @abstractmethod
     def fold(self, panes: Ints, firsts: Ints | None, rows: Rows) -> None:
-        """Add rows, each to its pane; `firsts` as the window gate says."""
+        """Fold rows into their panes; `firsts` are those of the window gate (see `Admitted`)."""
 
     @abstractmethod
     def close(self, opened: int, code_count: int) -> Iterator[tuple[Ints, Groups]]:
-        """Yield the groups of all windows before `opened`, in order, with the window of each group."""
+        """Remove and yield the groups of all windows before `opened`, in order, with each group's window."""
 
     @abstractmethod
     def skip(self, first: int, code_count: int) -> tuple[int, int]:
-        """Give up all windows before one; return how many of them had rows, and how many rows are lost.
+        """Drop all windows before `first`; returns how many of them had rows, and how many rows are lost.
 
-        Rows that are in another window, answered or still open, are not lost.
+        Rows that are also in a window that was answered or is still open are not lost.
         """
 
     @abstractmethod
     def accumulators(self) -> list[list[Accumulator]]:
-        """Return all accumulators that are held."""
+        """Return all accumulators in memory."""
 
     @abstractmethod
     def live_codes(self) -> Ints:
@@ -74,7 +74,7 @@ class WindowGroups(ABC):
     @property
     @abstractmethod
     def nbytes(self) -> int:
-        """Bytes held."""
+        """Bytes of all groups."""
 
     @abstractmethod
     def save(self) -> dict[str, Any]:
@@ -82,17 +82,17 @@ class WindowGroups(ABC):
 
     @abstractmethod
     def load(self, state: dict[str, Any]) -> None:
-        """Take over the state of a snapshot."""
+        """Restore the state from a snapshot."""
 
 
 class SeparateWindows(WindowGroups):
-    """Windows that do not overlap: a pane is a window."""
+    """The groups of windows that do not overlap: each window is one pane."""
 
     def __init__(self, make: MakeAccumulators) -> None:
         self._table = GroupTable(make)
 
     def fold(self, panes: Ints, firsts: Ints | None, rows: Rows) -> None:
-        """Add rows to their windows."""
+        """Fold rows into their windows."""
         rows.fold_into(self._table, panes)
 
     def close(self, opened: int, code_count: int) -> Iterator[tuple[Ints, Groups]]:
@@ -102,21 +102,21 @@ class SeparateWindows(WindowGroups):
             yield popped
 
     def skip(self, first: int, code_count: int) -> tuple[int, int]:
-        """Drop the windows before one."""
+        """Drop the windows before `first`."""
         before, rows = self._table.panes, self._table.rows_before(first)
         self._table.pop(first)
         return before - self._table.panes, rows
 
     def accumulators(self) -> list[list[Accumulator]]:
-        """Return the table's."""
+        """Return the accumulators of the table."""
         return [self._table.accumulators]
 
     def live_codes(self) -> Ints:
-        """Return the table's keys."""
+        """Return the distinct keys of the table, sorted."""
         return np.unique(self._table.live_codes())
 
     def recode(self, mapping: Ints) -> None:
-        """Replace the table's codes."""
+        """Replace the codes of the table's keys."""
         self._table.recode(mapping)
 
     @property
@@ -125,19 +125,19 @@ class SeparateWindows(WindowGroups):
         return self._table.nbytes
 
     def save(self) -> dict[str, Any]:
-        """Return the table."""
+        """Return the table for a snapshot."""
         return {"table": self._table.save()}
 
     def load(self, state: dict[str, Any]) -> None:
-        """Take over the table."""
+        """Restore the table from a snapshot."""
         self._table.load(state["table"])
 
 
 class OverlappingWindows(WindowGroups):
-    """Windows that share panes: rows are folded once, complete panes are merged as the window slides.
+    """The groups of overlapping windows: rows are folded into panes once, and panes are merged per window.
 
-    Rows that were late for some of their windows (stragglers) cannot go into a pane, which belongs to
-    all of them: they are folded into each of the others directly.
+    Rows that were late for some of their windows (stragglers) cannot be folded into a pane, since a pane
+    belongs to all of its windows: they are folded directly into each window that they are in time for.
     """
 
     def __init__(self, windows: WindowIndex, make: MakeAccumulators) -> None:
@@ -150,7 +150,7 @@ class OverlappingWindows(WindowGroups):
         self._next = BEGIN_OF_TIME  # windows before it were answered
 
     def fold(self, panes: Ints, firsts: Ints | None, rows: Rows) -> None:
-        """Add rows to their panes, stragglers to the windows they are in time for."""
+        """Fold rows into their panes, and stragglers into the windows that they are in time for."""
         if firsts is None:
             rows.fold_into(self._filling, panes)
             return
@@ -162,11 +162,11 @@ class OverlappingWindows(WindowGroups):
         self._unanswered.add(firsts, lasts)
         counts = lasts - firsts + 1
         each = np.repeat(np.arange(len(straggling)), counts)
-        place = np.arange(len(each)) - np.repeat(np.cumsum(counts) - counts, counts)
-        rows.take(straggling.take(each)).fold_into(self._stragglers, firsts.take(each) + place)
+        steps = np.arange(len(each)) - np.repeat(np.cumsum(counts) - counts, counts)
+        rows.take(straggling.take(each)).fold_into(self._stragglers, firsts.take(each) + steps)
 
     def close(self, opened: int, code_count: int) -> Iterator[tuple[Ints, Groups]]:
-        """Yield closed windows one after the other, passing over those without rows."""
+        """Yield the groups of closed windows one window at a time, except those without rows."""
         while (number := self._next_window(code_count)) is not None and number < opened:
             first_pane = self._windows.first_pane(number)
             self._collect(first_pane + self._windows.panes_per_window, code_count)
@@ -193,7 +193,7 @@ class OverlappingWindows(WindowGroups):
         return max(min(numbers), self._next) if numbers else None
 
     def _collect(self, before: int, code_count: int) -> None:
-        """Move complete panes to where windows are put together."""
+        """Move complete panes from the table to the sliding groups."""
         popped = self._filling.pop(before)
         if popped is None:
             return
@@ -202,7 +202,7 @@ class OverlappingWindows(WindowGroups):
             self._sliding.push(int(panes[slots[0]]), groups.take(slots), code_count)
 
     def skip(self, first: int, code_count: int) -> tuple[int, int]:
-        """Drop what only the windows before one need."""
+        """Drop the groups that only windows before `first` need."""
         number = self._next_window(code_count)
         self._next = max(self._next, first)
         if number is None or number >= first:
@@ -217,17 +217,17 @@ class OverlappingWindows(WindowGroups):
         return min(last + 1, first) - number, rows
 
     def accumulators(self) -> list[list[Accumulator]]:
-        """Return those of panes, merged panes and stragglers."""
+        """Return the accumulators of panes, merged panes and stragglers."""
         held = [groups.accumulators for groups in self._sliding.held]
         return [self._filling.accumulators, self._stragglers.accumulators, *held]
 
     def live_codes(self) -> Ints:
-        """Return the keys of all of them."""
+        """Return the distinct keys of panes, merged panes and stragglers, sorted."""
         held = [groups.codes for groups in self._sliding.held]
         return np.unique(np.concatenate([self._filling.live_codes(), self._stragglers.live_codes(), *held]))
 
     def recode(self, mapping: Ints) -> None:
-        """Replace the codes of all of them."""
+        """Replace the codes of the keys of panes, merged panes and stragglers."""
         self._filling.recode(mapping)
         self._stragglers.recode(mapping)
         for groups in self._sliding.held:
@@ -235,11 +235,11 @@ class OverlappingWindows(WindowGroups):
 
     @property
     def nbytes(self) -> int:
-        """Bytes of all of them."""
+        """Bytes of panes, merged panes and stragglers."""
         return self._filling.nbytes + self._stragglers.nbytes + self._sliding.nbytes
 
     def save(self) -> dict[str, Any]:
-        """Return all of them."""
+        """Return panes, merged panes and stragglers for a snapshot."""
         return {
             "filling": self._filling.save(),
             "stragglers": self._stragglers.save(),
@@ -249,7 +249,7 @@ class OverlappingWindows(WindowGroups):
         }
 
     def load(self, state: dict[str, Any]) -> None:
-        """Take over all of them."""
+        """Restore panes, merged panes and stragglers from a snapshot."""
         self._filling.load(state["filling"])
         self._stragglers.load(state["stragglers"])
         self._unanswered.load(state["unanswered"])

@@ -1,4 +1,4 @@
-"""Interval join: pairs of rows with equal keys that are near in time."""
+"""Interval join: emits pairs of rows with equal keys whose times are close to each other."""
 
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ _SMALL_RUN = 1024
 class Side:
     """The rows of one input that may still find partners: a few sorted runs, each larger than the next.
 
-    Runs of like size are merged, unless they are few and large, so n rows make log n runs and a row is
-    sorted log n times in all. A run goes when its latest row has expired, and is thinned when half of its
-    span has.
+    Runs of similar size are merged, unless they are few and large, so that n rows form O(log n) runs and each
+    row is sorted O(log n) times. A run is dropped when its latest row has expired, and its expired rows are
+    removed when they cover more than half of its time span.
     """
 
     def __init__(self, keys: Sequence[str], columns: Sequence[str], reach: int) -> None:
         self.keys = tuple(keys)
         self.columns = tuple(columns)
         self.reach = reach
-        """A row is of use until the other side's watermark is this much past it."""
+        """How far (us) the other side's watermark may pass a row before the row expires."""
         self.runs: list[SortedRun] = []
 
     @property
@@ -44,7 +44,7 @@ class Side:
         return sum(run.nbytes for run in self.runs)
 
     def add(self, run: SortedRun) -> None:
-        """Keep rows for partners that are still to come."""
+        """Store rows for partners that arrive later."""
         self.runs.append(run)
         while len(self.runs) > 1 and self.runs[-2].size <= 2 * self.runs[-1].size:
             if len(self.runs) <= _FEW_RUNS and self.runs[-1].size >= _SMALL_RUN:
@@ -53,7 +53,7 @@ class Side:
             self.runs.append(SortedRun.merge(older, newer))
 
     def expire(self, watermark: int) -> None:
-        """Drop rows that no row at or behind the other side's watermark can reach."""
+        """Drop rows that can have no partner at or after the other side's watermark (us)."""
         if watermark == BEGIN_OF_TIME:
             return
         since = watermark - self.reach
@@ -67,7 +67,7 @@ class Side:
 
 
 class IntervalJoin(Operator):
-    """Each row looks for partners among the rows of the other side that came before it, then waits itself."""
+    """Joins each row with the stored rows of the other side, then stores it for rows that arrive later."""
 
     kind = "join"
 
@@ -94,7 +94,7 @@ class IntervalJoin(Operator):
         self._pairs = PairOutput(where, compute, on_error, self)
 
     def process(self, port: int, batch: Batch) -> None:
-        """Find partners for the rows, keep them, and forget what has expired."""
+        """Find partners for the rows, store the rows, and drop those that have expired."""
         if batch.size:
             self._match(port, drop_late(batch, self.counters))
         if batch.mark is None:
@@ -105,7 +105,7 @@ class IntervalJoin(Operator):
             self._compact()
         if mark is None:
             return
-        if mark.gap is not None:  # a missing row's partners are missing too
+        if mark.gap is not None:  # pairs of a missing row are missing, too
             mark = mark._replace(gap=mark.gap + max(self._before, self._after))
         if self._order is None:
             self.emit_mark(mark)
@@ -144,23 +144,23 @@ class IntervalJoin(Operator):
     def _compact(self) -> None:
         codes = [run.codes for side in self.sides for run in side.runs]
         live = np.unique(np.concatenate([np.empty(0, dtype=np.int64), *codes]))
-        mapping = self._keys.compact(live)  # keeps the order of codes, and so the order of runs
+        mapping = self._keys.compact(live)  # preserves the order of codes, so that runs stay sorted
         for side in self.sides:
             side.runs = [run.recode(mapping) for run in side.runs]
 
     @property
     def state_bytes(self) -> int:
-        """Bytes of the rows that wait for partners, or for their turn."""
+        """Bytes of the stored rows, their keys and the pairs that are held back for their order."""
         waiting = 0 if self._order is None else self._order.nbytes
         return waiting + self._keys.nbytes + sum(side.nbytes for side in self.sides)
 
     @property
     def oldest_held(self) -> int | None:
-        """Lowest arrival of the pairs that wait for their turn; rows that wait for partners come later."""
+        """Earliest arrival (UTC, ns) of the pairs that are held back for their order, or None."""
         return None if self._order is None else self._order.oldest
 
     def save(self) -> State:
-        """Return the rows of both sides; their keys are coded anew when they are loaded."""
+        """Return the rows and keys of both sides and the pairs that are held back."""
         runs: list[list[dict[str, Any]]] = [
             [{"rows": run.rows, "codes": run.codes} for run in side.runs] for side in self.sides
         ]
@@ -168,7 +168,7 @@ class IntervalJoin(Operator):
         return {**super().save(), "keys": self._keys.save(), "runs": runs, "order": order}
 
     def load(self, state: State) -> None:
-        """Take over the rows of both sides."""
+        """Restore the rows of both sides."""
         super().load(state)
         self._keys.load(state["keys"])
         for side, runs in zip(self.sides, state["runs"], strict=True):

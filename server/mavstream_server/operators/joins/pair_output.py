@@ -1,4 +1,4 @@
-"""Pair output: what a join makes of two rows that belong together."""
+"""Pair output: computes the rows that a join emits for pairs of matching rows."""
 
 from __future__ import annotations
 
@@ -38,9 +38,10 @@ class PairOutput:
         right_rows: Ints,
         extra: Mapping[str, int] | None = None,
     ) -> tuple[Batch, Ints] | None:
-        """Return the joined rows and the positions of their right rows; `extra` are constant columns.
+        """Return the joined rows and the positions of their right rows, or None if no pair remains.
 
-        A joined row has the later time and arrival of the two, and the position of the left one.
+        A joined row has the later time and arrival of the two, and the position of the left one. `extra` are
+        constant columns.
         """
         if self._where is not None:
             errors = RowErrors()
@@ -78,7 +79,7 @@ _NONE: Ints = np.empty(0, dtype=np.int64)
 
 
 def sides(expressions: Iterable[Expression]) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return which columns of the left and of the right side expressions read."""
+    """Return the columns of the left and of the right side that expressions read."""
     names = {name for expression in expressions for name in references(expression)}
     return (
         tuple(sorted(name.removeprefix("l.") for name in names if name.startswith("l."))),

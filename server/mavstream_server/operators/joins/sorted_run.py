@@ -1,4 +1,4 @@
-"""Sorted runs: rows ordered by key and time, in which partners are found without looking at the rest."""
+"""Sorted runs: rows ordered by key and time, in which partners are found by binary search."""
 
 from __future__ import annotations
 
@@ -10,28 +10,28 @@ from mavstream_server.columns.batch import Batch, concatenate_batches
 from mavstream_server.columns.column import Ints, Mask, both_valid
 
 _PAIRS_AT_ONCE = 1 << 16
-_PLACE_BITS = 62
+_PACKED_BITS = 62
 
 
 class SortedRun:
-    """Rows of one side of a join, immutable, sorted by the codes of their keys and by time."""
+    """An immutable run of rows of one side of a join, sorted by the codes of their keys and by time."""
 
-    __slots__ = ("_bits", "_places", "codes", "earliest", "latest", "rows", "times")
+    __slots__ = ("_bits", "_packed", "codes", "earliest", "latest", "rows", "times")
 
     def __init__(self, rows: Batch, codes: Ints) -> None:
-        """Take rows that are sorted already."""
+        """Create a run from rows that are sorted already."""
         assert rows.time is not None
         self.rows = rows
         self.codes = codes
         self.times = rows.time
         self.earliest = int(self.times.min())
         self.latest = int(self.times.max())
-        self._places: Ints | None = None
+        self._packed: Ints | None = None
         self._bits = 0
 
     @classmethod
     def build(cls, rows: Batch, codes: Ints) -> SortedRun:
-        """Sort rows that are there in any order."""
+        """Create a run from rows in any order."""
         assert rows.time is not None
         in_order = bool((rows.time[1:] >= rows.time[:-1]).all())
         order = _stable_order(codes) if in_order else np.lexsort((rows.time, codes))
@@ -39,34 +39,36 @@ class SortedRun:
 
     @classmethod
     def merge(cls, older: SortedRun, newer: SortedRun) -> SortedRun:
-        """Make one run of two."""
+        """Merge two runs into one."""
         rows = concatenate_batches([older.rows, newer.rows])
         codes = np.concatenate([older.codes, newer.codes])
         if older.latest > newer.earliest:
             return cls.build(rows, codes)
-        order = _stable_order(codes)  # times rise from the first run to the second, inside a key too
+        order = _stable_order(
+            codes
+        )  # the second run begins where the first one ends, so rows of a key stay in order of time
         return cls(rows.take(order), codes.take(order))
 
     @property
     def size(self) -> int:
-        """How many rows there are."""
+        """The number of rows."""
         return self.rows.size
 
     @property
     def nbytes(self) -> int:
         """Bytes held."""
-        places = 0 if self._places is None else self._places.nbytes
-        return self.rows.nbytes + self.codes.nbytes + places
+        packed = 0 if self._packed is None else self._packed.nbytes
+        return self.rows.nbytes + self.codes.nbytes + packed
 
     def since(self, time: int) -> SortedRun | None:
-        """Return the run without the rows before a time, or None if nothing is left."""
+        """Return the run without the rows before a time (us), or None if none remain."""
         if self.latest < time:
             return None
         kept = np.flatnonzero(self.times >= time)
         return SortedRun(self.rows.take(kept), self.codes.take(kept))
 
     def recode(self, mapping: Ints) -> SortedRun:
-        """Return the run under other codes, which must keep their order."""
+        """Return the run with its codes replaced; the mapping must preserve their order."""
         return SortedRun(self.rows, mapping.take(self.codes))
 
     def partners(
@@ -74,8 +76,9 @@ class SortedRun:
     ) -> Iterator[tuple[Ints, Ints]]:
         """Yield pairs (row of the asking run, row of this one) with equal codes.
 
-        With a reach (earlier, later), only rows of this run that are at most so much earlier or later
-        than the asking row. Pairs come in portions of bounded size, however many a key has.
+        With a reach (earlier, later), in microseconds, only rows of this run that are at most that much
+        earlier or later than the asking row. Pairs are yielded in chunks of bounded size, however many a key
+        has.
         """
         if reach is None:
             begin = np.searchsorted(self.codes, asking.codes, "left")
@@ -87,32 +90,32 @@ class SortedRun:
             begin, end = self._near(asking, earlier, later)
         counts = end - begin
         for first, last in portions(counts):
-            part = counts[first:last]
-            total = int(part.sum())
+            chunk = counts[first:last]
+            total = int(chunk.sum())
             if total:
-                asked = np.repeat(np.arange(first, last), part)
-                offsets = begin[first:last] - (np.cumsum(part) - part)
-                yield asked, np.arange(total) + np.repeat(offsets, part)
+                asked = np.repeat(np.arange(first, last), chunk)
+                offsets = begin[first:last] - (np.cumsum(chunk) - chunk)
+                yield asked, np.arange(total) + np.repeat(offsets, chunk)
 
     def _near(self, asking: SortedRun, earlier: int, later: int) -> tuple[Ints, Ints]:
-        """Return where the partners of each asking row begin and end.
+        """Return the indexes at which the partners of each asking row begin and end.
 
-        A row's place is its code and its time in one integer, so that one search finds both; the asking
-        rows are sorted too, which makes the search run along instead of jumping about.
+        Code and time are packed into one integer per row, so that a single search covers both; the asking
+        rows are sorted as well, which makes the search access memory sequentially.
         """
         span = self.latest - self.earliest
-        if self._places is None:
+        if self._packed is None:
             self._bits = (span + 2).bit_length()
-            if self._bits + int(self.codes[-1]).bit_length() <= _PLACE_BITS:
-                self._places = (self.codes << self._bits) + (self.times - self.earliest)
-        if self._places is None or self._bits + int(asking.codes[-1]).bit_length() > _PLACE_BITS:
+            if self._bits + int(self.codes[-1]).bit_length() <= _PACKED_BITS:
+                self._packed = (self.codes << self._bits) + (self.times - self.earliest)
+        if self._packed is None or self._bits + int(asking.codes[-1]).bit_length() > _PACKED_BITS:
             return self._near_by_bisection(asking, earlier, later)
         offsets = asking.times - self.earliest
         codes = asking.codes << self._bits
         low = np.clip(offsets - earlier, 0, span + 1)
         high = np.clip(offsets + later, -1, span)
-        places = self._places
-        return np.searchsorted(places, codes + low, "left"), np.searchsorted(places, codes + high, "right")
+        packed = self._packed
+        return np.searchsorted(packed, codes + low, "left"), np.searchsorted(packed, codes + high, "right")
 
     def _near_by_bisection(self, asking: SortedRun, earlier: int, later: int) -> tuple[Ints, Ints]:
         """Search by code and then by time, where the two do not fit into one integer."""
@@ -124,7 +127,7 @@ class SortedRun:
         )
 
     def _bisect(self, begin: Ints, end: Ints, bounds: Ints, right: bool) -> Ints:
-        """Search each range for its bound, all ranges in step."""
+        """Search each range for its bound, all ranges at once."""
         low, high = begin.copy(), end.copy()
         last = self.size - 1
         while (open_ := low < high).any():
@@ -137,14 +140,16 @@ class SortedRun:
 
 
 def _stable_order(codes: Ints) -> Ints:
-    """Sort codes, equal ones in the order in which they stand."""
+    """Return the order that sorts codes and leaves equal ones in their order."""
     if codes.max() < 1 << 16:
-        return codes.astype(np.uint16).argsort(kind="stable")  # a radix sort: several times as fast
+        return codes.astype(np.uint16).argsort(
+            kind="stable"
+        )  # numpy uses a radix sort, which is several times as fast
     return codes.argsort(kind="stable")
 
 
 def with_keys(rows: Batch, keys: Sequence[str]) -> Batch:
-    """Return the rows whose keys are all there: a null key equals nothing."""
+    """Return the rows without null keys: a null key equals nothing."""
     valid: Mask | None = None
     for key in keys:
         valid = both_valid(valid, rows.columns[key].valid)
@@ -152,7 +157,7 @@ def with_keys(rows: Batch, keys: Sequence[str]) -> Batch:
 
 
 def portions(counts: Ints) -> Iterator[tuple[int, int]]:
-    """Cut rows so that each portion has a bounded number of pairs, or a single row."""
+    """Yield ranges of rows such that each has a bounded number of pairs, or is a single row."""
     if int(counts.sum()) <= _PAIRS_AT_ONCE:
         yield 0, len(counts)
         return

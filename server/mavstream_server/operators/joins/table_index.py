@@ -1,4 +1,4 @@
-"""Table indexes: the rows of a table by key, found for a whole batch at a time."""
+"""Table indexes: look up the rows of a table by key, for a whole batch at a time."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from mavstream_server.tables.key_index import ABSENT
 
 
 class Matches(NamedTuple):
-    """What rows `start` to `stop` of a batch found: pairs of rows of the batch and of the table, in order."""
+    """The matches of the rows in [start, stop) of a batch: pairs of batch rows and table rows, in order."""
 
     start: int
     stop: int
@@ -26,18 +26,18 @@ class Matches(NamedTuple):
 
 
 class TableIndex:
-    """Looks batches up in the index of a version. Never learns keys that it is asked for."""
+    """Looks up batches in the index of a table version. Keys that are not found are not stored."""
 
     def __init__(self, index: VersionIndex, types: Sequence[FieldType]) -> None:
         self._index = index.keys
-        self._asked: list[Callable[[Column], Ints]] = []
+        self._encoders: list[Callable[[Column], Ints]] = []
         self._moves: list[TextMoves] = []
         for type_, look in zip(types, index.lookups, strict=True):
             if look is None:
-                self._asked.append(lambda column, type_=type_: key_ints(column, type_))  # type: ignore[misc]
+                self._encoders.append(lambda column, type_=type_: key_ints(column, type_))  # type: ignore[misc]
             else:
                 self._moves.append(TextMoves(look))
-                self._asked.append(self._moves[-1].find)
+                self._encoders.append(self._moves[-1].find)
 
     @property
     def nbytes(self) -> int:
@@ -45,7 +45,7 @@ class TableIndex:
         return self._index.nbytes + sum(moves.nbytes for moves in self._moves)
 
     def matches(self, columns: Sequence[Column], size: int) -> Iterator[Matches]:
-        """Look rows up by their keys; in portions of bounded size, however many rows a key has."""
+        """Look up rows by their keys; yields chunks of bounded size, however many rows a key has."""
         codes = self._found(columns, size)
         rows, begins = self._index.rows, self._index.begins
         if self._index.unique:
@@ -57,15 +57,17 @@ class TableIndex:
         firsts = begins.take(known)
         counts = np.where(codes >= 0, begins.take(known + 1) - firsts, 0)
         for start, stop in portions(counts):
-            part = counts[start:stop]
-            offsets = firsts[start:stop] - (np.cumsum(part) - part)
-            places = np.arange(int(part.sum())) + np.repeat(offsets, part)
-            yield Matches(start, stop, np.repeat(np.arange(start, stop), part), rows.take(places))
+            chunk = counts[start:stop]
+            offsets = firsts[start:stop] - (np.cumsum(chunk) - chunk)
+            indexes = np.arange(int(chunk.sum())) + np.repeat(offsets, chunk)
+            yield Matches(start, stop, np.repeat(np.arange(start, stop), chunk), rows.take(indexes))
 
     def _found(self, columns: Sequence[Column], size: int) -> Ints:
         if not columns:  # every row of the table is found
             return np.full(size, 0 if len(self._index.rows) else ABSENT, dtype=np.int64)
-        codes = self._index.find([asked(column) for asked, column in zip(self._asked, columns, strict=True)])
+        codes = self._index.find(
+            [encode(column) for encode, column in zip(self._encoders, columns, strict=True)]
+        )
         valid: Mask | None = None
         for column in columns:
             valid = both_valid(valid, column.valid)

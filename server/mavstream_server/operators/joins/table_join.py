@@ -1,4 +1,4 @@
-"""Table join: each row with the rows of a stored table that have its keys, as the table was when it came."""
+"""Table join: joins each row with the rows of a stored table, in the version current at its arrival."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from mavstream_server.operators.operator import ErrorPolicy, Operator, State
 from mavstream_server.tables.stored import NO_VERSION, LoadedVersion, StoredTable
 
 _HELD = 4
-"""Versions that are kept loaded: a query over streams that lag apart needs several in turn."""
+"""Versions that stay loaded: a query over streams with different lags needs several in turn."""
 
 _NO_ROW = -1
 
 
 class Key(NamedTuple):
-    """A pair of columns that must be equal."""
+    """A pair of columns, of the stream and of the table, that must be equal."""
 
     left: str
     right: str
@@ -33,9 +33,9 @@ class Key(NamedTuple):
 
 
 class TableJoin(Operator):
-    """Looks rows up in the version that was current at their arrival, which depends on their stamps alone.
+    """Looks up rows in the table version that was current at their arrival time.
 
-    Rows keep their order, and what one of them finds comes in the order of the table.
+    Rows stay in their order; the matches of one row are in the order of the table.
     """
 
     kind = "join"
@@ -59,11 +59,11 @@ class TableJoin(Operator):
         self._read = sides(expression for _, expression in compute)
         self._outer = outer
         self._errors = ErrorPolicy(on_error, self)
-        self._held: dict[int, LoadedVersion] = {}  # by number, the last used one last
+        self._held: dict[int, LoadedVersion] = {}  # by number, the least recently used one first
         self._emitted = 0
 
     def process(self, port: int, batch: Batch) -> None:
-        """Look the rows up and hand on what they found, with the mark behind it."""
+        """Look up the rows and emit the joined rows, followed by the mark."""
         if not batch.size:
             self.emit(batch)
             return
@@ -75,37 +75,40 @@ class TableJoin(Operator):
             parts = list(self._joined(batch, low, None))
         else:
             parts = self._joined_by_version(batch, low, high)
-        self._hand_on(parts, batch.mark, batch.position is not None)
+        self._emit_joined(parts, batch.mark, batch.position is not None)
 
     def _joined_by_version(self, batch: Batch, low: int, high: int) -> list[Batch]:
-        places = self._table.version_indexes(batch.arrival)
+        indexes = self._table.version_indexes(batch.arrival)
         parts: list[Batch] = []
-        for place in range(low, high + 1):
-            rows = np.flatnonzero(places == place)
+        for version_index in range(low, high + 1):
+            rows = np.flatnonzero(indexes == version_index)
             if len(rows):
-                parts += self._joined(batch.take(rows), place, rows)
-        if len(parts) < 2 or (places[1:] >= places[:-1]).all():
+                parts += self._joined(batch.take(rows), version_index, rows)
+        if len(parts) < 2 or (indexes[1:] >= indexes[:-1]).all():
             return parts
-        # Rows of several streams took turns: back to the order in which they came.
+        # Rows of several streams are interleaved: restore the order of the batch.
         whole = concatenate_batches(parts)
         assert whole.position is not None
         return [whole.take(whole.position.argsort(kind="stable"))]
 
-    def _hand_on(self, parts: list[Batch], mark: Mark | None, numbered: bool) -> None:
+    def _emit_joined(self, parts: list[Batch], mark: Mark | None, numbered: bool) -> None:
         for number, part in enumerate(parts, 1):
             first, self._emitted = self._emitted, self._emitted + part.size
-            # A row may come out several times; their places in the output tell them apart.
+            # A row may match several times: joined rows are numbered anew, so that positions are unique.
             part.position = np.arange(first, self._emitted) if numbered else None
             part.mark = mark if number == len(parts) else None
             self.emit(part)
         if not parts:
             self.emit_mark(mark)
 
-    def _joined(self, batch: Batch, place: int, rows: Ints | None) -> Iterator[Batch]:
-        """Return the rows of a batch joined with one version; `position` is the row, by `rows` if given."""
-        if place == NO_VERSION and not self._outer:
+    def _joined(self, batch: Batch, version_index: int, rows: Ints | None) -> Iterator[Batch]:
+        """Yield the rows of a batch joined with the version at index `version_index`.
+
+        The position of a joined row is the index of its row in the batch, mapped by `rows` if given.
+        """
+        if version_index == NO_VERSION and not self._outer:
             return
-        version = self._version(place)
+        version = self._version(version_index)
         index = self._index(version)
         for matches in index.matches([batch.columns[key.left] for key in self._keys], batch.size):
             asking, found = self._chosen(batch, version, matches)
@@ -122,7 +125,7 @@ class TableJoin(Operator):
                 yield part
 
     def _chosen(self, batch: Batch, version: LoadedVersion, matches: Matches) -> tuple[Ints, Ints]:
-        """Return the pairs that the whole condition holds for and, in a left join, rows without any."""
+        """Return the pairs that satisfy the whole condition and, in a left join, the rows without a match."""
         asking, found = matches.asking, matches.found
         if self._where is not None and len(asking):
             errors = RowErrors()
@@ -142,8 +145,8 @@ class TableJoin(Operator):
         order = asking.argsort(kind="stable")
         return asking.take(order), found.take(order)
 
-    def _version(self, place: int) -> LoadedVersion:
-        version = self._table.version(place)
+    def _version(self, version_index: int) -> LoadedVersion:
+        version = self._table.version(version_index)
         self._held.pop(version.number, None)
         self._held[version.number] = version
         if len(self._held) > _HELD:
@@ -157,15 +160,15 @@ class TableJoin(Operator):
 
     @property
     def state_bytes(self) -> int:
-        """Bytes of the versions in use; queries that join the same table share them, and each counts them."""
+        """Bytes of the loaded versions; queries that join the same table share them, but each counts them."""
         return sum(held.nbytes + self._index(held).nbytes for held in self._held.values())
 
     def save(self) -> State:
-        """Return how many rows came out; the versions are where they are."""
+        """Return how many rows were emitted; table versions are stored with the table."""
         return {**super().save(), "emitted": self._emitted}
 
     def load(self, state: State) -> None:
-        """Go on behind the rows that came out."""
+        """Continue after the rows that were emitted."""
         super().load(state)
         self._emitted = state["emitted"]
 
@@ -177,7 +180,7 @@ def _columns(
     asking: Ints,
     found: Ints,
 ) -> Mapping[str, Column]:
-    # As many pairs as rows, in order and none twice: then all rows are there, and nothing is moved.
+    # As many pairs as rows, in order and without duplicates: the columns can be used without a copy.
     whole = len(asking) == batch.size and bool((asking[1:] > asking[:-1]).all())
     columns = {
         f"l.{name}": batch.columns[name] if whole else batch.columns[name].take(asking) for name in names[0]
@@ -187,12 +190,12 @@ def _columns(
 
 
 def _looked_up(version: LoadedVersion, name: str, found: Ints) -> Column:
-    """Return the values of the rows that were found, null where none was."""
+    """Return the values of a table column for the rows that were found, null where none was."""
     if not len(found) or found.min() >= 0:
         return version.take(name, found)
-    there = found >= 0
+    present = found >= 0
     if not version.rows:
         column = version.column(name)
-        return Column(np.zeros(len(found), dtype=column.values.dtype), there, column.dictionary)
+        return Column(np.zeros(len(found), dtype=column.values.dtype), present, column.dictionary)
     taken = version.take(name, np.maximum(found, 0))
-    return Column(taken.values, both_valid(taken.valid, there), taken.dictionary)
+    return Column(taken.values, both_valid(taken.valid, present), taken.dictionary)

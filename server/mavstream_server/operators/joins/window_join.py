@@ -1,4 +1,4 @@
-"""Window join: pairs of rows with equal keys in the same window."""
+"""Window join: emits pairs of rows with equal keys in the same window."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from mavstream_server.operators.time_order import TimeOrder
 
 
 class WindowJoin(WindowPairs):
-    """Answers a window with its pairs, once per window that both rows are in."""
+    """Answers each window with its pairs; a pair is emitted once per window that both rows are in."""
 
     kind = "join"
 
@@ -41,7 +41,7 @@ class WindowJoin(WindowPairs):
         self._types = [type_ for _, _, type_ in keys]
         self._pairs = PairOutput(where, compute, on_error, self)
         self._order = TimeOrder() if ordered else None
-        self._minor: Ints  # positions of the right rows of the pairs at hand
+        self._minor: Ints  # positions of the right rows of the current pairs
 
     def answer(self, number: int, left: Batch, right: Batch | None) -> Iterator[Batch]:
         """Yield the pairs of a window."""
@@ -52,8 +52,8 @@ class WindowJoin(WindowPairs):
             return
         coder = KeyCoder(self._types)
         wanted = coder.encode([left.columns[key] for key in self._left_keys], left.size)
-        there = coder.encode([right.columns[key] for key in self._right_keys], right.size)
-        asking, run = SortedRun.build(left, wanted), SortedRun.build(right, there)
+        present = coder.encode([right.columns[key] for key in self._right_keys], right.size)
+        asking, run = SortedRun.build(left, wanted), SortedRun.build(right, present)
         for asked, found in run.partners(asking):
             joined = self._pairs.rows(asking.rows, run.rows, asked, found, self.bounds(number))
             if joined is None:
@@ -62,40 +62,40 @@ class WindowJoin(WindowPairs):
             yield joined[0]
 
     def hand_on(self, result: Batch) -> None:
-        """Emit pairs, or keep them until time is settled: overlapping windows go back in it."""
+        """Emit pairs, or hold them back if they must be in order: windows that overlap go back in time."""
         if self._order is None:
             super().hand_on(result)
         else:
             self._order.add(result, self._next, self._minor)
 
     def emit_mark(self, mark: Mark | None) -> None:
-        """Hand on a mark, behind the pairs that had to wait for it."""
+        """Emit a mark, after the pairs that were held back until it."""
         if self._order is None or mark is None:
             super().emit_mark(mark)
         else:
             self.emit(self._order.release(mark))
 
     def settled(self, watermark: int) -> int:
-        """Pairs have the times of their rows: time is settled up to the first window that is open."""
+        """Return the watermark, held back to the first open window: pairs have the times of their rows."""
         if not self.windows.by_time or watermark == BEGIN_OF_TIME:
             return super().settled(watermark)
         return min(watermark, self.windows.start(self.windows.first_open(watermark)))
 
     def first_answer(self, window: int) -> int:
-        """Pairs have the times of their rows."""
+        """Return the start of the window: pairs have the times of their rows."""
         return self.windows.start(window)
 
     @property
     def state_bytes(self) -> int:
-        """Bytes of the rows and pairs that wait."""
+        """Bytes of the buffered rows and pairs."""
         return super().state_bytes + (0 if self._order is None else self._order.nbytes)
 
     def save(self) -> State:
-        """Return the rows and pairs that wait."""
+        """Return the buffered rows and pairs for a snapshot."""
         return {**super().save(), "order": None if self._order is None else self._order.save()}
 
     def load(self, state: State) -> None:
-        """Take over the rows and pairs that wait."""
+        """Restore the buffered rows and pairs from a snapshot."""
         super().load(state)
         if self._order is not None:
             self._order.load(state["order"])

@@ -1,4 +1,4 @@
-"""Window pairs: operators that look at the rows of two inputs in the same window."""
+"""Window pairs: the base of operators that combine the rows of two inputs in the same window."""
 
 from __future__ import annotations
 
@@ -33,16 +33,16 @@ class WindowPairs(WindowedOperator):
 
     @abstractmethod
     def answer(self, number: int, left: Batch, right: Batch | None) -> Iterator[Batch]:
-        """Yield the answer for a window that has left rows; its arrival times are filled in here."""
+        """Yield the answer for a window that has left rows; the caller sets the arrival times."""
 
     def hand_on(self, result: Batch) -> None:
-        """Emit a part of an answer."""
+        """Number and emit rows of an answer."""
         result.position = np.arange(self._answered, self._answered + result.size)
         self._answered += result.size
         self.emit(result)
 
     def fold(self, port: int, batch: Batch, admitted: Admitted) -> None:
-        """Keep the rows of one input."""
+        """Buffer the admitted rows of one input."""
         rows = rows_of(batch, admitted.rows)
         columns = {name: rows.columns[name] for name in self._columns[port]}
         kept = rows.with_columns(columns, None)
@@ -56,7 +56,7 @@ class WindowPairs(WindowedOperator):
         self._sides[port].add(kept, admitted)
 
     def close(self, opened: int, batch: Batch, mark: Mark | None) -> None:
-        """Answer windows one after the other, passing over those without left rows."""
+        """Answer all windows before `opened` in order, except those without left rows."""
         while (number := self._next_window()) is not None and number < opened:
             self._next = number + 1
             left, right = (side.rows(number) for side in self._sides)
@@ -65,18 +65,18 @@ class WindowPairs(WindowedOperator):
             for result in self.answer(number, left, right):
                 result.arrival = np.full(result.size, self._possible_since(left, right, mark))
                 self.hand_on(result)
-        self._next = max(self._next, opened)  # what only closed windows need goes, left rows or not
+        self._next = max(self._next, opened)  # drop rows of closed windows, even if there were no left rows
         self._next_window()
 
     def _possible_since(self, left: Batch, right: Batch | None, mark: Mark | None) -> int:
-        """Return the arrival of what completed the window: the mark, or the last of its rows."""
+        """Return the arrival (UTC, ns) of what completed the window: the mark, or the last of its rows."""
         if self.windows.by_time:
             assert mark is not None
             return mark.arrival
         return max(int(rows.arrival.max()) for rows in (left, right) if rows is not None)
 
     def _next_window(self) -> int | None:
-        """Return the first window that has left rows and was not answered yet; forget what none needs."""
+        """Drop rows of answered windows; returns the first open window that has left rows, or None."""
         if self._next != BEGIN_OF_TIME:
             for side in self._sides:
                 side.drop_before(self.windows.first_pane(self._next))
@@ -84,14 +84,14 @@ class WindowPairs(WindowedOperator):
         return None if lowest is None else max(self.windows.first_of_pane(lowest), self._next)
 
     def settled(self, watermark: int) -> int:
-        """Time does not pass rows that may still be answered with their own time."""
+        """Return the watermark, held back for windows by rows to the earliest buffered row."""
         if self.windows.by_time:
             return watermark
         times = [side.earliest for side in self._sides]
         return min([watermark, *(time for time in times if time is not None)])
 
     def skip(self, first: int) -> Skipped:
-        """Drop the rows that only windows before one need."""
+        """Drop the rows that only windows before `first` need."""
         number, highest = self._next_window(), self._sides[0].highest
         unanswered, self._next = self._next, max(self._next, first)
         pane = self.windows.first_pane(first)
@@ -110,21 +110,21 @@ class WindowPairs(WindowedOperator):
         self._sides = (PaneBuffer(self.windows), PaneBuffer(self.windows))
 
     def bounds(self, number: int) -> dict[str, int]:
-        """Return the columns that every windowed operator adds."""
+        """Return the bounds of a window, which every windowed operator adds as columns."""
         return {"window_start": self.windows.start(number), "window_end": self.windows.end(number)}
 
     @property
     def state_bytes(self) -> int:
-        """Bytes of the rows that wait."""
+        """Bytes of the buffered rows."""
         return sum(side.nbytes for side in self._sides)
 
     def save(self) -> State:
-        """Return the rows that wait."""
+        """Return the buffered rows for a snapshot."""
         sides = [side.save() for side in self._sides]
         return {**super().save(), "sides": sides, "next": self._next, "answered": self._answered}
 
     def load(self, state: State) -> None:
-        """Take over the rows that wait."""
+        """Restore the buffered rows from a snapshot."""
         super().load(state)
         for side, saved in zip(self._sides, state["sides"], strict=True):
             side.load(saved)

@@ -1,4 +1,4 @@
-"""Spells: a short record of when rows of a stream were left out, and how many."""
+"""Shedding intervals: a bounded record of when rows of a stream were shed, and how many."""
 
 from __future__ import annotations
 
@@ -12,37 +12,37 @@ _MOST = 32
 
 
 class SheddingIntervals:
-    """The last so many spells of a source; older ones are forgotten, its counters go on."""
+    """The most recent shedding intervals of a source, at most 32; the counters include older ones."""
 
     def __init__(self, stream: str) -> None:
         self._stream = stream
-        self._spells: deque[SheddingInterval] = deque(maxlen=_MOST)
-        self._share: float | None = None  # of a spell that has seen no row yet
+        self._intervals: deque[SheddingInterval] = deque(maxlen=_MOST)
+        self._share: float | None = None  # of an interval that has seen no row yet
 
     def begin(self, share: float) -> None:
-        """Begin a spell; it is worth a record when a row comes."""
+        """Begin an interval; it is recorded with its first row."""
         self._share = share
 
     def add(self, arrivals: Ints, shed: int) -> None:
-        """Count rows that came, by when they did, and how many of them were left out."""
+        """Add rows to the current interval by their arrivals (UTC, ns); `shed` of them were shed."""
         first, last, seen = int(arrivals[0]), int(arrivals[-1]), len(arrivals)
         if self._share is not None:
-            self._spells.append(SheddingInterval(self._stream, self._share, first, last, seen, shed))
+            self._intervals.append(SheddingInterval(self._stream, self._share, first, last, seen, shed))
             self._share = None
             return
-        spell = self._spells[-1]
-        self._spells[-1] = spell._replace(until=last, seen=spell.seen + seen, shed=spell.shed + shed)
+        current = self._intervals[-1]
+        self._intervals[-1] = current._replace(until=last, seen=current.seen + seen, shed=current.shed + shed)
 
     @property
     def spells(self) -> tuple[SheddingInterval, ...]:
-        """The spells, oldest first."""
-        return tuple(self._spells)
+        """The shedding intervals, oldest first."""
+        return tuple(self._intervals)
 
     def save(self) -> dict[str, Any]:
-        """Return the record."""
-        return {"share": self._share, "spells": [list(spell) for spell in self._spells]}
+        """Return the record for a snapshot."""
+        return {"share": self._share, "spells": [list(interval) for interval in self._intervals]}
 
     def load(self, state: dict[str, Any]) -> None:
-        """Take over a record."""
+        """Restore the record from a snapshot."""
         self._share = state["share"]
-        self._spells = deque((SheddingInterval(*spell) for spell in state["spells"]), maxlen=_MOST)
+        self._intervals = deque((SheddingInterval(*saved) for saved in state["spells"]), maxlen=_MOST)

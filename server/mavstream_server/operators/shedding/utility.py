@@ -1,9 +1,10 @@
-"""Worth: chooses the rows that are worth least, without waiting for those to come.
+"""Utility: chooses the rows of least utility to shed, without looking ahead.
 
-A row is compared with the rows of the block before: it goes if it is worth less than the share of them that
-is to go. Rows that are worth as much as the last to go are drawn by position. If the worth falls from one
-block to the next, nearly all rows would go: the quota of a block ends that. If it rises, hardly any would:
-where fewer than half of those wanted were found in a block, the next one loses the rest at random.
+A row is compared with the rows of the previous block: it is shed if its utility is below the quantile of the
+previous block's utilities that matches the quota. Rows with exactly that utility are drawn by position. If
+utilities fall from one block to the next, nearly all rows would be shed: the quota of a block limits that. If
+they rise, hardly any would be: where fewer than half of the wanted rows were found in a block, the next one
+sheds the shortfall at random.
 """
 
 from __future__ import annotations
@@ -24,53 +25,53 @@ _NO_VALUES: _Floats = np.empty(0, dtype=np.float64)
 
 
 class LeastUtility:
-    """Leaves out rows by what an expression says of them; null, and what cannot be computed, is worth least.
+    """Sheds the rows for which an expression is lowest; nulls and failed evaluations count as lowest.
 
-    What it decides is a function of the rows at the positions that it was shown, in order, and of the quota
-    in force at each: not of how they were cut into batches.
+    The decision is a function of the rows that it has seen, in order, and of the quota at each of them; it
+    does not depend on how rows are divided into batches.
     """
 
-    def __init__(self, worth: Expression, block: int) -> None:
-        """`block` is how many positions a block has."""
-        self._evaluate = compile_expression(worth)
+    def __init__(self, utility: Expression, block: int) -> None:
+        """`block` is the number of positions in a block."""
+        self._evaluate = compile_expression(utility)
         self._size = block
-        self.columns = tuple(dict.fromkeys(references(worth)))
-        """What must be known of a row; nobody needs it while nothing is shed."""
+        self.columns = tuple(dict.fromkeys(references(utility)))
+        """The columns that the expression reads; needed only while rows are shed."""
         self._block = -1
-        self._values: list[_Floats] = []  # of this block,
-        self._before: _Floats = _NO_VALUES  # and of the one before, sorted
-        self._dropped = 0  # of this block,
-        self._found = 0  # and how many were worth little enough
-        self._at_random = 0.0  # share of this block that goes whatever it is worth
+        self._values: list[_Floats] = []  # utilities of the rows of this block
+        self._before: _Floats = _NO_VALUES  # utilities of the rows of the previous block, sorted
+        self._dropped = 0  # rows of this block that were shed
+        self._found = 0  # rows of this block whose utility was low enough
+        self._at_random = 0.0  # share of this block that is shed regardless of utility
         self._quota = 0
         self._bounds = (-np.inf, 0.0)
 
     def kept(self, block: int, columns: Mapping[str, Column], numbers: _Words, quota: int) -> Ints:
-        """Return which rows of one block stay, by their place among those given.
+        """Return the indexes of the given rows, all of one block, that are not shed.
 
-        `numbers` are drawn from the positions, and decide where worth does not.
+        `numbers` are hashes of the positions: they decide between rows of equal utility.
         """
         if block != self._block:
             self._enter(block)
             self._quota = -1
         if quota != self._quota:
             self._quota, self._bounds = quota, self._bounds_for(quota)
-        values = self._worths(columns, len(numbers))
+        values = self._utilities(columns, len(numbers))
         self._values.append(values)
         least, ties = self._bounds
-        low = (values < least) | ((values == least) & (numbers < _part(ties)))
+        low = (values < least) | ((values == least) & (numbers < _share_of_numbers(ties)))
         self._found += int(np.count_nonzero(low))
         at_random = self._at_random if len(self._before) else quota / self._size
-        chosen = np.flatnonzero(low | (numbers < _part(at_random)) if at_random else low)
+        chosen = np.flatnonzero(low | (numbers < _share_of_numbers(at_random)) if at_random else low)
         chosen = chosen[: max(quota - self._dropped, 0)]
         self._dropped += len(chosen)
-        stays = np.ones(len(values), dtype=np.bool_)
-        stays[chosen] = False
-        kept: Ints = np.flatnonzero(stays)
+        remains = np.ones(len(values), dtype=np.bool_)
+        remains[chosen] = False
+        kept: Ints = np.flatnonzero(remains)
         return kept
 
     def _enter(self, block: int) -> None:
-        """Go on to another block; what is known of an older one than the last says nothing any more."""
+        """Move to another block; statistics of a block are only used for the block right after it."""
         seen = np.concatenate([_NO_VALUES, *self._values])
         wanted = len(seen) * max(self._quota, 0) // self._size
         self._at_random = 0.0
@@ -82,16 +83,16 @@ class LeastUtility:
         self._block, self._values, self._dropped, self._found = block, [], 0, 0
 
     def _bounds_for(self, quota: int) -> tuple[float, float]:
-        """Return below which worth rows go, and which share goes of those that are worth just that."""
+        """Return the utility below which rows are shed, and the share of rows with that utility to shed."""
         before = self._before
         if not len(before):
             return -np.inf, 0.0
-        goes = len(before) * quota // self._size
-        least = before[min(goes, len(before) - 1)]
+        wanted = len(before) * quota // self._size
+        least = before[min(wanted, len(before) - 1)]
         below, through = np.searchsorted(before, least, "left"), np.searchsorted(before, least, "right")
-        return float(least), float((goes - below) / (through - below))
+        return float(least), float((wanted - below) / (through - below))
 
-    def _worths(self, columns: Mapping[str, Column], size: int) -> _Floats:
+    def _utilities(self, columns: Mapping[str, Column], size: int) -> _Floats:
         column = self._evaluate(columns, size, RowErrors())
         values: _Floats = column.values.astype(np.float64)
         nothing = np.isnan(values)
@@ -101,7 +102,7 @@ class LeastUtility:
         return values
 
     def save(self) -> dict[str, Any]:
-        """Return what is known of the last two blocks."""
+        """Return the utilities and counts of the last two blocks."""
         return {
             "block": self._block,
             "values": np.concatenate([_NO_VALUES, *self._values]),
@@ -113,13 +114,13 @@ class LeastUtility:
         }
 
     def load(self, state: dict[str, Any]) -> None:
-        """Take over what another one knew."""
+        """Restore the state from a snapshot."""
         self._block, self._values, self._before = state["block"], [state["values"]], state["before"]
         self._dropped, self._found = state["dropped"], state["found"]
         self._at_random, self._quota = state["at_random"], state["quota"]
         self._bounds = self._bounds_for(max(self._quota, 0))
 
 
-def _part(share: float) -> np.uint64:
-    """Return the number below which a share of all numbers lies."""
+def _share_of_numbers(share: float) -> np.uint64:
+    """Return the 64-bit number below which a share of all numbers lies."""
     return np.uint64(min(int(share * (1 << 64)), (1 << 64) - 1))

@@ -1,1 +1,1 @@
-"""What windowed operators share: window arithmetic, gates, pane buffers."""
+"""The parts that windowed operators share: window arithmetic, gates, pane buffers."""

@@ -1,4 +1,4 @@
-"""The gate of a windowed operator: which rows of an input still belong to which windows."""
+"""Window gates: assign the rows of an input to open windows and count those that belong to none."""
 
 from __future__ import annotations
 
@@ -13,49 +13,50 @@ from mavstream_server.columns.column import Ints, Mask
 from mavstream_server.operators.windows.index import WindowIndex
 
 LATE = "late"
-"""All windows of the row had closed when it came."""
+"""Count of rows whose windows had all closed when they arrived."""
 MISSED = "missed"
-"""All windows of the row began before the query's first row, or lost rows in a pause or to retention."""
+"""Count of rows whose windows all began before the query did, or lost rows in a pause or to retention."""
 OUTSIDE = "outside"
-"""The row belongs to no window: it is before `begin`, or between two windows."""
+"""Count of rows that belong to no window: they are before `begin`, or between two windows."""
 
 
 class Admitted(NamedTuple):
     """The rows of a batch that fall into open windows."""
 
     rows: Ints | None
-    """Their numbers in the batch; None for all."""
+    """Indexes of the rows in the batch; None for all rows."""
     panes: Ints
-    """The pane of each."""
+    """The pane of each row."""
     firsts: Ints | None
-    """For rows that came too late for some of their windows: the first window they are in time for
-    (for the others the first one of their pane). None if there are no such rows."""
+    """The first window that each row counts for: for rows that are late for some of their windows the first
+    one that was still open, for others the first window of their pane. None if no row is late."""
 
 
 class WindowGate:
     """Admits the rows of one input and counts, by reason, those that take part in no window.
 
-    Whether a row is late is told by the watermark that stood ahead of it in its own stream, never by
-    what happens to be closed already: so the answer is the same however inputs take turns. Rows behind the
-    end of the windows (`until`, or the window that ends a one-time query) are not counted: how many
-    of them are read depends on the batches.
+    Whether a row is late is decided by the watermark ahead of it in its own stream, never by which windows
+    happen to be closed already: so the answer does not depend on how inputs take turns. Rows after the end
+    of all windows (`until`, or the window that ends a one-time query) are not counted, because how many of
+    them are read depends on the batches.
     """
 
     def __init__(self, windows: WindowIndex, counters: Counter[str], once: bool = False) -> None:
         self._windows = windows
         self.counters = counters
         self.count = 0
-        """Rows seen, which is the coordinate of the next one in windows by rows."""
+        """The number of rows seen, which is the coordinate of the next row in windows by rows."""
         self.first_window = BEGIN_OF_TIME if windows.first is None else windows.first
-        """Windows before this one are not answered: they began before the query did, or in a pause."""
+        """The first window that is answered; earlier ones began before the query did, or in a pause."""
         self.sharers: dict[int, int] = {}
-        """By the first window of queries that share this gate: rows late here that such a query missed."""
-        self._late: list[Ints] = []  # the last windows of late rows that may yet turn out to be missed
-        # Where a one-time query ends is known at its end: till then, the watermarks of rows left out.
-        self._left_out: list[tuple[str, Ints]] | None = [] if once else None
+        """For queries that share this gate, by their first window: rows that are counted as late here, but
+        are missed rows for such a query."""
+        self._late: list[Ints] = []  # last windows of late rows that may still turn out to be missed rows
+        # Where a one-time query ends is known only at its end. Until then, the watermarks of dropped rows.
+        self._dropped: list[tuple[str, Ints]] | None = [] if once else None
 
     def coordinates(self, batch: Batch) -> Ints:
-        """Return where the rows stand: their times, or their numbers."""
+        """Return the coordinates of the rows: their times (us), or their row numbers."""
         first, self.count = self.count, self.count + batch.size
         if not self._windows.by_time:
             return np.arange(first, self.count)
@@ -63,22 +64,22 @@ class WindowGate:
         return batch.time
 
     def admit(self, batch: Batch, unsettled: bool = False) -> Admitted:
-        """Return which rows count, and count those that do not.
+        """Return the rows that fall into open windows, and count the others by reason.
 
-        `unsettled` says that another input may still tell of rows that it has missed.
+        `unsettled` is true while another input may still announce a gap.
         """
         windows = self._windows
         coordinates = self.coordinates(batch)
         panes = windows.panes(coordinates)
         lowest = int(panes.min())
-        drop = None if windows.until == END_OF_TIME else self._behind_the_end(batch, coordinates)
+        drop = None if windows.until == END_OF_TIME else self._after_the_end(batch, coordinates)
         outside = windows.outside(panes, coordinates)
         if outside is not None:
-            drop = self._leave_out(OUTSIDE, outside, drop, batch)
+            drop = self._drop(OUTSIDE, outside, drop, batch)
         if self.first_window != BEGIN_OF_TIME:
             first_pane = windows.first_pane(self.first_window)
             if lowest < first_pane:
-                drop = self._leave_out(MISSED, panes < first_pane, drop, batch)
+                drop = self._drop(MISSED, panes < first_pane, drop, batch)
         firsts: Ints | None = None
         if windows.by_time and self._some_late(batch, lowest):
             assert batch.row_watermark is not None
@@ -90,7 +91,7 @@ class WindowGate:
                     self._count_for_sharers(lasts)
                     if unsettled:
                         self._late.append(lasts)
-                drop = self._leave_out(LATE, late, drop, batch)
+                drop = self._drop(LATE, late, drop, batch)
             whole = windows.firsts_of_panes(panes)
             if windows.overlapping and (opens > whole).any():
                 firsts = np.where(opens > whole, np.maximum(opens, self.first_window), whole)
@@ -99,8 +100,8 @@ class WindowGate:
         rows = np.flatnonzero(~drop)
         return Admitted(rows, panes.take(rows), None if firsts is None else firsts.take(rows))
 
-    def _behind_the_end(self, batch: Batch, coordinates: Ints) -> Mask:
-        """Return which rows are behind `until`, or came when time had."""
+    def _after_the_end(self, batch: Batch, coordinates: Ints) -> Mask:
+        """Return which rows are at or after `until`, or arrived when the watermark was."""
         until = self._windows.until
         behind: Mask = coordinates >= until
         if self._windows.by_time and batch.row_watermark is not None:
@@ -108,20 +109,20 @@ class WindowGate:
         return behind
 
     def _some_late(self, batch: Batch, lowest: int) -> bool:
-        """Tell if a row can be late: watermarks never fall along a batch, so the last one decides."""
+        """Return whether a row can be late: watermarks never decrease in a batch, so the last one decides."""
         watermarks = batch.row_watermark
         if watermarks is None or watermarks is batch.time:
             return False
         return self._windows.first_open(int(watermarks[-1])) > self._windows.first_of_pane(lowest)
 
-    def _leave_out(self, reason: str, rows: Mask, dropped: Mask | None, batch: Batch) -> Mask:
-        """Count rows that were not dropped for another reason; return all that are dropped."""
+    def _drop(self, reason: str, rows: Mask, dropped: Mask | None, batch: Batch) -> Mask:
+        """Count rows that were not dropped for another reason; returns all dropped rows."""
         new = rows if dropped is None else rows & ~dropped
         count = int(np.count_nonzero(new))
         if count:
             self.counters[reason] += count
-            if self._left_out is not None and batch.row_watermark is not None:
-                self._left_out.append((reason, batch.row_watermark[new]))
+            if self._dropped is not None and batch.row_watermark is not None:
+                self._dropped.append((reason, batch.row_watermark[new]))
         return rows if dropped is None else dropped | rows
 
     def _count_for_sharers(self, lasts: Ints) -> None:
@@ -130,7 +131,7 @@ class WindowGate:
                 self.sharers[first] += int(np.count_nonzero(lasts < first))
 
     def miss(self, first: int, unsettled: bool) -> None:
-        """Leave windows before one unanswered; while that is `unsettled`, their late rows count as missed."""
+        """Leave the windows before `first` unanswered; while `unsettled`, their late rows become missed."""
         self.first_window = max(self.first_window, first)
         if unsettled:
             missed = sum(int(np.count_nonzero(lasts < first)) for lasts in self._late)
@@ -140,15 +141,15 @@ class WindowGate:
                 self.counters[MISSED] += missed
 
     def end(self, end: int) -> None:
-        """A one-time query has ended with a window's end: rows behind that do not count."""
-        for reason, watermarks in self._left_out or ():
+        """End a one-time query at the end of a window: rows that were dropped after it are not counted."""
+        for reason, watermarks in self._dropped or ():
             self.counters[reason] -= int(np.count_nonzero(watermarks >= end))
-        self._left_out = None
+        self._dropped = None
 
     def save(self) -> dict[str, Any]:
-        """Return where the gate stands."""
-        parts = self._left_out or ()
-        left_out = {reason: _joined(parts, reason) for reason in {reason for reason, _ in parts}}
+        """Return the state for a snapshot."""
+        dropped = self._dropped or ()
+        left_out = {reason: _joined(dropped, reason) for reason in {reason for reason, _ in dropped}}
         return {
             "count": self.count,
             "first_window": self.first_window,
@@ -157,13 +158,13 @@ class WindowGate:
         }
 
     def load(self, state: dict[str, Any], counters: Counter[str]) -> None:
-        """Take over where a gate stood; `counters` are the operator's new ones."""
+        """Restore the state from a snapshot; `counters` are the operator's new ones."""
         self.count, self.first_window, self.counters = state["count"], state["first_window"], counters
         self._late = state["late"]
-        if self._left_out is not None:
-            self._left_out = list(state["left_out"].items())
+        if self._dropped is not None:
+            self._dropped = list(state["left_out"].items())
 
 
-def _joined(parts: Iterable[tuple[str, Ints]], reason: str) -> Ints:
-    """Return all watermarks of rows that were left out for a reason."""
-    return np.concatenate([watermarks for why, watermarks in parts if why == reason])
+def _joined(dropped: Iterable[tuple[str, Ints]], reason: str) -> Ints:
+    """Return the watermarks of all rows that were dropped for a reason."""
+    return np.concatenate([watermarks for why, watermarks in dropped if why == reason])

@@ -1,4 +1,4 @@
-"""The arithmetic of windows: which rows fall into which, and which are closed."""
+"""Window arithmetic: which windows a row falls into, and which windows are closed."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from mavstream_server.columns.column import Ints, Mask
 class WindowIndex:
     """Numbers the windows of a specification: window k covers [origin + k * step, + size).
 
-    Coordinates are microseconds for windows by time and row numbers for windows by rows. Overlapping
-    windows share panes, the largest pieces that each consists of whole: a row is worked on once per pane,
+    Coordinates are microseconds for windows by time and row numbers for windows by rows. Overlapping windows
+    share panes, the largest pieces that overlapping windows have in common: a row is processed once per pane,
     not once per window. Windows that do not overlap have one pane each.
     """
 
@@ -25,7 +25,7 @@ class WindowIndex:
         self.step: int = window.step
         self.origin: int = window.begin or 0
         self.first = 0 if window.begin is not None or not self.by_time else None
-        """The number of the first window there is, if there is a first one."""
+        """The number of the first window, or None if windows have no beginning."""
         self.until: int = END_OF_TIME if window.until is None else window.until
         self.overlapping = self.size > self.step
         self.pane = gcd(self.size, self.step) if self.overlapping else self.step
@@ -40,7 +40,7 @@ class WindowIndex:
         return coordinates if self.pane == 1 else coordinates // self.pane
 
     def outside(self, panes: Ints, coordinates: Ints) -> Mask | None:
-        """Return which rows belong to no window even without `until` (before `begin`, between), or None."""
+        """Return which rows are before `begin` or between two windows, `until` aside; None if none are."""
         found: Mask | None = None
         if self.first is not None and panes.min() < 0:
             found = panes < 0
@@ -50,23 +50,23 @@ class WindowIndex:
         return found
 
     def start(self, window: int) -> int:
-        """Where a window begins."""
+        """Return the coordinate at which a window begins."""
         return self.origin + window * self.step
 
     def end(self, window: int) -> int:
-        """Where a window ends: at `until` if that comes first."""
+        """Return the coordinate at which a window ends: at `until` if that is earlier."""
         return min(self.start(window) + self.size, self.until)
 
     def starts(self, windows: Ints) -> Ints:
-        """Where windows begin."""
+        """Return the coordinates at which windows begin."""
         return self.origin + windows * self.step
 
     def ends(self, windows: Ints) -> Ints:
-        """Where windows end."""
+        """Return the coordinates at which windows end."""
         return np.minimum(self.starts(windows) + self.size, self.until)
 
     def first_open(self, frontier: int) -> int:
-        """Return the first window that ends behind the frontier; those before it are closed."""
+        """Return the first window that ends after the frontier; those before it are closed."""
         if frontier >= self.until:
             return END_OF_TIME
         if frontier == BEGIN_OF_TIME:
@@ -74,12 +74,12 @@ class WindowIndex:
         return self.first_at(frontier)
 
     def first_behind(self, coordinate: int) -> int:
-        """Return the first window that begins behind a coordinate."""
+        """Return the first window that begins after a coordinate."""
         window = (coordinate - self.origin) // self.step + 1
         return window if self.first is None else max(window, self.first)
 
     def first_at(self, coordinate: int) -> int:
-        """Return the first window that ends behind a coordinate, `until` aside."""
+        """Return the first window that ends after a coordinate, `until` aside."""
         window = (coordinate - self.origin - self.size) // self.step + 1
         return window if self.first is None else max(window, self.first)
 
@@ -106,8 +106,8 @@ class WindowIndex:
         return window * self.panes_per_step
 
     def first_opens(self, frontiers: Ints) -> Ints:
-        """Return, for each frontier, the first window that ends behind it."""
-        # The extremes stand for "never" and "all": keep them out of the arithmetic, which would wrap.
+        """Return, for each frontier, the first window that ends after it."""
+        # BEGIN_OF_TIME and END_OF_TIME would overflow in the arithmetic.
         safe = np.clip(frontiers, -(1 << 62), 1 << 62)
         windows = (safe - self.origin - self.size) // self.step + 1
         windows = np.where(frontiers >= self.until, END_OF_TIME, windows)

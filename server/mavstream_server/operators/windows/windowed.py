@@ -1,4 +1,4 @@
-"""Windowed operators: what all of them do when rows and marks come in."""
+"""Windowed operators: the handling of rows and marks that all of them have in common."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ from mavstream_server.operators.windows.index import WindowIndex
 
 
 class Skipped(NamedTuple):
-    """What was given up of windows that are not answered."""
+    """Counts of windows that will not be answered, and of their rows."""
 
     windows: int
-    """Windows that had rows."""
+    """The number of windows that had rows."""
     rows: int
-    """Rows that were in these alone, so that they have part in no answer."""
+    """The number of rows that are only in these windows, so that they take part in no answer."""
 
 
 class WindowedOperator(Operator):
-    """Keeps the rows of open windows and answers a window when the frontier passes its end.
+    """Stores the rows of open windows and answers a window when the frontier passes its end.
 
-    The frontier is the joint watermark for windows by time; for windows by rows it is the number of rows
-    that have come from every input.
+    For windows by time the frontier is the combined watermark; for windows by rows it is the number of rows
+    that every input has delivered.
     """
 
     def __init__(self, name: str, ports: int, window: TimeWindow | RowWindow, once: bool) -> None:
@@ -41,7 +41,7 @@ class WindowedOperator(Operator):
 
     @abstractmethod
     def fold(self, port: int, batch: Batch, admitted: Admitted) -> None:
-        """Keep the rows that were admitted; there is at least one."""
+        """Store the rows that were admitted; there is at least one."""
 
     @abstractmethod
     def close(self, opened: int, batch: Batch, mark: Mark | None) -> None:
@@ -49,19 +49,19 @@ class WindowedOperator(Operator):
 
     @abstractmethod
     def skip(self, first: int) -> Skipped:
-        """Drop the windows before one, which are not answered any more."""
+        """Drop the windows before `first`, which will not be answered."""
 
     @abstractmethod
     def clear(self) -> None:
-        """Drop everything: the query has ended."""
+        """Drop all rows: the query has ended."""
 
     def settled(self, watermark: int) -> int:
-        """Return how far time is settled above: no answer to come is before this."""
+        """Return the watermark to emit: no later answer has an earlier time."""
         return watermark
 
     @property
     def told(self) -> Mark:
-        """What holds above it by now; windows by rows may not have said so yet."""
+        """The frontier: the mark that applies to the output now, even if it was not emitted yet."""
         if self._done:
             return Mark(END_OF_TIME, end=True)
         watermark = self.progress.watermark
@@ -70,7 +70,7 @@ class WindowedOperator(Operator):
         return Mark(watermark, end=all(self.progress.ended), since=self._answers_since(self.progress.since))
 
     def process(self, port: int, batch: Batch) -> None:
-        """Keep the rows, then answer the windows that are complete."""
+        """Store the rows, then answer the windows that are complete."""
         if self._done:
             return
         if batch.size:
@@ -87,7 +87,7 @@ class WindowedOperator(Operator):
 
     @property
     def _unsettled(self) -> bool:
-        """Whether an input has yet to begin: it may tell then which windows are not whole."""
+        """Whether an input has not begun yet: it may still announce a gap, which makes windows incomplete."""
         return len(self.gates) > 1 and self.progress.watermark == BEGIN_OF_TIME
 
     def _advance(self, frontier: int, batch: Batch, mark: Mark | None) -> None:
@@ -113,46 +113,46 @@ class WindowedOperator(Operator):
             self.emit_mark(mark._replace(watermark=settled, since=self._answers_since(mark.since)))
 
     def _first_window(self) -> int | None:
-        """Return the window that a one-time query ends with, or None while that is not known.
+        """Return the window with which a one-time query ends, or None while it is unknown.
 
-        It is the first whole one, if rows were there before the query; else the first in which the streams
-        below have a row, whether that passed the filters or not.
+        It is the first complete window if the streams had rows before the query started; otherwise the first
+        one in which the streams have a row, whether or not it passed the filters.
         """
         if not self.windows.by_time:
             return self.windows.first
         since = self.progress.since
-        return None if since == END_OF_TIME else self._first_whole(since)
+        return None if since == END_OF_TIME else self._first_answered(since)
 
-    def _first_whole(self, since: int) -> int:
-        """Return the first window by time that is answered, where rows have this time or a later one."""
+    def _first_answered(self, since: int) -> int:
+        """Return the first window by time that is answered if rows have the time `since` or later."""
         return max(self.windows.first_at(since), *(gate.first_window for gate in self.gates))
 
     def _answers_since(self, since: int) -> int:
-        """Return the first time that an answer can have, where rows have this one."""
+        """Return the earliest time that an answer can have if rows have the time `since` or later."""
         if since == END_OF_TIME or not self.windows.by_time:
             return since
-        return self.first_answer(self._first_whole(since))
+        return self.first_answer(self._first_answered(since))
 
     def first_answer(self, window: int) -> int:
         """Return the earliest time that the answer of a window by time can have."""
         return self.windows.end(window) - 1
 
     def _skip(self, mark: Mark, gap: int) -> Mark:
-        """Give up the windows that missing rows could have fallen into, and say what is missing above."""
+        """Skip the windows that a gap could affect; returns the mark with the gap in terms of answers."""
         first = self.windows.first_behind(gap)
         if not self.windows.partial:
             skipped = self.skip(first)
             self.count(MISSED, skipped.rows)
-            if self.progress.watermark != BEGIN_OF_TIME:  # else nothing could have been answered yet
+            if self.progress.watermark != BEGIN_OF_TIME:  # otherwise nothing could have been answered yet
                 self.count("skipped_windows", skipped.windows)
             for gate in self.gates:
                 gate.miss(first, self._unsettled)
         return mark._replace(gap=self.windows.end(first - 1) - 1)
 
     def agrees(self, other: Operator) -> bool:
-        """Whether all windows that are open, and none else, hold the same rows in both.
+        """Whether the same windows are open in both, with the same rows.
 
-        That is so at the same place of the same stream when the windows that one of them has not seen from
+        At the same position of the same stream this is so when the windows that one of them did not see from
         their beginning are closed, or were skipped by both.
         """
         if not isinstance(other, WindowedOperator) or self._done or other._done or not super().agrees(other):
@@ -165,40 +165,40 @@ class WindowedOperator(Operator):
         )
 
     def work_for(self, other: WindowedOperator) -> None:
-        """Take over from another that agrees.
+        """Work on behalf of another operator that agrees with this one.
 
-        Which windows were the first to be seen does not matter any more, but for whether rows that come too
-        late count as late or as missed: `missed_by` tells the difference.
+        The first window that each of them has seen only matters for whether late rows count as late or as
+        missed; `missed_by` returns the difference.
         """
         for gate, another in zip(self.gates, other.gates, strict=True):
             gate.first_window = min(gate.first_window, another.first_window)
             gate.sharers.setdefault(another.first_window, 0)
 
     def take_over(self, state: State) -> None:
-        """Go on with the state of one that has worked for this; windows before its own first stay missed."""
+        """Restore the state of an operator that worked for this one; its first window stays the later one."""
         firsts = [gate.first_window for gate in self.gates]
         self.load(state)
         for gate, first in zip(self.gates, firsts, strict=True):
             gate.first_window = max(gate.first_window, first)
 
     def work_only_for(self, others: Iterable[WindowedOperator]) -> None:
-        """Count no more for those that are not among these."""
+        """Stop counting missed rows for operators that are not among `others`."""
         kept = list(others)
-        for place, gate in enumerate(self.gates):
-            firsts = {other.gates[place].first_window for other in kept}
+        for port, gate in enumerate(self.gates):
+            firsts = {other.gates[port].first_window for other in kept}
             gate.sharers = {first: rows for first, rows in gate.sharers.items() if first in firsts}
 
     def missed_by(self, other: WindowedOperator) -> int:
-        """Return how many of the rows that were counted as late here the other one counts as missed."""
+        """Return how many of the rows that this operator counted as late are missed rows for the other."""
         gates = zip(self.gates, other.gates, strict=True)
         return sum(gate.sharers.get(another.first_window, 0) for gate, another in gates)
 
     def save(self) -> State:
-        """Return where the windows stand."""
+        """Return the state of the gates and whether the query has ended."""
         return {**super().save(), "gates": [gate.save() for gate in self.gates], "done": self._done}
 
     def load(self, state: State) -> None:
-        """Take over where the windows stood."""
+        """Restore the state of the gates."""
         super().load(state)
         for gate, saved in zip(self.gates, state["gates"], strict=True):
             gate.load(saved, self.counters)
@@ -206,7 +206,7 @@ class WindowedOperator(Operator):
 
 
 def effective_times(batch: Batch) -> Ints:
-    """Return when rows count as having come: a late one no earlier than the watermark ahead of it."""
+    """Return the times of rows, where a late row gets the watermark ahead of it (us)."""
     assert batch.time is not None
     if batch.row_watermark is None:
         return batch.time
@@ -214,10 +214,10 @@ def effective_times(batch: Batch) -> Ints:
 
 
 def possible_since(ends: Ints, batch: Batch, mark: Mark) -> Ints:
-    """Return when answers of windows with these ends became possible, closed by a batch and its mark.
+    """Return when the answers of windows became possible (arrival, ns), given the batch that closed them.
 
-    That is the arrival of the first row that stands behind the window's end; a batch may be a train of
-    frames that arrived one after the other.
+    That is the arrival of the first row whose watermark is at or after the window's end, else of the mark: a
+    batch may be a train of frames that arrived one after the other.
     """
     arrivals = np.full(len(ends), mark.arrival)
     if batch.size and batch.row_watermark is not None:
