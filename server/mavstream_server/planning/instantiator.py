@@ -1,4 +1,4 @@
-"""The instantiator: turns a typed plan into operators and queues, bottom-up, and leaves the plan as it is."""
+"""The instantiator: builds the operators and queues of a typed plan, bottom-up."""
 
 from __future__ import annotations
 
@@ -44,31 +44,31 @@ OUTPUT = "#output"
 """The name of the operator above the root; no node can have it."""
 
 CursorMaker = Callable[[str], Cursor]
-"""Returns a cursor on a stream, standing where the query starts."""
+"""Returns a cursor on a stream, at the position where the query starts."""
 TableOpener = Callable[[str], StoredTable]
-"""Returns a stored table."""
+"""Opens a stored table by its name."""
 OperatorMaker = Callable[[TypedNode], Operator]
-"""Returns the operator of a node."""
+"""Creates the operator of a node."""
 
 
 @dataclass(slots=True)
 class Network:
-    """The operators of a running query and what waits between them."""
+    """The operators of a running query and the account of the queues between them."""
 
     operators: dict[str, Operator] = field(default_factory=dict)
-    """By node name, bottom-up: sources first seen first, the output last."""
+    """Operators by node name, bottom-up: an operator follows its inputs, and the output is last."""
     account: QueueAccount = field(default_factory=QueueAccount)
     paths: tuple[tuple[str, ...], ...] = ()
-    """Operator names from leaf to output, one path per source; sources themselves left out."""
+    """Operator names from leaf to output, one path per source; the sources themselves are not included."""
 
     @property
     def sources(self) -> list[Source]:
-        """The leaves."""
+        """The sources of the query."""
         return [operator for operator in self.operators.values() if isinstance(operator, Source)]
 
     @property
     def output(self) -> Output:
-        """The operator above the root."""
+        """The output, which is the operator above the plan's root."""
         output = self.operators[OUTPUT]
         assert isinstance(output, Output)
         return output
@@ -76,16 +76,16 @@ class Network:
 
 @dataclass(frozen=True, slots=True)
 class RunOptions:
-    """How a plan is run, apart from what it says."""
+    """Options of a query that are not part of its plan; times are arrival times in microseconds."""
 
     on_error: OnError = OnError.NULL
     one_time: bool = False
     start_at: int | None = None
     stop_at: int | None = None
     since: int | None = None
-    """When a one-time query started (arrival time, us): windows that had closed before do not end it."""
+    """When a one-time query started: windows that had closed before do not end it."""
     worth: Mapping[str, Expression] = field(default_factory=dict)
-    """Which rows go first where load is shed: those that this makes smallest, by stream; else any."""
+    """The utility of rows by stream: where load is shed, rows of least utility go first; any rows without."""
 
 
 def instantiate(
@@ -96,7 +96,7 @@ def instantiate(
     now: Callable[[], int],
     table: TableOpener,
 ) -> Network:
-    """Build the operators of a plan, each behind its inputs, and wire their queues."""
+    """Build the operators of a plan, bottom-up, and connect them with queues."""
     output = Output(OUTPUT, plan.schema.names, sink, now)
     return _built(plan, options, cursor, table, plan.needed_columns(), needs_of(plan), output)
 
@@ -110,7 +110,7 @@ def instantiate_below(
     needs: Needs,
     output: Output,
 ) -> Network:
-    """Build the lower part of other plans, which read these columns of its root and need to know that."""
+    """Build a prefix of other plans, which read `columns` of its root and need `needs` of its rows."""
     return _built(plan, options, cursor, table, plan.needed_columns(columns), needs, output)
 
 
@@ -155,7 +155,7 @@ def operator_maker(
     table: TableOpener,
     needed: Mapping[str, tuple[str, ...]] | None = None,
 ) -> OperatorMaker:
-    """Return what makes the operators of a plan's nodes, but for sources and tables; not connected yet."""
+    """Return a function that makes unconnected operators of a plan's nodes, except sources and tables."""
     needed = plan.needed_columns() if needed is None else needed
     once = plan.one_time_node.name if options.one_time else None
 
@@ -175,7 +175,7 @@ def connect(
     inputs: tuple[InputRef, ...],
     operators: Mapping[str, Operator],
 ) -> None:
-    """Give an operator a queue for each of its inputs, which are among `operators`."""
+    """Create a queue for each input of an operator and attach it to the input, one of `operators`."""
     for reference in inputs:
         queue = Queue(account)
         operator.inputs.append(queue)
@@ -183,25 +183,25 @@ def connect(
 
 
 def paths_to_output(plan: TypedPlan) -> tuple[tuple[str, ...], ...]:
-    """Return the paths of a plan as a network has them."""
+    """Return the paths of a plan in the form of `Network.paths`."""
     return tuple((*path[1:], OUTPUT) for path in plan.paths())
 
 
 def needs_of(plan: TypedPlan) -> Needs:
-    """Return what sources must tell of each row for the operators above to work."""
+    """Return what the operators of a plan need of each row besides its columns."""
     nodes = plan.nodes.values()
     return Needs(any(node.needs_time for node in nodes), any(node.needs_position for node in nodes))
 
 
 class Making(NamedTuple):
-    """What the operator of a node is made with, besides the node."""
+    """The arguments for making the operator of a node, besides the node."""
 
     inputs: list[TypedNode]
     needed: tuple[str, ...]
-    """The node's columns that are read above it."""
+    """The node's columns that downstream nodes read."""
     on_error: OnError
     once: bool
-    """Whether its first window ends a one-time query."""
+    """Whether the first window of the node ends a one-time query."""
     table: TableOpener
 
 
@@ -237,7 +237,7 @@ def _except(node: TypedExcept, making: Making) -> Operator:
 def _join(node: TypedJoin, making: Making) -> Operator:
     types = {f.name: f.type for f in making.inputs[0].schema}
     keys = [(left, right, types[left]) for left, right in node.on]
-    left, right = (tuple(sorted(node.paired_columns(place))) for place in (0, 1))
+    left, right = (tuple(sorted(node.paired_columns(port))) for port in (0, 1))
     shown, on_error = (node.where, node.compute, node.ordered), making.on_error
     if node.within is not None:
         return IntervalJoin(node.name, keys, (left, right), node.within, *shown, on_error)
@@ -265,4 +265,4 @@ MAKERS: Mapping[type[TypedNode], Callable[[Any, Making], Operator]] = {
     TypedJoin: _join,
     TypedTableJoin: _table_join,
 }
-"""What makes the operator of each node, but for sources: these need a cursor."""
+"""The function that makes the operator, by type of node; sources are not included, as they need a cursor."""

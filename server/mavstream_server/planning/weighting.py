@@ -1,9 +1,9 @@
-"""Weighting: carries to scaled aggregates how many rows of its stream each kept row stands for.
+"""Weighting: rewrites scaled aggregates as sums over a hidden column with the weights of rows.
 
-A row that was kept with probability p stands for w = 1/p rows. Then sum(w x) is right on average, and
-sum((w² - w) x²) is on average its variance (Horvitz and Thompson, 1952). So scaled aggregates are plain sums
-over a hidden column, which sources make and select, project, split and union pass on; w is 1 while nothing
-is shed, and the errors are 0.
+Where load is shed, a row that remains with probability p represents w = 1/p rows of its stream. Then
+sum(w x) is an unbiased estimate, and sum((w² - w) x²) estimates its variance (Horvitz and Thompson, 1952). So
+scaled aggregates are plain sums over a hidden weight column, which sources add and select, project, split and
+union pass on. While nothing is shed, w is 1 and the errors are 0.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from mavstream_protocol.schema import Field, FieldType
 from mavstream_protocol.typed_plan import TypedAggregate, TypedPlan, all_below
 from mavstream_server.operators.shedding.shedder import WEIGHT
 
-_DEVIATIONS = 1.96  # of a normal distribution, 95 % lie within so many
-_ROUNDING = 1e-14  # of squares that all but cancel out: what is left of them is no surer than this
+_DEVIATIONS = 1.96  # 95 % of a normal distribution lie within so many standard deviations
+_ROUNDING = 1e-14  # relative rounding error of squares that nearly cancel out
 _FLOAT = FieldType.FLOAT
 _WEIGHT = ColumnRef(WEIGHT, _FLOAT, False)
 
 
 def weighted(plan: TypedPlan) -> TypedPlan:
-    """Return the plan as it is run: with plain sums where aggregates are scaled, else the same."""
+    """Return the plan with scaled aggregates replaced by weighted sums; a plan without any is unchanged."""
     scaled = plan.scaled
     if not scaled:
         return plan
@@ -43,7 +43,7 @@ def weighted(plan: TypedPlan) -> TypedPlan:
 
 
 def _summing(node: TypedAggregate) -> TypedAggregate:
-    """Put weighted sums in the place of the values and errors that hold while nothing is shed."""
+    """Replace the values and errors of a scaled aggregate by weighted sums."""
     compute = []
     pairs = zip(node.compute[::2], node.compute[1::2], strict=True)
     for (name, value), (companion, _) in pairs:
@@ -53,7 +53,7 @@ def _summing(node: TypedAggregate) -> TypedAggregate:
 
 
 def _scaled(call: AggregateCall) -> tuple[AggregateExpression, AggregateExpression]:
-    """Return the scaled value of a call, and its error."""
+    """Return the scaled value of a call and its error."""
     x = call.argument
     spread = _times(_WEIGHT, _minus(_WEIGHT, _number(1.0)))
     weights, spreads = (_sum(each if x is None else _counted(x, each)) for each in (_WEIGHT, spread))
@@ -61,13 +61,14 @@ def _scaled(call: AggregateCall) -> tuple[AggregateExpression, AggregateExpressi
         return _over(_call(0), weights), _over(_within(_call(0)), spreads)
     assert x is not None
     x = cast(x, _FLOAT)
-    # In this order nothing overflows while the spread is 0.
+    # The spread comes first: while it is 0, nothing overflows.
     first = _times(spread, x)
     total, squares = _sum(_times(_WEIGHT, x)), _sum(_times(first, x))
     if call.function == "sum":
         return _over(_call(0), total), _over(_within(_call(0)), squares)
     mean = _divided(_call(0), _call(1))
-    # Of sum((w² - w) (x - mean)²), which is the variance of a ratio of sums, times the square of the lower.
+    # sum((w² - w) (x - mean)²), multiplied out: the variance of a ratio of sums, times the square of its
+    # denominator.
     variance = _plus(
         _minus(_times(_call(2), _number(1 + _ROUNDING)), _times(_number(2.0), _times(mean, _call(3)))),
         _times(mean, _times(mean, _call(4))),
@@ -85,7 +86,7 @@ def _sum(argument: Expression) -> AggregateCall:
 
 
 def _counted(x: Expression, weight: Expression) -> Expression:
-    """Return a weight that is 0 where x is null: it does not count there."""
+    """Return a weight that is 0 where x is null, so that nulls do not count."""
     missing = Call("is_null", (x,), FieldType.BOOL, False)
     return Call("case", (missing, _number(0.0), weight), _FLOAT, weight.nullable)
 
@@ -94,8 +95,8 @@ def _within(variance: Expression) -> Expression:
     return _times(_number(_DEVIATIONS), Call("sqrt", (variance,), _FLOAT, True))
 
 
-def _call(place: int) -> Expression:
-    return ColumnRef(f"#{place}", _FLOAT, True)
+def _call(number: int) -> Expression:
+    return ColumnRef(f"#{number}", _FLOAT, True)
 
 
 def _number(value: float) -> Expression:

@@ -1,1 +1,1 @@
-"""What a plan would cost: by measured figures of the one that runs, and by estimates."""
+"""The cost model: the expected cost of plans, from metrics of the running one and from estimates."""

@@ -1,7 +1,7 @@
-"""Estimates: costs, selectivities and sizes of what was never measured.
+"""Estimates: default costs, selectivities and sizes for operators that were not measured.
 
-Costs are nanoseconds per row, near what the engine needs for rows in trains of some hundreds. They matter
-less than they seem to: where a plan runs, all are scaled to what was measured.
+Costs are nanoseconds per row, close to what the engine needs for rows in trains of some hundreds. Their
+absolute values matter little: for a running plan, they are scaled to the measured costs.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ BASE_COSTS = {
     "join": 300.0,
     "table": 150.0,
 }
-"""To take a row in and hand it on, apart from expressions; `ordered` is what an order by time adds."""
+"""Costs (ns) per input row by kind, without expressions; `ordered` is added for an order by time."""
 PAIR_COST = 40.0
-"""To put two rows side by side."""
+"""Cost (ns) of combining two rows."""
 
 COLUMN_COST = 4.0
-"""To hand a column of a pair on."""
+"""Cost (ns) of emitting a column of a pair."""
 
 _PART_COST = 5.0
 _FUNCTION_COSTS = {
@@ -47,18 +47,18 @@ _SELECTIVITIES = {
 }
 _OTHERWISE = 0.5
 KEYS_EQUAL = 0.1
-"""Share of pairs of rows with equal keys."""
+"""The share of pairs of rows with equal keys."""
 GROUPS = 10.0
-"""Groups in a window, where there are keys."""
+"""The number of groups in a window of an aggregate with keys."""
 LEFT_OVER = 0.5
-"""Share of left rows that an except leaves."""
+"""The share of left rows that an except emits."""
 
 _HIDDEN = 24.0  # arrival, time and position
 _WIDTHS = {FieldType.BOOL: 1.0}
 
 
 def evaluation_cost(expression: Expression) -> float:
-    """Return what an expression costs per row; a column as it is costs nothing."""
+    """Return the cost (ns) of an expression per row; constants and plain columns cost nothing."""
     if not isinstance(expression, Call):
         return 0.0
     own = _FUNCTION_COSTS.get(expression.function, _PART_COST)
@@ -66,7 +66,7 @@ def evaluation_cost(expression: Expression) -> float:
 
 
 def selectivity(predicate: Expression) -> float:
-    """Return the share of rows for which a predicate is likely to be true, its parts taken as independent."""
+    """Return the expected share of rows that satisfy a predicate, if its parts are independent."""
     match predicate:
         case Literal():
             return 1.0 if predicate.value is True else 0.0
@@ -84,7 +84,7 @@ def selectivity(predicate: Expression) -> float:
 
 
 def row_bytes(fields: Iterable[Field]) -> float:
-    """Return the bytes of a row with these columns; strings are codes inside the engine."""
+    """Return the bytes of a row with these columns; the engine stores strings as codes."""
     return _HIDDEN + sum(_WIDTHS.get(field.type, 8.0) + field.nullable for field in fields)
 
 

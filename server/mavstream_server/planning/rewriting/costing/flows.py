@@ -1,4 +1,4 @@
-"""Flows: the rows per second that leave a node, what it costs to make them, and what they depend on."""
+"""Flows: the rows per second that leave a node, their cost, and the selectivities they depend on."""
 
 from __future__ import annotations
 
@@ -15,31 +15,31 @@ from mavstream_server.planning.rewriting.expressions import conjuncts
 
 
 class Flow(NamedTuple):
-    """What a node does in a second."""
+    """The output, the work and the state of a node, per second."""
 
     out: Mapping[str | None, float]
-    """Rows, by output; a node that is no split has the output None."""
+    """Rows per second, by output; nodes other than splits have the output None."""
     work: float
-    """Nanoseconds, by the estimates alone."""
+    """Nanoseconds of work per second, by the estimates alone."""
     held: float = 0.0
-    """Rows that it keeps, of all inputs."""
+    """Rows that the node stores, of all inputs."""
 
 
 @dataclass(frozen=True)
 class Flows:
-    """What flows of the nodes of one plan depend on, by what is known and by estimates."""
+    """Selectivities of the predicates and keys of one plan, from knowledge and estimates."""
 
     lineage: Lineage
     knowledge: Knowledge
 
     def parts(self, node: str, predicate: Expression | None) -> list[tuple[Expression, ...]]:
-        """Return the parts of a predicate, each in terms of streams."""
+        """Return the conjuncts of a predicate, each in terms of streams."""
         if predicate is None:
             return []
         return [self.lineage.origins(node, part) for part in conjuncts(predicate)]
 
     def share(self, node: str, predicate: Expression | None) -> float:
-        """Return the share of rows or pairs for which a predicate is true."""
+        """Return the share of rows or pairs that satisfy a predicate."""
         return math.prod(self.knowledge.selectivity(origins) for origins in self.parts(node, predicate))
 
     def equalities(self, join: TypedJoin) -> list[Equality]:

@@ -1,4 +1,4 @@
-"""Lineage: expressions in terms of streams, so that a predicate is known again wherever it stands."""
+"""Lineage: expresses predicates in terms of streams, so that they are recognized anywhere in a plan."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ _MOST_ORIGINS = 8
 
 
 class Lineage:
-    """Follows columns of one plan down to where their values come from.
+    """Traces the columns of one plan down to the fields of streams and tables.
 
-    Through a union there are several ways down: a predicate above it is the same as each of its copies
-    below. What is not computed from one row, or one pair, is named by the node, which no rule changes.
+    Through a union there are several ways down: a predicate above it equals each of its copies below. A
+    column that is not computed from one row or one pair is identified by its node, which no rule changes.
     """
 
     def __init__(self, typed: TypedPlan) -> None:
@@ -29,7 +29,7 @@ class Lineage:
             self._known[node.name] = tuple(self._ways(node))
 
     def origins(self, node: str, expression: Expression) -> tuple[Expression, ...]:
-        """Return what an expression over a node's input reads in terms of streams, one for each way down.
+        """Return an expression over a node's input in terms of streams, one for each way down.
 
         Expressions of joins name columns `l.x` and `r.x`.
         """
@@ -37,11 +37,11 @@ class Lineage:
         return tuple(dict.fromkeys(found))
 
     def column(self, reference: InputRef, name: str) -> Expression:
-        """Return where a column comes from; the first way where there are several."""
+        """Return the origin of a column; the first one if there are several ways down."""
         return self._known[reference.node][0][name]
 
     def _ways(self, node: TypedNode) -> Iterator[Mapping[str, Expression]]:
-        """Yield the columns of a node by each way down."""
+        """Yield the columns of a node with their origins, for each way down."""
         if node.name in self._streams:
             stream = self._streams[node.name]
             yield {f.name: ColumnRef(f"{stream}.{f.name}", f.type, f.nullable) for f in node.schema}
@@ -56,7 +56,7 @@ class Lineage:
             yield _named_by(node)
 
     def _given(self, node: TypedNode) -> Iterator[Mapping[str, Expression]]:
-        """Yield what the expressions of a node can read, for each way down of each side."""
+        """Yield the columns that expressions of a node can read, with their origins, for each way down."""
         sides = [self._known[reference.node] for reference in node.inputs]
         if node.lookup is not None:
             table, fields = node.lookup.table, node.lookup.schema
@@ -71,12 +71,12 @@ class Lineage:
 
 def _resolved(expression: Expression, given: Mapping[str, Expression]) -> Expression:
     whole = put_in(expression, given)
-    # One that grows too large to follow is known by its columns alone.
+    # An expression that would grow too large is identified by the names of its columns alone.
     return _without_nullability(expression if whole is None else whole)
 
 
 def _without_nullability(expression: Expression) -> Expression:
-    """Return an expression that compares equal however nullable its columns are where it stands."""
+    """Return an expression that compares equal regardless of the nullability of its columns."""
     if isinstance(expression, ColumnRef):
         return replace(expression, nullable=True)
     if isinstance(expression, Call):

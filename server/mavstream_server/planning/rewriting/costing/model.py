@@ -1,4 +1,4 @@
-"""The cost model: the expected work per second of a plan, and the memory that it needs."""
+"""The cost model: estimates the work per second and the memory of a plan."""
 
 from __future__ import annotations
 
@@ -19,42 +19,42 @@ from mavstream_server.planning.rewriting.reading import columns_read
 from mavstream_server.scheduling.statistics import Statistics
 
 QUEUED = 0.01
-"""Seconds that rows wait in front of an operator: about a period of the scheduler."""
+"""The time (s) that rows spend in the queue of an operator: about a period of the scheduler."""
 
 
 class Assessment(NamedTuple):
-    """What a plan is expected to need."""
+    """The expected work and memory of a plan."""
 
     work: float
-    """Nanoseconds of work per second; a thousand million is a core."""
+    """Nanoseconds of work per second; 1e9 is one core."""
     memory: float
-    """Bytes of state and of queues."""
+    """Bytes of state and queues."""
     rates: Mapping[InputRef, float]
-    """Rows per second, by what can be read."""
+    """Rows per second, by output of a node."""
     works: Mapping[str, float]
-    """Nanoseconds per second, by node."""
+    """Nanoseconds of work per second, by node."""
 
 
 class CostModel:
-    """Costs plans that are equivalent to one that runs, by what was measured of that.
+    """Estimates the costs of plans that are equivalent to a running one, from the metrics of that one.
 
-    Predicates are taken as independent of each other and of where they stand. Reading the streams and
-    writing the answers is left out: it is the same for all.
+    Predicates are assumed to be independent of each other and of their position in the plan. Reading the
+    streams and writing the answers is not included: it costs the same in all of them.
     """
 
     def __init__(
         self,
         running: TypedPlan | None,
-        figures: PlanMetrics,
+        metrics: PlanMetrics,
         knowledge: Knowledge | None = None,
         *,
         hints: bool = True,
     ) -> None:
-        """Learn from a plan that runs, or go by what others taught.
+        """Learn from the metrics of a running plan, or use given knowledge.
 
-        Where nothing was measured of a node, its `hints` are believed.
+        With `hints`, the hints of a plan are used for nodes that were not measured.
         """
-        self._figures = figures
+        self._metrics = metrics
         self._hints = hints
         self._knowledge = Knowledge() if knowledge is None else knowledge
         if running is not None:
@@ -62,15 +62,15 @@ class CostModel:
 
     @property
     def knowledge(self) -> Knowledge:
-        """What was learned."""
+        """The selectivities and cost factors that were learned."""
         return self._knowledge
 
     def assess(self, typed: TypedPlan) -> Assessment:
-        """Return what a plan is expected to need."""
+        """Return the expected work and memory of a plan."""
         return self._walk(typed, learning=False)
 
     def ranks(self, typed: TypedPlan) -> Callable[[str], float]:
-        """Return a function that gives the rank of a select by its name: (selectivity - 1) / cost."""
+        """Return a function from the name of a select to its rank: (selectivity - 1) / cost."""
         flows = Flows(Lineage(typed), self._knowledge)
 
         def rank(name: str) -> float:
@@ -80,19 +80,19 @@ class CostModel:
         return rank
 
     def _walk(self, typed: TypedPlan, learning: bool) -> Assessment:
-        """Follow the rows bottom-up; where a node was measured, learn what it says before going on."""
+        """Compute the flows bottom-up; when learning, learn from each measured node before its readers."""
         flows = Flows(Lineage(typed), self._knowledge)
         read = columns_read(typed)
         rates: dict[InputRef, float] = {}
         works: dict[str, float] = {}
         memory = 0.0
         for source in typed.sources:
-            rates[InputRef(source.name, None)] = self._figures.rate(source.stream)
+            rates[InputRef(source.name, None)] = self._metrics.rate(source.stream)
         for node in typed.operating:
             if not node.inputs:
                 continue
             inflow = Inflow([rates[reference] for reference in node.inputs], read[node.name])
-            measured = self._figures.measured(node.name)
+            measured = self._metrics.measured(node.name)
             if learning and measured is not None:
                 self._learn(node, flows, inflow, measured)
             elif learning and self._hints and node.hints is not None:
@@ -104,10 +104,10 @@ class CostModel:
         return Assessment(sum(works.values()), memory, rates, works)
 
     def _work(self, node: TypedNode, flows: Flows, rate: float, flow: Flow) -> float:
-        """Return the work of a node: estimated, times what measuring taught."""
+        """Return the work of a node (ns per second): the estimate times the learned factor."""
         if node.predicate is None:
             return flow.work * self._knowledge.factor(node.name, COSTINGS[type(node)].kind)
-        # By predicate, not by name: what was measured of a part holds in whichever select it is asked.
+        # By predicate, not by name: the measured cost of a conjunct applies in any select that evaluates it.
         factors = [self._knowledge.predicate_factor(p) for p in flows.parts(node.name, node.predicate)]
         costs = [evaluation_cost(part) for part in conjuncts(node.predicate)]
         base = BASE_COSTS["select"] * sum(factors) / len(factors)
@@ -123,7 +123,7 @@ class CostModel:
         self._knowledge.learn_factor(node.name, costing.kind, factor, parts)
 
     def _believe(self, node: TypedNode, flows: Flows, inflow: Inflow, hints: Hints) -> None:
-        """Use what a plan declares of a node; other nodes of its kind are not affected."""
+        """Use the hints of a node; other nodes of its kind are not affected."""
         rate, costing = sum(inflow.rates), COSTINGS[type(node)]
         if not rate:
             return
@@ -135,10 +135,10 @@ class CostModel:
 
 
 def _memory(node: TypedNode, typed: TypedPlan, inflow: Inflow, flow: Flow) -> float:
-    """Return the bytes that wait in front of a node, and those that it keeps."""
+    """Return the bytes in the queues and the state of a node."""
     sizes = []
-    for place, reference in enumerate(node.inputs):
-        columns = node.reads(place, inflow.read)
+    for port, reference in enumerate(node.inputs):
+        columns = node.reads(port, inflow.read)
         below = typed.nodes[reference.node]
         declared = None if below.hints is None else below.hints.size
         sizes.append(declared or row_bytes(f for f in below.schema if f.name in columns))

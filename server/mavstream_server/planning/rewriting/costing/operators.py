@@ -1,4 +1,4 @@
-"""Costs of operators: for each kind of node what it does in a second, and what measuring it teaches."""
+"""Costs of operators: for each kind of node its flow, and what is learned from its metrics."""
 
 from __future__ import annotations
 
@@ -34,29 +34,29 @@ from mavstream_server.planning.rewriting.expressions import conjuncts
 
 _SECOND = 1_000_000
 _SHORTEST = 1e-3
-"""Seconds: rows at one and the same time are at least that near."""
+"""The shortest interval (s) of an interval join in estimates: rows have the same time within it."""
 _DIFFERENT = 0.5
-"""Share of the rows in a window that differ from those before them."""
+"""The share of the rows in a window that differ from all rows before them."""
 
 
 class Inflow(NamedTuple):
-    """What comes into a node, and what is read of it."""
+    """The input rates of a node, and which of its columns are read."""
 
     rates: Sequence[float]
     """Rows per second, by input."""
     read: frozenset[str]
-    """Its columns that are read above."""
+    """The node's columns that downstream nodes read."""
 
 
 class Costing(NamedTuple):
-    """How a kind of node is costed."""
+    """The cost functions of a kind of node."""
 
     kind: str
-    """What measured costs are kept by, where an operator was not measured itself."""
+    """The key under which cost factors are shared between operators."""
     flow: Callable[[Any, Flows, Inflow], Flow]
-    """Returns what a node does."""
+    """Returns the flow of a node."""
     learn: Callable[[Any, Flows, Inflow, float], None]
-    """Keeps what a node gave, in rows per second, by what decides about it."""
+    """Learns from the measured output of a node, in rows per second."""
 
 
 def _select(node: TypedSelect, flows: Flows, inflow: Inflow) -> Flow:
@@ -95,7 +95,7 @@ def _union(node: TypedUnion, flows: Flows, inflow: Inflow) -> Flow:
 
 
 def _nothing(node: TypedNode, flows: Flows, inflow: Inflow, out: float) -> None:
-    """As many rows come out as come in, or it cannot be told which way they went."""
+    """Learn nothing: output equals input, or the output that rows went to is unknown."""
 
 
 def _aggregate(node: TypedAggregate, flows: Flows, inflow: Inflow) -> Flow:
@@ -183,11 +183,11 @@ COSTINGS: Mapping[type[TypedNode], Costing] = {
     TypedJoin: Costing("join", _join, _learn_join),
     TypedTableJoin: Costing("table", _table_join, _learn_table_join),
 }
-"""How each node is costed; reading streams is left out, since it is the same in all plans."""
+"""The cost functions by type of node; sources are not included, since they cost the same in all plans."""
 
 
 def _neighbours(node: TypedJoin, rates: Sequence[float]) -> float:
-    """Return the pairs of rows per second that are near enough to be looked at, whatever their keys."""
+    """Return the pairs of rows per second that are close enough to be compared, regardless of their keys."""
     left, right = rates
     if node.within is not None:
         return left * right * max((node.within.before + node.within.after) / _SECOND, _SHORTEST)
