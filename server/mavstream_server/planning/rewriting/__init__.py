@@ -1,4 +1,4 @@
-"""The alternate plan generator: equivalent plans by rules, costed with measured statistics."""
+"""The alternate plan generator: derives equivalent plans by rules and estimates their costs from metrics."""
 
 from mavstream_server.planning.rewriting.alternates import Alternate, alternates
 from mavstream_server.planning.rewriting.choice import PlanChoice, choose

@@ -1,4 +1,4 @@
-"""Alternates of a plan: equivalent plans with what they are expected to cost, the cheapest first."""
+"""Alternates of a plan: equivalent plans with their expected costs, the cheapest first."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ LIMIT = 64
 
 @dataclass(frozen=True, slots=True)
 class Alternate:
-    """A plan that gives the same answer, and what it is expected to need."""
+    """A plan that gives the same answer, with its expected cost and memory."""
 
     plan: Plan
     cost: float
@@ -29,13 +29,13 @@ class Alternate:
     memory: float
     """Bytes of state and queues."""
     steps: tuple[RewriteStep, ...]
-    """How it came about; none for the original."""
+    """The rules that led from the original to this plan; none for the original."""
 
 
 def alternates(
     plan: Plan,
     streams: Mapping[str, StreamShape],
-    figures: PlanMetrics | None = None,
+    metrics: PlanMetrics | None = None,
     limit: int = LIMIT,
     *,
     tables: Mapping[str, Schema] | None = None,
@@ -43,17 +43,17 @@ def alternates(
     one_time: bool = False,
     rules: Sequence[RewriteRule] = RULES,
 ) -> list[Alternate]:
-    """Return up to `limit` plans with the answer of this one, itself among them, the cheapest first.
+    """Return up to `limit` plans that give the same answer, the given one included, the cheapest first.
 
-    `figures` are those of the running plan, by its node names. Raises InvalidPlan if the plan is wrong.
-    The answer is the rows with their columns, in order where the plan promises one; how many errors, late and
-    unmatched rows are counted may differ.
+    `metrics` are the metrics of the running plan, by its node names. Raises InvalidPlan if the plan is not
+    valid. The answer consists of the rows with their columns, in order where the plan guarantees one; the
+    counts of errors, late and unmatched rows may differ.
     """
     if limit < 1:
-        raise ValueError(f"the original is always among the alternates, so limit is at least 1; came {limit}")
+        raise ValueError(f"the original is always among the alternates, so limit is at least 1; got {limit}")
     surroundings = Surroundings(streams, tables or {}, on_error, one_time)
-    model = CostModel(surroundings.types(plan), figures or PlanMetrics())
+    model = CostModel(surroundings.types(plan), metrics or PlanMetrics())
     found = Search(surroundings, model, rules).run(plan, limit)
-    made = [Alternate(f.plan, f.assessment.work, f.assessment.memory, f.steps) for f in found]
-    # Fewer steps first where all else is equal: nobody swaps a plan for one that is no better.
-    return sorted(made, key=lambda alternate: (alternate.cost, alternate.memory, len(alternate.steps)))
+    rated = [Alternate(f.plan, f.assessment.work, f.assessment.memory, f.steps) for f in found]
+    # At equal cost, fewer steps first: a running plan is not migrated to one that is no better.
+    return sorted(rated, key=lambda alternate: (alternate.cost, alternate.memory, len(alternate.steps)))

@@ -1,4 +1,4 @@
-"""Canonical forms: two plans that differ in names and wording alone are the same plan."""
+"""Canonical forms: recognize plans that differ only in names and wording."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from mavstream_server.planning.rewriting.expressions import conjuncts
 
 
 def wording(plan: Plan) -> Hashable:
-    """Return a value that is equal for plans that differ in the names of nodes alone.
+    """Return a value that is equal for plans that differ only in the names of nodes.
 
-    It needs no types: most plans that a search meets again are told from it without being checked.
+    It needs no types: a search recognizes most plans that it has seen before without checking their types.
     """
     order = _numbers(
         InputRef.parse(plan.root).node, lambda name: [r.node for r in plan.inputs(name).values()]
@@ -22,27 +22,27 @@ def wording(plan: Plan) -> Hashable:
     described = []
     for name in order:
         inputs = tuple(_numbered(reference, order) for reference in plan.inputs(name).values())
-        described.append((inputs, _told(plan.nodes[name])))
+        described.append((inputs, _fields_text(plan.nodes[name])))
     return InputRef.parse(plan.root).output, tuple(described)
 
 
 def canonical(typed: TypedPlan) -> Hashable:
     """Return a value that is equal for equal plans: nodes are numbered from the root down.
 
-    A node that two read is another plan than two alike nodes: it works once.
+    A node with two readers and two identical nodes with one reader each differ: the former works only once.
     """
     numbers = _numbers(typed.root.node, lambda name: [r.node for r in typed.nodes[name].inputs])
     described = tuple(_described(typed.nodes[name], numbers) for name in numbers)
     return typed.root.output, described
 
 
-def _told(node: PlanNode) -> str:
-    """Return what a node says, except its inputs and hints."""
+def _fields_text(node: PlanNode) -> str:
+    """Return the fields of a node as text, except its inputs and hints."""
     return repr([(name, value) for name, value in node if name not in {*node.input_fields, "hints"}])
 
 
 def _numbers(root: str, below: Callable[[str], list[str]]) -> dict[str, int]:
-    """Number the nodes that a root needs, in the order in which a walk down meets them."""
+    """Number the nodes below a root in depth-first order."""
     numbers: dict[str, int] = {}
     waiting = [root]
     while waiting:
@@ -55,12 +55,12 @@ def _numbers(root: str, below: Callable[[str], list[str]]) -> dict[str, int]:
 
 def _described(node: TypedNode, numbers: dict[str, int]) -> Hashable:
     inputs = tuple(_numbered(reference, numbers) for reference in node.inputs)
-    told = [
+    values = [
         getattr(node, field.name)
         for field in fields(node)
         if field.compare and field.name not in ("name", "inputs")
     ]
-    return type(node).__name__, inputs, tuple(_plain(value) for value in told)
+    return type(node).__name__, inputs, tuple(_plain(value) for value in values)
 
 
 def _numbered(reference: InputRef, numbers: dict[str, int]) -> tuple[int, str | None]:
@@ -68,9 +68,9 @@ def _numbered(reference: InputRef, numbers: dict[str, int]) -> tuple[int, str | 
 
 
 def _plain(value: object) -> Hashable:
-    """Return something that can be hashed and compared.
+    """Return a hashable, comparable form of a field.
 
-    Windows are models, and tell all in their text; the parts of a conjunction are the same if nested.
+    Windows are represented by their text, which is complete; nested conjunctions are flattened.
     """
     if isinstance(value, Literal | ColumnRef | Call):
         return conjuncts(value)

@@ -1,4 +1,4 @@
-"""Choice: a running plan beside the cheapest other one that gives the same answer."""
+"""Plan choice: compares a running plan with the cheapest equivalent one."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from mavstream_server.planning.rewriting.costing.metrics import PlanMetrics
 
 @dataclass(frozen=True, slots=True)
 class PlanSubject:
-    """A running query, as far as other plans for it depend on it; small enough to be sent to a process."""
+    """The input of a search for equivalent plans; small enough to be sent to another process."""
 
     plan: Plan
     streams: Mapping[str, StreamShape]
@@ -26,28 +26,28 @@ class PlanSubject:
 
 
 class PlanChoice(NamedTuple):
-    """What runs, and what could run instead. Costs are by the same measured figures."""
+    """The running plan and the cheapest equivalent one, with costs from the same metrics."""
 
     running: Alternate
     cheapest: Alternate
 
     @property
     def saving(self) -> float:
-        """The share of the work that the other plan would save."""
+        """The share of the work that the cheapest plan would save."""
         return 1 - self.cheapest.cost / self.running.cost if self.running.cost > 0 else 0.0
 
     @property
     def saving_of_memory(self) -> float:
-        """The share of the memory that the other plan would save."""
+        """The share of the memory that the cheapest plan would save."""
         return 1 - self.cheapest.memory / self.running.memory if self.running.memory > 0 else 0.0
 
 
-def choose(subject: PlanSubject, figures: PlanMetrics, limit: int = LIMIT) -> PlanChoice:
-    """Return the running plan and the cheapest one, which may be the same; takes tens of milliseconds."""
+def choose(subject: PlanSubject, metrics: PlanMetrics, limit: int = LIMIT) -> PlanChoice:
+    """Return the running plan and the cheapest one, which may be the same. Takes tens of milliseconds."""
     found = alternates(
         subject.plan,
         subject.streams,
-        figures,
+        metrics,
         limit,
         tables=subject.tables,
         on_error=subject.on_error,

@@ -1,4 +1,4 @@
-"""Editing: new plans from old ones, which stay as they are."""
+"""Editing: builds new plans from existing ones, which are not changed."""
 
 from __future__ import annotations
 
@@ -11,22 +11,22 @@ _LONGEST_NAME = 64
 
 
 class Draft:
-    """A plan in the making: nodes are put, dropped and connected anew, then checked once as a whole."""
+    """A mutable copy of a plan: nodes are put, dropped and reconnected, then checked once as a whole."""
 
     def __init__(self, plan: Plan) -> None:
         self.nodes: dict[str, Node] = dict(plan.nodes)
         self.root = plan.root
 
     def put(self, name: str, node: Node) -> None:
-        """Add a node, or put another in its place."""
+        """Add or replace a node."""
         self.nodes[name] = node
 
     def drop(self, name: str) -> None:
-        """Leave a node out; whoever reads it must be connected to something else."""
+        """Remove a node; its readers must be reconnected to another one."""
         del self.nodes[name]
 
     def fresh(self, like: str) -> str:
-        """Return a name that no node has, made from one: `hot` gives `hot_2`, `hot_3`, ..."""
+        """Return an unused name derived from `like`: `hot` gives `hot_2`, `hot_3`, ..."""
         number = 2
         while True:
             ending = f"_{number}"
@@ -36,7 +36,7 @@ class Draft:
             number += 1
 
     def reconnect(self, old: str, new: str, but: Collection[str] = ()) -> None:
-        """Let everyone who reads `old` read `new`, except the nodes in `but`."""
+        """Make all readers of `old` read `new` instead, except the nodes in `but`."""
         for name, node in self.nodes.items():
             if name not in but:
                 self.nodes[name] = node.reading({old: new})
@@ -44,24 +44,24 @@ class Draft:
             self.root = new
 
     def plan(self) -> Plan:
-        """Return the plan; raises InvalidPlan."""
+        """Return the checked plan; raises InvalidPlan."""
         return Plan.parse({"root": self.root, "nodes": self.nodes})
 
 
 def moved_select(node: SelectNode, input_: str, where: str | None = None) -> SelectNode:
-    """Return a select with the same predicate elsewhere, reworded if `where` is given.
+    """Return a select with the same predicate on another input, reworded if `where` is given.
 
-    It keeps its hints except the size of its rows, which differs there.
+    Its hints stay, except for the size of rows, which may differ there.
     """
     predicate = node.where if where is None else where
     return node.model_copy(update={"input": input_, "where": predicate, "hints": unsized(node.hints)})
 
 
 def unsized(hints: Hints | None) -> Hints | None:
-    """Return the hints that still hold where rows have another size."""
+    """Return the hints without the size of rows."""
     return None if hints is None else hints.model_copy(update={"size": None})
 
 
 def select(input_: str, where: str) -> SelectNode:
-    """Return a select."""
+    """Return a new select node."""
     return SelectNode(op="select", input=input_, where=where)

@@ -1,4 +1,4 @@
-"""Expressions while plans are rewritten: their parts, their size, columns put in, and what can fail."""
+"""Helpers for expressions in rewritten plans: conjuncts, size, substitution, and whether they can fail."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from mavstream_protocol.expressions.typed import Call, ColumnRef, Expression, Li
 from mavstream_protocol.schema import FieldType
 
 MOST_PARTS = 1000
-"""Parts of an expression that is put together here; larger ones would not fit into a text anyway."""
+"""The most parts of an expression after substitution; larger ones would exceed the limit for texts."""
 
-# What gives a value or null in every row. All other functions count as ones that can fail, so a new one is
-# moved only when somebody has thought about it. None of those there are is volatile: the language has
-# no clock and no chance, and one that had would be left out here, too.
+# Functions that give a value or null in every row. All others are treated as able to fail, so that new
+# functions are not moved until they are listed here. No function is volatile: the language has neither a clock
+# nor random numbers, and a function that used them would not belong here, either.
 NEVER_FAIL = frozenset(
     (
         *("and", "or", "not", "is_null", "is_true", "is_false"),
@@ -28,7 +28,7 @@ NEVER_FAIL = frozenset(
 
 
 def can_fail(expression: Expression) -> bool:
-    """Whether there may be rows in which the expression cannot be computed: overflow, domain, cast."""
+    """Whether evaluating the expression may fail for some rows: overflow, domain error, failed cast."""
     if not isinstance(expression, Call):
         return False
     return _fails_itself(expression) or any(can_fail(argument) for argument in expression.arguments)
@@ -37,10 +37,10 @@ def can_fail(expression: Expression) -> bool:
 def _fails_itself(call: Call) -> bool:
     match call.function:
         case "cast":
-            # A cast of something that is never null is null only in rows that it cannot convert.
+            # The result of casting a non-nullable value is nullable only if the conversion can fail.
             return cast(ColumnRef("", call.arguments[0].type, False), call.type).nullable
         case "like":
-            return len(call.arguments) > 2  # a pattern may end with its escape character
+            return len(call.arguments) > 2  # an invalid pattern may end with its escape character
         case "%" | "//":
             return call.type is not FieldType.INT or not _harmless_divisor(call.arguments[1])
     return call.function not in NEVER_FAIL
@@ -51,7 +51,7 @@ def _harmless_divisor(divisor: Expression) -> bool:
 
 
 def tells_zeros_apart(expression: Expression) -> bool:
-    """Whether it may differ for 0.0 and -0.0, which are equal: as text they are not the same."""
+    """Whether an expression may differ for 0.0 and -0.0, which are equal: their texts differ."""
     if not isinstance(expression, Call):
         return False
     shown = expression.type is FieldType.STRING
@@ -60,14 +60,14 @@ def tells_zeros_apart(expression: Expression) -> bool:
 
 
 def conjuncts(predicate: Expression) -> tuple[Expression, ...]:
-    """Return the parts that must all be true, in order; nested conjunctions are taken apart."""
+    """Return the parts of a predicate that must all be true, in order; nested conjunctions are flattened."""
     if isinstance(predicate, Call) and predicate.function == "and":
         return tuple(part for argument in predicate.arguments for part in conjuncts(argument))
     return (predicate,)
 
 
 def conjunction(parts: Iterable[Expression]) -> Expression:
-    """Return what is true where all parts are; there is at least one."""
+    """Return the conjunction of one or more parts."""
     parts = tuple(parts)
     if len(parts) == 1:
         return parts[0]
@@ -76,7 +76,7 @@ def conjunction(parts: Iterable[Expression]) -> Expression:
 
 
 def size(expression: Expression) -> int:
-    """Return how many parts an expression has: columns, constants and calls."""
+    """Return the number of parts of an expression: columns, constants and calls."""
     return sum(1 for _ in _parts(expression))
 
 
@@ -88,7 +88,7 @@ def _parts(expression: Expression) -> Iterator[Expression]:
 
 
 def put_in(expression: Expression, columns: Mapping[str, Expression]) -> Expression | None:
-    """Return the expression with columns replaced, those not named left alone; None if it grows too large."""
+    """Return the expression with the named columns replaced; None if it would grow too large."""
     sizes = {name: size(inner) for name, inner in columns.items()}
     grown = sum(sizes.get(p.name, 1) if isinstance(p, ColumnRef) else 1 for p in _parts(expression))
     if grown > MOST_PARTS:
@@ -97,7 +97,7 @@ def put_in(expression: Expression, columns: Mapping[str, Expression]) -> Express
 
 
 def mapped(expression: Expression, column: Callable[[ColumnRef], Expression]) -> Expression:
-    """Return the expression with each column replaced by what a function makes of it."""
+    """Return the expression with each column replaced by the result of a function."""
     if isinstance(expression, ColumnRef):
         return column(expression)
     if isinstance(expression, Call):
@@ -106,5 +106,5 @@ def mapped(expression: Expression, column: Callable[[ColumnRef], Expression]) ->
 
 
 def renamed(expression: Expression, names: Callable[[str], str]) -> Expression:
-    """Return the expression over columns that have other names."""
+    """Return the expression with its columns renamed."""
     return mapped(expression, lambda column: replace(column, name=names(column.name)))

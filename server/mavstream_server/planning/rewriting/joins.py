@@ -1,4 +1,4 @@
-"""Joins while plans are rewritten: what they compute, over which side, and selects put below a side."""
+"""Helpers for joins in rewritten plans: the sides that expressions read, and selects below a side."""
 
 from __future__ import annotations
 
@@ -18,29 +18,30 @@ _PREFIXES = {LEFT: "l.", RIGHT: "r."}
 
 
 def sides_of(expression: Expression) -> frozenset[str]:
-    """Return which sides of a join an expression reads."""
+    """Return the sides of a join that an expression reads."""
     names = set(references(expression))
     return frozenset(s for s, prefix in _PREFIXES.items() if any(n.startswith(prefix) for n in names))
 
 
 def wheres(join: TypedJoin | TypedTableJoin) -> tuple[Expression, ...]:
-    """Return the parts of a join's condition, its keys aside."""
+    """Return the conjuncts of a join's condition, without its keys."""
     return () if join.where is None else conjuncts(join.where)
 
 
 def put_below(
     subject: Subject, draft: Draft, join: JoinNode, parts: Mapping[str, Sequence[Expression]], like: str
 ) -> JoinNode | None:
-    """Put selects with these parts, which each read one side alone, below the sides of a join.
+    """Add selects with these parts, each of which reads only one side, below the sides of a join.
 
-    Returns the join that reads them, or None if a part cannot be written.
+    Returns the join that reads them, or None if a part cannot be written as text. New nodes get the name
+    `like`, or one derived from it.
     """
     changed: dict[str, str] = {}
-    for side, asked in parts.items():
-        if not asked:
+    for side, conditions in parts.items():
+        if not conditions:
             continue
         prefix, below = _PREFIXES[side], str(getattr(join, side))
-        where = renamed(conjunction(asked), partial(_without, prefix))
+        where = renamed(conjunction(conditions), partial(_without, prefix))
         text = text_of(where, {field.name: field for field in subject.schema(below)})
         if text is None:
             return None
@@ -54,7 +55,7 @@ def _without(prefix: str, name: str) -> str:
 
 
 def with_where(subject: Subject, name: str, join: JoinNode, parts: Sequence[Expression]) -> JoinNode | None:
-    """Return the join with these parts as its condition; None if they cannot be written."""
+    """Return the join with these parts as its condition; None if they cannot be written as text."""
     if not parts:
         return join.model_copy(update={"where": None, "hints": None})
     text = text_of(conjunction(parts), subject.columns(name))

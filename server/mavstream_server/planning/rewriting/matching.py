@@ -1,7 +1,7 @@
-"""Matching: the nodes that rules are about, as they are written and with their types.
+"""Matching: finds the nodes of a certain kind for rules, in their written and their typed form.
 
-Rules that match shapes of plans are about certain operators. This is the one module where they find them;
-whatever can be asked of any node is answered by the nodes themselves.
+Rules that match shapes of plans depend on certain operators, and find them with this module only. Properties
+that all nodes have are attributes of the nodes themselves.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ T = TypeVar("T", bound=TypedNode)
 
 
 class Match(NamedTuple, Generic[W, T]):
-    """A node of a plan."""
+    """A node of a plan in its written and its typed form."""
 
     name: str
     node: W
-    """As it is written."""
+    """The node as it is written in the plan."""
     typed: T
 
 
@@ -89,7 +89,7 @@ def table_join_at(subject: Subject, name: str) -> TableJoin | None:
 
 
 def any_join_at(subject: Subject, name: str) -> AnyJoin | None:
-    """Return the node of that name if it is a join, with whatever."""
+    """Return the node of that name if it is a join, with a stream or a table."""
     found = join_at(subject, name) or table_join_at(subject, name)
     return None if found is None else Match(found.name, found.node, found.typed)
 
@@ -98,7 +98,7 @@ M = TypeVar("M")
 
 
 def every(subject: Subject, at: Callable[[Subject, str], M | None]) -> Iterator[M]:
-    """Yield all nodes that match, bottom-up."""
+    """Yield all nodes that `at` matches, bottom-up."""
     for name in subject.order:
         found = at(subject, name)
         if found is not None:

@@ -1,4 +1,4 @@
-"""Reading: which columns of each node a plan must keep so that it can be written without the others."""
+"""Columns read: which columns of each node a rewritten plan must retain."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from mavstream_protocol.typed_plan import TypedPlan
 
 
 def columns_read(typed: TypedPlan) -> dict[str, frozenset[str]]:
-    """Return the columns of each node that are read above it, all of them at the root.
+    """Return the columns of each node that are read above it; all columns of the root.
 
-    More than the engine carries: inputs that are put together must have the same columns, and whoever only
-    counts rows still needs one, for rows without columns cannot be written.
+    These are more than the engine carries: all inputs of a union need the same columns, and a node that only
+    counts rows still needs one, since a plan cannot express rows without columns.
     """
     read: dict[str, set[str]] = {name: set() for name in typed.nodes}
     read[typed.root.node] |= set(typed.schema.names)
@@ -19,6 +19,6 @@ def columns_read(typed: TypedPlan) -> dict[str, frozenset[str]]:
             wanted |= set(node.schema.names)
         elif node.row_columns and not wanted:
             wanted.add(node.row_columns[0][0])
-        for place, reference in enumerate(node.inputs):
-            read[reference.node] |= node.reads(place, wanted)
+        for port, reference in enumerate(node.inputs):
+            read[reference.node] |= node.reads(port, wanted)
     return {name: frozenset(columns) for name, columns in read.items()}

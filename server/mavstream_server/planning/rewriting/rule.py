@@ -1,4 +1,4 @@
-"""Rules: what a plan may be turned into without changing its answer."""
+"""Rewrite rules: transformations of plans that do not change the answer."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from mavstream_server.planning.rewriting.subject import Subject
 
 @dataclass(frozen=True, slots=True)
 class Rewrite:
-    """One application of a rule: the new plan, at which node, and what was done there."""
+    """One application of a rule: the new plan, the node that it was applied to, and a description."""
 
     draft: Draft
     node: str
@@ -20,27 +20,27 @@ class Rewrite:
 
     @property
     def plan(self) -> Plan:
-        """The new plan; raises InvalidPlan if a limit was passed, such as the number of nodes."""
+        """The new plan; raises InvalidPlan if a limit was exceeded, such as the number of nodes."""
         return self.draft.plan()
 
 
 @dataclass(frozen=True, slots=True)
 class RewriteRule:
-    """A named rule.
+    """A named rewrite rule.
 
-    `rewrites` yields every single application of the rule to a plan, bottom-up. It yields only where its
-    preconditions hold; the search checks types and the answer's columns once more.
+    `rewrites` yields every single application of the rule to a plan, bottom-up, where its preconditions
+    hold. The search checks the types and the columns of the answer once more.
     """
 
     name: str
     about: str
-    """What it does and when it may, in a sentence for people."""
+    """A sentence for users: what the rule does, and when it applies."""
     rewrites: Callable[[Subject], Iterator[Rewrite]]
 
 
 @dataclass(frozen=True, slots=True)
 class RewriteStep:
-    """A rule that was applied on the way to an alternate."""
+    """A rule that was applied to derive an alternate."""
 
     rule: str
     node: str

@@ -1,4 +1,4 @@
-"""The search: plans that rules lead to, the most promising first, within limits."""
+"""The search for equivalent plans: applies rules to the cheapest plans first, within limits."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from mavstream_server.planning.rewriting.rule import Rewrite, RewriteRule, Rewri
 from mavstream_server.planning.rewriting.subject import Subject, Surroundings
 
 MOST_STEPS = 16
-"""Rules that are applied one after the other on the way to one plan."""
+"""The most rules that are applied one after the other to derive a plan."""
 
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """A plan that the search came by."""
+    """A plan that the search found."""
 
     plan: Plan
     typed: TypedPlan
@@ -30,7 +30,7 @@ class Found:
 
 
 class Search:
-    """Goes on from the cheapest plan that was not looked at yet. The same input gives the same plans."""
+    """A best-first search: expands the cheapest plan that was not expanded yet. It is deterministic."""
 
     def __init__(
         self,
@@ -47,15 +47,15 @@ class Search:
 
     def run(self, plan: Plan, limit: int) -> list[Found]:
         """Return the plan itself and up to `limit` - 1 others, in the order in which they were found."""
-        first = self._seen_first(plan)
+        first = self._original(plan)
         found, numbers = [first], count()
-        # A running number behind the cost: ties are settled by who came first, plans are never compared.
-        waiting = [(first.assessment.work, next(numbers), first)]
-        while waiting and len(found) < limit:
-            _, _, best = heapq.heappop(waiting)
+        # The number breaks ties in cost, in the order in which plans were found: plans are not comparable.
+        candidates = [(first.assessment.work, next(numbers), first)]
+        while candidates and len(found) < limit:
+            _, _, best = heapq.heappop(candidates)
             for new in self._from(best, first.typed):
                 found.append(new)
-                heapq.heappush(waiting, (new.assessment.work, next(numbers), new))
+                heapq.heappush(candidates, (new.assessment.work, next(numbers), new))
                 if len(found) == limit:
                     break
         return found
@@ -68,19 +68,17 @@ class Search:
         subject = Subject(found.plan, found.typed, self._surroundings, ranks)
         for rule in self._rules:
             for rewrite in rule.rewrites(subject):
-                new = self._looked_at(rewrite, (*found.steps, _step(rule, rewrite)), original)
+                new = self._checked(rewrite, (*found.steps, _step(rule, rewrite)), original)
                 if new is not None:
                     yield new
 
-    def _seen_first(self, plan: Plan) -> Found:
+    def _original(self, plan: Plan) -> Found:
         typed = self._surroundings.types(plan)
         self._seen |= {wording(plan), canonical(typed)}
         return Found(plan, typed, self._model.assess(typed), ())
 
-    def _looked_at(
-        self, rewrite: Rewrite, steps: tuple[RewriteStep, ...], original: TypedPlan
-    ) -> Found | None:
-        """Return what there is to know of a plan; None if it is known, or does not give the same columns."""
+    def _checked(self, rewrite: Rewrite, steps: tuple[RewriteStep, ...], original: TypedPlan) -> Found | None:
+        """Return the rewritten plan with its assessment; None if it is known or has other columns."""
         try:
             plan = rewrite.plan
             worded = wording(plan)
@@ -89,7 +87,7 @@ class Search:
             self._seen.add(worded)
             typed = self._surroundings.types(plan)
         except InvalidPlan:
-            return None  # a limit was passed
+            return None  # the plan exceeds a limit
         form = canonical(typed)
         if form in self._seen or typed.schema != original.schema:
             return None

@@ -1,4 +1,4 @@
-"""The subject of a rewriting step: a plan, its types, who reads what, and how the query treats errors."""
+"""The subject of a rewrite: a plan with its types, the readers of its nodes, and its query's options."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from mavstream_server.planning.rewriting.expressions import can_fail
 
 @dataclass(frozen=True, slots=True)
 class Surroundings:
-    """What rules must know besides the plan."""
+    """What rules depend on besides the plan: schemas and the options of the query."""
 
     streams: Mapping[str, StreamShape]
     tables: Mapping[str, Schema] = field(default_factory=dict)
@@ -33,17 +33,17 @@ class Surroundings:
 
 @dataclass(frozen=True)
 class Subject:
-    """A plan to be rewritten. Rules read it and build new plans; they change nothing."""
+    """A plan to be rewritten. Rules read it and build new plans; they do not change it."""
 
     plan: Plan
     typed: TypedPlan
     surroundings: Surroundings
     rank: Callable[[str], float] = lambda _name: 0.0
-    """How late a select should come in a row of selects, by its measured figures: low ranks first."""
+    """Returns the rank of a select by its name: in consecutive selects, low ranks should come first."""
 
     @cached_property
     def order(self) -> tuple[str, ...]:
-        """The nodes, each behind what it reads: rules look at them in this order."""
+        """The names of the nodes, bottom-up, which is the order in which rules consider them."""
         return bottom_up(self.plan)
 
     @cached_property
@@ -54,13 +54,13 @@ class Subject:
         return found
 
     def readers(self, name: str) -> list[str]:
-        """Return the nodes that read a node, once per place where they do."""
+        """Return the nodes that read a node, once for each input that reads it."""
         return self._readers.get(name, [])
 
     def only_reader(self, name: str) -> str | None:
-        """Return the one node that reads a node, in one place; None if others do or it is the root.
+        """Return the only reader of a node; None if there are several or the node is the root.
 
-        Nothing is moved past a node that somebody else reads: the other would see the change.
+        Nothing is moved past a node with other readers, as they would see the change.
         """
         names = self.readers(name)
         return names[0] if len(names) == 1 and InputRef.parse(self.plan.root).node != name else None
@@ -70,16 +70,16 @@ class Subject:
         return InputRef.parse(getattr(self.plan.nodes[name], field_)).node
 
     def columns(self, name: str) -> dict[str, Field]:
-        """Return the columns that expressions of a node read, as they name them.
+        """Return the columns that expressions of a node can read, by the names that they use.
 
-        Those of a table that a left join looks into are nullable, as the columns that it computes see them.
+        The columns of the table in a left join are nullable, as they are for the columns that it computes.
         """
         typed, below = self.typed_node(name), self.plan.nodes[name].reads().values()
         outer = typed.lookup is not None and typed.lookup.outer
         found: dict[str, Field] = {}
-        for place, (side, reference) in enumerate(zip(typed.sides, below, strict=True)):
+        for port, (side, reference) in enumerate(zip(typed.sides, below, strict=True)):
             for column in self.schema(reference):
-                nullable = column.nullable or (outer and place > 0)
+                nullable = column.nullable or (outer and port > 0)
                 found[side + column.name] = replace(column, nullable=nullable)
         return found
 
@@ -88,24 +88,24 @@ class Subject:
         return self.typed.nodes[InputRef.parse(reference).node].schema
 
     def typed_node(self, name: str) -> TypedNode:
-        """Return a node with its types."""
+        """Return the typed form of a node."""
         return self.typed.nodes[name]
 
     def may_move(self, expressions: Iterable[Expression]) -> bool:
-        """Whether expressions may see more or fewer rows than they do.
+        """Whether expressions may be evaluated for more or fewer rows than now.
 
-        With `on_error: fail` one that can fail may not: the rows that it sees decide whether the query
-        lives. Otherwise a row whose predicate fails is left out wherever that is found; only how many
-        errors are counted depends on the place.
+        With `on_error: fail` this is not allowed for expressions that can fail: the rows that they are
+        evaluated for decide whether the query fails. Otherwise a row whose predicate fails is dropped at any
+        position in the plan; only the count of errors depends on the position.
         """
         return self.surroundings.on_error is not OnError.FAIL or not any(map(can_fail, expressions))
 
     @cached_property
     def may_forget(self) -> bool:
-        """Whether columns that were computed need not be computed any more.
+        """Whether computed columns may be removed.
 
-        The engine computes a column only if it is read. Where rows with failures are skipped or end the
-        query, one that can fail must go on being read, be it by a column that nobody looks at.
+        The engine computes a column only if it is read. Where failures skip rows or fail the query, a column
+        that can fail must still be read, even if only by a column that is not used itself.
         """
         if self.surroundings.on_error is OnError.NULL:
             return True
@@ -116,9 +116,9 @@ class Subject:
         return not self.typed_node(InputRef.parse(reference).node).has_operator
 
     def crossable(self, node: TypedNode) -> bool:
-        """Whether a select above a node may go below it, as far as windows are concerned.
+        """Whether the windows of a node allow moving a select from above it to below it.
 
-        Which rows are in a window by rows depends on all rows before; and the first window with an answer
-        ends a one-time query, so rows must not be filtered out sooner.
+        The rows of a window by rows depend on all previous rows; and the first window with an answer ends a
+        one-time query, so that rows must not be filtered before it.
         """
         return not node.counts_rows and not (self.surroundings.one_time and node.windowed)

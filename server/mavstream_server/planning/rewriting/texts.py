@@ -1,4 +1,4 @@
-"""Texts of typed expressions: a plan says its expressions as SQL, and rewritten ones must be said again."""
+"""Texts of typed expressions: writes rewritten expressions as SQL, the form that plans use."""
 
 from __future__ import annotations
 
@@ -18,24 +18,24 @@ _PLAIN = re.compile(r"(?:[lr]\.)?[A-Za-z_][A-Za-z0-9_]*")
 
 
 def text_of(expression: Expression, columns: Mapping[str, Field]) -> str | None:
-    """Return SQL that means exactly this expression over these columns, or None if there is none.
+    """Return SQL text that parses to exactly this expression over these columns, or None if there is none.
 
-    The text is read back and compared, so that a rewritten plan never says something else than was meant.
-    Column names are quoted only where they must be.
+    The text is parsed and compared, so that a rewritten plan never differs from what was intended. Column
+    names are quoted only where necessary.
     """
     try:
         for quoted in (False, True):
             text = _written(expression, quoted)
             if _reads_as(text, tuple(columns.items())) == expression:
                 return text
-    except ValueError:  # a constant that no text can say
+    except ValueError:  # a constant that has no textual form
         pass
     return None
 
 
 @lru_cache(maxsize=4096)
 def _reads_as(text: str, columns: tuple[tuple[str, Field], ...]) -> Expression | None:
-    """Parse, once: a search writes the same expressions over and over."""
+    """Parse a text, with a cache: a search writes the same expressions many times."""
     try:
         return parse_scalar(text, dict(columns))
     except ExpressionError:
@@ -49,7 +49,7 @@ def _written(expression: Expression, quoted: bool) -> str:
         case ColumnRef():
             return _column(expression.name, quoted)
     arguments = [_written(argument, quoted) for argument in expression.arguments]
-    # Parentheses cost nothing and keep a chain of AND apart from one inside it; lone names need none.
+    # Parentheses keep nested conjunctions apart; single names and constants need none.
     closed = [
         text if isinstance(argument, ColumnRef | Literal) and not text.startswith("-") else f"({text})"
         for argument, text in zip(expression.arguments, arguments, strict=True)

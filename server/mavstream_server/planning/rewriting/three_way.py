@@ -1,4 +1,4 @@
-"""Three-way joins: two window joins, one above the other, as one question over three inputs."""
+"""Three-way joins: two consecutive window joins, viewed as one join of three inputs."""
 
 from __future__ import annotations
 
@@ -20,9 +20,10 @@ Key = tuple[str, str]
 
 @dataclass(frozen=True)
 class ThreeWay:
-    """What two joins ask together. Expressions name columns `0.x`, `1.x`, `2.x` by the input.
+    """Two joins combined into one. Expressions name columns `0.x`, `1.x` and `2.x` by their input.
 
-    Inputs 0 and 1 are those of the lower join; `w.window_start` and `w.window_end` are the common window's.
+    Inputs 0 and 1 are those of the lower join; `w.window_start` and `w.window_end` are the bounds of the
+    common window.
     """
 
     upper: str
@@ -34,23 +35,23 @@ class ThreeWay:
     compute: tuple[tuple[str, Expression], ...]
 
     def equal_keys(self, left: frozenset[str], right: frozenset[str]) -> list[tuple[Key, Key]]:
-        """Return which columns of some inputs equal which of others: one pair for each set of equal ones.
+        """Return pairs of equal columns of the `left` and `right` inputs, one per set of equal columns.
 
-        What equals the same is equal, so a pair may stand in neither join.
+        Equality is transitive, so a pair need not be a key of either join.
         """
         pairs = []
         for group in self._groups():
             lefts, rights = ([key for key in group if key[0] in side] for side in (left, right))
             if lefts and rights:
-                every = [(a, b) for a in lefts for b in rights]
-                asked = [(a, b) for a, b in every if (a, b) in self.equal or (b, a) in self.equal]
-                pairs.append((asked or every)[0])
+                possible = [(a, b) for a in lefts for b in rights]
+                given = [(a, b) for a, b in possible if (a, b) in self.equal or (b, a) in self.equal]
+                pairs.append((given or possible)[0])
         return pairs
 
     def simple(self) -> bool:
         """Whether no two columns of one input must equal the same column of another.
 
-        Then one pair per set of equal columns says all there is to say.
+        Then one pair per set of equal columns is sufficient.
         """
         return all(len({key[0] for key in group}) == len(group) for group in self._groups())
 
@@ -64,15 +65,15 @@ class ThreeWay:
 
 
 def three_ways(subject: Subject) -> Iterator[ThreeWay]:
-    """Yield the pairs of joins that may be taken together.
+    """Yield the pairs of joins that may be combined.
 
-    - Both have the same window by time, in which windows do not overlap: then a row is in one window, and
-      triples of that window are the same however they are put together, with the latest time of the
-      three. Overlapping windows would give a pair once for each window before the third row is looked for.
-    - Neither promises an order, for ties would break another way; and the query is not a one-time one.
-    - The lower join is read by the upper one alone, its columns cannot fail, and those that the upper one
-      has as keys are columns of its inputs. It computes what the upper one reads and no more, so no column
-      in the plan may be able to fail, unless failures are mere nulls.
+    - Both have the same window by time, and windows do not overlap: then a row is in one window, and the
+      triples of a window do not depend on the order of the joins; their time is the latest of the three. With
+      overlapping windows, the lower join would give a pair once for each window.
+    - Neither guarantees an order, since ties would be broken differently; and the query is not one-time.
+    - The upper join is the only reader of the lower one, whose columns cannot fail; those that are keys of
+      the upper join are columns of its inputs. The new lower join computes only what the upper one reads, so
+      no column in the plan may be able to fail, unless failures are mere nulls.
     """
     if subject.surroundings.one_time or not subject.may_forget:
         return
@@ -127,7 +128,7 @@ def _together(upper: Join, below: Join, window: TimeWindow, on_left: bool) -> Th
 
 
 def _prefixes(changes: Mapping[str, str]) -> Callable[[str], str]:
-    """Return a function that replaces the beginnings of names."""
+    """Return a function that replaces the prefixes of names."""
 
     def changed(name: str) -> str:
         old = next((old for old in changes if name.startswith(old)), "")
@@ -137,5 +138,5 @@ def _prefixes(changes: Mapping[str, str]) -> Callable[[str], str]:
 
 
 def inputs_read(expression: Expression) -> frozenset[str]:
-    """Return which inputs (and `w` for the window) an expression over three inputs reads."""
+    """Return the inputs that an expression over three inputs reads, and `w` if it reads window bounds."""
     return frozenset(name.partition(".")[0] for name in references(expression))

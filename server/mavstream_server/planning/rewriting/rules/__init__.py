@@ -1,1 +1,1 @@
-"""The rules, one module each; `catalogue` lists them."""
+"""The rewrite rules, one module each; `catalogue` lists them."""

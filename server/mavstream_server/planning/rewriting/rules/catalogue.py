@@ -1,4 +1,4 @@
-"""The catalogue of rules, in the order in which they are tried."""
+"""The catalogue of rewrite rules, in the order in which they are applied."""
 
 from __future__ import annotations
 
@@ -30,4 +30,4 @@ RULES: tuple[RewriteRule, ...] = (
     merge_projects.RULE,
     merge_selects.RULE,
 )
-"""Every rule there is; a search may be given fewer."""
+"""All rules; a search may use fewer."""

@@ -1,4 +1,4 @@
-"""Condition below join: what a join asks of one side alone is asked before it looks for partners."""
+"""Condition below join: evaluates conditions on one side of a join before rows are matched."""
 
 from __future__ import annotations
 
@@ -13,10 +13,11 @@ from mavstream_server.planning.rewriting.subject import Subject
 
 
 def rewrites(subject: Subject) -> Iterator[Rewrite]:
-    """Turn parts of a join's condition that read one side into selects below that side.
+    """Turn conjuncts of a join's condition that read one side into selects below that side.
 
-    Not for windows by rows, which count all rows; not for a left join with a table, whose condition only
-    decides what is found; and a table takes no select. With `on_error: fail` no part may be able to fail.
+    This does not apply to windows by rows, which count all rows, nor to a left join with a table, whose
+    condition only decides what matches; and a select cannot read a table. With `on_error: fail` no conjunct
+    may be able to fail.
     """
     for name, join, typed in every(subject, any_join_at):
         if join.how != "inner" or typed.counts_rows or not subject.may_move(wheres(typed)):

@@ -1,4 +1,4 @@
-"""Drop columns: nothing is computed that nobody reads."""
+"""Drop columns: removes computed columns that are not read."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ from mavstream_server.planning.rewriting.rule import Rewrite, RewriteRule
 from mavstream_server.planning.rewriting.subject import Subject
 from mavstream_server.planning.rewriting.texts import text_of
 
-# What can overflow fails the query, whatever `on_error` says, so these are computed even if nobody looks.
+# An overflow of other aggregates fails the query regardless of `on_error`, so they are always computed.
 _HARMLESS = frozenset(("count", "min", "max", "first", "last"))
 
 
 def rewrites(subject: Subject) -> Iterator[Rewrite]:
-    """Leave out computed columns that nobody above reads, in the whole plan at once.
+    """Remove computed columns that are not read above, in the whole plan at once.
 
-    The engine carries no column that is not read and computes none in a project or a join with a table. But
-    a join of streams and an aggregate compute all that they say, and keep what that reads.
+    The engine does not carry unread columns, and does not compute them in a project or a join with a table.
+    But a join of streams and an aggregate compute all of their columns, and store what these read.
 
-    - The answer's columns stay, and those that a union or an except gets: these compare or line up.
+    - The columns of the answer stay, and those of the inputs of a union or an except, which must match.
     - Columns of joins of streams and of aggregates stay if any column of the plan can fail, unless failures
-      are mere nulls: what they read may be what fails.
-    - A scaled column stays where its error is read.
-    - Sums and what is made of sums stay: an overflow there fails the query.
+      are mere nulls: the columns that they read may be the ones that fail.
+    - A scaled column stays if its error is read.
+    - Sums and aggregates based on sums stay: an overflow in them fails the query.
     """
     read = columns_read(subject.typed)
     draft = Draft(subject.plan)
@@ -43,7 +43,7 @@ def rewrites(subject: Subject) -> Iterator[Rewrite]:
             for c, text in texts.items()
             if c in read[name] or c in used or not _droppable(subject, name, c)
         }
-        kept = kept or dict([next(iter(texts.items()))])  # rows without columns cannot be said
+        kept = kept or dict([next(iter(texts.items()))])  # a plan cannot express rows without columns
         if len(kept) < len(texts):
             fewer = {"compute": kept, "hints": unsized(subject.typed_node(name).hints)}
             draft.put(name, subject.plan.nodes[name].model_copy(update=fewer))
@@ -53,7 +53,7 @@ def rewrites(subject: Subject) -> Iterator[Rewrite]:
 
 
 def _texts(subject: Subject, name: str) -> Mapping[str, str] | None:
-    """Return what a node computes, as text; None if it computes nothing."""
+    """Return the columns that a node computes, as text; None if it computes none."""
     computing = project_at(subject, name) or aggregate_at(subject, name)
     if computing is not None:
         return computing.node.compute

@@ -1,4 +1,4 @@
-"""Join order: of three inputs in one common window, join first what gives the fewest pairs."""
+"""Join order: changes the order of two joins over the same window, so that fewer pairs are formed."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from mavstream_server.planning.rewriting.three_way import BOUNDS, ThreeWay, inpu
 
 Columns = Mapping[str, Field]
 _MOST_KEYS = 16
-"""As many as a join may have."""
+"""The most keys that a join may have."""
 
 
 def rewrites(subject: Subject) -> Iterator[Rewrite]:
-    """Join the third input with one of the other two first (see `three_ways` for when that may be).
+    """Join the third input with one of the other two first; `three_ways` lists the preconditions.
 
-    The two that are joined first must have a pair of columns that are equal, so that no product of all rows
-    with all rows is made; and one pair must say all that a set of equal columns has to say.
+    The two inputs that are joined first must have a pair of equal columns, so that no cross product is
+    formed; and one pair per set of equal columns must be sufficient.
     """
     for found in three_ways(subject):
         if not found.simple():
@@ -45,8 +45,8 @@ def _reordered(subject: Subject, found: ThreeWay, first: str) -> Rewrite | None:
     outer_keys = found.equal_keys(frozenset(last), inside)
     if max(len(keys), len(outer_keys)) > _MOST_KEYS:
         return None
-    handed = _handed_on([*high, *(e for _, e in found.compute)], [key for _, key in outer_keys], inside)
-    names = _names(handed or [f"{first}.{subject.schema(found.inputs[int(first)]).names[0]}"])
+    passed_on = _passed_on([*high, *(e for _, e in found.compute)], [key for _, key in outer_keys], inside)
+    names = _names(passed_on or [f"{first}.{subject.schema(found.inputs[int(first)]).names[0]}"])
     fields = _fields(subject, found)
     inner = _join(
         (found.inputs[int(first)], found.inputs[2]),
@@ -72,17 +72,17 @@ def _reordered(subject: Subject, found: ThreeWay, first: str) -> Rewrite | None:
     return Rewrite(draft, found.upper, f"joins {joined} first, then {found.inputs[int(last)]}")
 
 
-def _handed_on(
+def _passed_on(
     expressions: Sequence[Expression], keys: Sequence[tuple[str, str]], inside: frozenset[str]
 ) -> list[str]:
-    """Return the columns of the two first inputs that are read above their join, each once."""
+    """Return the columns of the inputs of the lower join that are read above it, without duplicates."""
     read = [name for expression in expressions for name in references(expression)]
     read += [f"{number}.{column}" for number, column in keys]
     return [name for name in dict.fromkeys(read) if name.partition(".")[0] in inside]
 
 
 def _names(columns: Sequence[str]) -> dict[str, str]:
-    """Return how the lower join names the columns that it hands on."""
+    """Return the names that the lower join gives to the columns that it emits."""
     names: dict[str, str] = {}
     for column in columns:
         plain = column.partition(".")[2]

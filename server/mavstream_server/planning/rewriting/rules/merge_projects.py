@@ -1,4 +1,4 @@
-"""Merge projects: one that only computes from what another (or a join) computed becomes a part of it."""
+"""Merge projects: merges a project into the project or join that it reads."""
 
 from __future__ import annotations
 
@@ -17,14 +17,16 @@ _Compute = tuple[tuple[str, Expression], ...]
 
 
 def rewrites(subject: Subject) -> Iterator[Rewrite]:
-    """Put a project into the project or join that it reads.
+    """Merge a project into the project or join that it reads.
 
-    - The lower one must be read by the project alone, and not be windowed: that adds columns of its own.
-    - A column that can fail may only be taken over as it is: inside a larger expression its failure would
-      make all of that null, not only itself.
-    - A column that costs something may be used once: merged, it is computed at every use.
-    - A join of streams computes all of its columns and reads what they read, so none in the plan may be able
-      to fail, unless failures are mere nulls.
+    - The project must be the only reader of the lower node, which must not be windowed, since windows add
+      columns.
+    - A column that can fail may only be used as it is: inside a larger expression its failure would make the
+      whole expression null.
+    - A column that is not a plain column or constant may be used only once: merged, it is computed at every
+      use.
+    - A join of streams computes all of its columns and reads what they read, so no column in the plan may be
+      able to fail, unless failures are mere nulls.
     """
     for name, _, upper in every(subject, project_at):
         below = subject.below(name)
@@ -44,7 +46,7 @@ def rewrites(subject: Subject) -> Iterator[Rewrite]:
 
 
 def _merged(subject: Subject, upper: _Compute, lower: _Compute, below: str) -> dict[str, str] | None:
-    """Return the columns of the upper one in terms of what the lower one reads, or None."""
+    """Return the upper columns as text, in terms of the columns that the lower node reads, or None."""
     inner = dict(lower)
     uses = Counter(name for _, expression in upper for name in references(expression))
     if any(count > 1 and size(inner[name]) > 1 for name, count in uses.items()):

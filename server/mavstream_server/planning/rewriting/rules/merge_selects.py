@@ -1,4 +1,4 @@
-"""Merge selects: two that stand directly below each other become one."""
+"""Merge selects: merges two consecutive selects into one."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from mavstream_server.planning.rewriting.texts import text_of
 
 
 def rewrites(subject: Subject) -> Iterator[Rewrite]:
-    """Ask both conditions in one select; the lower one must be read by the upper one alone.
+    """Evaluate both conditions in one select; the upper select must be the only reader of the lower one.
 
-    The answer is the same since a row passes if all parts are true; it is cheaper where hardly any row is
-    sorted out between the two. With `on_error: fail` neither may be able to fail.
+    The answer is the same, since a row passes if all conjuncts are true. It is cheaper if the lower select
+    filters out hardly any rows. With `on_error: fail` neither may be able to fail.
     """
     for name, _, upper in every(subject, select_at):
         found = select_at(subject, subject.below(name))

@@ -1,4 +1,4 @@
-"""Order selects: the one that sorts out most for its cost comes first."""
+"""Order selects: evaluates the select that filters out most rows for its cost first."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from mavstream_server.planning.rewriting.subject import Subject
 
 
 def rewrites(subject: Subject) -> Iterator[Rewrite]:
-    """Put each row of selects into the order of rank, (selectivity - 1) / cost, lowest first.
+    """Order consecutive selects by rank, (selectivity - 1) / cost, lowest first.
 
     That order is the cheapest one if the predicates are independent (Hellerstein and Stonebraker, 1993).
-    Every select of the row but the last must be read by the next one alone; with `on_error: fail` none
-    may be able to fail, for it would see other rows.
+    Each select must be the only reader of the one below it; with `on_error: fail` none may be able to fail,
+    since they are evaluated for other rows.
     """
     for top in every(subject, select_at):
         row = {found.name: found for found in row_of_selects(subject, top)}
         if len(row) < 2:
             continue
-        ranked = sorted(row, key=subject.rank)  # stable: equal ranks keep the order of the plan
+        ranked = sorted(row, key=subject.rank)  # stable: selects of equal rank stay in the order of the plan
         if ranked == list(row) or not subject.may_move(found.typed.where for found in row.values()):
             continue
         draft, below = Draft(subject.plan), next(iter(row.values())).node.input
@@ -33,7 +33,7 @@ def rewrites(subject: Subject) -> Iterator[Rewrite]:
 
 
 def row_of_selects(subject: Subject, top: Select) -> list[Select]:
-    """Return the selects that stand directly below each other, bottom-up, if `top` is the last of them."""
+    """Return the consecutive selects that end with `top`, bottom-up; none if `top` is not the last one."""
     reader = subject.only_reader(top.name)
     if reader is not None and select_at(subject, reader) is not None:
         return []

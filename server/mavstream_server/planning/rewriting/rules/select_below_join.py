@@ -1,4 +1,4 @@
-"""Select below join: sort rows out before they look for partners."""
+"""Select below join: filters rows before they are joined."""
 
 from __future__ import annotations
 
@@ -18,17 +18,18 @@ _ABOVE = "above"
 
 
 def rewrites(subject: Subject) -> Iterator[Rewrite]:
-    """Move the parts of a select above a join to where all that they read is known.
+    """Move the conjuncts of a select above a join as far down as the columns that they read allow.
 
-    Parts over one side become a select below that side, parts over both a condition of the join; parts over
-    the window's bounds stay. Marks pass a select, and whether a row is late is told by the row itself,
-    so the same windows close at the same marks with the pairs that would have passed.
+    Conjuncts over one side become a select below that side, conjuncts over both sides a condition of the
+    join; conjuncts over the window's bounds stay. Marks pass a select, and whether a row is late depends on
+    the row alone, so the same windows close at the same marks with the pairs that would have passed.
 
-    - The join must be read by the select alone, and not be by rows; in a one-time query not by window.
-    - Columns that a part reads must not be able to fail (see select below node).
-    - A table takes no select; and of a left join with a table, only parts over the left side go below:
-      rows that find nothing come out, and conditions on what was found hold for the nulls of those.
-    - With `on_error: fail` neither the predicate nor anything in the join may be able to fail.
+    - The select must be the only reader of the join, which must not have a window by rows, or, in a one-time
+      query, any window.
+    - Columns that a conjunct reads must not be able to fail (see select below node).
+    - A select cannot read a table. In a left join with a table, only conjuncts over the left side move: rows
+      without a match are emitted, and conditions on the table's columns apply to their nulls.
+    - With `on_error: fail` neither the predicate nor any expression of the join may be able to fail.
     """
     for upper in every(subject, select_at):
         join = any_join_at(subject, subject.below(upper.name))
@@ -43,8 +44,8 @@ def _moved(subject: Subject, upper: Select, lower: AnyJoin) -> Iterator[Rewrite]
     name, (below, join, found) = upper.name, lower
     parts: dict[str, list[Expression]] = {LEFT: [], RIGHT: [], _PAIRS: [], _ABOVE: []}
     for part in conjuncts(upper.typed.where):
-        place, moved = _place(subject, part, lower)
-        parts[place].append(moved)
+        target, moved = _target(subject, part, lower)
+        parts[target].append(moved)
     kept = parts.pop(_ABOVE)
     both = parts.pop(_PAIRS)
     if not (parts[LEFT] or parts[RIGHT] or both):
@@ -64,15 +65,15 @@ def _moved(subject: Subject, upper: Select, lower: AnyJoin) -> Iterator[Rewrite]
     if changed is not None:
         draft.put(below, changed)
         if not kept and not both and len([side for side in parts.values() if side]) == 1:
-            # It asks the same as before, in another place.
+            # The predicate is the same as before, so that the hints still apply, except for the size.
             draft.put(name, draft.nodes[name].model_copy(update={"hints": unsized(upper.node.hints)}))
         counts = [(parts[LEFT], "left input"), (parts[RIGHT], "right input"), (both, "condition")]
-        places = ", ".join(f"{len(moved)} into its {where}" for moved, where in counts if moved)
-        yield Rewrite(draft, name, f"moved into the join {below}: {places}")
+        targets = ", ".join(f"{len(moved)} into its {where}" for moved, where in counts if moved)
+        yield Rewrite(draft, name, f"moved into the join {below}: {targets}")
 
 
-def _place(subject: Subject, part: Expression, join: AnyJoin) -> tuple[str, Expression]:
-    """Return where a part of the predicate can go, and how it reads there."""
+def _target(subject: Subject, part: Expression, join: AnyJoin) -> tuple[str, Expression]:
+    """Return the target of a conjunct and its form there."""
     compute = dict(join.typed.compute)
     read = set(references(part))
     if not read <= set(compute) or any(can_fail(compute[column]) for column in read):

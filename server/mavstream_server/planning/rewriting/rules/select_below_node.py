@@ -14,13 +14,14 @@ from mavstream_server.planning.rewriting.texts import text_of
 
 
 def rewrites(subject: Subject) -> Iterator[Rewrite]:
-    """Move a select below a node that says so, its columns replaced by what the node computes them from.
+    """Move a select below a node that allows it, with its columns replaced by what computes them.
 
-    - The node must be read by the select alone, and compute all that the predicate reads from single rows.
-    - In a one-time query it must have no window.
-    - The columns that the predicate reads must not be able to fail: a failed column is null by itself,
-      but makes the whole predicate null once it is a part of it.
-    - Where equal rows are put together, the predicate must be the same for all of them.
+    - The select must be the only reader of the node, and the node must compute all columns that the predicate
+      reads from single rows.
+    - In a one-time query the node must have no window.
+    - The columns that the predicate reads must not be able to fail: a failed column is only null itself, but
+      makes the whole predicate null once it is part of it.
+    - If the node merges equal rows, the predicate must have the same value for all of them.
     - With `on_error: fail` neither the predicate nor the node's columns may be able to fail.
     """
     for name, node, typed in every(subject, select_at):

@@ -1,4 +1,4 @@
-"""Select below split: sort rows out before they are told apart."""
+"""Select below split: filters rows before they are split."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from mavstream_server.planning.rewriting.subject import Subject
 
 
 def rewrites(subject: Subject) -> Iterator[Rewrite]:
-    """Move what is asked of every output of a split below the split.
+    """Move a predicate that is applied to every output of a split below the split.
 
-    Everyone who reads the split must be a select with the same predicate, so that no row which it sorts
-    out is missed. Only the count of rows that went to no output changes. With `on_error: fail`
-    neither the predicate nor those of the split may be able to fail.
+    All readers of the split must be selects with the same predicate, so that no row that it filters out is
+    needed. Only the count of rows that went to no output changes. With `on_error: fail` neither the predicate
+    nor those of the split may be able to fail.
     """
     for name, split, typed in every(subject, split_at):
         above = subject.readers(name)

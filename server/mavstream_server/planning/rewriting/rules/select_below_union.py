@@ -1,4 +1,4 @@
-"""Select below union: sort rows out in each input."""
+"""Select below union: filters rows in each input of a union."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from mavstream_server.planning.rewriting.subject import Subject
 
 
 def rewrites(subject: Subject) -> Iterator[Rewrite]:
-    """Move a select below the union it reads, once for each input.
+    """Move a select below the union that it reads, once for each input.
 
-    Rows carry their own watermarks and marks pass a select untouched, so which rows are late for an ordered
-    union and when it releases them does not change; what is left keeps its order. The union must be
-    read by the select alone. With `on_error: fail` the predicate must not be able to fail: below an
-    ordered union it sees late rows, too.
+    Rows carry their own watermarks and marks pass a select unchanged, so which rows are late for an ordered
+    union and when it releases them does not change, and the remaining rows stay in order. The select must be
+    the only reader of the union. With `on_error: fail` the predicate must not be able to fail: below an
+    ordered union it is evaluated for late rows, too.
     """
     for name, node, typed in every(subject, select_at):
         found = union_at(subject, subject.below(name))
@@ -28,7 +28,7 @@ def rewrites(subject: Subject) -> Iterator[Rewrite]:
         draft = Draft(subject.plan)
         draft.reconnect(name, below)
         changes: dict[str, str] = {}
-        for input_ in dict.fromkeys(union.inputs):  # an input that is read twice is sorted out once
+        for input_ in dict.fromkeys(union.inputs):  # an input that is read twice is filtered once
             changes[input_] = draft.fresh(name) if changes else name
             draft.put(changes[input_], moved_select(node, input_))
         draft.put(below, union.reading(changes))

@@ -1,4 +1,4 @@
-"""Split a select: one that asks for several things becomes several that ask for one each."""
+"""Split select: turns a select with a conjunction into one select per conjunct."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from mavstream_server.planning.rewriting.texts import text_of
 
 
 def rewrites(subject: Subject) -> Iterator[Rewrite]:
-    """Take each conjunction apart, all of its parts at once.
+    """Split each conjunction into all of its conjuncts at once.
 
-    A row passes a conjunction if every part is true for it: null and false are the same to a select. With
-    `on_error: fail` no part may be able to fail, since AND forgives a failure in rows that another part
-    decides, and a select by itself does not.
+    A row passes a conjunction if every conjunct is true for it: a select treats null like false. With
+    `on_error: fail` no conjunct may be able to fail, since AND ignores a failure in rows that another
+    conjunct decides, and a select of its own does not.
     """
     for name, node, typed in every(subject, select_at):
         parts = conjuncts(typed.where)
