@@ -10,7 +10,7 @@ from mavstream_server.operators.operator import Operator
 from mavstream_server.operators.output import Output
 from mavstream_server.operators.queue import QueueAccount
 
-_MOST_GATHERED = 16  # batches
+_MAX_GATHERED = 16  # batches
 
 
 class Branch(NamedTuple):
@@ -94,7 +94,7 @@ class FanOut(Output):
         if (
             self.ended
             or (mark is not None and mark.gap is not None)
-            or len(gathered) >= min(_MOST_GATHERED, len(self._branches))
+            or len(gathered) >= min(_MAX_GATHERED, len(self._branches))
             or sum(one.size for one in gathered) >= self._train
             or not self._more()
         ):

@@ -19,8 +19,8 @@ from mavstream_server.operators.joins.sorted_run import SortedRun, with_keys
 from mavstream_server.operators.operator import Operator, State
 from mavstream_server.operators.time_order import TimeOrder, drop_late
 
-_FEW_RUNS = 4
-_SMALL_RUN = 1024
+_MAX_LARGE_RUNS = 4
+_LARGE_RUN_ROWS = 1024
 
 
 class Side:
@@ -47,7 +47,7 @@ class Side:
         """Store rows for partners that arrive later."""
         self.runs.append(run)
         while len(self.runs) > 1 and self.runs[-2].size <= 2 * self.runs[-1].size:
-            if len(self.runs) <= _FEW_RUNS and self.runs[-1].size >= _SMALL_RUN:
+            if len(self.runs) <= _MAX_LARGE_RUNS and self.runs[-1].size >= _LARGE_RUN_ROWS:
                 break
             newer, older = self.runs.pop(), self.runs.pop()
             self.runs.append(SortedRun.merge(older, newer))

@@ -18,8 +18,8 @@ from mavstream_server.operators.joins.table_index import Matches, TableIndex
 from mavstream_server.operators.operator import ErrorPolicy, Operator, State
 from mavstream_server.tables.stored import NO_VERSION, LoadedVersion, StoredTable
 
-_HELD = 4
-"""Versions that stay loaded: a query over streams with different lags needs several in turn."""
+_MAX_LOADED_VERSIONS = 4
+"""The most versions that stay loaded: a query over streams with different lags needs several in turn."""
 
 _NO_ROW = -1
 
@@ -59,7 +59,7 @@ class TableJoin(Operator):
         self._read = sides(expression for _, expression in compute)
         self._outer = outer
         self._errors = ErrorPolicy(on_error, self)
-        self._held: dict[int, LoadedVersion] = {}  # by number, the least recently used one first
+        self._loaded: dict[int, LoadedVersion] = {}  # by number, the least recently used one first
         self._emitted = 0
 
     def process(self, port: int, batch: Batch) -> None:
@@ -69,7 +69,7 @@ class TableJoin(Operator):
             return
         if self._table.refresh():
             kept = self._table.numbers
-            self._held = {number: held for number, held in self._held.items() if number in kept}
+            self._loaded = {number: held for number, held in self._loaded.items() if number in kept}
         low, high = self._table.span(batch.arrival)
         if low == high:
             parts = list(self._joined(batch, low, None))
@@ -147,10 +147,10 @@ class TableJoin(Operator):
 
     def _version(self, version_index: int) -> LoadedVersion:
         version = self._table.version(version_index)
-        self._held.pop(version.number, None)
-        self._held[version.number] = version
-        if len(self._held) > _HELD:
-            del self._held[next(iter(self._held))]
+        self._loaded.pop(version.number, None)
+        self._loaded[version.number] = version
+        if len(self._loaded) > _MAX_LOADED_VERSIONS:
+            del self._loaded[next(iter(self._loaded))]
         return version
 
     def _index(self, version: LoadedVersion) -> TableIndex:
@@ -161,7 +161,7 @@ class TableJoin(Operator):
     @property
     def state_bytes(self) -> int:
         """Bytes of the loaded versions; queries that join the same table share them, but each counts them."""
-        return sum(held.nbytes + self._index(held).nbytes for held in self._held.values())
+        return sum(held.nbytes + self._index(held).nbytes for held in self._loaded.values())
 
     def save(self) -> State:
         """Return how many rows were emitted; table versions are stored with the table."""

@@ -8,7 +8,7 @@ from typing import Any
 from mavstream_server.columns.column import Ints
 from mavstream_server.core.metrics import SheddingInterval
 
-_MOST = 32
+_MAX_INTERVALS = 32
 
 
 class SheddingIntervals:
@@ -16,7 +16,7 @@ class SheddingIntervals:
 
     def __init__(self, stream: str) -> None:
         self._stream = stream
-        self._intervals: deque[SheddingInterval] = deque(maxlen=_MOST)
+        self._intervals: deque[SheddingInterval] = deque(maxlen=_MAX_INTERVALS)
         self._share: float | None = None  # of an interval that has seen no row yet
 
     def begin(self, share: float) -> None:
@@ -45,4 +45,6 @@ class SheddingIntervals:
     def load(self, state: dict[str, Any]) -> None:
         """Restore the record from a snapshot."""
         self._share = state["share"]
-        self._intervals = deque((SheddingInterval(*saved) for saved in state["spells"]), maxlen=_MOST)
+        self._intervals = deque(
+            (SheddingInterval(*saved) for saved in state["spells"]), maxlen=_MAX_INTERVALS
+        )

@@ -13,11 +13,11 @@ from mavstream_server.columns.column import Ints, Mask
 from mavstream_server.operators.windows.index import WindowIndex
 
 LATE = "late"
-"""Count of rows whose windows had all closed when they arrived."""
+"""The counter of rows whose windows had all closed when they arrived."""
 MISSED = "missed"
-"""Count of rows whose windows all began before the query did, or lost rows in a pause or to retention."""
+"""The counter of rows whose windows all began before the query, or lost rows in a pause or to retention."""
 OUTSIDE = "outside"
-"""Count of rows that belong to no window: they are before `begin`, or between two windows."""
+"""The counter of rows that belong to no window: they are before `begin`, or between two windows."""
 
 
 class Admitted(NamedTuple):
@@ -81,7 +81,7 @@ class WindowGate:
             if lowest < first_pane:
                 drop = self._drop(MISSED, panes < first_pane, drop, batch)
         firsts: Ints | None = None
-        if windows.by_time and self._some_late(batch, lowest):
+        if windows.by_time and self._may_be_late(batch, lowest):
             assert batch.row_watermark is not None
             opens = windows.first_opens(batch.row_watermark)
             late = windows.lasts_of_panes(panes) < opens
@@ -108,7 +108,7 @@ class WindowGate:
             behind |= batch.row_watermark >= until
         return behind
 
-    def _some_late(self, batch: Batch, lowest: int) -> bool:
+    def _may_be_late(self, batch: Batch, lowest: int) -> bool:
         """Return whether a row can be late: watermarks never decrease in a batch, so the last one decides."""
         watermarks = batch.row_watermark
         if watermarks is None or watermarks is batch.time:

@@ -175,7 +175,7 @@ class WindowedOperator(Operator):
             gate.sharers.setdefault(another.first_window, 0)
 
     def take_over(self, state: State) -> None:
-        """Restore the state of an operator that worked for this one; its first window stays the later one."""
+        """Restore the state of an operator that worked for this one; windows that this one missed stay so."""
         firsts = [gate.first_window for gate in self.gates]
         self.load(state)
         for gate, first in zip(self.gates, firsts, strict=True):

@@ -14,8 +14,8 @@ MOST_PARTS = 1000
 """The most parts of an expression after substitution; larger ones would exceed the limit for texts."""
 
 # Functions that give a value or null in every row. All others are treated as able to fail, so that new
-# functions are not moved until they are listed here. No function is volatile: the language has neither a clock
-# nor random numbers, and a function that used them would not belong here, either.
+# functions are not moved until they are listed here. No function is volatile: the language has neither a
+# clock nor random numbers, and a function that used them would not belong here, either.
 NEVER_FAIL = frozenset(
     (
         *("and", "or", "not", "is_null", "is_true", "is_false"),
@@ -31,10 +31,10 @@ def can_fail(expression: Expression) -> bool:
     """Whether evaluating the expression may fail for some rows: overflow, domain error, failed cast."""
     if not isinstance(expression, Call):
         return False
-    return _fails_itself(expression) or any(can_fail(argument) for argument in expression.arguments)
+    return _call_can_fail(expression) or any(can_fail(argument) for argument in expression.arguments)
 
 
-def _fails_itself(call: Call) -> bool:
+def _call_can_fail(call: Call) -> bool:
     match call.function:
         case "cast":
             # The result of casting a non-nullable value is nullable only if the conversion can fail.

@@ -29,7 +29,7 @@ PAIR_COST = 40.0
 COLUMN_COST = 4.0
 """Cost (ns) of emitting a column of a pair."""
 
-_PART_COST = 5.0
+_DEFAULT_FUNCTION_COST = 5.0
 _FUNCTION_COSTS = {
     **dict.fromkeys(("like", "contains", "starts_with", "lower", "upper", "substr", "||", "concat"), 40.0),
     **dict.fromkeys(("sqrt", "ln", "exp", "power", "round", "cast", "try_cast"), 20.0),
@@ -45,7 +45,7 @@ _SELECTIVITIES = {
     "is_null": 0.1,
     **dict.fromkeys(("<", "<=", ">", ">="), 1 / 3),
 }
-_OTHERWISE = 0.5
+_DEFAULT_SELECTIVITY = 0.5
 KEYS_EQUAL = 0.1
 """The share of pairs of rows with equal keys."""
 GROUPS = 10.0
@@ -53,7 +53,7 @@ GROUPS = 10.0
 LEFT_OVER = 0.5
 """The share of left rows that an except emits."""
 
-_HIDDEN = 24.0  # arrival, time and position
+_HIDDEN_BYTES = 24.0  # arrival, time and position
 _WIDTHS = {FieldType.BOOL: 1.0}
 
 
@@ -61,7 +61,7 @@ def evaluation_cost(expression: Expression) -> float:
     """Return the cost (ns) of an expression per row; constants and plain columns cost nothing."""
     if not isinstance(expression, Call):
         return 0.0
-    own = _FUNCTION_COSTS.get(expression.function, _PART_COST)
+    own = _FUNCTION_COSTS.get(expression.function, _DEFAULT_FUNCTION_COST)
     return own + sum(evaluation_cost(argument) for argument in expression.arguments)
 
 
@@ -71,7 +71,7 @@ def selectivity(predicate: Expression) -> float:
         case Literal():
             return 1.0 if predicate.value is True else 0.0
         case ColumnRef():
-            return _OTHERWISE
+            return _DEFAULT_SELECTIVITY
         case Call(function="and"):
             return _product(selectivity(argument) for argument in predicate.arguments)
         case Call(function="or"):
@@ -79,13 +79,13 @@ def selectivity(predicate: Expression) -> float:
         case Call(function="not"):
             return 1 - selectivity(predicate.arguments[0])
         case Call(function="in"):
-            return min(_OTHERWISE, 0.1 * (len(predicate.arguments) - 1))
-    return _SELECTIVITIES.get(predicate.function, _OTHERWISE)
+            return min(_DEFAULT_SELECTIVITY, 0.1 * (len(predicate.arguments) - 1))
+    return _SELECTIVITIES.get(predicate.function, _DEFAULT_SELECTIVITY)
 
 
 def row_bytes(fields: Iterable[Field]) -> float:
     """Return the bytes of a row with these columns; the engine stores strings as codes."""
-    return _HIDDEN + sum(_WIDTHS.get(field.type, 8.0) + field.nullable for field in fields)
+    return _HIDDEN_BYTES + sum(_WIDTHS.get(field.type, 8.0) + field.nullable for field in fields)
 
 
 def _product(values: Iterable[float]) -> float:

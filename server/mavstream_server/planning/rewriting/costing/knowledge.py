@@ -10,10 +10,10 @@ from mavstream_protocol.expressions.typed import Expression
 from mavstream_server.planning.rewriting.costing.estimates import KEYS_EQUAL, selectivity
 
 Equality = frozenset[Expression]
-_LOWEST = 1e-6
-_FACTORS = (0.01, 100.0)
-_MOST_FACTORS = 101  # of a kind, the newest
-_MOST_CONDITIONS = 20_000
+_LOWEST_SELECTIVITY = 1e-6
+_FACTOR_LIMITS = (0.01, 100.0)
+_MAX_FACTORS = 101  # of a kind, the newest
+_MAX_CONDITIONS = 20_000
 
 
 class Knowledge:
@@ -41,7 +41,7 @@ class Knowledge:
     def learn_selectivity(self, parts: Sequence[Sequence[Expression]], measured: float) -> None:
         """Distribute the measured selectivity of a conjunction over its parts, weighted by the estimates."""
         logs = [-math.log(min(max(selectivity(origins[0]), 0.01), 0.99)) for origins in parts]
-        whole = -math.log(min(max(measured, _LOWEST), 1.0))
+        whole = -math.log(min(max(measured, _LOWEST_SELECTIVITY), 1.0))
         for origins, log in zip(parts, logs, strict=True):
             share = math.exp(-whole * log / sum(logs))
             self._predicates.update(dict.fromkeys(origins, share))
@@ -89,7 +89,7 @@ class Knowledge:
         self, name: str, kind: str, factor: float, predicates: Iterable[Sequence[Expression]] = ()
     ) -> None:
         """Store the factor by which an operator and its predicates cost more than estimated."""
-        factor = min(max(factor, _FACTORS[0]), _FACTORS[1])
+        factor = min(max(factor, _FACTOR_LIMITS[0]), _FACTOR_LIMITS[1])
         self._kinds.setdefault(kind, []).append(factor)
         self.declare_factor(name, factor, predicates)
 
@@ -138,14 +138,14 @@ class PooledKnowledge(Knowledge):
 
     def pool(self, other: Knowledge) -> None:
         """Add the knowledge of a query that applies to any plan."""
-        if len(self._predicates) > _MOST_CONDITIONS:
+        if len(self._predicates) > _MAX_CONDITIONS:
             for known in (self._predicates, self._predicate_factors, self._equalities):
                 known.clear()
         self._predicates |= other._predicates
         self._predicate_factors |= other._predicate_factors
         self._equalities |= other._equalities
         for kind, factors in other._kinds.items():
-            self._kinds[kind] = (self._kinds.get(kind, []) + factors)[-_MOST_FACTORS:]
+            self._kinds[kind] = (self._kinds.get(kind, []) + factors)[-_MAX_FACTORS:]
 
     def kind_factor(self, kind: str) -> float:
         """Return the median factor of a kind: a single slow query must not distort the costs of others."""

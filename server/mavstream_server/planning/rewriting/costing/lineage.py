@@ -11,7 +11,7 @@ from mavstream_protocol.plan import InputRef
 from mavstream_protocol.typed_plan import TypedNode, TypedPlan
 from mavstream_server.planning.rewriting.expressions import put_in
 
-_MOST_ORIGINS = 8
+_MAX_ORIGINS = 8
 
 
 class Lineage:
@@ -47,7 +47,7 @@ class Lineage:
             yield {f.name: ColumnRef(f"{stream}.{f.name}", f.type, f.nullable) for f in node.schema}
         elif node.passes_columns:
             below = (way for reference in node.inputs for way in self._known[reference.node])
-            yield from islice(below, _MOST_ORIGINS)
+            yield from islice(below, _MAX_ORIGINS)
         elif node.row_columns:
             own = _named_by(node)
             for given in self._given(node):
@@ -64,7 +64,7 @@ class Lineage:
         if node.sides == ("",):
             yield from sides[0]
             return
-        for ways in islice(product(*sides), _MOST_ORIGINS):
+        for ways in islice(product(*sides), _MAX_ORIGINS):
             named = zip(node.sides, ways, strict=True)
             yield {side + name: expression for side, way in named for name, expression in way.items()}
 

@@ -96,7 +96,7 @@ class CostModel:
             if learning and measured is not None:
                 self._learn(node, flows, inflow, measured)
             elif learning and self._hints and node.hints is not None:
-                self._believe(node, flows, inflow, node.hints)
+                self._apply_hints(node, flows, inflow, node.hints)
             flow = COSTINGS[type(node)].flow(node, flows, inflow)
             rates |= {InputRef(node.name, output): rate for output, rate in flow.out.items()}
             works[node.name] = self._work(node, flows, sum(inflow.rates), flow)
@@ -122,7 +122,7 @@ class CostModel:
         parts = flows.parts(node.name, node.predicate)
         self._knowledge.learn_factor(node.name, costing.kind, factor, parts)
 
-    def _believe(self, node: TypedNode, flows: Flows, inflow: Inflow, hints: Hints) -> None:
+    def _apply_hints(self, node: TypedNode, flows: Flows, inflow: Inflow, hints: Hints) -> None:
         """Use the hints of a node; other nodes of its kind are not affected."""
         rate, costing = sum(inflow.rates), COSTINGS[type(node)]
         if not rate:

@@ -33,9 +33,9 @@ from mavstream_server.planning.rewriting.costing.flows import Flow, Flows
 from mavstream_server.planning.rewriting.expressions import conjuncts
 
 _SECOND = 1_000_000
-_SHORTEST = 1e-3
+_SHORTEST_INTERVAL = 1e-3
 """The shortest interval (s) of an interval join in estimates: rows have the same time within it."""
-_DIFFERENT = 0.5
+_DISTINCT_SHARE = 0.5
 """The share of the rows in a window that differ from all rows before them."""
 
 
@@ -94,7 +94,7 @@ def _union(node: TypedUnion, flows: Flows, inflow: Inflow) -> Flow:
     return Flow({None: rate}, rate * cost)
 
 
-def _nothing(node: TypedNode, flows: Flows, inflow: Inflow, out: float) -> None:
+def _learn_nothing(node: TypedNode, flows: Flows, inflow: Inflow, out: float) -> None:
     """Learn nothing: output equals input, or the output that rows went to is unknown."""
 
 
@@ -116,8 +116,8 @@ def _distinct(node: TypedDistinct, flows: Flows, inflow: Inflow) -> Flow:
     (rate,) = inflow.rates
     work = rate * (BASE_COSTS["aggregate"] + COLUMN_COST * len(node.row_columns))
     windows = max(1.0, node.window.size / node.window.step)  # that each row is in
-    out = rate * flows.knowledge.gain(node.name, _DIFFERENT * windows)
-    return Flow({None: out}, work, _DIFFERENT * _held(node.window, inflow.rates))
+    out = rate * flows.knowledge.gain(node.name, _DISTINCT_SHARE * windows)
+    return Flow({None: out}, work, _DISTINCT_SHARE * _held(node.window, inflow.rates))
 
 
 def _except(node: TypedExcept, flows: Flows, inflow: Inflow) -> Flow:
@@ -174,9 +174,9 @@ def _learn_table_join(node: TypedTableJoin, flows: Flows, inflow: Inflow, out: f
 
 COSTINGS: Mapping[type[TypedNode], Costing] = {
     TypedSelect: Costing("select", _select, _learn_predicate),
-    TypedProject: Costing("project", _project, _nothing),
-    TypedSplit: Costing("split", _split, _nothing),
-    TypedUnion: Costing("union", _union, _nothing),
+    TypedProject: Costing("project", _project, _learn_nothing),
+    TypedSplit: Costing("split", _split, _learn_nothing),
+    TypedUnion: Costing("union", _union, _learn_nothing),
     TypedAggregate: Costing("aggregate", _aggregate, _learn_gain),
     TypedDistinct: Costing("distinct", _distinct, _learn_gain),
     TypedExcept: Costing("except", _except, _learn_gain),
@@ -190,7 +190,7 @@ def _neighbours(node: TypedJoin, rates: Sequence[float]) -> float:
     """Return the pairs of rows per second that are close enough to be compared, regardless of their keys."""
     left, right = rates
     if node.within is not None:
-        return left * right * max((node.within.before + node.within.after) / _SECOND, _SHORTEST)
+        return left * right * max((node.within.before + node.within.after) / _SECOND, _SHORTEST_INTERVAL)
     assert node.window is not None
     size, step = node.window.size, node.window.step
     if isinstance(node.window, RowWindow):

@@ -13,7 +13,7 @@ from mavstream_server.planning.rewriting.subject import Subject
 from mavstream_server.planning.rewriting.texts import text_of
 
 # An overflow of other aggregates fails the query regardless of `on_error`, so they are always computed.
-_HARMLESS = frozenset(("count", "min", "max", "first", "last"))
+_NEVER_OVERFLOW = frozenset(("count", "min", "max", "first", "last"))
 
 
 def rewrites(subject: Subject) -> Iterator[Rewrite]:
@@ -72,7 +72,7 @@ def _droppable(subject: Subject, name: str, column: str) -> bool:
         return True
     aggregate = aggregate_at(subject, name)
     calls = () if aggregate is None else dict(aggregate.typed.compute)[column].calls
-    return subject.may_forget and all(call.function in _HARMLESS for call in calls)
+    return subject.may_forget and all(call.function in _NEVER_OVERFLOW for call in calls)
 
 
 RULE = RewriteRule(

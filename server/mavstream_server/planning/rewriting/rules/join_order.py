@@ -15,7 +15,7 @@ from mavstream_server.planning.rewriting.texts import text_of
 from mavstream_server.planning.rewriting.three_way import BOUNDS, ThreeWay, inputs_read, three_ways
 
 Columns = Mapping[str, Field]
-_MOST_KEYS = 16
+_MAX_KEYS = 16
 """The most keys that a join may have."""
 
 
@@ -43,7 +43,7 @@ def _reordered(subject: Subject, found: ThreeWay, first: str) -> Rewrite | None:
     low = [part for part in found.wheres if inputs_read(part) and inputs_read(part) <= inside]
     high = [part for part in found.wheres if part not in low]
     outer_keys = found.equal_keys(frozenset(last), inside)
-    if max(len(keys), len(outer_keys)) > _MOST_KEYS:
+    if max(len(keys), len(outer_keys)) > _MAX_KEYS:
         return None
     passed_on = _passed_on([*high, *(e for _, e in found.compute)], [key for _, key in outer_keys], inside)
     names = _names(passed_on or [f"{first}.{subject.schema(found.inputs[int(first)]).names[0]}"])

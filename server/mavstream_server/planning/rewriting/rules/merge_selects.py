@@ -25,8 +25,8 @@ def rewrites(subject: Subject) -> Iterator[Rewrite]:
         below, inner, lower = found
         if subject.only_reader(below) is None or not subject.may_move((upper.where, lower.where)):
             continue
-        whole = conjunction((*conjuncts(lower.where), *conjuncts(upper.where)))
-        text = text_of(whole, subject.columns(name))
+        both = conjunction((*conjuncts(lower.where), *conjuncts(upper.where)))
+        text = text_of(both, subject.columns(name))
         if text is not None:
             draft = Draft(subject.plan)
             draft.drop(below)
