@@ -29,7 +29,7 @@ class Admitted(NamedTuple):
     """The pane of each row."""
     firsts: Ints | None
     """The first window that each row counts for: for rows that are late for some of their windows the first
-    one that was still open, for others the first window of their pane. None if no row is late."""
+    one that was still open, for others the first window of their pane. None if all rows are in time."""
 
 
 class WindowGate:
