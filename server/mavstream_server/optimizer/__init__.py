@@ -1,1 +1,1 @@
-"""The run-time optimizer: watches targets of service and acts to keep them."""
+"""The run-time optimizer: monitors QoS targets and acts to meet them."""

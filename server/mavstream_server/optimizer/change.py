@@ -1,4 +1,4 @@
-"""Changes: what the optimizer can have done, as data. Each has its opposite, so that it can be undone."""
+"""Changes that the optimizer can make, as data; each can be undone by an opposite change."""
 
 from __future__ import annotations
 
@@ -11,34 +11,34 @@ from mavstream_protocol.scheduling import SchedulerSettings
 
 
 class PolicyChange(NamedTuple):
-    """Let another policy decide."""
+    """Switch the scheduling policy."""
 
     settings: SchedulerSettings
 
 
 class SheddingChange(NamedTuple):
-    """Drop this share of the rows that a query reads; 0 for none."""
+    """Shed this share of the rows that a query reads; 0 stops shedding."""
 
     query: str
     share: float
 
 
 class PlanChange(NamedTuple):
-    """Let a query go on with an equivalent plan."""
+    """Migrate a running query to an equivalent plan."""
 
     query: str
     plan: Plan
 
 
 class WeightChange(NamedTuple):
-    """Let a query have more of its class, as much as so many others; 1 for no more than they."""
+    """Set the weight of a query within its class: as if it were that many queries; 1 is normal."""
 
     query: str
     weight: int
 
 
 class CombinedChange(NamedTuple):
-    """Several changes, all of them or none."""
+    """Several changes, applied all or none."""
 
     changes: tuple[Change, ...]
 
@@ -47,22 +47,24 @@ Change: TypeAlias = PolicyChange | SheddingChange | WeightChange | PlanChange | 
 
 
 def combined(changes: Sequence[Change]) -> Change:
-    """Return one change that makes all of them."""
+    """Return a single change that makes all the given ones."""
     return changes[0] if len(changes) == 1 else CombinedChange(tuple(changes))
 
 
 @dataclass(frozen=True, slots=True)
 class Proposal:
-    """What a rule wants done, and why."""
+    """A change that a rule proposes, with its reason."""
 
     rule: str
     change: Change
     undo: Change
     what: str
-    """In words."""
+    """Description of the change, for people."""
     why: str
-    """With the numbers that led to it."""
+    """Reason, with the measurements that led to it."""
     queries: tuple[str, ...]
-    """For whom."""
+    """Ids of the queries that the change is meant to help."""
     priority: int = 0
-    """Of the class for whose sake it is: what less important ones miss by it does not count against it."""
+    """Priority of the class that the change is meant to help: misses of less important classes do not count
+    against it.
+    """

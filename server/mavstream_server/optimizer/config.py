@@ -1,4 +1,4 @@
-"""The current settings of the optimizer."""
+"""Current settings of the optimizer."""
 
 from __future__ import annotations
 
@@ -9,6 +9,6 @@ from mavstream_protocol.optimizer import OptimizerSettings
 
 @dataclass(slots=True)
 class OptimizerConfig:
-    """The settings in force, shared by the optimizer, which changes them, and admission control."""
+    """The settings in force: changed by the optimizer service, also read by admission control."""
 
     settings: OptimizerSettings

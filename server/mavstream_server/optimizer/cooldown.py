@@ -1,25 +1,25 @@
-"""Holds: what had to be done again soon after it was taken back is not taken back so soon the next time."""
+"""Cooldowns: delay reverting an action that was needed again soon after it was last reverted."""
 
 from __future__ import annotations
 
-_LONGEST = 16  # times the time in which needing it again counts as soon
+_LONGEST = 16  # limit of the cooldown, as a multiple of `soon`
 
 
 class Cooldown:
-    """How long a rule keeps what it has done. It doubles each time that giving it back proved wrong."""
+    """How long a rule retains its actions before reverting them; doubles each time reverting proved wrong."""
 
     def __init__(self) -> None:
         self.until = 0.0
-        """Seconds, on the clock of the decisions."""
+        """End of the cooldown, in seconds on the optimizer's clock."""
         self._relaxed: float | None = None
         self._length = 0.0
 
     def relaxed(self, now: float) -> None:
-        """Something was taken back."""
+        """Record that an action was reverted."""
         self._relaxed = now
 
     def needed_again(self, now: float, soon: float) -> None:
-        """The rule has acted: if that is soon after it took something back, it holds on for longer."""
+        """Record that the rule acted again; within `soon` seconds of a revert, the cooldown grows."""
         if self._relaxed is None:
             return
         if now - self._relaxed > soon:

@@ -1,4 +1,4 @@
-"""What the optimizer decides, done; and told again to queries that were instantiated anew."""
+"""Enacting: carries out the optimizer's changes, and repeats them for queries that were restarted."""
 
 from __future__ import annotations
 
@@ -20,40 +20,40 @@ from mavstream_server.supervisor.commands import EngineCommands
 
 
 class Scheduler(Protocol):
-    """Whoever knows and switches the policy."""
+    """Reads and switches the scheduling policy."""
 
     @property
     def current(self) -> SchedulerSettings:
-        """The policy that decides, and its options."""
+        """The current policy and its options."""
 
     async def choose(self, chosen: SchedulerSettings) -> None:
-        """Let another policy decide."""
+        """Switch to another policy."""
 
 
 Swap = Callable[[str, Plan], Awaitable[None]]
-"""Lets a running query go on with an equivalent plan."""
+"""Migrates a running query, given by id, to an equivalent plan."""
 
 
 class Enactor:
-    """Carries out changes. What it wants of queries it tells again until they have it."""
+    """Carries out changes. Settings of queries are sent again until the queries report them."""
 
     def __init__(self, engine: EngineCommands, scheduler: Scheduler, swap: Swap) -> None:
         self._engine = engine
         self._scheduler = scheduler
         self._swap = swap
         self.shares: dict[str, float] = {}
-        """Of rows that are left out, by query; those that read all are not in it."""
+        """Requested share of shed rows by query id; queries that shed nothing are absent."""
         self.weights: dict[str, int] = {}
-        """By query; those that weigh 1 are not in it."""
-        self._untold: set[str] = set()  # what was wanted of them is not wanted any more
+        """Requested weight by query id; queries of weight 1 are absent."""
+        self._untold: set[str] = set()  # queries whose shedding or weight is to be reset
 
     async def enact(self, change: Change) -> None:
-        """Make a change; raises what refuses it, and then it is not wanted any more."""
+        """Make a change; if it is refused, raises the error and withdraws the change."""
         shares, weights = dict(self.shares), dict(self.weights)
         try:
             await self._make(change)
         except BaseException:
-            # What was made of it until then is told away in the next round.
+            # The parts that were already made are reset in the next round.
             self._untold.update(self.weights)
             self.weights = weights
             for query in self.shares.keys() | shares.keys():
@@ -81,7 +81,7 @@ class Enactor:
                     self.weights[query] = weight
 
     async def tell_again(self, figures: Mapping[str, TargetMetrics]) -> None:
-        """Tell queries what is wanted of them and is not so: they began anew, or it was taken back."""
+        """Send settings again to queries whose metrics differ from them: restarted ones and reset ones."""
         for id_, vitals in figures.items():
             share, weight = self.shares.get(id_, 0.0), self.weights.get(id_, 1)
             if vitals.share != share:
@@ -91,11 +91,11 @@ class Enactor:
             self._untold.discard(id_)
 
     def concerns(self, id_: str) -> bool:
-        """Whether anything is wanted of a query, or was until now."""
+        """Whether a query has settings, or settings that are still to be reset."""
         return id_ in self.shares or id_ in self.weights or id_ in self._untold
 
     def take_back(self, *, shares: bool = True, weights: bool = True) -> None:
-        """Want nothing any more; queries are told in the next round."""
+        """Withdraw all settings; the queries are reset in the next round."""
         if shares:
             for query in tuple(self.shares):
                 self._want_share(query, 0.0)
@@ -104,13 +104,13 @@ class Enactor:
             self.weights.clear()
 
     def limit(self, most: Mapping[str, float]) -> None:
-        """Let no query leave out more rows than it allows now; its targets may have changed."""
+        """Cap the shares of shed rows at what the queries allow now; their QoS may have changed."""
         for query, share in tuple(self.shares.items()):
             if share > most.get(query, share):
                 self._want_share(query, most[query])
 
     def forget(self, there: Collection[str]) -> None:
-        """Drop what is known of queries that are not there any more."""
+        """Drop the settings of queries that no longer exist."""
         for known in (self.shares, self.weights):
             for gone in [id_ for id_ in known if id_ not in there]:
                 del known[gone]

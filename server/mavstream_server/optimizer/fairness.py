@@ -1,6 +1,7 @@
-"""Fairness: whether important classes answer sooner than others, and whether each gets its turn.
+"""Fairness metrics: whether important classes answer sooner than others, and whether classes starve.
 
-The dissertation's priority inversion (2.3.2): a class answers later, on average, than a less important one.
+Priority inversion as in the dissertation (2.3.2): a class answers later, on average, than a less important
+one.
 """
 
 from __future__ import annotations
@@ -13,24 +14,24 @@ from mavstream_server.optimizer.admission.load import SlidingLoad
 
 
 class ClassFairness(NamedTuple):
-    """How a class does beside the others, over the last seconds."""
+    """Fairness metrics of a class over the last seconds."""
 
     inversion_ratio: float | None
-    """Its mean response time divided by that of the next less important class; None without answers."""
+    """Mean response time divided by that of `next_class`; None without answers."""
     next_class: str | None
-    """Which class that is: the quickest one, where several are equally important."""
+    """The next less important class that answered; the fastest one if several have equal priority."""
     starved: bool
-    """Rows waited all the time, and it got no turn."""
+    """Whether rows waited all the time while the class got no turn."""
 
     @property
     def inverted(self) -> bool:
-        """Whether it answers later than a less important class."""
+        """Whether the class answers later than a less important class."""
         return self.inversion_ratio is not None and self.inversion_ratio > 1
 
 
 def fairness(load: SlidingLoad, priorities: Mapping[str, int]) -> dict[str, ClassFairness]:
-    """Compare classes; those that gave no answer are nobody's neighbour."""
-    # A single look says nothing about a class that happened to be next.
+    """Compare the classes by name; those without answers are not compared with."""
+    # A single sample would report a class as starved that was about to run.
     long_enough = load.seconds >= load.length / 2
     means = {name: load.latency(name).mean_ms for name in {**priorities, **load.classes}}
     below = _next_class(means, priorities)
@@ -45,7 +46,7 @@ def fairness(load: SlidingLoad, priorities: Mapping[str, int]) -> dict[str, Clas
 
 
 def _next_class(means: Mapping[str, float | None], priorities: Mapping[str, int]) -> dict[str, str]:
-    """Return for each class that answered the quickest one of the next lower priority that did."""
+    """Map each class that answered to the fastest class of the next lower priority that answered."""
     heard = [(priorities.get(name, 1), mean, name) for name, mean in means.items() if mean is not None]
     found: dict[str, str] = {}
     quickest: str | None = None

@@ -1,4 +1,4 @@
-"""The journal: what was decided, why, and what came of it."""
+"""Journal of the optimizer's decisions, their reasons and their outcomes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _KEPT = 1000
 
 
 class Decision:
-    """An action that was taken."""
+    """A decision of the optimizer: an action and its outcome."""
 
     __slots__ = ("after", "at", "before", "ended", "growth", "note", "number", "outcome", "proposal")
 
@@ -22,27 +22,27 @@ class Decision:
         self.at = at
         self.proposal = proposal
         self.before = before
-        """How much was missed when it was taken, by those for whose sake it was or who matter more,"""
+        """Distress when the action was taken, of the class it is meant to help and more important ones."""
         self.growth = 0.0
-        """how much more each second,"""
+        """Growth of the distress per second when the action was taken."""
         self.after: float | None = None
-        """and how much when it was judged."""
+        """Distress when the action was judged; None until then."""
         self.ended: float | None = None
         self.outcome = Outcome.PROBATION
         self.note = ""
 
 
 class Journal:
-    """The decisions of a while, the newest last."""
+    """The most recent decisions, newest last."""
 
     def __init__(self) -> None:
         self._decisions: deque[Decision] = deque(maxlen=_KEPT)
         self._numbers = count(1)
         self.outcomes: Counter[tuple[str, Outcome]] = Counter()
-        """Decisions that have ended, by rule and outcome, also of those that are forgotten."""
+        """Number of ended decisions by rule and outcome, including those no longer stored."""
 
     def add(self, at: float, proposal: Proposal, before: float) -> Decision:
-        """Begin an entry."""
+        """Add a decision."""
         decision = Decision(next(self._numbers), at, proposal, before)
         self._decisions.append(decision)
         return decision
@@ -50,8 +50,8 @@ class Journal:
     def end(
         self, decision: Decision, outcome: Outcome, at: float, after: float | None, note: str = ""
     ) -> None:
-        """Write down what came of a decision."""
-        if decision.ended is not None:  # it could not be undone
+        """Record the outcome of a decision."""
+        if decision.ended is not None:  # it was to be undone, and that failed
             self.outcomes[decision.proposal.rule, decision.outcome] -= 1
         decision.outcome, decision.ended, decision.after, decision.note = outcome, at, after, note
         self.outcomes[decision.proposal.rule, outcome] += 1
@@ -61,12 +61,12 @@ class Journal:
 
     @property
     def made(self) -> int:
-        """How many decisions there were, also those that are forgotten."""
+        """Number of decisions made, including those no longer stored."""
         return self._decisions[-1].number if self._decisions else 0
 
     def __len__(self) -> int:
         return len(self._decisions)
 
     def of(self, query: str) -> list[Decision]:
-        """Return what was done for a query."""
+        """Return the decisions made for a query."""
         return [decision for decision in self._decisions if query in decision.proposal.queries]

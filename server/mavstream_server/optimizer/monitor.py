@@ -1,4 +1,4 @@
-"""The monitor: the targets of all queries beside what was measured over the last seconds."""
+"""Monitor: compares the targets of all queries with what was measured over the last seconds."""
 
 from __future__ import annotations
 
@@ -11,46 +11,46 @@ from mavstream_server.optimizer.sliding_metrics import Measured, SlidingMetrics,
 from mavstream_server.optimizer.target_status import PATIENCE, TargetState, TargetStatus
 
 WINDOW_S = 10.0
-"""What percentiles are taken over: long enough for some hundred answers of a slow query."""
+"""Length of the sliding window, in seconds: a slow query gives some hundred answers in it."""
 
-_EASE = 0.5  # of a target: who is below does not miss it in a moment
+_EASE = 0.5  # of a target: a query below this share of all its targets is in no danger of missing one soon
 
 
 class Observed(NamedTuple):
-    """A query as it is now."""
+    """A query with its targets and its latest metrics."""
 
     id: str
     class_name: str
     priority: int
     qos: QosSpec
     stats: Measured | None
-    """None while it is not in the engine."""
+    """None while the engine does not run the query."""
 
 
 class Target(NamedTuple):
-    """A target and what was measured of it."""
+    """A target and its measured value."""
 
     objective: Objective
     statistic: str
-    """What is compared: `mean`, `p95`, ..., `bytes`, `rows_per_s`."""
+    """The statistic that is compared: `mean`, `p95`, ..., `bytes`, `rows_per_s`."""
     target: float
-    """Milliseconds, bytes or rows per second."""
+    """Target value in milliseconds, bytes or rows per second."""
     tolerance: float
     measured: float | None
     ratio: float | None
-    """Up to 1 is good."""
+    """Measured value relative to the target, inverted where more is better: up to 1 is met."""
     weight: float = 1.0
-    """What the target counts for among those of its query, 1 on average."""
+    """Weight among the targets of the query, 1 on average."""
     foreseen: bool = False
-    """Whether it is not missed yet, and the ratio is what it comes to if it goes on like this."""
+    """Whether the target is not missed yet and `ratio` is an extrapolation of its current growth."""
 
     @property
     def severity(self) -> float:
-        """How far it is exceeded, relative to the target and times its weight; 0 while unknown."""
+        """Weighted excess relative to the target; 0 while unknown."""
         return 0.0 if self.ratio is None else self.weight * (self.ratio - 1)
 
     def told(self, query: Observed) -> str:
-        """Return what is missed, with the numbers."""
+        """Describe the missed target with its measured value."""
         measured = "unknown" if self.measured is None else f"{self.measured:.4g}"
         return (
             f"{self.objective} of query {query.id} in class {query.class_name}: "
@@ -61,7 +61,7 @@ class Target(NamedTuple):
 
 
 class Watched:
-    """A query with its figures and how its targets stand."""
+    """A monitored query with its sliding metrics and the status of its targets."""
 
     def __init__(self, query: Observed, seconds: float, patience: int) -> None:
         self.query = query
@@ -71,7 +71,7 @@ class Watched:
         self._patience = patience
 
     def observe(self, query: Observed, now: float) -> None:
-        """Take in the figures of now and judge every target."""
+        """Add the latest metrics and judge every target."""
         self.query = query
         if query.stats is not None:
             self.figures.add(sample(now, query.stats))
@@ -84,12 +84,12 @@ class Watched:
             self.standings[objective].judge(target.ratio, target.tolerance, target.measured, now)
 
     def _standing(self, objective: Objective) -> TargetStatus:
-        # Memory grows while windows fill, and stops by itself.
+        # Latency only: memory grows while windows fill, and stops by itself.
         return TargetStatus(self._patience, foresees=objective is Objective.LATENCY)
 
     @property
     def at_ease(self) -> bool:
-        """Whether all its targets are kept by far."""
+        """Whether all targets are met by a wide margin."""
         return not self.figures.empty and all(
             standing.state is TargetState.KEPT and standing.ratio is not None and standing.ratio <= _EASE
             for standing in self.standings.values()
@@ -97,12 +97,12 @@ class Watched:
 
     @property
     def missed(self) -> Iterator[Target]:
-        """The targets that are missed."""
+        """The missed targets."""
         return (target for target in self.pressing if not target.foreseen)
 
     @property
     def pressing(self) -> Iterator[Target]:
-        """The targets that are missed, or will be in a moment; those that weigh nothing are left out."""
+        """The targets that are missed, or soon will be; those of weight 0 are left out."""
         for objective, standing in self.standings.items():
             target = self.targets[objective]
             if not target.weight:
@@ -114,7 +114,7 @@ class Watched:
 
 
 class Monitor:
-    """Watches the queries that have targets."""
+    """Monitors the queries that have targets."""
 
     def __init__(self, seconds: float = WINDOW_S, patience: int = PATIENCE) -> None:
         self._seconds = seconds
@@ -122,7 +122,7 @@ class Monitor:
         self.queries: dict[str, Watched] = {}
 
     def observe(self, queries: Iterable[Observed], now: float) -> None:
-        """Take in the figures of queries."""
+        """Add the latest metrics of queries."""
         for query in queries:
             watched = self.queries.get(query.id)
             if watched is None:
@@ -130,17 +130,17 @@ class Monitor:
             watched.observe(query, now)
 
     def forget(self, there: Collection[str]) -> None:
-        """Drop the queries that are not there any more."""
+        """Drop all queries except those in `there`."""
         for gone in [id_ for id_ in self.queries if id_ not in there]:
             del self.queries[gone]
 
     @property
     def distress(self) -> float:
-        """How much is missed in all, or will be in a moment."""
+        """Total distress over all classes; see `distress_from`."""
         return self.distress_from(0)
 
     def distress_from(self, priority: int) -> float:
-        """Return how much classes of this priority or more miss: how severely, times priority."""
+        """Return the sum of severity times priority over missed targets of at least this priority."""
         return sum(
             watched.query.priority * target.severity
             for watched in self.queries.values()
@@ -149,7 +149,7 @@ class Monitor:
         )
 
     def growth_from(self, priority: int) -> float:
-        """Return how much that grows per second."""
+        """Return the growth per second of `distress_from`."""
         return sum(
             watched.query.priority * target.weight * watched.standings[target.objective].growth
             for watched in self.queries.values()
@@ -158,11 +158,11 @@ class Monitor:
         )
 
     def missed(self) -> list[tuple[Watched, Target]]:
-        """Return what is missed, that of the most important classes and the most severe first."""
+        """Return the missed targets, by priority of the class and then by severity, highest first."""
         return [one for one in self.pressing() if not one[1].foreseen]
 
     def pressing(self) -> list[tuple[Watched, Target]]:
-        """Return what is missed or will be in a moment, in the same order."""
+        """Return the targets that are missed or soon will be, in the same order."""
         found = [(watched, target) for watched in self.queries.values() for target in watched.pressing]
         return sorted(found, key=lambda one: (-one[0].query.priority, -one[1].severity, one[0].query.id))
 
@@ -209,7 +209,7 @@ def _targets(query: Observed, figures: SlidingMetrics) -> Iterator[Target]:
 
 
 def _latency(figures: SlidingMetrics, percentile: float | None) -> float | None:
-    """Return the statistic in ms. Where rows wait and nothing comes out, it is at least as long as that."""
+    """Return the latency statistic in ms; while rows wait without answers, at least the time of that wait."""
     latency = figures.latency
     known = latency.mean_ms if percentile is None else latency.percentile_ms(percentile)
     silent = figures.silent_ms
@@ -217,22 +217,22 @@ def _latency(figures: SlidingMetrics, percentile: float | None) -> float | None:
 
 
 def _shortfall(figures: SlidingMetrics, rate: float | None, least: float) -> float | None:
-    """Return by how much too little is read. With nothing left to read, what was read is enough."""
+    """Return target rate over measured rate; 1 at most while no rows wait to be read."""
     if rate is None:
         return None
     if not figures.waiting:
         return min(1.0, least / rate) if rate else 1.0
-    # A query that stands still falls short of any target; so far that it counts, but as a number.
+    # A query that makes no progress gets a large but finite ratio.
     return least / max(rate, least / 1000)
 
 
 def is_watched(qos: QosSpec) -> bool:
-    """Whether there is anything to watch: a target, or rows that may be left out for others."""
+    """Whether a query is monitored: it has a target, or allows shedding for the sake of others."""
     return bool(qos.latency or qos.memory or qos.throughput or qos.max_loss)
 
 
 def by_class(queries: Mapping[str, Watched]) -> dict[str, list[Watched]]:
-    """Return the queries of each class."""
+    """Group queries by class."""
     found: dict[str, list[Watched]] = {}
     for watched in queries.values():
         found.setdefault(watched.query.class_name, []).append(watched)

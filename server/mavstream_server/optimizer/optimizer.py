@@ -1,6 +1,6 @@
-"""The optimizer: one action at a time, each on probation, kept if it helps and undone if it does not.
+"""Optimizer: takes one action at a time, on probation; retains it if it helps and undoes it otherwise.
 
-Pure: it looks at a situation and says what to change; whoever calls it does that, and calls again later.
+Pure decisions: it maps a situation to the next change. The caller makes the change and calls again later.
 """
 
 from __future__ import annotations
@@ -17,48 +17,48 @@ from mavstream_server.optimizer.situation import Situation
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """How long things take. Seconds."""
+    """Timing of the optimizer, in seconds unless stated otherwise."""
 
     probation: float = 15.0
-    """Before an action is judged: what it was taken for must have left the sliding figures."""
+    """Time before an action is judged: the situation that led to it must have left the sliding metrics."""
     bar: float = 120.0
-    """In which an action that did not help is not tried again."""
+    """Time during which an action that did not help is not tried again."""
     calm: float = 15.0
-    """Without a missed target before anything is taken back."""
+    """Time without missed targets before an action is reverted."""
     gain: float = 0.1
-    """The share by which less must be missed for an action to be kept."""
+    """Share by which the distress must fall for an action to be retained."""
 
 
 class Optimizer:
-    """Goes through its rules in order, and takes the first action that was not found useless lately."""
+    """Tries its rules in order and takes the first action that was not found useless recently."""
 
     def __init__(
         self, rules: Sequence[OptimizerRule], pace: Pace | None = None, journal: Journal | None = None
     ) -> None:
         self.rules = list(rules)
         self.disabled: set[str] = set()
-        """Names of rules that are switched off."""
+        """Names of disabled rules."""
         self.journal = journal or Journal()
         self.pace = pace or Pace()
         self._trial: Decision | None = None
-        self._due = 0.0  # when it is judged
-        self._asked: Decision | None = None  # what the last change belongs to
-        self._barred: dict[str, float] = {}  # until when, by rule and change
+        self._due = 0.0  # when the probation ends
+        self._asked: Decision | None = None  # the decision that the last change belongs to
+        self._barred: dict[str, float] = {}  # end of the bar, by rule and change
         self._calm_since: float | None = None
         self._holds: dict[str, Cooldown] = {}  # by rule
 
     @property
     def on_probation(self) -> Decision | None:
-        """The action that waits to be judged."""
+        """The action that is on probation, or None."""
         return self._trial
 
     def decide(self, situation: Situation) -> Change | None:
-        """Return what to change now, or None."""
+        """Return the change to make now, or None."""
         now, distress = situation.now, situation.monitor.distress
         if self._trial is not None:
             change = self._trial.proposal.change
             if isinstance(change, PlanChange) and change.query in situation.swapping:
-                self._due = now + self.pace.probation  # it has only begun
+                self._due = now + self.pace.probation  # probation starts when the change has been made
             if now < self._due:
                 return None
             undo = self._judge(self._trial, now, situation)
@@ -71,28 +71,28 @@ class Optimizer:
         return self._relax(situation) if now >= self._calm_since + self.pace.calm else None
 
     def failed(self, reason: str, now: float) -> None:
-        """The change that was asked for last could not be made."""
+        """Record that the last requested change could not be made."""
         if self._asked is not None:
             self._bar(self._asked.proposal, now)
             self.journal.end(self._asked, Outcome.FAILED, now, self._asked.after, reason)
             self._asked = self._trial = None
 
     def interrupted(self, now: float) -> None:
-        """Nothing could be measured: a trial begins anew, and so does the calm."""
+        """Record that nothing could be measured: probation and time without misses start over."""
         self._calm_since = None
         self._due = now + self.pace.probation
 
     def overruled(self, reason: str, now: float) -> None:
-        """A person has changed something: what is on trial cannot be judged any more."""
+        """Record that a user changed something: ends the probation, whose action can no longer be judged."""
         self._calm_since = self._asked = None
         if self._trial is not None:
             self.journal.end(self._trial, Outcome.OVERRULED, now, None, reason)
             self._trial = None
 
     def _judge(self, trial: Decision, now: float, situation: Situation) -> Change | None:
-        """End a probation; returns what undoes an action that did not help.
+        """End a probation; returns the change that undoes the action if it did not help.
 
-        What was missed by more and more each second would have gone on so without it, if not for ever.
+        Distress that was growing is assumed to have continued to grow without the action, for a limited time.
         """
         self._trial = None
         distress = situation.monitor.distress_from(trial.proposal.priority)
@@ -126,7 +126,7 @@ class Optimizer:
                 decision = self.journal.add(situation.now, proposal, 0.0)
                 self.journal.end(decision, Outcome.RELAXED, situation.now, 0.0)
                 self._asked = decision
-                # The next step back waits as long: what this one does must show first.
+                # The next revert waits as long, so that the effect of this one shows first.
                 self._calm_since = situation.now
                 return proposal.change
         return None

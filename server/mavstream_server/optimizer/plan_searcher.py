@@ -1,7 +1,7 @@
-"""The plan scout: looks for cheaper plans of running queries, in a process of its own.
+"""Plan searcher: looks for cheaper plans of running queries, in a process of its own.
 
-To generate and cost plans takes tens of milliseconds of pure computing for each query: neither the event loop
-nor an engine may do that.
+Generating and costing plans takes tens of milliseconds of CPU time per query, which would block the event
+loop or an engine.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ from mavstream_server.scheduling.statistics import Statistics
 _log = logging.getLogger("mavstream.optimizer")
 
 FRESH_S = 10.0
-"""A query is looked at again after this time: its figures have moved by then."""
+"""Seconds after which a query is searched again, because its metrics have changed by then."""
 PAUSE_S = 5.0
-"""Between two searches: at 50 ms each, they take a hundredth of a core."""
+"""Seconds between two searches: at 50 ms each, they take 1 % of a core."""
 
 Scouted = Callable[[Iterable[str]], Awaitable[list[SearchedQuery]]]
 
@@ -40,31 +40,31 @@ class _Seen(NamedTuple):
     epoch: int
     version: int
     rows: Mapping[str, int]
-    """Read so far, by source."""
+    """Rows read so far, by source."""
 
 
 class PlanSearcher:
-    """Knows, for queries that it was asked about, the cheapest plan there is."""
+    """Finds the cheapest equivalent plan of the queries that it is asked about."""
 
     def __init__(self, scouted: Scouted, clock: Callable[[], float] = time.monotonic) -> None:
-        """`scouted` returns running queries by id, as `QueryViews.scouted` does."""
+        """`scouted` returns running queries by id, as `QueryViews.searched` does."""
         self._scouted = scouted
         self._clock = clock
         self._pool: ProcessPoolExecutor | None = None
         self._seen: dict[str, _Seen] = {}
-        self._looked: dict[str, float] = {}  # when they were searched for
-        self._rested = 0.0  # when the next one may be
+        self._looked: dict[str, float] = {}  # time of the last search, by query
+        self._rested = 0.0  # earliest time of the next search
         self._lock = asyncio.Lock()
         self.alternates: dict[str, PlanChoice] = {}
-        """What was found, by query; only of plans that still run."""
+        """The cheapest plan found, by query; only for plans that still run."""
         self.swapping: frozenset[str] = frozenset()
-        """Of the queries asked about last, those whose plan is being swapped."""
+        """Of the queries asked about last, those with a migration under way."""
 
     async def look(self, ids: Iterable[str]) -> Mapping[str, PlanChoice]:
-        """Bring what is known of these queries up to date, to be called now and then; returns `alternates`.
+        """Update the known alternates of these queries and return `alternates`; to be called periodically.
 
-        A query is measured between two looks, and each look searches plans for one of them at most. What is
-        known of others is forgotten.
+        Metrics are differences between two calls, and each call searches plans for at most one query. Results
+        for other queries are discarded.
         """
         async with self._lock:
             queries = {query.id: query for query in await self._scouted(tuple(ids))}
@@ -74,7 +74,7 @@ class PlanSearcher:
                     del known[gone]
             measured = {id_: self._measured(query) for id_, query in queries.items()}
             due = [id_ for id_ in queries if id_ not in self.swapping and self._due(id_)]
-            # Those that were never looked at come first, in the order in which they were given.
+            # Queries that were never searched go first, in the given order.
             for id_ in sorted(due, key=lambda id_: self._looked.get(id_, 0.0)):
                 figures = measured[id_]
                 if figures is not None and self._clock() >= self._rested:
@@ -82,7 +82,7 @@ class PlanSearcher:
         return self.alternates
 
     async def stop(self) -> None:
-        """End the process, if there is one."""
+        """Stop the search process, if it runs."""
         pool, self._pool = self._pool, None
         if pool is not None:
             await asyncio.to_thread(pool.shutdown, cancel_futures=True)
@@ -91,12 +91,12 @@ class PlanSearcher:
         return id_ not in self._looked or self._clock() - self._looked[id_] >= FRESH_S
 
     def _measured(self, query: SearchedQuery) -> PlanMetrics | None:
-        """Return what was measured since the last look; None if nothing can be said yet."""
+        """Return the metrics since the last call, or None if there is no basis for them yet."""
         stats, now, before = query.stats, self._clock(), self._seen.get(query.id)
         rows = {one.name: one.rows_out for one in stats.operators if one.name in query.sources}
         seen = _Seen(now, stats.epoch, stats.plan_version, rows)
         if before is None or (before.epoch, before.version) != (seen.epoch, seen.version):
-            # Another plan runs than what is known is about.
+            # The plan has changed: what was found is about another one.
             self._seen[query.id] = seen
             self.alternates.pop(query.id, None)
             self._looked.pop(query.id, None)
@@ -123,14 +123,14 @@ class PlanSearcher:
         except BrokenProcessPool:
             _log.warning("the process that looks for plans died; the next look starts another one")
             await self.stop()
-        except MavstreamError as error:  # a stream or table was changed meanwhile
+        except MavstreamError as error:  # a stream or table has changed meanwhile
             _log.info("no plans were looked for", extra={"query": query.id, "reason": str(error)})
         else:
             self.alternates[query.id] = found
 
 
 def operator_metrics(stats: QueryMetrics) -> dict[str, Statistics]:
-    """Return what was measured of a query's operators, by node."""
+    """Return the statistics of a query's operators, by node."""
     return {
         one.name: Statistics(
             cost_per_tuple=one.cost_per_tuple_ns, selectivity=one.selectivity, tuples=one.tuples
@@ -141,7 +141,7 @@ def operator_metrics(stats: QueryMetrics) -> dict[str, Statistics]:
 
 
 def _begin() -> None:
-    """Prepare the process: it gives way to all others, and goes when its parent does."""
+    """Initialize the search process: lowest CPU priority, and it exits with its parent."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     os.nice(10)
     parent = multiprocessing.parent_process()

@@ -1,4 +1,4 @@
-"""Rules: what could be done about a target that is missed. They propose, and do nothing themselves."""
+"""Optimizer rules: propose changes against missed targets, without making them."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from mavstream_server.optimizer.situation import Situation
 
 
 class OptimizerRule(ABC):
-    """One kind of action."""
+    """A rule of the optimizer: one kind of action."""
 
     name: str
     about: str
-    """What it does and when, in a sentence."""
+    """What the rule does and when, in one sentence."""
 
     @abstractmethod
     def propose(self, situation: Situation) -> Iterable[Proposal]:
-        """Return what could be done now, the most promising first."""
+        """Return possible changes, most promising first; called while targets are in danger."""
 
     def relax(self, situation: Situation) -> Iterable[Proposal]:
-        """Return what of earlier actions is not needed any more, now that all targets are kept."""
+        """Return changes that revert earlier actions; called while all targets are met."""
         return ()

@@ -1,6 +1,6 @@
-"""Running plans: what a query's plan was swapped for since its engine started it.
+"""Running plans: the plans that a query was migrated to since its engine started it.
 
-Kept in memory beside the registered plan: a query that is instantiated again runs as it was registered.
+In memory only: a query that is restarted runs its registered plan.
 """
 
 from __future__ import annotations
@@ -17,36 +17,36 @@ from mavstream_server.core.metrics import QueryMetrics
 from mavstream_server.planning.rewriting.choice import PlanSubject
 
 _KEPT = 8
-"""Plans remembered per query: figures that are half a second old may still tell of one that went."""
+"""Plans stored per query: metrics that are half a second old may still refer to an earlier one."""
 
 Shapes = Mapping[str, StreamShape]
 Tables = Mapping[str, Schema]
 
 REGISTERED = 0
-"""The version of the plan that was registered."""
+"""Version number of the registered plan."""
 
 
 class RunningPlan(NamedTuple):
-    """A plan that was asked for."""
+    """A plan that a query was asked to migrate to."""
 
     plan: Plan
     typed: TypedPlan
 
 
 class SearchedQuery(NamedTuple):
-    """A running query with its figures, as whoever looks for a better plan must know it."""
+    """A running query with its metrics, as input of the plan searcher."""
 
     id: str
     subject: PlanSubject
     sources: dict[str, str]
-    """The streams that its sources read, by node."""
+    """Stream names by source node."""
     stats: QueryMetrics
 
 
 def searched(
     id_: str, spec: QuerySpec, plan: RunningPlan, stats: QueryMetrics, shapes: Shapes, tables: Tables
 ) -> SearchedQuery:
-    """Return a query that runs a plan; of streams and tables, it takes those that it reads."""
+    """Return the search input for a query that runs this plan, with the streams and tables it reads."""
     sources = {node.name: node.stream for node in plan.typed.sources}
     subject = PlanSubject(
         plan.plan,
@@ -59,14 +59,14 @@ def searched(
 
 
 class RunningPlans:
-    """The plans that one query was to go on with, by the versions under which its engine tells of them."""
+    """Plans that a query was asked to migrate to, by the version that its engine reports."""
 
     def __init__(self) -> None:
         self._plans: dict[int, RunningPlan] = {}
         self._numbers = count(REGISTERED + 1)
 
     def add(self, plan: Plan, typed: TypedPlan) -> int:
-        """Remember a plan; returns its version."""
+        """Add a plan and return its version."""
         version = next(self._numbers)
         self._plans[version] = RunningPlan(plan, typed)
         while len(self._plans) > _KEPT:
@@ -74,9 +74,9 @@ class RunningPlans:
         return version
 
     def forget(self, version: int) -> None:
-        """Drop a plan that was refused."""
+        """Remove a plan that the engine refused."""
         self._plans.pop(version, None)
 
     def running(self, stats: QueryMetrics | None) -> RunningPlan | None:
-        """Return what runs according to figures of the query's present epoch; None: as registered."""
+        """Return the plan that metrics of the current epoch report, or None for the registered one."""
         return None if stats is None else self._plans.get(stats.plan_version)

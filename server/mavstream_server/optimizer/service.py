@@ -1,6 +1,6 @@
-"""The optimizer at work: every period it looks at the targets and, if it may, acts to keep them.
+"""Optimizer service: checks the targets periodically and, if enabled, acts to meet them.
 
-The same code drives a server's engine process and an engine that is stepped by hand.
+The same code drives a server's engine process and an engine that is stepped manually.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ from mavstream_server.supervisor.engine_link import EngineRefused, EngineUnavail
 
 _log = logging.getLogger("mavstream.optimizer")
 
-_RARELY = 3  # rounds
-_SCOUTED = 50  # queries at a time that other plans are looked for
-_FEW = 100  # queries: so many are looked at in every round, whatever they are like
+_RARELY = 3  # queries in no danger are observed in one of so many rounds
+_SCOUTED = 50  # queries at a time for which plans are searched
+_FEW = 100  # queries: up to this number, all are observed in every round
 
 
 class Registered(NamedTuple):
-    """A query that is to be watched."""
+    """A registered query that is to be monitored."""
 
     id: str
     class_name: str
@@ -47,38 +47,38 @@ class Registered(NamedTuple):
 
 
 class Queries(Protocol):
-    """The registered queries, as far as the optimizer has to know them."""
+    """The registered queries, as the optimizer needs them."""
 
     def watched(self) -> Collection[Registered]:
-        """Return those that can run and have targets, or allow loss."""
+        """Return the queries that can run and have targets or allow shedding."""
 
     def class_sizes(self) -> Mapping[str, int]:
-        """Return how many queries each class has that can run."""
+        """Return the number of queries that can run, by class."""
 
     def priorities(self) -> Mapping[str, int]:
         """Return the priorities of the classes."""
 
     async def swap_plan(self, id_: str, plan: Plan) -> None:
-        """Let a running query go on with an equivalent plan."""
+        """Start the migration of a running query to an equivalent plan."""
 
 
 class PlanSearch(Protocol):
-    """Whoever looks for other plans of queries; it takes its time."""
+    """Searches for alternate plans of queries."""
 
     alternates: dict[str, PlanChoice]
-    """What was found, by query."""
+    """The plans found, by query id."""
     swapping: frozenset[str]
-    """Queries whose plan is being swapped."""
+    """Ids of the queries with a migration under way."""
 
     async def look(self, ids: Iterable[str]) -> Mapping[str, PlanChoice]:
-        """Bring up to date what is known of these queries."""
+        """Update what is known about these queries."""
 
     async def stop(self) -> None:
-        """Look no more."""
+        """Stop searching."""
 
 
 class InvalidOptimizer(InvalidObject):
-    """Settings that name something that the optimizer does not have."""
+    """Raised for optimizer settings that name an unknown rule, policy or option."""
 
     code = "invalid_optimizer"
     title = "The settings of the optimizer are not valid"
@@ -90,10 +90,10 @@ class _Plans(TypedDict, total=False):
 
 
 class OptimizerService:
-    """Watches the queries that have targets, decides, and has it done: one round per period.
+    """Monitors the queries that have targets, decides and enacts: one round per period.
 
-    While nothing has a target, nothing is asked of the engine. While the engine is away, or starts queries
-    anew, it waits: what is on trial is judged by figures that come afterwards.
+    Without targets, nothing is requested from the engine. While the engine is down or restarts queries, the
+    optimizer pauses: an action on probation is judged by metrics taken afterwards.
     """
 
     def __init__(
@@ -105,12 +105,12 @@ class OptimizerService:
         config: OptimizerConfig | None = None,
         searcher: PlanSearch | None = None,
     ) -> None:
-        """Without a searcher plans stay as they are."""
+        """`searcher` looks for alternate plans; without one, plans are never migrated."""
         self._engine = engine
         self._scheduler = scheduler
         self._queries = queries
         self._clock = clock
-        # Taken once, so that one time is always told as the same instant.
+        # Computed once, so that a monotonic time always maps to the same instant.
         self._offset = clock.now() - clock.monotonic()
         self.monitor = Monitor()
         self.optimizer = Optimizer(all_rules())
@@ -129,24 +129,24 @@ class OptimizerService:
 
     @property
     def scheduler(self) -> SchedulerSettings:
-        """The policy that decides, and its options."""
+        """The current policy and its options."""
         return self._scheduler.current
 
-    # Time
+    # Clock
 
     @property
     def now(self) -> float:
-        """Seconds on a clock that never falls."""
+        """Monotonic time, in seconds."""
         return self._clock.monotonic() / 1e9
 
     def instant(self, at: float) -> str:
-        """Return a time of that clock as ISO 8601 text."""
+        """Return a monotonic time as ISO 8601 text."""
         return format_instant((round(at * 1e9) + self._offset) // 1000)
 
     # Rounds
 
     async def run(self) -> None:
-        """Go on for ever, whatever goes wrong in a round."""
+        """Run rounds until cancelled; errors of a round are logged."""
         while True:
             await asyncio.sleep(self.settings.period / 1e6)
             try:
@@ -155,14 +155,14 @@ class OptimizerService:
                 _log.exception("a round of the optimizer failed")
 
     async def stop(self) -> None:
-        """End what goes on beside the rounds."""
+        """Stop background work: the plan search."""
         if self._searching is not None:
             self._searching.cancel()
         if self._searcher is not None:
             await self._searcher.stop()
 
     async def round(self) -> None:
-        """Look at the targets; decide, and do it, if that is wanted."""
+        """Observe the targets; if enabled, decide and enact."""
         watched = {query.id: query for query in self._queries.watched()}
         self.monitor.forget(watched)
         self.enactor.forget(watched)
@@ -194,7 +194,7 @@ class OptimizerService:
                 self.optimizer.interrupted(now)
 
     def _due(self, query: Registered, place: int, every: int) -> bool:
-        """Whether a query's figures are taken now; of those far from missing anything, one in `every`."""
+        """Whether to observe a query in this round; queries in no danger are, one round in `every`."""
         known = self.monitor.queries.get(query.id)
         at_ease = (
             known is not None
@@ -219,7 +219,7 @@ class OptimizerService:
             priorities=priorities,
             shed=self.enactor.shares,
             weights=self.enactor.weights,
-            # Counting goes through all queries, and only who acts must know.
+            # Counting iterates over all queries, so it is done only when an action may follow.
             class_sizes=self._queries.class_sizes() if missed else {},
             **self._plans(missed),
         )
@@ -233,7 +233,7 @@ class OptimizerService:
             _log.warning("a change was refused", extra={"change": repr(change)[:500], "reason": str(error)})
 
     def _plans(self, missed: bool) -> _Plans:
-        """Return what is known of other plans, and have it brought up to date while something is missed."""
+        """Return the known alternate plans; updates them in the background while targets are missed."""
         if self._searcher is None:
             return {}
         if missed and (self._searching is None or self._searching.done()):
@@ -247,23 +247,23 @@ class OptimizerService:
             _log.exception("looking for other plans failed")
 
     def _candidates(self) -> list[str]:
-        """Return whose plans could matter: of those that miss something, then of those less important."""
+        """Return the queries to search plans for: those that miss targets, then less important ones."""
         missed = dict.fromkeys(watched.query.id for watched, _ in self.monitor.missed())
         others = sorted(self.monitor.queries.values(), key=lambda one: (one.query.priority, one.query.id))
         return list(missed | dict.fromkeys(one.query.id for one in others))[:_SCOUTED]
 
-    # What people change
+    # Changes by users
 
     async def overrule(self, action: Callable[[], Awaitable[None]], reason: str) -> None:
-        """Do what a person wants, not while a change is being made; what is on trial ends with it."""
+        """Perform a user's action while no change is being made; ends the probation of the current action."""
         async with self._acting:
             await action()
             self.optimizer.overruled(reason, self.now)
 
     async def configure(self, settings: OptimizerSettings) -> None:
-        """Take other settings; raises InvalidOptimizer, and what a policy is refused with.
+        """Apply new settings; raises InvalidOptimizer, and the errors of a refused policy.
 
-        What a rule that is switched off has done to queries is taken back; a policy that it chose stays.
+        Effects of a rule that is now disabled on queries are reverted; a policy that it chose stays.
         """
         self._check(settings)
         async with self._acting:
@@ -310,7 +310,7 @@ def _pace(pace: PaceSettings) -> Pace:
 def _amos(
     settings: OptimizerSettings, options: Mapping[str, object], like: SchedulerSettings | None = None
 ) -> SchedulerSettings:
-    """Return AMoS with the specification as its weights."""
+    """Return the AMoS policy with the specification as its weights."""
     specification = settings.specification.model_dump(mode="json")
     sources = None if like is None else like.sources
     return SchedulerSettings(

@@ -1,4 +1,4 @@
-"""What rules look at: the targets as they stand, and what was done before."""
+"""Situation: the input of the optimizer's rules."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ from mavstream_server.planning.rewriting.choice import PlanChoice
 
 @dataclass(frozen=True, slots=True)
 class Situation:
-    """The server at one time."""
+    """The state of targets and queries at one time."""
 
     now: float
-    """Seconds."""
+    """Monotonic time, in seconds."""
     monitor: Monitor
     scheduler: SchedulerSettings
     priorities: Mapping[str, int]
-    """Of the classes."""
+    """Priorities of the classes, by name."""
     shed: Mapping[str, float] = field(default_factory=dict)
-    """The share of rows that is dropped, by query."""
+    """Share of rows that is shed, by query id."""
     weights: Mapping[str, int] = field(default_factory=dict)
-    """What queries weigh in their class, if it is not 1."""
+    """Weights of queries within their class, by id, where not 1."""
     class_sizes: Mapping[str, int] = field(default_factory=dict)
-    """Queries in each class, with targets or without."""
+    """Number of queries by class, with or without targets."""
     alternates: Mapping[str, PlanChoice] = field(default_factory=dict)
-    """Queries of which other plans are known, with the cheapest."""
+    """Cheapest alternate plan by query id, where one is known."""
     swapping: frozenset[str] = frozenset()
-    """Queries whose plan is being swapped: what that brings shows later."""
+    """Ids of queries with a migration under way, whose effect shows later."""

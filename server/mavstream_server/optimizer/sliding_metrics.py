@@ -1,4 +1,4 @@
-"""Sliding figures: what a query did over the last seconds, from figures that count since its start."""
+"""Sliding metrics: activity of a query over the last seconds, derived from cumulative metrics."""
 
 from __future__ import annotations
 
@@ -9,64 +9,64 @@ from mavstream_server.core.metrics import Latency
 
 
 class Measured(Protocol):
-    """The figures of a query since its start, in whatever form an engine told them."""
+    """Metrics of a query, cumulative since it was started, in any form that an engine reports."""
 
     @property
     def epoch(self) -> int:
-        """How often it was instantiated."""
+        """Number of times that the query was started."""
 
     @property
     def rows_in(self) -> int:
-        """Rows that it read."""
+        """Rows that the query read."""
 
     @property
     def latency(self) -> Latency:
-        """Of its answers."""
+        """Latency of its answers."""
 
     @property
     def queued_bytes(self) -> int:
-        """Between its operators."""
+        """Bytes queued between its operators."""
 
     @property
     def state_bytes(self) -> int:
-        """Held by its operators."""
+        """Bytes of operator state."""
 
     @property
     def backlog_bytes(self) -> int:
-        """Not read yet."""
+        """Bytes in the stream logs that the query has not read yet."""
 
 
 class Sample(NamedTuple):
-    """A query at one time."""
+    """A sample of a query's metrics."""
 
     at: float
-    """Seconds."""
+    """Time of the sample, in seconds."""
     epoch: int
     latency: Latency
     rows_in: int
     held: int
     """Bytes in queues, state and backlog."""
     waiting: bool
-    """Whether rows wait that it has not read."""
+    """Whether there are unread rows."""
 
 
 def sample(at: float, stats: Measured) -> Sample:
-    """Return what matters of a query's figures."""
+    """Return a sample of a query's metrics."""
     held = stats.queued_bytes + stats.state_bytes + stats.backlog_bytes
     waiting = stats.backlog_bytes + stats.queued_bytes > 0
     return Sample(at, stats.epoch, stats.latency, stats.rows_in, held, waiting)
 
 
 class SlidingMetrics:
-    """Samples of one query over a length of time; a new epoch begins anew."""
+    """Samples of one query over a sliding window; a new epoch resets it."""
 
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds
         self._samples: deque[Sample] = deque()
-        self._whole = True  # the first sample of the epoch is still there
+        self._whole = True  # whether the first sample of the epoch is still stored
 
     def add(self, new: Sample) -> None:
-        """Take a sample; the last one ahead of the length stays, as what the others are counted from."""
+        """Add a sample; the newest one older than the window is retained as baseline of differences."""
         samples = self._samples
         if samples and samples[-1].epoch != new.epoch:
             samples.clear()
@@ -78,7 +78,7 @@ class SlidingMetrics:
 
     @property
     def empty(self) -> bool:
-        """Whether there is no sample."""
+        """Whether there are no samples."""
         return not self._samples
 
     @property
@@ -87,7 +87,7 @@ class SlidingMetrics:
 
     @property
     def latency(self) -> Latency:
-        """Of the answers that came within the length; at first, since the query began."""
+        """Latency of the answers within the window; at first, since the query started."""
         if not self._samples:
             return Latency()
         last = self._samples[-1].latency
@@ -95,7 +95,7 @@ class SlidingMetrics:
 
     @property
     def silent_ms(self) -> float | None:
-        """How long rows have waited at least while no answer came, or None if answers come."""
+        """Minimum time in ms that rows have waited without any answer, or None if there are answers."""
         if not self._spans or not all(one.waiting for one in self._samples):
             return None
         first, last = self._samples[0], self._samples[-1]
@@ -103,7 +103,7 @@ class SlidingMetrics:
 
     @property
     def rows_per_s(self) -> float | None:
-        """Rows read per second, or None until there are two samples."""
+        """Rows read per second, or None with fewer than two samples."""
         if not self._spans:
             return None
         first, last = self._samples[0], self._samples[-1]
@@ -111,10 +111,10 @@ class SlidingMetrics:
 
     @property
     def held(self) -> int | None:
-        """The most bytes that it held at any of the samples, or None without one."""
+        """Maximum of the bytes held over all samples, or None without samples."""
         return max((one.held for one in self._samples), default=None)
 
     @property
     def waiting(self) -> bool:
-        """Whether rows wait now."""
+        """Whether there are unread rows now."""
         return bool(self._samples) and self._samples[-1].waiting

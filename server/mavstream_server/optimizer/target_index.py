@@ -1,4 +1,4 @@
-"""TargetIndex: the targets of running queries, in an order in which those in danger are found at once."""
+"""Target index: targets of running queries, sorted so that endangered ones are found without a scan."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from mavstream_server.core.metrics import Latency
 
 
 class IndexedTarget(NamedTuple):
-    """A query that runs, and what was promised to it."""
+    """A running query and its targets."""
 
     query: str
     class_name: str
@@ -21,7 +21,7 @@ class IndexedTarget(NamedTuple):
 
 
 class TargetIndex:
-    """Latency targets by class and statistic, the tightest first; the other objectives by class."""
+    """Latency targets by class and statistic, tightest first; targets of other objectives by class."""
 
     def __init__(self, promises: Iterable[IndexedTarget] = ()) -> None:
         self._latency: dict[str, dict[str, _Group]] = {}
@@ -40,15 +40,15 @@ class TargetIndex:
                 group.members.sort()
 
     def __contains__(self, class_name: object) -> bool:
-        """Whether anything was promised to queries of a class."""
+        """Whether queries of a class have targets."""
         return class_name in self._latency or class_name in self._lasting
 
     def endangered(
         self, class_name: str, latency: Latency, factor: float, most: int
     ) -> tuple[int, list[EndangeredQuery]]:
-        """Return how many targets of a class, kept now, are missed if it answers so much later, and some.
+        """Count the met targets of a class that a slowdown would violate, and return examples.
 
-        The factor is `inf` where the class would fall behind without end.
+        The factor is `inf` if the class would fall behind without bound.
         """
         count, found = 0, []
         for statistic, group in self._latency.get(class_name, {}).items():
@@ -78,12 +78,12 @@ class _Group:
 
 
 def allowed_ms(target: LatencyTarget) -> float:
-    """Return the highest latency, in milliseconds, that counts as kept."""
+    """Return the highest latency, in milliseconds, that meets a target."""
     return target.at_most / 1000 * (1 + target.tolerance)
 
 
 def statistic_ms(latency: Latency, percentile: float | None) -> float | None:
-    """Return the mean or a percentile, or None without answers."""
+    """Return the mean or a percentile in milliseconds, or None without answers."""
     return latency.mean_ms if percentile is None else latency.percentile_ms(percentile)
 
 

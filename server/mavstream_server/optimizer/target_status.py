@@ -1,4 +1,4 @@
-"""How a target stands: kept, at risk or missed, and since when. Single outliers change nothing."""
+"""Target status: kept, at risk or missed, and since when, with hysteresis against outliers."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from typing import NamedTuple
 from mavstream_protocol.optimizer import TargetState as TargetState
 
 PATIENCE = 3
-"""Judgements in a row before a target counts as missed, or as kept again."""
-_CHANGES = 50  # remembered
-_PRESSING = 0.4  # of a target: below, growth is not worth a thought yet
+"""Consecutive judgements until a target counts as missed, or as kept again."""
+_CHANGES = 50  # status changes stored per target
+_PRESSING = 0.4  # of a target: growth below this ratio is ignored
 
 
 class TargetStatusChange(NamedTuple):
-    """A target that stands otherwise than before."""
+    """A change of a target's status."""
 
     at: float
     before: TargetState
@@ -23,12 +23,12 @@ class TargetStatusChange(NamedTuple):
 
 
 class TargetStatus:
-    """One target over time.
+    """Status of one target over time.
 
-    What is judged is a ratio: the measured value divided by the target, or the other way round where more is
-    better, so that up to 1 is good. Beyond 1 + tolerance for `patience` judgements in a row is missed; up to
-    1 for as many is kept again. So a value that moves about the target does not flap. Where it `foresees`, a
-    value that grows so fast that it will be missed is at risk, and `foreseen` tells how far off it will be.
+    Judged is a ratio, the measured value divided by the target (inverted where more is better), so that up to
+    1 is met. Above 1 + tolerance for `patience` consecutive judgements is missed; up to 1 for as many is kept
+    again, so that values near the target do not flap. With `foresees`, a value that grows fast enough to miss
+    the target soon is at risk, and `foreseen` is its extrapolated ratio.
     """
 
     def __init__(self, patience: int = PATIENCE, *, foresees: bool = False) -> None:
@@ -44,7 +44,7 @@ class TargetStatus:
         self.changes: deque[TargetStatusChange] = deque(maxlen=_CHANGES)
 
     def judge(self, ratio: float | None, tolerance: float, measured: float | None, now: float) -> TargetState:
-        """Take in a measurement; None if there is none."""
+        """Add a measurement, None if there is none, and return the new state."""
         self.ratio, self.measured, self._tolerance = ratio, measured, tolerance
         if ratio is None:
             self._last.clear()
@@ -55,7 +55,7 @@ class TargetStatus:
 
     @property
     def growth(self) -> float:
-        """By how much the ratio grows per second, over the last few judgements; 0 if it does not."""
+        """Growth of the ratio per second over the last judgements; 0 if it does not grow."""
         if len(self._last) < 2:
             return 0.0
         (begin, first), *_, (end, last) = self._last
@@ -63,7 +63,7 @@ class TargetStatus:
 
     @property
     def foreseen(self) -> float | None:
-        """The ratio that it comes to in as many judgements as patience lasts, if that will be missed."""
+        """Ratio extrapolated by `patience` judgements if the target will be missed then, else None."""
         growth = self.growth if self._foresees else 0.0
         if not growth or self.state is TargetState.MISSED or self.ratio is None or self.ratio < _PRESSING:
             return None

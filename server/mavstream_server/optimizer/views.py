@@ -1,4 +1,4 @@
-"""The optimizer and its decisions, as clients see them."""
+"""Views of the optimizer and its decisions for the API."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from mavstream_server.optimizer.service import OptimizerService
 
 
 def optimizer_info(optimizing: OptimizerService) -> OptimizerInfo:
-    """Return how the optimizer stands."""
+    """Return the state of the optimizer."""
     optimizer, enactor = optimizing.optimizer, optimizing.enactor
     trial = optimizer.on_probation
     return OptimizerInfo(
@@ -44,7 +44,7 @@ def _targets(optimizing: OptimizerService) -> dict[str, dict[str, int]]:
 def decisions_page(
     optimizing: OptimizerService, after: str | None, limit: int, query: str | None
 ) -> Page[DecisionInfo]:
-    """Return decisions, the newest first; `after` is the number of the last one of the part before."""
+    """Return a page of decisions, newest first; `after` is the last number of the previous page."""
     if after is not None and not (after.isascii() and after.isdecimal()):
         raise Refused(
             f"'after={after[:40]}' is no number of a decision: give `next` of the part before",
@@ -62,7 +62,7 @@ def decisions_page(
 
 
 def decision_info(optimizing: OptimizerService, decision: Decision) -> DecisionInfo:
-    """Return a decision as clients see it."""
+    """Return a decision in its API form."""
     proposal, ended = decision.proposal, decision.ended
     return DecisionInfo(
         number=decision.number,

@@ -1,1 +1,1 @@
-"""Admission: estimates of load and latency for queries that are not running yet."""
+"""Admission control estimates: expected load and latency of queries that do not run yet."""

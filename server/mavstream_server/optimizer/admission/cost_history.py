@@ -1,4 +1,4 @@
-"""CostHistory: what the queries that run taught about costs, for queries that are new."""
+"""Cost history: operator costs and selectivities measured on running queries, used to estimate new ones."""
 
 from __future__ import annotations
 
@@ -16,29 +16,29 @@ from mavstream_server.planning.rewriting.costing.model import CostModel
 from mavstream_server.scheduling.statistics import Statistics
 
 CALL_NS = 10_000.0
-"""What a call of an operator costs at least, however few rows it finds."""
+"""Minimum cost of one operator call, in nanoseconds, however few rows it processes."""
 _ENDS = {"source": 20.0, "output": 100.0}
-"""Nanoseconds per row of what stands at the ends of every plan, until some were measured."""
+"""Default cost of sources and outputs, in nanoseconds per row, until one has been measured."""
 _REMEMBERED = 101
 
 
 class Demand(NamedTuple):
-    """What a query is expected to need."""
+    """Estimated resource demand of a query."""
 
     rows: float
-    """Per second, of all its streams."""
+    """Rows per second, summed over all streams of the query."""
     turns: float
-    """Per second: at most one for each frame that comes."""
+    """Turns (scheduler slices) per second; at most one per arriving frame."""
     work: float
-    """Seconds of the engine per second."""
+    """Engine time, in seconds per second."""
     memory: float
-    """Bytes of windows and queues."""
+    """Bytes held in windows and queues."""
     row_bytes: float
-    """Of a row that waits in front of it."""
+    """Size of a row that waits in the query's input, in bytes."""
 
 
 class CostHistory:
-    """Medians of what operators of a kind cost, and how many rows conditions let pass."""
+    """Median cost per kind of operator and median selectivity of conditions, learned from running queries."""
 
     def __init__(self) -> None:
         self._knowledge = PooledKnowledge()
@@ -47,7 +47,7 @@ class CostHistory:
     def learn(
         self, plan: TypedPlan, operators: Sequence[OperatorMetrics], rates: Mapping[str, float]
     ) -> None:
-        """Take in the figures of a query that runs on streams with these rows per second."""
+        """Add the metrics of a running query; `rates` are the rows per second of its streams."""
         measured = [one for one in operators if one.tuples > 0 and one.cost_per_tuple_ns > 0]
         for one in measured:
             if one.operator in _ENDS:
@@ -58,11 +58,11 @@ class CostHistory:
             )
             for one in measured
         }
-        # Only what was measured: hints of one query say nothing about others.
+        # Measured values only: the hints of one query say nothing about others.
         self._knowledge.pool(CostModel(plan, PlanMetrics(rates, known), hints=False).knowledge)
 
     def assess(self, plan: TypedPlan, arrivals: Mapping[str, Arrivals]) -> Demand:
-        """Return what a new query is expected to need if its streams bring so much per second."""
+        """Estimate the demand of a new query, given the arrival rates of its streams."""
         read = [arrivals.get(source.stream, Arrivals(0.0, 0.0)) for source in plan.sources]
         rows, turns = sum(one.rows for one in read), sum(min(one.frames, one.rows) for one in read)
         rates = {source.stream: one.rows for source, one in zip(plan.sources, read, strict=True)}
@@ -79,7 +79,7 @@ class CostHistory:
         )
 
     def _model(self, plan: TypedPlan, figures: PlanMetrics) -> CostModel:
-        """Return a cost model that goes by what was learned, and first by the plan's own hints."""
+        """Return a cost model that prefers the plan's own hints and falls back to the learned costs."""
         if all(node.hints is None for node in plan.nodes.values()):
             return CostModel(None, figures, self._knowledge)
         return CostModel(plan, figures, DerivedKnowledge(self._knowledge))

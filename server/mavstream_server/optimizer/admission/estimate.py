@@ -1,6 +1,6 @@
-"""Admission: whether a new query's targets can be kept, and those of the others once it is there.
+"""Admission estimate: whether a new query and the queries already running can meet their targets.
 
-Pure: it looks at what was measured and at what the query is expected to need.
+Pure functions of the measured load and the estimated demand of the query; no I/O.
 """
 
 from __future__ import annotations
@@ -23,27 +23,27 @@ from mavstream_server.optimizer.admission.occupancy import Occupancy
 from mavstream_server.optimizer.admission.queueing import percentile
 from mavstream_server.optimizer.target_index import TargetIndex, allowed_ms, statistic_ms
 
-_NAMED = 10  # endangered queries that are told by name
+_NAMED = 10  # endangered queries that are listed by name
 _LONGEST_LINGER_S = 0.05
 _NOTHING_KNOWN = Occupancy({}, by_priority=True)
 
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A query that wants in."""
+    """A query that asks for admission."""
 
     class_name: str
     priority: int
     qos: QosSpec
     demand: Demand
     silent: Sequence[str] = ()
-    """Streams of its that bring nothing now, so that nothing can be told."""
+    """Streams of the query without current arrivals, for which no estimate is possible."""
 
 
 def estimate(
     candidate: Candidate, occupancy: Occupancy | None, promises: TargetIndex, policy: AdmissionPolicy
 ) -> AdmissionEstimate:
-    """Return what is expected; without an occupancy, as long as nothing was measured, that is little."""
+    """Estimate the effects of admitting a query; `occupancy` is None until the engine was measured."""
     return _Estimator(candidate, occupancy, promises).estimate(policy)
 
 
@@ -79,7 +79,7 @@ class _Estimator:
     def _utilisation(self, before: float, after: float) -> Utilisation:
         return Utilisation(before=before, after=after) if self._measured else _UNKNOWN_UTILISATION
 
-    # Its own targets
+    # The query's own targets
 
     def _targets(self) -> Iterator[TargetOutlook]:
         qos = self._new.qos
@@ -97,14 +97,14 @@ class _Estimator:
         return self._told("latency", kind, target.at_most / 1000, target.tolerance, expected, allowed, shown)
 
     def _expected_ms(self, target: LatencyTarget) -> float:
-        """Return what is measured of its class, and as much more as the queues are expected to grow."""
+        """Return the latency of the query's class in ms, scaled by the expected growth of its queues."""
         name, after, demand = self._new.class_name, self._response, self._new.demand
         load = self._after.classes[name]
         longer = demand.work / demand.turns - load.busy / load.turns if demand.turns else 0.0
         known = statistic_ms(load.latency, target.percentile)
         if known is not None and after.lasting:
             return known * self._slowdown(name) + 1000 * max(longer, 0.0)
-        # Nothing of its class has answered lately. Under load its rows may be let wait for more of them.
+        # The class has produced no answers lately. Under load, its sources may linger for more rows.
         linger = self._after.busy * min(_LONGEST_LINGER_S, target.at_most / 1e6 / 4)
         wait = after.mean if target.percentile is None else percentile(after.mean, target.percentile)
         return 1000 * (wait + linger + max(longer, 0.0))
@@ -125,7 +125,7 @@ class _Estimator:
         )
 
     def _most_rows(self) -> float:
-        """Return the rows per second that what its class has left is enough for."""
+        """Return the highest row rate, per second, that the time left to the query's class can sustain."""
         demand, name, after = self._new.demand, self._new.class_name, self._after
         others = self._before.work_of(name)
         work = after.work_of(name) - others
@@ -155,10 +155,10 @@ class _Estimator:
             reason=unknown or (shown if expected < inf else f"{shown}: {self._why_behind()}"),
         )
 
-    # Those of others
+    # Targets of other queries
 
     def _endangered(self) -> tuple[int, list[EndangeredQuery]]:
-        """Return how many targets of equal and more important classes would be missed, and some of them."""
+        """Count the targets in equal or higher classes that would be missed, and return examples."""
         count: int = 0
         found: list[EndangeredQuery] = []
         for name, load in sorted(self._before.classes.items(), key=lambda one: (-one[1].priority, one[0])):
@@ -168,16 +168,16 @@ class _Estimator:
         return count, found[:_NAMED]
 
     def _slowdown(self, name: str) -> float:
-        """Return by which factor a class is expected to answer later than now."""
+        """Return the factor by which the response time of a class is expected to grow."""
         before = self._before.response(name) if name in self._before.classes else None
         if before is None or not before.lasting:
-            return 1.0  # it falls behind already, whoever comes
+            return 1.0  # it falls behind already, with or without this query
         return self._after.response(name).mean / before.mean
 
-    # In words
+    # Messages
 
     def _unknown(self) -> str | None:
-        """Return why nothing can be told, or None."""
+        """Return the reason why no estimate is possible, or None."""
         if not self._measured:
             return "unknown: the engine was not looked at for long enough; ask again in some seconds"
         if self._new.silent:

@@ -1,4 +1,4 @@
-"""The load: what classes and streams did over the last seconds, from figures that count since the start."""
+"""Sliding load: activity of classes and streams over the last seconds, derived from cumulative metrics."""
 
 from __future__ import annotations
 
@@ -10,36 +10,38 @@ from typing import NamedTuple
 from mavstream_server.core.metrics import ClassMetrics, EngineMetrics, Latency
 
 WINDOW_S = 10.0
-"""What is looked back on: long enough for means of quiet classes, short enough to follow a change."""
+"""Length of the sliding window, in seconds: long enough for meaningful means of classes with little
+traffic, short enough to follow changes of load.
+"""
 _NOTHING = ClassMetrics(0, 0, 0, 0, 0, 0, Latency())
 
 
 class Arrivals(NamedTuple):
-    """What came to a stream: since the server started, or per second."""
+    """Arrivals of a stream: totals since the server started, or rates per second."""
 
     rows: float
     frames: float
 
 
 class LoadSample(NamedTuple):
-    """The server at one time."""
+    """A sample of the server's cumulative metrics."""
 
     at: float
-    """Seconds."""
+    """Time of the sample, in seconds."""
     engine: EngineMetrics
     classes: Mapping[str, ClassMetrics]
     streams: Mapping[str, Arrivals]
 
 
 class SlidingLoad:
-    """Samples over a length of time; another engine process begins anew."""
+    """Load samples over a sliding window; a new engine process resets it."""
 
     def __init__(self, seconds: float = WINDOW_S) -> None:
         self.length = seconds
         self._samples: deque[LoadSample] = deque()
 
     def add(self, new: LoadSample) -> None:
-        """Take a sample; the last one ahead of the length stays, as what the others are counted from."""
+        """Add a sample; the newest one older than the window is retained as baseline of differences."""
         samples = self._samples
         if samples and samples[-1].engine.pid != new.engine.pid:
             samples.clear()
@@ -48,30 +50,30 @@ class SlidingLoad:
             samples.popleft()
 
     def forget(self) -> None:
-        """There is no engine: what it did says nothing about the next one."""
+        """Discard all samples: the engine is gone, and they say nothing about the next one."""
         self._samples.clear()
 
     @property
     def seconds(self) -> float:
-        """How long the samples span; 0 until there are two."""
+        """Time that the samples span, in seconds; 0 with fewer than two samples."""
         return self._samples[-1].at - self._samples[0].at if self._samples else 0.0
 
     @property
     def policy(self) -> str | None:
-        """The policy that decides, or None if nothing is known."""
+        """The current scheduling policy, or None if there are no samples."""
         return self._samples[-1].engine.policy if self._samples else None
 
     @property
     def classes(self) -> Mapping[str, ClassMetrics]:
-        """The classes that have queries, as they are now."""
+        """The latest metrics of all classes that have queries."""
         return self._samples[-1].classes if self._samples else {}
 
     def stats(self, class_name: str) -> ClassMetrics:
-        """Return a class as it is now."""
+        """Return the latest metrics of a class."""
         return self.classes.get(class_name, _NOTHING)
 
     def busy(self, class_name: str) -> float:
-        """Return the share of the time that a class got."""
+        """Return the share of the engine's time that a class used, from 0 to 1."""
         if not self.seconds:
             return 0.0
         first, last = (one.engine.class_busy_ns.get(class_name, 0) for one in self._ends)
@@ -79,7 +81,7 @@ class SlidingLoad:
 
     @property
     def utilisation(self) -> float:
-        """The share of the time that was spent in slices."""
+        """The share of the time that the engine spent in slices, from 0 to 1."""
         if not self.seconds:
             return 0.0
         first, last = self._ends
@@ -94,12 +96,12 @@ class SlidingLoad:
         return (last.engine.slices - first.engine.slices) / self.seconds
 
     def arrivals(self, stream: str) -> Arrivals | None:
-        """Return rows and frames per second of a stream, or None if that is not known yet."""
+        """Return the rows and frames per second of a stream, or None if not known yet."""
         seen = [(one.at, one.streams[stream]) for one in self._samples if stream in one.streams]
         if len(seen) < 2:
             return None
         (begin, first), (end, last) = seen[0], seen[-1]
-        # A stream that was made anew counts from zero again.
+        # A stream that was removed and created again counts from zero.
         if end <= begin or last.rows < first.rows:
             return None
         return Arrivals(
@@ -107,9 +109,10 @@ class SlidingLoad:
         )
 
     def latency(self, class_name: str) -> Latency:
-        """Return that of a class's answers within the length.
+        """Return the latency of a class's answers within the window.
 
-        A class counts the queries that it has: where some went, the sums fell, and that step is left out.
+        A class sums over its current queries: steps at which queries left, so that the sums fell, are
+        skipped.
         """
         steps = pairwise(self._samples)
         return Latency.merged(
@@ -117,7 +120,7 @@ class SlidingLoad:
         )
 
     def waited(self, class_name: str) -> bool:
-        """Return whether rows of a class waited at every look."""
+        """Return whether the class had waiting rows in every sample."""
         found = (one.classes.get(class_name, _NOTHING) for one in self._samples)
         return bool(self.seconds) and all(one.backlog_bytes + one.queued_bytes > 0 for one in found)
 

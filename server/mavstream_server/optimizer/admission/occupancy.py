@@ -1,8 +1,8 @@
-"""Occupancy: what classes use of the engine, what each could use, and how long their rows wait.
+"""Occupancy model: how classes share the engine's time, and how long their rows wait.
 
-Busy time alone says little: while there is time, every few rows get a turn of their own, and under load turns
-are spent on more rows each. So what turns cost whatever they find is told apart from the work on rows. The
-first gives way, and then a round over all queries is the longest that a row waits; the second does not.
+Busy time alone says little: an idle engine gives every few rows a turn of their own, a loaded one processes
+more rows per turn. The model therefore separates the fixed cost of turns from the work on rows. The fixed
+cost shrinks under load, until a row waits for at most one round over all queries; the work does not shrink.
 """
 
 from __future__ import annotations
@@ -17,36 +17,36 @@ from mavstream_server.optimizer.admission.cost_history import CALL_NS, Demand
 from mavstream_server.optimizer.admission.queueing import Stream, capacity, cycle, residual, wait_behind
 
 BY_PRIORITY = frozenset({"abd", "cqc", "mbd"})
-"""Policies under which classes share the time by priority."""
+"""Policies under which classes share the engine's time by priority."""
 ROUND_S = 0.01
-"""How long a round of all classes is: the period of `cqc` where nothing else is set."""
+"""Length of a round over all classes, in seconds: the default period of `cqc`."""
 TURN_S = 3 * CALL_NS / 1e9
-"""What a turn costs whatever it finds: calls of a source, an operator and an output."""
+"""Fixed cost of a turn, in seconds: one call each of a source, an operator and an output."""
 _NO_ANSWERS = Latency()
 _LEAST_WORK = 0.1
-"""The share of busy time that is taken as work on rows at least."""
+"""Minimum share of busy time that is attributed to work on rows."""
 
 
 @dataclass(frozen=True, slots=True)
 class ClassLoad:
-    """What a class does."""
+    """Measured load of one class."""
 
     priority: int
     queries: int = 0
     busy: float = 0.0
-    """The share of the engine's time that it gets."""
+    """Share of the engine's time that the class uses."""
     turns: float = 0.0
-    """Per second."""
+    """Turns per second."""
     latency: Latency = _NO_ANSWERS
-    """Of its answers over the last seconds."""
+    """Latency of the class's answers over the last seconds."""
 
     @property
     def work(self) -> float:
-        """The share of the time that goes into rows, and cannot be saved by longer turns."""
+        """Share of the engine's time spent on rows, which longer turns cannot reduce."""
         return max(self.busy - self.turns * TURN_S, _LEAST_WORK * self.busy)
 
     def later(self, busy: float, turns: float) -> ClassLoad:
-        """Return the class when it does so much more."""
+        """Return the class with additional busy time and turns."""
         return replace(self, busy=self.busy + busy, turns=self.turns + turns)
 
     def plus(self, demand: Demand) -> ClassLoad:
@@ -55,49 +55,49 @@ class ClassLoad:
 
 
 class Response(NamedTuple):
-    """What a class can expect."""
+    """Expected response of a class."""
 
     room: float
-    """The share of the time that it could use beside the work of the others."""
+    """Share of the engine's time available to the class beside the work of the others."""
     mean: float
-    """Seconds from a row's arrival to the end of the turn that takes it; inf if the class falls behind."""
+    """Mean seconds from a row's arrival to the end of its turn; inf if the class falls behind."""
 
     @property
     def lasting(self) -> bool:
-        """Whether it keeps up."""
+        """Whether the class keeps up with its arrivals."""
         return self.mean < inf
 
 
 @dataclass(frozen=True, slots=True)
 class Occupancy:
-    """The engine, divided among classes."""
+    """The engine's time as divided among classes."""
 
     classes: Mapping[str, ClassLoad]
     by_priority: bool
-    """Whether classes share the time by priority; else all queries stand in one line."""
+    """Whether classes share the time by priority; otherwise all queries wait in one common queue."""
 
     @property
     def busy(self) -> float:
-        """The share of its time that the engine is busy."""
+        """Share of the time that the engine is busy."""
         return sum(one.busy for one in self.classes.values())
 
     def work_of(self, name: str) -> float:
-        """Return the work on rows that a class has to share its room with: its own, or all in one line."""
+        """Return the work that competes for a class's time: its own, or all if there is one queue."""
         if self.by_priority:
             return self.classes[name].work if name in self.classes else 0.0
         return sum(one.work for one in self.classes.values())
 
     def plus(self, name: str, priority: int, demand: Demand) -> Occupancy:
-        """Return the engine with one more query in a class."""
+        """Return the occupancy with one more query in a class."""
         known = self.classes.get(name) or ClassLoad(priority)
         return Occupancy({**self.classes, name: known.plus(demand)}, self.by_priority)
 
     def response(self, name: str) -> Response:
-        """Return what a class can expect.
+        """Return the expected response of a class.
 
-        Its rows wait until other classes end the turns that they are at. Behind rows of its own class they
-        wait for the share of the time that the others leave it (Cobham's formula), but not longer than a
-        round in which each query of the class gets a turn.
+        Its rows wait until the turns that other classes have begun are over. Behind rows of their own class
+        they wait according to the time that the others leave to the class (Cobham's formula), but no longer
+        than a round in which each query of the class gets a turn.
         """
         if not self.by_priority:
             return self._in_one_line()
@@ -118,9 +118,9 @@ class Occupancy:
         return {name: one.busy for name, one in self.classes.items()}
 
     def _begun(self, name: str) -> float:
-        """Return what is left, on average, of the time that a class keeps the engine once it has it.
+        """Return the mean remaining time, in seconds, that a class occupies the engine.
 
-        That is until nothing of it waits, or until its share of a round is used up.
+        A class occupies the engine until it has no waiting rows or has used up its share of a round.
         """
         load, room = self.classes[name], self._room(name, self._busy())
         turn, all_ = _turn(load.busy, load.turns), sum(one.priority for one in self.classes.values())
@@ -140,7 +140,7 @@ class Occupancy:
 
 def _residual(loads: Iterable[ClassLoad]) -> float:
     turns = ((one.turns, _turn(one.busy, one.turns)) for one in loads)
-    # Turns vary with the rows that they find, about as exponential times do.
+    # The time of a turn varies with its number of rows, roughly exponentially.
     return residual(Stream(rate, turn, 2 * turn * turn) for rate, turn in turns)
 
 

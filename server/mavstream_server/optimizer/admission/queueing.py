@@ -1,6 +1,6 @@
-"""Queueing theory: how long work waits for a server that is busy for a part of its time.
+"""Queueing theory: mean waiting times for a server that is busy part of the time.
 
-Rates are per second, times seconds, utilisations shares of the server's time. What would wait for ever waits
+Rates are per second, times in seconds, and utilisations are shares of the server's time. Unbounded waits are
 `inf`.
 """
 
@@ -12,29 +12,29 @@ from typing import NamedTuple
 
 
 class Stream(NamedTuple):
-    """Work that arrives at random: how often, and how long it takes."""
+    """A Poisson stream of jobs: arrival rate and service time."""
 
     rate: float
     mean: float
     second_moment: float
-    """Of the time that it takes: mean squared where it is constant, twice that where it is exponential."""
+    """Second moment of the service time: the squared mean if constant, twice that if exponential."""
 
     @property
     def utilisation(self) -> float:
-        """The share of the time that it takes."""
+        """Share of the server's time that the jobs take."""
         return self.rate * self.mean
 
 
 def residual(streams: Iterable[Stream]) -> float:
-    """Return what is left, on average, of the work that an arrival finds begun."""
+    """Return the mean residual service time that an arrival finds."""
     return sum(stream.rate * stream.second_moment for stream in streams) / 2
 
 
 def wait_behind(left: float, ahead: float, own: float) -> float:
-    """Return the mean wait of work of utilisation `own` behind such of utilisation `ahead`.
+    """Return the mean wait of jobs of utilisation `own` behind jobs of utilisation `ahead`.
 
-    `left` is the residual. With nothing ahead this is Pollaczek and Khinchine, with all that is more
-    important ahead it is Cobham.
+    `left` is the residual service time. Without jobs ahead this is the Pollaczek-Khinchine formula; with all
+    jobs of higher priority ahead it is Cobham's formula.
     """
     if ahead + own >= 1:
         return inf
@@ -42,12 +42,12 @@ def wait_behind(left: float, ahead: float, own: float) -> float:
 
 
 def pollaczek_khinchine(streams: Sequence[Stream]) -> float:
-    """Return the mean wait where work is served in the order of arrival."""
+    """Return the mean wait under first-come-first-served order."""
     return wait_behind(residual(streams), 0.0, sum(stream.utilisation for stream in streams))
 
 
 def cobham(streams: Sequence[Stream]) -> list[float]:
-    """Return the mean waits where the first of the streams always goes first; nothing is interrupted."""
+    """Return the mean waits under non-preemptive priorities, for streams in order of priority."""
     left, ahead, waits = residual(streams), 0.0, []
     for stream in streams:
         waits.append(wait_behind(left, ahead, stream.utilisation))
@@ -56,9 +56,9 @@ def cobham(streams: Sequence[Stream]) -> list[float]:
 
 
 def capacity(name: str, weights: Mapping[str, float], demands: Mapping[str, float]) -> float:
-    """Return the share of the time that one of several could use where they share it by weight.
+    """Return the share of the server's time available to one user where several share it by weight.
 
-    The others take what they need, but no more than their shares of what is left while all want more.
+    The others take what they need, up to their weighted shares of the time left while all want more.
     """
     rest, left = 1.0, {other: demand for other, demand in demands.items() if other != name}
     while True:
@@ -71,14 +71,14 @@ def capacity(name: str, weights: Mapping[str, float], demands: Mapping[str, floa
 
 
 def cycle(turns: float, room: float, work: float) -> float:
-    """Return how long a round takes in which everybody gets a turn and takes all that waits.
+    """Return the time of a round, in seconds, in which each user gets a turn and processes all waiting work.
 
-    `turns` is what the turns cost whatever they find, `work` the utilisation by what they find, `room` the
-    share of the server.
+    `turns` is the fixed cost of the turns, `work` the utilisation by the work itself, and `room` the
+    available share of the server.
     """
     return turns / (room - work) if work < room else inf
 
 
 def percentile(mean: float, percent: float) -> float:
-    """Return the time that this share of exponential times with this mean does not exceed."""
+    """Return a percentile of an exponential distribution with this mean."""
     return -mean * log(1 - percent / 100)

@@ -1,4 +1,4 @@
-"""Recent admissions: what new queries are expected to add to a load that was measured before they ran."""
+"""Recent admissions: expected load of new queries that the measured load does not include yet."""
 
 from __future__ import annotations
 
@@ -9,36 +9,36 @@ from mavstream_server.optimizer.admission.cost_history import Demand
 
 
 class Pending(NamedTuple):
-    """What is not in the measured load yet."""
+    """Expected load of a class that is not part of the measured load yet."""
 
     busy: float
     turns: float
 
 
 class RecentAdmissions:
-    """Queries that were admitted within the length that the load is measured over.
+    """Queries admitted within the window over which the load is measured.
 
-    The older one is, the more of it is in the measured load already: what counts of it falls from all to
-    nothing. Sums are kept by class, so that thousands of them cost no more than one.
+    The older an admission, the larger its share in the measured load: what remains to be added falls linearly
+    to zero. Only sums per class are stored, so the cost does not depend on the number of admissions.
     """
 
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds
         self._entries: deque[tuple[float, str, float, float]] = deque()
-        self._sums: dict[str, list[float]] = {}  # busy, turns, and both times the time of admission
+        self._sums: dict[str, list[float]] = {}  # busy, turns, and both multiplied by the time of admission
 
     def add(self, class_name: str, demand: Demand, now: float) -> None:
-        """Count a query that was admitted."""
+        """Add an admitted query."""
         self._entries.append((now, class_name, demand.work, demand.turns))
         self._count(class_name, now, demand.work, demand.turns)
 
     def pending(self, now: float) -> dict[str, Pending]:
-        """Return what is yet to come, by class."""
+        """Return the load that is not measured yet, by class."""
         while self._entries and self._entries[0][0] <= now - self._seconds:
             at, class_name, busy, turns = self._entries.popleft()
             self._count(class_name, at, -busy, -turns)
         if not self._entries:
-            self._sums.clear()  # and with them what rounding left
+            self._sums.clear()  # also discards accumulated rounding errors
         rest = 1 - now / self._seconds
         return {
             name: Pending(

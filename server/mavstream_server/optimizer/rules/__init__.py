@@ -1,4 +1,4 @@
-"""The rules of the optimizer, one in each module, and the order in which they are tried."""
+"""The optimizer's rules and the order in which they are tried."""
 
 from __future__ import annotations
 
@@ -10,5 +10,5 @@ from mavstream_server.optimizer.rules.shedding import ShedRule
 
 
 def all_rules() -> list[OptimizerRule]:
-    """Return the rules, the gentlest first: what loses rows comes last."""
+    """Return all rules, the least intrusive first: shedding, which loses rows, is last."""
     return [SwitchPolicyRule(), RankRule(), AlternatePlanRule(), ShedRule()]

@@ -1,4 +1,4 @@
-"""Swapping the plan: a query whose target is missed, or one in its way, does the same with less work."""
+"""Rule that migrates queries to cheaper equivalent plans."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from mavstream_server.optimizer.situation import Situation
 from mavstream_server.planning.rewriting.choice import PlanChoice
 
 LEAST_SAVING = 0.2
-"""The share that another plan must save: estimates are not better than that, and a swap is work, too."""
+"""Minimum relative saving of another plan: estimates are no more precise, and a migration costs work."""
 
 
 class AlternatePlanRule(OptimizerRule):
-    """Proposes equivalent plans that were found to cost less, by what was measured of those that run."""
+    """Proposes equivalent plans with a lower estimated cost, based on measurements."""
 
     name = "plan"
     about = (
@@ -24,7 +24,7 @@ class AlternatePlanRule(OptimizerRule):
     )
 
     def propose(self, situation: Situation) -> Iterator[Proposal]:
-        """Begin with the queries that miss their targets; then those that keep the engine busiest."""
+        """Propose plans for the queries that miss their targets first, then for the busiest queries."""
         missed = situation.monitor.missed()
         if not missed:
             return
@@ -53,10 +53,10 @@ class AlternatePlanRule(OptimizerRule):
 def _candidates(
     situation: Situation, worst: Watched, missed: list[Watched], by_memory: bool
 ) -> Iterator[Watched]:
-    """Yield queries of which other plans are known and which are not being swapped.
+    """Yield queries with a known alternate plan and no migration under way.
 
-    Nothing of a class that is more important is touched for the sake of another one. Memory is each
-    query's own, so for that only those that miss a target are looked at.
+    Queries of more important classes are never touched for the sake of others. Memory is used by each query
+    alone, so for memory targets only the queries that miss them are considered.
     """
     known = [
         watched

@@ -1,4 +1,4 @@
-"""Switching the policy: a decision table from what is missed to who is good at it."""
+"""Rule that switches the scheduling policy, by a table from the missed objective to suitable policies."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from mavstream_server.optimizer.situation import Situation
 
 
 def _inside_classes(policy: str, options: Mapping[str, Any] | None = None) -> SchedulerSettings:
-    """Return CQC over a policy, with sources that read ahead of it.
+    """Return CQC over an inner policy, with sources that read ahead of it.
 
-    Sources that a class serves in turn would let each of its queries have as many rows as the others: what
-    the inner policy prefers can only go ahead where its rows have been read.
+    If a class served its sources in turn, all its queries would get equally many rows: the inner policy can
+    only prefer a query whose rows have already been read.
     """
     return SchedulerSettings(
         policy="cqc",
@@ -26,26 +26,27 @@ def _inside_classes(policy: str, options: Mapping[str, Any] | None = None) -> Sc
 
 
 CANDIDATES: Mapping[Objective, Sequence[SchedulerSettings]] = {
-    # Classes by priority; inside one, who answers most per time.
+    # Classes by priority; inside a class, the highest output rate.
     Objective.LATENCY: (
         DEFAULT_SCHEDULER,
         SchedulerSettings(policy="cqc"),
         SchedulerSettings(policy="abd"),
     ),
-    # Inside a class, who releases most memory per time (MavStream thesis, 6.3; CAPE).
+    # Inside a class, the highest rate of memory release (MavStream thesis, 6.3; CAPE).
     Objective.MEMORY: (_inside_classes("segment", {"answers": "freed"}), _inside_classes("chain")),
-    # Inside a class, the path that takes in most tuples per time; then whole queries in long trains.
+    # Inside a class, the path with the highest throughput; then whole queries in long trains.
     Objective.THROUGHPUT: (_inside_classes("path_capacity"), DEFAULT_SCHEDULER),
 }
-"""By what is missed, the policies to try, in order. All keep classes apart: what is done for one class must
-not cost a more important one its share."""
+"""Policies to try, in order, by missed objective. All of them share the time between classes by priority:
+what helps one class must not cost a more important one its share.
+"""
 
 
 class SwitchPolicyRule(OptimizerRule):
-    """Lets a policy decide that is made for what is missed.
+    """Switches to a policy that is made for the missed objective.
 
-    Only those are tried that stand ahead of the one that decides: a policy that is made for what is missed,
-    and misses it all the same, lacks time, which another one of its kind has not either.
+    Only policies that precede the current one in the table are tried: if a policy made for the objective
+    misses it, time is short, and a similar policy would not help.
     """
 
     name = "policy"
@@ -53,12 +54,12 @@ class SwitchPolicyRule(OptimizerRule):
 
     def __init__(self) -> None:
         self.preferred: SchedulerSettings | None = None
-        """What is tried ahead of the table, whatever is missed."""
+        """Policy to try before those of the table, whatever the objective."""
 
     def propose(self, situation: Situation) -> Iterator[Proposal]:
-        """Go by the target of the most important class whose miss is most severe.
+        """Propose policies for the most severe miss of the most important class.
 
-        A switch costs nobody a row and is undone as quickly: it does not wait until the target is missed.
+        A switch loses no rows and is easily undone, so it does not wait until the target is missed.
         """
         missed = situation.monitor.pressing()
         if not missed:
@@ -82,6 +83,6 @@ class SwitchPolicyRule(OptimizerRule):
 
 
 def _named(settings: SchedulerSettings) -> str:
-    """Return a policy's name, and that of the one inside it."""
+    """Return a policy's name, with that of its inner policy."""
     inner = settings.options.get("inner")
     return f"{settings.policy} over {inner['policy']}" if isinstance(inner, Mapping) else settings.policy

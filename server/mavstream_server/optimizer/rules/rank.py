@@ -1,4 +1,4 @@
-"""Rank inside the class: a query that misses its target gets more of what its class has."""
+"""Rule that raises the weight of a query inside its class."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from mavstream_server.scheduling.policy import Level
 from mavstream_server.scheduling.registry import POLICIES, weighs
 
 HEAVIEST = 8
-"""What a query can weigh; another one of its class still has a ninth of the turns."""
+"""Highest weight of a query; another query of its class still gets a ninth of the turns."""
 
 
 class RankRule(OptimizerRule):
-    """Doubles what a query weighs in its class. Others of the class wait longer; other classes do not.
+    """Doubles the weight of a query in its class, at the expense of the class's other queries only.
 
-    It can help where the policy keeps classes apart (or all queries are of one) and goes by weights inside
-    them, and where most queries of the class have something to give: they miss nothing.
+    Applicable if the policy separates classes (or there is only one) and uses weights inside them, and if
+    most queries of the class miss nothing and so have time to give.
     """
 
     name = "rank"
@@ -30,7 +30,7 @@ class RankRule(OptimizerRule):
     )
 
     def propose(self, situation: Situation) -> Iterator[Proposal]:
-        """Begin with the most important class and whose miss is most severe."""
+        """Propose for the most important class and its most severe miss first."""
         if not _inside_classes(situation):
             return
         slow = [one for one in situation.monitor.missed() if one[1].objective is not Objective.MEMORY]
@@ -51,7 +51,7 @@ class RankRule(OptimizerRule):
             )
 
     def relax(self, situation: Situation) -> Iterator[Proposal]:
-        """Halve the heaviest first."""
+        """Halve the highest weight first."""
         for id_, now in sorted(situation.weights.items(), key=lambda one: (-one[1], one[0])):
             if now > 1:
                 yield Proposal(
@@ -65,7 +65,7 @@ class RankRule(OptimizerRule):
 
 
 def _inside_classes(situation: Situation) -> bool:
-    """Whether weights count now, and take nothing from other classes."""
+    """Whether weights have an effect now and take nothing from other classes."""
     policy, options = situation.scheduler.policy, situation.scheduler.options
     apart = POLICIES[policy].level is Level.CLASS or len(situation.class_sizes) == 1
     return apart and weighs(policy, options)

@@ -1,4 +1,4 @@
-"""Load shedding: queries that allow it lose rows, the least important first, no longer than needed."""
+"""Rule that sheds rows of queries that allow it, the least important first and no longer than needed."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ from mavstream_server.optimizer.monitor import Watched
 from mavstream_server.optimizer.rule import OptimizerRule
 from mavstream_server.optimizer.situation import Situation
 
-_STEPS = 4  # from all that a query allows to nothing
+_STEPS = 4  # steps from the full allowed share back to zero
 
 
 class ShedRule(OptimizerRule):
-    """Drops rows of the queries of a class that allow loss: all that they allow, given back in quarters.
+    """Sheds the full share that the queries of a class allow, then reduces it in quarters.
 
-    Small steps up would be judged while the backlog still grows, and undone. What is too much shows on the
-    way back, which begins as soon as all has been well for a while.
+    Small steps up would be judged, and undone, while the backlog still grows. Excess shedding is found on the
+    way back, which begins as soon as all targets have been met for a while.
     """
 
     name = "shedding"
     about = "drops rows of the least important class that allows loss, and gives them back when all is well"
 
     def propose(self, situation: Situation) -> Iterator[Proposal]:
-        """Begin with the lowest class; never for the sake of a class that is less important."""
+        """Propose the lowest class first, never for the sake of a less important class."""
         for priority, missed in groupby(situation.monitor.missed(), lambda one: one[0].query.priority):
             worst, target = next(missed)
             for (lower, class_name), members in groupby(_giving(situation), _class):
@@ -43,7 +43,7 @@ class ShedRule(OptimizerRule):
                 )
 
     def relax(self, situation: Situation) -> Iterator[Proposal]:
-        """Give back a quarter at a time, to the most important class first."""
+        """Reduce shedding by a quarter, for the most important class first."""
         losing = [one for one in _giving(situation) if _shed(situation, one) > 0]
         for (_, class_name), members in groupby(reversed(losing), _class):
             given = list(members)
@@ -61,7 +61,7 @@ class ShedRule(OptimizerRule):
 
 
 def _giving(situation: Situation) -> list[Watched]:
-    """Return the queries that allow loss, the least important first."""
+    """Return the queries that allow shedding, the least important first."""
     known = [one for one in situation.monitor.queries.values() if one.query.qos.max_loss > 0]
     return sorted(known, key=lambda one: (*_class(one), one.query.id))
 
