@@ -1,4 +1,4 @@
-"""The command `mavstream serve`."""
+"""The `mavstream serve` command: runs a server."""
 
 from __future__ import annotations
 
@@ -21,55 +21,69 @@ def _limit(text: str) -> Any:
 
 @app.command()
 def serve(
-    data: Annotated[Path | None, typer.Option(help="The directory of everything that is kept.")] = None,
-    host: Annotated[
-        str | None, typer.Option(help="Address to listen on; others than loopback need tokens.")
+    data: Annotated[
+        Path | None, typer.Option(help="Data directory for streams, tables, results and the catalog.")
     ] = None,
-    port: Annotated[int | None, typer.Option(help="Port to listen on; 0 takes a free one.")] = None,
+    host: Annotated[
+        str | None, typer.Option(help="Address to listen on; all but loopback addresses require tokens.")
+    ] = None,
+    port: Annotated[int | None, typer.Option(help="TCP port to listen on; 0 selects a free port.")] = None,
     tokens_file: Annotated[
-        Path | None, typer.Option(help="File with a line ROLE:TOKEN per token (or MAVSTREAM_TOKENS).")
+        Path | None, typer.Option(help="File with one ROLE:TOKEN per line (or use MAVSTREAM_TOKENS).")
     ] = None,
     delivery: Annotated[
-        str | None, typer.Option(help="What an ack survives: 'process' deaths, or power loss too: 'sync'.")
+        str | None,
+        typer.Option(
+            help="Acknowledged rows survive the death of any 'process', or also power loss: 'sync'."
+        ),
     ] = None,
-    policy: Annotated[str | None, typer.Option(help="Scheduling policy of a new server.")] = None,
-    policy_options: Annotated[str | None, typer.Option(help="Its options, as a JSON object.")] = None,
+    policy: Annotated[str | None, typer.Option(help="Initial scheduling policy of a new server.")] = None,
+    policy_options: Annotated[
+        str | None, typer.Option(help="Options of the initial scheduling policy, as a JSON object.")
+    ] = None,
     sources: Annotated[
-        str | None, typer.Option(help="How sources are served: between_slices, per_class, ...")
+        str | None, typer.Option(help="How sources are scheduled: between_slices, per_class, ...")
     ] = None,
     admission: Annotated[
         str | None,
-        typer.Option(help="New queries that would miss targets, or make others: 'warn', 'refuse' or 'off'."),
+        typer.Option(help="How to treat new queries that endanger QoS targets: 'warn', 'refuse' or 'off'."),
     ] = None,
     sharing: Annotated[
-        str | None, typer.Option(help="Equal prefixes run once: within a 'class', for 'all', or 'off'.")
+        str | None,
+        typer.Option(help="Which queries share equal prefixes: of the same 'class', 'all', or none: 'off'."),
     ] = None,
-    log: Annotated[str, typer.Option(help="Logs on stderr as 'json' or 'text'.")] = "json",
-    max_body_bytes: Annotated[str | None, _limit("Largest body of a request, such as 16MiB.")] = None,
-    max_frame_bytes: Annotated[str | None, _limit("Largest message of a producer.")] = None,
-    max_queries: Annotated[int | None, _limit("Registered queries.")] = None,
-    max_streams: Annotated[int | None, _limit("Registered streams.")] = None,
-    max_tables: Annotated[int | None, _limit("Stored tables.")] = None,
-    max_table_bytes: Annotated[str | None, _limit("Largest version of a table, such as 64MiB.")] = None,
-    max_table_versions: Annotated[int | None, _limit("Versions of a table that rows still need.")] = None,
-    max_producers: Annotated[int | None, _limit("Names of producers that ever fed.")] = None,
-    max_subscribers: Annotated[int | None, _limit("Open subscriptions.")] = None,
-    max_connections: Annotated[int | None, _limit("Open requests and websockets.")] = None,
-    max_disk_bytes: Annotated[str | None, _limit("What all stream logs together may take.")] = None,
-    credit_bytes: Annotated[str | None, _limit("What a producer may have under way per stream.")] = None,
-    engine_timeout: Annotated[str | None, _limit("How long the engine may hang, such as 30s.")] = None,
-    result_bytes: Annotated[str | None, _limit("Answers kept per query, in bytes,")] = None,
-    result_time: Annotated[str | None, _limit("and for how long, such as 1h.")] = None,
+    log: Annotated[str, typer.Option(help="Log format on stderr: 'json' or 'text'.")] = "json",
+    max_body_bytes: Annotated[str | None, _limit("Maximum size of a request body, such as 16MiB.")] = None,
+    max_frame_bytes: Annotated[
+        str | None, _limit("Maximum size of a producer's message, such as 16MiB.")
+    ] = None,
+    max_queries: Annotated[int | None, _limit("Maximum number of registered queries.")] = None,
+    max_streams: Annotated[int | None, _limit("Maximum number of registered streams.")] = None,
+    max_tables: Annotated[int | None, _limit("Maximum number of stored tables.")] = None,
+    max_table_bytes: Annotated[str | None, _limit("Maximum size of a table version, such as 64MiB.")] = None,
+    max_table_versions: Annotated[int | None, _limit("Maximum number of needed versions per table.")] = None,
+    max_producers: Annotated[int | None, _limit("Maximum number of producer names ever used.")] = None,
+    max_subscribers: Annotated[int | None, _limit("Maximum number of open subscriptions.")] = None,
+    max_connections: Annotated[int | None, _limit("Maximum number of open requests and websockets.")] = None,
+    max_disk_bytes: Annotated[
+        str | None, _limit("Maximum disk space of all stream logs together, such as 10GiB.")
+    ] = None,
+    credit_bytes: Annotated[str | None, _limit("Maximum bytes in flight per producer and stream.")] = None,
+    engine_timeout: Annotated[
+        str | None, _limit("Time after which a hanging engine is restarted, such as 30s.")
+    ] = None,
+    result_bytes: Annotated[str | None, _limit("Result rows retained per query, such as 16MiB.")] = None,
+    result_time: Annotated[str | None, _limit("How long result rows are retained, such as 1h.")] = None,
 ) -> None:
-    """Run a server. Every flag has a variable: --max-queries is MAVSTREAM_MAX_QUERIES."""
+    """Run a server. Every flag has an environment variable: --max-queries is MAVSTREAM_MAX_QUERIES."""
     flags = {name: value for name, value in locals().items() if name != "log"}
     try:
-        # Imported here: the command is listed without the seconds that a server takes to load.
+        # Imported here: loading the server takes seconds, which `--help` should not wait for.
         from mavstream_server.api.serve import run
         from mavstream_server.core.settings import Settings
 
         if log not in ("json", "text"):
-            raise typer.BadParameter(f"--log: expected json or text, came {log!r}")
+            raise typer.BadParameter(f"--log: expected json or text, got {log!r}")
         run(Settings.from_environment(os.environ, **flags), "text" if log == "text" else "json")
     except (MavstreamError, typer.BadParameter) as error:
         typer.echo(f"mavstream serve: {error}", err=True)

@@ -1,1 +1,1 @@
-"""The outside of the service: REST, websockets, metrics; thin, it decides nothing."""
+"""The HTTP interface: REST resources, websockets and metrics. A thin layer without decisions of its own."""

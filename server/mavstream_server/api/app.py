@@ -1,4 +1,4 @@
-"""The application: its parts, its routes, and how it starts and stops."""
+"""The FastAPI application: routes, middleware, startup and shutdown."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ _GOODBYE_S = 2.0
 
 
 def create_app(settings: Settings) -> FastAPI:
-    """Build the application; nothing is opened or started before its lifespan begins."""
+    """Create the application; nothing is opened or started before its lifespan begins."""
     connections = Connections(settings.max_connections)
 
     @contextlib.asynccontextmanager
@@ -92,7 +92,7 @@ def create_app(settings: Settings) -> FastAPI:
 
 
 async def say_goodbye(app: FastAPI) -> None:
-    """Tell every websocket that the server stops; those that do not listen are not waited for."""
+    """Close every websocket because the server stops; those that do not respond are not waited for."""
     services: Services | None = getattr(app.state, "services", None)
     if services is not None and services.sockets:
         leaving = [asyncio.create_task(socket.leave()) for socket in services.sockets]

@@ -1,13 +1,13 @@
-"""Who may do what: bearer tokens with roles.
+"""Authentication and authorization: bearer tokens with roles.
 
 | role | may |
 |---|---|
-| `admin` | everything, alone: remove streams and tables, change classes and the scheduler |
+| `admin` | everything, and alone: remove streams and tables, change classes and the scheduler |
 | `client` | register streams and queries, put tables, read results |
 | `feeder` | register streams and feed them, put tables |
 
-Every role may read how things stand. Without tokens everything is allowed; such a server binds to
-loopback only.
+Every role may read statistics and descriptions. Without tokens everything is allowed; such a server binds
+to loopback addresses only.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ ANY_ROLE = (Role.CLIENT, Role.FEEDER)
 
 
 class NotAuthorised(MavstreamError):
-    """No token came, or one that is not known."""
+    """Raised for a missing or unknown token."""
 
     code = "not_authorised"
     title = "Who are you?"
@@ -36,7 +36,7 @@ class NotAuthorised(MavstreamError):
 
 
 class Forbidden(MavstreamError):
-    """The token is known and does not allow this."""
+    """Raised for a token whose role does not allow the request."""
 
     code = "forbidden"
     title = "The token does not allow this"
@@ -44,13 +44,13 @@ class Forbidden(MavstreamError):
 
 
 class Auth:
-    """Decides by the tokens of the settings."""
+    """Checks tokens against those of the settings."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
 
     def check(self, token: str | None, roles: tuple[Role, ...]) -> Role:
-        """Return the role if it is one of `roles` or admin; raises NotAuthorised, Forbidden."""
+        """Return the token's role if it is one of `roles` or admin; raises NotAuthorised, Forbidden."""
         if not self._settings.tokens:
             return Role.ADMIN
         if token is None:
@@ -65,7 +65,7 @@ class Auth:
 
 
 def token_of(connection: HTTPConnection) -> str | None:
-    """Return the token of a request; websockets, which browsers cannot give headers, may use `?token=`."""
+    """Return the token of a request; websockets may pass `?token=`, as browsers cannot set their headers."""
     kind, _, token = connection.headers.get("authorization", "").partition(" ")
     if kind.lower() == "bearer" and token.strip():
         return token.strip()
@@ -73,7 +73,7 @@ def token_of(connection: HTTPConnection) -> str | None:
 
 
 def require(*roles: Role | str) -> Callable[[HTTPConnection], Awaitable[Role]]:
-    """Return a dependency that lets through the given roles and admins, any role if none is given."""
+    """Return a dependency that requires one of the roles or admin; any known token if no role is given."""
     allowed = tuple(map(Role, roles)) or ANY_ROLE
 
     async def authorised(connection: HTTPConnection) -> Role:
@@ -83,14 +83,17 @@ def require(*roles: Role | str) -> Callable[[HTTPConnection], Awaitable[Role]]:
 
 
 class KnownTokens:
-    """Refuses requests without a known token before their bodies are read; roles are looked at later."""
+    """Middleware that rejects requests without a known token before their bodies are read.
+
+    Roles are checked later, by the routes.
+    """
 
     def __init__(self, app: ASGIApp, settings: Settings) -> None:
         self.app = app
         self._auth = Auth(settings)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass on what has a token, or needs none."""
+        """Pass on requests that have a known token, or need none."""
         if scope["type"] == "http" and scope["path"].startswith("/v1/"):
             try:
                 self._auth.check(token_of(HTTPConnection(scope)), ANY_ROLE)
@@ -101,7 +104,7 @@ class KnownTokens:
 
 
 async def admitted(websocket: WebSocket, *roles: Role | str) -> bool:
-    """Accept a websocket whose token allows one of the roles; close others with 4401 or 4403."""
+    """Accept a websocket whose token has one of the roles; otherwise close it with 4401 or 4403."""
     await websocket.accept()
     try:
         services_of(websocket).auth.check(token_of(websocket), tuple(map(Role, roles)) or ANY_ROLE)

@@ -1,4 +1,4 @@
-"""Bodies of requests: their types, and tuples in all the encodings that a stream takes."""
+"""Request bodies: content types, and decoding of rows in every encoding that a stream accepts."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ TUPLE_TYPES: dict[str, Any] = {
 
 
 class UnsupportedType(ServiceError):
-    """A body of a type that is not read here."""
+    """Raised for a content type that the route does not accept."""
 
     status = 415
     code = "unsupported_media_type"
@@ -51,9 +51,9 @@ class UnsupportedType(ServiceError):
 
 
 async def check_body(request: HTTPConnection) -> None:
-    """Refuse bodies that are not strictly JSON, where JSON is what a route reads.
+    """Reject bodies that are not strict JSON, on routes that read JSON.
 
-    Python's own parser, which the framework uses, lets NaN and halves of characters through.
+    Python's parser, which the framework uses, accepts NaN and lone surrogates.
     """
     if not isinstance(request, Request) or _NOT_JSON.fullmatch(request.url.path):
         return
@@ -71,7 +71,7 @@ async def check_body(request: HTTPConnection) -> None:
 
 
 def decode_body(schema: Schema, content_type: str, body: bytes) -> pa.RecordBatch:
-    """Return the rows of a body as the canonical batch; raises InvalidTuples, UnsupportedType."""
+    """Decode the rows of a body into the canonical batch; raises InvalidTuples, UnsupportedType."""
     kind = media_type(content_type)
     if kind == JSON:
         return _decode_json(schema, parse_json(body))
@@ -84,14 +84,14 @@ def decode_body(schema: Schema, content_type: str, body: bytes) -> pa.RecordBatc
 
 
 def media_type(content_type: str) -> str:
-    """Return the type without its parameters."""
+    """Return a content type without its parameters."""
     return content_type.partition(";")[0].strip().lower()
 
 
 def _decode_json(schema: Schema, parsed: Any) -> pa.RecordBatch:
     if isinstance(parsed, dict):
         keys = set(parsed)
-        # A stream may have a field of that name; then the object is its columns.
+        # A stream may have a field named `rows`; then the object holds columns.
         if keys == {"rows"} and "rows" not in schema:
             return decode_rows(schema, parsed["rows"])
         if keys == {"columns"} and "columns" not in schema:

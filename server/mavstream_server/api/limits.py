@@ -1,4 +1,4 @@
-"""Limits of requests, kept before anything is read or computed: body size, body time, open connections."""
+"""Request limits, enforced before anything is read or computed: body size, body timeout, open connections."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from mavstream_server.core.errors import problem_of
 _TABLES = "/v1/tables/"
 
 BODY_SECONDS = 30.0
-"""The longest silence inside a body before the request is given up."""
+"""Maximum time between two chunks of a body, in seconds, before the request is aborted."""
 
 
 class BodyTooLarge(MavstreamError):
-    """More bytes than a body may have."""
+    """Raised for a body that exceeds the size limit."""
 
     code = "body_too_large"
     title = "The body is too large"
@@ -29,7 +29,7 @@ class BodyTooLarge(MavstreamError):
 
 
 class BodyTooSlow(MavstreamError):
-    """A body that does not go on."""
+    """Raised for a body that stops arriving."""
 
     code = "body_too_slow"
     title = "The body did not come to its end"
@@ -37,7 +37,7 @@ class BodyTooSlow(MavstreamError):
 
 
 class TooManyConnections(MavstreamError):
-    """More requests and websockets at once than the server takes."""
+    """Raised if too many requests and websockets are open."""
 
     code = "too_many_connections"
     title = "The server has all the connections that it takes"
@@ -46,14 +46,14 @@ class TooManyConnections(MavstreamError):
 
 @dataclass(slots=True)
 class Connections:
-    """How many requests and websockets are open."""
+    """Number of open requests and websockets."""
 
     most: int
     open: int = 0
 
 
 class Limits:
-    """The outermost layer: refuses what is too large, too slow or too many."""
+    """Outermost middleware: rejects requests that are too large, too slow or too many."""
 
     def __init__(
         self, app: ASGIApp, max_body_bytes: int, max_table_bytes: int, connections: Connections
@@ -64,7 +64,7 @@ class Limits:
         self.connections = connections
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass on what keeps the limits."""
+        """Pass on requests that respect the limits."""
         if scope["type"] not in ("http", "websocket"):
             await self.app(scope, receive, send)
             return

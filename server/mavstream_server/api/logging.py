@@ -1,4 +1,4 @@
-"""Logs on stderr: one JSON object per event for machines, or one readable line for people."""
+"""Logging to stderr: one JSON object per event for machines, or one readable line for people."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _TOKEN = re.compile(r"(token=|[Bb]earer\s+)[^\s&\"']+")
 
 
 def configure_logging(style: LogFormat = "json", level: str = "info") -> None:
-    """Send all logs of this process to stderr; uvicorn's only from warnings on."""
+    """Send all logs of this process to stderr; those of uvicorn from level warning."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(_Json() if style == "json" else _Text())
     handler.addFilter(_hide_tokens)
@@ -25,13 +25,13 @@ def configure_logging(style: LogFormat = "json", level: str = "info") -> None:
     logging.getLogger("mavstream").setLevel(level.upper())
     for name in ("uvicorn", "uvicorn.error", "uvicorn.access", "uvicorn.asgi"):
         logger = logging.getLogger(name)
-        # Its notices of accepted websockets quote the address, in which a token may stand.
+        # Its messages about accepted websockets quote the URL, which may contain a token.
         logger.setLevel(logging.WARNING)
         logger.handlers, logger.propagate = [], True
 
 
 def fields_of(record: logging.LogRecord) -> dict[str, Any]:
-    """Return what was given as `extra`."""
+    """Return the fields that were passed as `extra`."""
     given = {name: value for name, value in vars(record).items() if name not in _STANDARD}
     return {**given, **given.pop("fields", {})}
 

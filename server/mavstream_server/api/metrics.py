@@ -1,4 +1,4 @@
-"""Metrics for Prometheus: what the API process counts and what the engine measures, when asked."""
+"""Prometheus metrics of the API process and the engine, collected per scrape."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from mavstream_server.optimizer.fairness import ClassFairness
 from mavstream_server.optimizer.service import OptimizerService
 
 LATENCY_BOUNDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
-"""Seconds."""
+"""Bounds of the latency histogram, in seconds."""
 
 _QUERY = ("query", "class")
 _OPERATOR = ("query", "class", "operator")
@@ -31,14 +31,14 @@ _TARGET = ("query", "class", "objective")
 
 @dataclass(frozen=True, slots=True)
 class ServerMetrics:
-    """All that is shown, taken at one time."""
+    """All exported metrics, taken at one time."""
 
     traffic: Traffic
     stream_bytes: dict[str, int]
     stream_positions: dict[str, int]
     tables: Sequence[TableInfo]
     states: dict[str, int]
-    """Queries by actual state."""
+    """Number of queries by actual state."""
     connections: int
     producers: int
     subscribers: int
@@ -47,14 +47,14 @@ class ServerMetrics:
     engine: EngineReport | None
     """None while there is no engine."""
     classes: Mapping[str, ClassMetrics]
-    """Those that have queries; none while there is no engine."""
+    """Metrics of classes that have queries; empty while there is no engine."""
     fairness: dict[str, ClassFairness]
-    """Of all classes."""
+    """Fairness metrics of all classes."""
     optimizer: OptimizerService
 
 
 def render(figures: ServerMetrics) -> bytes:
-    """Return the text that Prometheus reads."""
+    """Return the metrics in the Prometheus text format."""
     registry = CollectorRegistry()
     registry.register(_Shown(figures))
     return generate_latest(registry)

@@ -1,4 +1,4 @@
-"""Lists in parts: `?after=` names the last item of the part before, `?limit=` how many to give."""
+"""Pagination: `?after=` is the key of the last item of the previous page, `?limit=` the size of a page."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ Limit = Annotated[int, Query(ge=1, le=1000, description="How many items at most"
 
 
 class PageRequest(NamedTuple):
-    """Which part of a list is asked for."""
+    """The requested page of a list."""
 
     after: str | None
     limit: int
 
 
 def read_page(after: After = None, limit: Limit = 100) -> PageRequest:
-    """Return which part the address asks for."""
+    """Return the page that the URL requests."""
     return PageRequest(after, limit)
 
 
@@ -34,12 +34,12 @@ PageQuery = Annotated[PageRequest, Depends(read_page)]
 
 
 def page_of(items: Sequence[Item], page: PageRequest, key: Callable[[Item], str]) -> Page[Item]:
-    """Return the asked part of a whole list, sorted by `key`."""
+    """Return the requested page of a complete list, sorted by `key`."""
     rest = [item for item in items if page.after is None or key(item) > page.after]
     return cut(rest, page, key)
 
 
 def cut(items: Sequence[Item], page: PageRequest, key: Callable[[Item], str]) -> Page[Item]:
-    """Return at most `limit` of the items, which begin behind `after`; more say that there is more."""
+    """Return a page of at most `limit` items, which start after `after`; further items mean another page."""
     part = list(items[: page.limit])
     return Page[Item](items=part, next=key(part[-1]) if len(items) > page.limit else None)

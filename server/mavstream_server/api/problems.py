@@ -1,4 +1,4 @@
-"""What goes wrong, as `application/problem+json`: every error has its status, its code and its own words."""
+"""Error responses as `application/problem+json`: every error has a status, a code and a detail message."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _DESCRIPTIONS = {
 
 
 def documented(*statuses: int) -> dict[int | str, dict[str, Any]]:
-    """Return the problem responses of a route, for its `responses=`."""
+    """Return the problem responses of a route, for its `responses=` argument."""
     return {
         status: {
             "description": _DESCRIPTIONS[status],
@@ -51,30 +51,30 @@ def documented(*statuses: int) -> dict[int | str, dict[str, Any]]:
 
 
 class ProblemResponse(Response):
-    """A problem on its way to the client."""
+    """An HTTP response with problem details."""
 
     media_type = MEDIA_TYPE
 
     def __init__(self, problem: Problem, headers: Mapping[str, str] | None = None) -> None:
-        # Details quote what the client sent, which may hold what UTF-8 cannot: only ASCII goes out.
+        # Details quote client input, which may not be encodable as UTF-8: escape everything to ASCII.
         text = json.dumps(problem.model_dump(exclude_defaults=True) | {"status": problem.status})
         super().__init__(text, problem.status, headers)
 
     @classmethod
     def of(cls, error: MavstreamError) -> ProblemResponse:
-        """Return the answer to an error that was raised on purpose."""
+        """Return the response for an error that was raised deliberately."""
         problem = problem_of(error)
         return cls(problem, {**_HEADERS.get(problem.status, {}), **getattr(error, "headers", {})})
 
 
 async def on_mavstream_error(request: Request, error: Exception) -> Response:
-    """Answer an error that was raised on purpose."""
+    """Handle an error that was raised deliberately."""
     assert isinstance(error, MavstreamError)
     return ProblemResponse.of(error)
 
 
 async def on_http_error(request: Request, error: Exception) -> Response:
-    """Answer what the framework refuses: unknown routes, wrong methods, unreadable bodies."""
+    """Handle errors of the framework: unknown routes, wrong methods, unreadable bodies."""
     assert isinstance(error, HTTPException)
     if isinstance(error.__cause__, MavstreamError):
         return await on_mavstream_error(request, error.__cause__)
@@ -94,7 +94,7 @@ async def on_http_error(request: Request, error: Exception) -> Response:
 
 
 async def on_invalid_request(request: Request, error: Exception) -> Response:
-    """Answer a request that does not fit its models: 400 if it cannot be read, 415, or 422 with pointers."""
+    """Handle a request that does not match its models: 400 if unreadable, 415, or 422 with pointers."""
     assert isinstance(error, RequestValidationError)
     found = error.errors()
     in_body = [item for item in found if item["loc"][:1] == ("body",)]
@@ -113,7 +113,7 @@ async def on_invalid_request(request: Request, error: Exception) -> Response:
 
 
 async def on_unexpected(request: Request, error: Exception) -> Response:
-    """Answer a fault of ours; it is logged with its trace by the server."""
+    """Handle an unexpected error with a 500; the server logs its traceback."""
     _LOG.error("unexpected error", extra={"method": request.method, "path": request.url.path})
     return ProblemResponse(
         _problem(
@@ -137,7 +137,7 @@ _HEADERS: dict[int, dict[str, str]] = {
 
 
 def invalid_items(errors: Sequence[Mapping[str, Any]], body: object) -> tuple[ProblemItem, ...]:
-    """Return what pydantic found in our words, each with a pointer into the request."""
+    """Convert pydantic's errors to problem items, each with a pointer into the request."""
     items: list[ProblemItem] = []
     in_plan = [error for error in errors if error["loc"][:2] == ("body", "plan") and len(error["loc"]) > 2]
     if in_plan and isinstance(body, Mapping):
@@ -150,7 +150,7 @@ def invalid_items(errors: Sequence[Mapping[str, Any]], body: object) -> tuple[Pr
 
 
 def allowed_methods(request: Request) -> list[str]:
-    """Return the methods of all routes at the path of a request."""
+    """Return the methods of all routes that match the path of a request."""
     from starlette.routing import compile_path
 
     found: set[str] = set()

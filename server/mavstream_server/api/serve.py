@@ -1,4 +1,4 @@
-"""Running a server process: one per data directory, ready when it says so, stopped by a signal."""
+"""The server process: locks its data directory, serves until a signal, and stops gracefully."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ if TYPE_CHECKING:
 
 _LOG = logging.getLogger("mavstream.server")
 _STOP_SECONDS = 3
-"""How long connections may take to finish after they were told."""
+"""Time that connections get to finish when the server stops, in seconds."""
 
 
 class CannotServe(MavstreamError):
-    """The server cannot start here."""
+    """Raised if the server cannot start."""
 
     code = "cannot_serve"
 
@@ -55,7 +55,7 @@ def run(settings: Settings, log: LogFormat = "json") -> None:
             http="httptools",
             ws=StampedWebSocket,
             ws_max_size=settings.max_frame_bytes,
-            # Frames are binary or short; compressing them costs more than loopback or a LAN gains.
+            # Messages are binary or short; compression costs more than it saves on loopback or a LAN.
             ws_per_message_deflate=False,
             log_config=None,
             access_log=False,
@@ -74,10 +74,10 @@ def run(settings: Settings, log: LogFormat = "json") -> None:
 
 
 class _WithoutPandas(MetaPathFinder):
-    """Says that there is no pandas.
+    """Import hook that hides pandas.
 
-    Where it is installed, pyarrow loads it with the first list that it makes an array of: half a second in
-    the middle of work, and 40 MB, for nothing that a server uses.
+    If it is installed, pyarrow imports it when it first converts a list: half a second during operation, and
+    40 MB, for nothing that a server uses.
     """
 
     def find_spec(self, fullname: str, path: object, target: object = None) -> None:
@@ -86,12 +86,11 @@ class _WithoutPandas(MetaPathFinder):
 
 
 _COLLECTIONS = 20_000, 20, 20
-"""When garbage is collected: frames are freed without it, and each look at those that are there takes
-milliseconds."""
+"""Garbage collector thresholds: frames are freed by reference counting; a collection takes ms."""
 
 
 class _Server(uvicorn.Server):
-    """Tells websockets that it goes, and takes a signal as a wish to stop, not as a failure."""
+    """uvicorn server that notifies websockets before it stops, and exits with 0 after a signal."""
 
     def __init__(self, config: uvicorn.Config, app: FastAPI, url: str) -> None:
         super().__init__(config)
@@ -100,7 +99,7 @@ class _Server(uvicorn.Server):
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
-        # What is there by now stays: a collection that looks at all of it takes 60 ms, in the middle of work.
+        # Exclude startup objects from collections, which would take 60 ms each during operation.
         gc.collect()
         gc.freeze()
         gc.set_threshold(*_COLLECTIONS)
@@ -116,7 +115,7 @@ class _Server(uvicorn.Server):
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
-        # uvicorn raises the signal again after the stop, so that the exit code would say "killed".
+        # uvicorn raises the signal again after the stop, so the exit status would be "killed".
         def stop(number: int, frame: FrameType | None) -> None:
             self.force_exit = self.should_exit and number == signal.SIGINT
             self.should_exit = True
@@ -131,7 +130,7 @@ class _Server(uvicorn.Server):
 
 @contextlib.contextmanager
 def _locked(data: Path) -> Iterator[None]:
-    """Hold the data directory: two servers on the same logs would destroy them."""
+    """Lock the data directory: two servers on the same logs would destroy them."""
     try:
         data.mkdir(parents=True, exist_ok=True)
         handle = os.open(data / "server.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
@@ -156,7 +155,7 @@ def _locked(data: Path) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _bound(host: str, port: int) -> Iterator[socket.socket]:
-    """Bind before anything is started, so that a taken port is one clear line."""
+    """Bind the socket before anything is started, so that a port in use is reported as one clear error."""
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
         listener = socket.socket(family, kind, protocol)
@@ -171,7 +170,7 @@ def _bound(host: str, port: int) -> Iterator[socket.socket]:
 
 
 def _raise_file_limit() -> None:
-    # Two files per log and one per connection go beyond the usual 1024 soon.
+    # Two files per log and one per connection soon exceed the usual limit of 1024.
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     with contextlib.suppress(ValueError, OSError):
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))

@@ -1,4 +1,4 @@
-"""ServerMetrics of the whole server at one time, for metrics and statistics."""
+"""Collects the metrics of the whole server, for Prometheus and the statistics route."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from mavstream_server.supervisor.engine_link import EngineRefused, EngineUnavail
 
 
 async def engine_report(services: Services) -> EngineReport | None:
-    """Return what the engine measured, or None while there is no engine."""
+    """Return the engine's metrics, or None while there is no engine."""
     if not services.link.ready:
         return None
     try:
@@ -21,7 +21,7 @@ async def engine_report(services: Services) -> EngineReport | None:
 
 
 async def server_metrics(services: Services) -> ServerMetrics:
-    """Return what is shown as metrics."""
+    """Return all metrics of the server."""
     streams = [services.streams.info(name) for name in services.streams.names]
     return ServerMetrics(
         traffic=services.traffic,

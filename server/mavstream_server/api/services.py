@@ -1,4 +1,4 @@
-"""What a running server is made of, as routes and websockets find it."""
+"""Services of a running server, as used by routes and websockets."""
 
 from __future__ import annotations
 
@@ -27,15 +27,15 @@ if TYPE_CHECKING:
 
 
 class Leaving(Protocol):
-    """A websocket that can be told that the server stops."""
+    """A websocket that can be closed when the server stops."""
 
     async def leave(self) -> None:
-        """Close it as going away."""
+        """Close the websocket with the code for going away."""
 
 
 @dataclass(slots=True)
 class Services:
-    """The parts of one server, made at its start and closed in reverse order."""
+    """The services of one server, created at startup and closed in reverse order."""
 
     settings: Settings
     catalog: Catalog
@@ -52,13 +52,13 @@ class Services:
     producers: ConnectedProducers
     traffic: Traffic = field(default_factory=Traffic)
     pending_priorities: set[str] = field(default_factory=set)
-    """Classes whose priority the engine does not have yet."""
+    """Classes whose current priority has not been sent to the engine yet."""
     sockets: set[Leaving] = field(default_factory=set)
-    """Open websockets, feeding and subscribed."""
+    """Open websockets of producers and subscribers."""
 
 
 def services_of(connection: HTTPConnection) -> Services:
-    """Return the parts of the server that a request or websocket came to."""
+    """Return the services of the server that handles a request or websocket."""
     services: Services = connection.app.state.services
     return services
 

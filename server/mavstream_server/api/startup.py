@@ -1,4 +1,4 @@
-"""Startup of a server: builds its parts, connects them, and stops them in reverse order."""
+"""Server startup: creates and connects the services, and stops them in reverse order."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ MAINTENANCE_S = 0.1
 
 
 async def start_services(settings: Settings, connections: Connections, stack: AsyncExitStack) -> Services:
-    """Open and start the parts; `stack` stops and closes them in reverse order."""
+    """Open and start the services; `stack` stops and closes them in reverse order."""
     loop = asyncio.get_running_loop()
     sync = settings.delivery == "sync"
     catalog = Catalog(
@@ -75,7 +75,7 @@ async def start_services(settings: Settings, connections: Connections, stack: As
         producers,
     )
     stack.push_async_callback(link.stop)
-    # The first frame would load this, in 0.4 s; while the engine starts, it costs nothing.
+    # Import it while the engine starts: the first frame would need it, and it takes 0.4 s.
     loading = asyncio.create_task(asyncio.to_thread(import_module, "pyarrow.compute"))
     await link.start(queries)
     await loading
@@ -104,7 +104,7 @@ def _link(settings: Settings, catalog: Catalog) -> EngineLink:
 
 
 async def _maintain(services: Services, tables: TableRetention) -> None:
-    """Do what is due every 100 ms, whatever goes wrong in a round."""
+    """Run periodic maintenance every 100 ms; errors of a round are logged."""
     while True:
         await asyncio.sleep(MAINTENANCE_S)
         try:
@@ -116,7 +116,7 @@ async def _maintain(services: Services, tables: TableRetention) -> None:
 
 
 async def _tell_priorities(services: Services) -> None:
-    """Tell an engine that is back the priorities that were changed while it was away."""
+    """Send priorities that changed while the engine was down to the new engine."""
     while services.pending_priorities and services.link.ready:
         name = services.pending_priorities.pop()
         try:

@@ -1,4 +1,4 @@
-"""Bodies that hold a table: CSV, JSON, Parquet or Arrow, read into the columns of its fields."""
+"""Bodies of stored tables: CSV, JSON, Parquet or Arrow, parsed into the columns of the table's fields."""
 
 from __future__ import annotations
 
@@ -45,16 +45,17 @@ TABLE_TYPES: dict[str, Any] = {
 
 
 class InvalidTable(InvalidObject):
-    """Rows that make no table, or not one of these fields."""
+    """Raised for rows that are not a valid table, or do not match its fields."""
 
     code = "invalid_table"
     title = "The rows do not fit the table"
 
 
 def read_table(content_type: str, body: bytes, schema: Schema | None, limit: int) -> TableRows:
-    """Return the rows of a body; without a schema its fields are found in it.
+    """Parse the rows of a body; without a schema, the fields are inferred.
 
-    Raises InvalidTable that names rows and columns, TooLarge, UnsupportedType. Takes its time: for a thread.
+    Raises InvalidTable that names rows and columns, TooLarge, UnsupportedType. Slow for large bodies: run it
+    in a thread.
     """
     kind = media_type(content_type)
     if kind not in READERS:

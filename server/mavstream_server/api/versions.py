@@ -1,4 +1,4 @@
-"""Versions of objects in HTTP: `ETag` tells them, `If-Match` asks for them."""
+"""Object versions in HTTP: the `ETag` and `If-Match` headers."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _TAG = re.compile(r'\s*(?:W/)?"?([0-9]{1,18})"?\s*')
 
 
 def etag(version: int) -> str:
-    """Return the header's form of a version."""
+    """Return a version as an `ETag` header."""
     return f'"{version}"'
 
 
@@ -22,7 +22,7 @@ def read_if_match(
         str | None, Header(description="The `ETag` that was read; the change is refused if it is old")
     ] = None,
 ) -> int | None:
-    """Return the version that a change is meant for, or None for any."""
+    """Return the version that a change requires, or None for any."""
     if if_match is None or if_match.strip() == "*":
         return None
     found = _TAG.fullmatch(if_match)

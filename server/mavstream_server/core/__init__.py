@@ -1,1 +1,1 @@
-"""What every other part may import: clock, metric models, errors, settings."""
+"""Definitions that every package may import: clock, metric models, errors, settings."""

@@ -1,4 +1,4 @@
-"""Clocks: the time is handed in, never taken."""
+"""Clocks: passed to the code that needs the time, so that tests and simulations control it."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ from typing import Protocol
 
 
 class Clock(Protocol):
-    """What tells the time. Nanoseconds."""
+    """A clock; all times are in nanoseconds."""
 
     def now(self) -> int:
-        """Return UTC since 1970: for stamps."""
+        """Return the UTC time since 1970, for timestamps."""
 
     def monotonic(self) -> int:
-        """Return a time that never falls: for how long things take."""
+        """Return a monotonic time, for durations."""
 
 
 class SystemClock:
-    """The machine's clocks."""
+    """The clocks of the operating system."""
 
     now = staticmethod(time.time_ns)
     monotonic = staticmethod(time.perf_counter_ns)

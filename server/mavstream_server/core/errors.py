@@ -1,20 +1,20 @@
-"""What the service refuses or cannot do, each with its status, its code and its own words.
+"""Errors of the service, each with an HTTP status, a code and a detail message.
 
 ServiceError
-    Refused             400  the request makes no sense as it is
-    NotFound            404  there is no stream, table, query or class of that name
-    Conflict            409  it does not fit what is there
-        SequenceGap     409  a producer left out frames
+    Refused             400  the request or setting is invalid
+    NotFound            404  the stream, table, query or class does not exist
+    Conflict            409  the request contradicts the current state
+        SequenceGap     409  a producer skipped frames
         NotAdmitted     409  a new query would miss its targets, or make others miss theirs
     WrongVersion        412  the object changed since the client read it
-    TooLarge            413  larger than a limit
-    TooMany             429  more than a limit
-        OverQuota       429  a stream is as large as it may be; its producers have to wait
-    NotReady            503  not now: starting or stopping
+    TooLarge            413  a size limit was exceeded
+    TooMany             429  a count limit was exceeded
+        OverQuota       429  a stream has reached its quota; its producers have to wait
+    NotReady            503  temporarily unavailable: starting or stopping
         StorageFailed   503  files cannot be read or written
-    StorageFull         507  no space, or no more allowed
+    StorageFull         507  the disk is full, or the allowed space is used up
 
-A detail says which object, what was expected, what came and what to do.
+A detail names the object, what was expected, what the server got, and what to do.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 
 
 class ServiceError(MavstreamError):
-    """Base of what the service refuses or cannot do."""
+    """Base class of errors that the service reports to clients."""
 
     status = 500
     code = "service_error"
@@ -50,7 +50,7 @@ class ServiceError(MavstreamError):
 
 
 class Refused(ServiceError):
-    """A request or a setting that makes no sense as it is."""
+    """Raised for an invalid request or setting."""
 
     status = 400
     code = "refused"
@@ -58,7 +58,7 @@ class Refused(ServiceError):
 
 
 class NotFound(ServiceError):
-    """Nothing of that name."""
+    """Raised if no object of the given name exists."""
 
     status = 404
     code = "not_found"
@@ -97,7 +97,7 @@ class NotFound(ServiceError):
 
 
 class Conflict(ServiceError):
-    """It does not fit what is there."""
+    """Raised for a request that contradicts the current state."""
 
     status = 409
     code = "conflict"
@@ -105,7 +105,7 @@ class Conflict(ServiceError):
 
 
 class SequenceGap(Conflict):
-    """A producer left out frames; `expected` is the one that is waited for."""
+    """Raised if a producer skipped frames; `expected` is the next expected sequence number."""
 
     code = "sequence_gap"
     title = "Frames are missing"
@@ -120,9 +120,9 @@ class SequenceGap(Conflict):
 
 
 class NotAdmitted(Conflict):
-    """A new query would miss its targets, or make others miss theirs.
+    """Raised if a new query would miss its targets, or make others miss theirs.
 
-    Not 503: that says to come again by oneself, and nothing will have changed.
+    Not 503, which invites clients to retry automatically: a retry would not succeed.
     """
 
     code = "not_admitted"
@@ -130,7 +130,7 @@ class NotAdmitted(Conflict):
 
 
 class WrongVersion(ServiceError):
-    """The object changed since the client read it."""
+    """Raised if the object changed since the client read it."""
 
     status = 412
     code = "wrong_version"
@@ -146,7 +146,7 @@ class WrongVersion(ServiceError):
 
 
 class TooLarge(ServiceError):
-    """Larger than a limit."""
+    """Raised if a size limit is exceeded."""
 
     status = 413
     code = "too_large"
@@ -154,7 +154,7 @@ class TooLarge(ServiceError):
 
 
 class TooMany(ServiceError):
-    """More than a limit."""
+    """Raised if a count limit is exceeded."""
 
     status = 429
     code = "too_many"
@@ -162,7 +162,8 @@ class TooMany(ServiceError):
 
 
 class OverQuota(TooMany):
-    """A stream has reached its quota; `held_by` is the query that keeps its oldest rows, if one does."""
+    """Raised if a stream has reached its quota; `held_by` is the query, if any, that needs its oldest
+    rows."""
 
     code = "over_quota"
     title = "The stream has reached its quota"
@@ -173,7 +174,7 @@ class OverQuota(TooMany):
 
 
 class NotReady(ServiceError):
-    """Not now."""
+    """Raised if the service is temporarily unavailable."""
 
     status = 503
     code = "not_ready"
@@ -181,14 +182,14 @@ class NotReady(ServiceError):
 
 
 class StorageFailed(NotReady):
-    """Files cannot be read or written."""
+    """Raised if files cannot be read or written."""
 
     code = "storage_failed"
     title = "The storage failed"
 
 
 class StorageFull(ServiceError):
-    """There is no space, or no more of it is allowed."""
+    """Raised if the disk is full or the allowed space is used up."""
 
     status = 507
     code = "storage_full"
@@ -196,12 +197,12 @@ class StorageFull(ServiceError):
 
 
 def is_full(error: Exception) -> bool:
-    """Return whether an error of the file system means that there is no space."""
+    """Return whether a file system error means that there is no space."""
     return isinstance(error, OSError) and error.errno in _FULL
 
 
 def storage_problem(what: str, error: Exception) -> ServiceError:
-    """Return the problem for an error of the file system: no space, or anything else."""
+    """Return the error to raise for a file system error: StorageFull or StorageFailed."""
     if is_full(error):
         return StorageFull(
             f"{what} could not be written, the disk is full ({error}): free space and send again; "
@@ -216,7 +217,7 @@ def _meant(name: str, known: Iterable[str]) -> str:
 
 
 def problem_of(error: MavstreamError) -> Problem:
-    """Return the problem details of an error that was raised on purpose."""
+    """Return the problem details of an error that was raised deliberately."""
     status = getattr(error, "status", None)
     if isinstance(error, InvalidObject):
         return error.problem(422 if status is None else status)

@@ -1,4 +1,4 @@
-"""Latency: how long after its arrival a result was there, as a histogram that needs little room."""
+"""Latency histogram: time from the arrival of rows to their results, in a fixed number of buckets."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from numpy.typing import NDArray
 
 Ints = NDArray[np.int64]
 
-PER_OCTAVE = 8  # buckets per factor of two: a percentile is right within 9 %
+PER_OCTAVE = 8  # buckets per factor of two: percentiles are accurate to 9 %
 _BUCKETS = 64 * PER_OCTAVE
-_FEW = 32  # results
+_FEW = 32  # results: up to this number, counting one by one is faster
 
 
 class LatencyHistogram:
-    """Counts latencies in buckets of growing width. Times are nanoseconds."""
+    """Counts latencies in buckets of exponentially growing width. Times are in nanoseconds."""
 
     __slots__ = ("buckets", "count", "maximum", "total")
 
@@ -27,7 +27,7 @@ class LatencyHistogram:
         self.buckets: Ints = np.zeros(_BUCKETS, dtype=np.int64)
 
     def record(self, arrivals: Ints, now: int) -> None:
-        """Count results that became possible at `arrivals` and were there at `now`."""
+        """Count results that became possible at `arrivals` and were available at `now`."""
         size = len(arrivals)
         if size <= _FEW:
             self._record_few(arrivals.tolist(), now)
@@ -38,14 +38,14 @@ class LatencyHistogram:
         self.total += int(latencies.sum())
         self.maximum = max(self.maximum, longest)
         low, high = int(log2(shortest) * PER_OCTAVE), int(log2(longest) * PER_OCTAVE)
-        if low == high:  # rows of a batch mostly came together
+        if low == high:  # rows of a batch mostly arrived together
             self.buckets[low] += size
         else:
             places = (np.log2(np.maximum(latencies, 1)) * PER_OCTAVE).astype(np.int64)
             np.add.at(self.buckets, places, 1)
 
     def _record_few(self, arrivals: list[int], now: int) -> None:
-        """Count results one by one: for few of them that takes less than the calls that do it for many."""
+        """Count results one by one, which is faster than numpy calls for few of them."""
         self.count += len(arrivals)
         for arrival, times in Counter(arrivals).items():
             latency = now - arrival
@@ -54,7 +54,7 @@ class LatencyHistogram:
             self.buckets[int(log2(max(latency, 1)) * PER_OCTAVE)] += times
 
     def merge(self, other: LatencyHistogram) -> None:
-        """Count what another one has counted, too."""
+        """Add the counts of another histogram."""
         self.count += other.count
         self.total += other.total
         self.maximum = max(self.maximum, other.maximum)
@@ -62,11 +62,11 @@ class LatencyHistogram:
 
     @property
     def mean(self) -> float | None:
-        """The mean, or None without results."""
+        """The mean latency in nanoseconds, or None without results."""
         return self.total / self.count if self.count else None
 
     def percentile(self, percent: float) -> float | None:
-        """Return a latency that this share of the results did not exceed, or None without results."""
+        """Return a percentile of the latency in nanoseconds, or None without results."""
         if not self.count:
             return None
         rank = max(1, int(np.ceil(self.count * percent / 100)))

@@ -1,6 +1,6 @@
-"""Figures: what an engine tells of itself and its queries, made to be cheap to take and small to send.
+"""Metrics that an engine reports about itself and its queries, as small tuples.
 
-Named tuples, since thousands of them travel at a time: dataclasses take twice as long to pickle.
+Named tuples, because thousands of them are sent at a time: dataclasses take twice as long to pickle.
 """
 
 from __future__ import annotations
@@ -18,19 +18,20 @@ _MS = 1_000_000
 
 @dataclass(frozen=True, slots=True)
 class Latency:
-    """How long after their arrival answers were there, since the query started. Times are nanoseconds.
+    """Latency of a query's answers since it started, as a histogram. Times are in nanoseconds.
 
-    Buckets of several queries add up, so percentiles of a class are as exact as those of a query (9 %).
+    Buckets of several queries can be added, so percentiles of a class are as accurate as those of a query (9
+    %).
     """
 
     count: int = 0
     total: int = 0
     maximum: int = 0
     buckets: Mapping[int, int] = field(default_factory=dict)
-    """Answers by bucket: number `b` ends at 2 ** ((b + 1) / 8) ns; empty ones are left out."""
+    """Answers by bucket: bucket `b` ends at 2 ** ((b + 1) / 8) ns; empty buckets are left out."""
 
     def __reduce__(self) -> tuple[type[Latency], tuple[object, ...]]:
-        # What a dataclass does by itself takes several times as long.
+        # Several times faster than the default of a dataclass.
         return Latency, (self.count, self.total, self.maximum, self.buckets)
 
     @classmethod
@@ -46,7 +47,7 @@ class Latency:
         return cls(count, total, maximum, buckets)
 
     def since(self, earlier: Latency) -> Latency:
-        """Return the latency of the answers that came behind what was counted earlier."""
+        """Return the latency of the answers counted since an earlier state of the same metrics."""
         if self.count == earlier.count:
             return Latency()
         known = earlier.buckets
@@ -58,16 +59,16 @@ class Latency:
 
     @property
     def mean_ms(self) -> float | None:
-        """The mean, or None without answers."""
+        """The mean in milliseconds, or None without answers."""
         return self.total / self.count / _MS if self.count else None
 
     @property
     def max_ms(self) -> float | None:
-        """The longest, or None without answers."""
+        """The maximum in milliseconds, or None without answers."""
         return self.maximum / _MS if self.count else None
 
     def percentile_ms(self, percent: float) -> float | None:
-        """Return a latency that this share of the answers did not exceed, or None without answers."""
+        """Return a percentile in milliseconds, or None without answers."""
         if not self.count:
             return None
         rank, seen = max(1, ceil(self.count * percent / 100)), 0
@@ -78,12 +79,12 @@ class Latency:
         return self.maximum / _MS
 
     def summary(self) -> dict[str, float | None]:
-        """Return mean, p50, p95, p99 and max in milliseconds, and how many answers were counted."""
+        """Return mean, p50, p95, p99 and max in milliseconds, and the number of answers."""
         percentiles = {f"p{percent}": self.percentile_ms(percent) for percent in (50, 95, 99)}
         return {"count": self.count, "mean": self.mean_ms, **percentiles, "max": self.max_ms}
 
     def at_most(self, bounds_s: Sequence[float]) -> list[int]:
-        """Return how many answers came within each of the bounds, as a Prometheus histogram wants it."""
+        """Return the number of answers within each bound (seconds), as in a Prometheus histogram."""
         ends = [(_end(bucket), count) for bucket, count in self.buckets.items()]
         return [sum(count for end, count in ends if end <= bound * 1e9) for bound in bounds_s]
 
@@ -109,37 +110,37 @@ class SheddingInterval(NamedTuple):
 
 
 class OperatorMetrics(NamedTuple):
-    """An operator of a running query."""
+    """Metrics of an operator of a running query."""
 
     name: str
-    """The plan's node, or `#output`."""
+    """Name of the plan's node, or `#output`."""
     operator: str
-    """What it does: `source`, `select`, ..., `output`."""
+    """Type of the operator: `source`, `select`, ..., `output`."""
     kind: str
     """`source`, `operational` or `output`."""
     state: str
     queued: int
-    """Rows that wait at its inputs; of a source: in the log, unread."""
+    """Rows queued at its inputs; for a source, the unread rows of the log."""
     queued_bytes: int
     state_bytes: int
     cost_per_tuple_ns: float
     selectivity: float
     tuples: int
-    """Measured so far; 0 says that cost and selectivity are defaults."""
+    """Rows measured so far; at 0, cost and selectivity are defaults."""
     rows_out: int
     counters: dict[str, int]
     sharers: int = 1
-    """How many queries it is run for: more than one where a prefix is shared;"""
+    """Number of queries that the operator runs for; more than one in a shared prefix."""
     shared_with: tuple[str, ...] = ()
-    """and the ids of some of the others."""
+    """Ids of some of the other queries that it runs for."""
     tuple_bytes: float = 64.0
-    """Of a row that comes out."""
+    """Mean size of an output row, in bytes."""
     input_bytes: float = 64.0
-    """Of a row that comes in from a source."""
+    """Mean size of an input row that comes from a source, in bytes."""
 
 
 class QueryMetrics(NamedTuple):
-    """A query as its engine sees it; what has ended keeps its sums and holds nothing."""
+    """Metrics of a query, as reported by its engine; an ended query retains its sums and holds no memory."""
 
     id: str
     state: str
@@ -147,34 +148,34 @@ class QueryMetrics(NamedTuple):
     class_name: str
     epoch: int
     offset: int
-    """Of the next answer in the result log."""
+    """Offset of the next answer in the result log."""
     rows_in: int
-    """Rows read from its streams, once per source."""
+    """Rows read from its streams, counted once per source."""
     rows_out: int
-    """Answers since it started."""
+    """Answers since the query started."""
     queued_bytes: int
     state_bytes: int
     backlog_bytes: int
     latency: Latency
     counters: dict[str, dict[str, int]]
     positions: dict[str, int]
-    """The lowest position that it still needs, by stream; none while it is paused or when it has ended."""
+    """Lowest position still needed, by stream; empty while the query is paused or when it has ended."""
     operators: tuple[OperatorMetrics, ...]
-    """Those of the plan that runs."""
+    """The operators of the running plan."""
     spells: tuple[SheddingInterval, ...] = ()
-    """When rows were left out to shed load: the last 32 times of each source, oldest first."""
+    """Shedding intervals, oldest first: the last 32 of each source."""
     plan_version: int = 0
-    """Which plan that is: 0 for the one it started with, else the number that came with the swap."""
+    """Version of the running plan: 0 for the initial one, else the number given with the migration."""
     plan_swaps: int = 0
-    """How often its plan was swapped since it started."""
+    """Number of migrations to another plan since the query started."""
     swap: str | None = None
-    """How far a swap that is under way has come: `draining`, `warming` or `leaving`."""
+    """Phase of the migration under way: `draining`, `warming` or `leaving`; None without one."""
     swap_note: str | None = None
-    """Why the last swap was given up, if it was."""
+    """Why the last migration was abandoned, if it was."""
 
 
 class TargetMetrics(NamedTuple):
-    """What is watched of a query with targets: part of its figures, quicker to take and smaller to send."""
+    """Metrics that QoS targets are judged by: a subset of the query's metrics that is cheaper to send."""
 
     epoch: int
     rows_in: int
@@ -183,21 +184,21 @@ class TargetMetrics(NamedTuple):
     backlog_bytes: int
     latency: Latency
     shed: int
-    """Rows that were left out so far,"""
+    """Rows shed so far."""
     share: float
-    """the share that is left out now,"""
+    """Share of rows that is being shed."""
     weight: int
-    """and what it weighs in its class."""
+    """Weight of the query in its class."""
 
 
 class TargetMetricsReply(NamedTuple):
-    """The vitals of running queries, by id."""
+    """Target metrics of running queries, by id."""
 
     queries: dict[str, TargetMetrics]
 
 
 class ClassMetrics(NamedTuple):
-    """The queries of a class together."""
+    """Metrics of the queries of a class, summed."""
 
     queries: int
     rows_in: int
@@ -209,31 +210,31 @@ class ClassMetrics(NamedTuple):
 
 
 class ClassMetricsReply(NamedTuple):
-    """All classes that have queries, by name."""
+    """Metrics of all classes that have queries, by name."""
 
     classes: dict[str, ClassMetrics]
 
 
 class EngineMetrics(NamedTuple):
-    """The engine as a whole."""
+    """Metrics of the engine process as a whole."""
 
     pid: int
     policy: str
     uptime_ns: int
     busy_ns: int
-    """Spent in slices,"""
+    """Time spent in slices."""
     class_busy_ns: dict[str, int]
-    """and the same by class."""
+    """Time spent in slices, by class."""
     slices: int
     ids: tuple[str, ...]
-    """All queries that it knows, ended ones included."""
+    """Ids of all queries that the engine knows, ended ones included."""
     cpu_ns: int
-    """Of the process, in user and system mode."""
+    """CPU time of the process, user and system."""
     resident_bytes: int
 
 
 class EngineReport(NamedTuple):
-    """The engine and its queries at about one time."""
+    """Metrics of the engine and its queries, taken at about the same time."""
 
     engine: EngineMetrics
     queries: dict[str, QueryMetrics]

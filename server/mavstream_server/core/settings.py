@@ -1,4 +1,4 @@
-"""Settings of a server: from flags, then from MAVSTREAM_* variables, then as they come."""
+"""Server settings, from flags, MAVSTREAM_* environment variables and defaults, in this order."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ DELIVERIES = ("process", "sync")
 
 
 class Role(StrEnum):
-    """What a token allows."""
+    """Role of a token: what its holder may do."""
 
     ADMIN = "admin"
     CLIENT = "client"
@@ -41,7 +41,7 @@ class Role(StrEnum):
 
 
 def _bytes(value: object) -> object:
-    """Read `16MiB` and, as in variables numbers are text too, `16777216`."""
+    """Parse a number of bytes such as `16MiB` or, since environment variables are text, `16777216`."""
     if not isinstance(value, str) or value.isdecimal():
         return value
     try:
@@ -66,36 +66,36 @@ def _second(value: int) -> int:
 
 
 Bytes = Annotated[int, BeforeValidator(_bytes), Field(ge=1)]
-"""Bytes, at least one; text may carry a unit."""
+"""Number of bytes, at least one; text may have a unit."""
 Microseconds = Annotated[int, BeforeValidator(_microseconds), Field(ge=1)]
 Count = Annotated[int, Field(ge=1)]
 
 
 class Settings(BaseModel):
-    """How a server runs. Tokens are secrets: neither printing nor dumping settings shows them."""
+    """Settings of a server. Tokens are secret: neither printing nor dumping settings reveals them."""
 
     model_config = ConfigDict(
         frozen=True, extra="forbid", use_attribute_docstrings=True, hide_input_in_errors=True
     )
 
     data: Path = Path("mavstream-data")
-    """The directory of everything that is kept."""
+    """Data directory: holds streams, tables, results and the catalog."""
     host: str = "127.0.0.1"
     port: Annotated[int, Field(ge=0, le=65535)] = 8000
-    """0 takes a free one."""
+    """TCP port; 0 selects a free one."""
     tokens: dict[SecretStr, Role] = {}
-    """Without any, everybody may do everything, and only loopback addresses are bound to."""
+    """Roles by token. Without tokens everything is allowed, and only loopback addresses may be bound."""
     delivery: Literal["process", "sync"] = "process"
-    """What an ack survives: the death of any process, or power loss too."""
+    """What acknowledged rows survive: the death of any process (`process`), or also power loss (`sync`)."""
     policy: str | None = None
-    """The scheduling policy of a server that was never told another one; None for the default."""
+    """Initial scheduling policy, until one is set through the API; None for the default."""
     policy_options: dict[str, Any] = {}
     admission: AdmissionPolicy = AdmissionPolicy.WARN
-    """What is done about new queries that are expected to miss targets, their own or others'."""
+    """How to treat new queries that would miss their targets or make others miss theirs."""
     sources: SourceService | None = None
-    """How sources are served; None for as the policy's paper has it."""
+    """How sources are scheduled; None for the way described in the policy's paper."""
     sharing: Sharing = Sharing.CLASS
-    """Which queries run equal prefixes once: those of one class, all, or none."""
+    """Which queries share equal prefixes: those of the same class, all, or none."""
 
     max_body_bytes: Bytes = 16 << 20
     max_frame_bytes: Bytes = 16 << 20
@@ -103,23 +103,23 @@ class Settings(BaseModel):
     max_streams: Count = 1000
     max_tables: Count = 1000
     max_table_bytes: Bytes = 64 << 20
-    """Of a stored table's version, as it is sent and in memory."""
+    """Maximum size of a table version, both in the request and in memory."""
     max_table_versions: Count = 1000
-    """Of a table that rows in the streams can still need."""
+    """Maximum number of versions per table that rows in the streams may still need."""
     max_producers: Count = 10_000
-    """Names of producers that ever fed this server."""
+    """Maximum number of distinct producer names that ever fed this server."""
     max_subscribers: Count = 1000
     max_connections: Count = 2000
     max_disk_bytes: Bytes | None = None
-    """What all stream logs together may take; None is as much as there is."""
+    """Maximum disk space of all stream logs together; None for no limit."""
     credit_bytes: Bytes = 8 << 20
-    """What a producer may have under way on a stream without an ack."""
+    """Maximum unacknowledged bytes that a producer may have in flight per stream."""
     result_bytes: Bytes = 16 << 20
-    """Answers kept per query, in bytes"""
+    """Result rows retained per query, in bytes."""
     result_time: Microseconds = 3_600_000_000
-    """and in microseconds; the flag and the variable are written `1h`."""
+    """How long result rows are retained, in microseconds; written as `1h` in the flag and the variable."""
     engine_timeout: Annotated[Microseconds, AfterValidator(_second)] = 30_000_000
-    """How long the engine may say nothing when it is asked before it is killed and started again."""
+    """Time in microseconds after which an engine that does not answer is killed and restarted."""
 
     @field_validator("tokens", mode="before")
     @classmethod
@@ -128,7 +128,7 @@ class Settings(BaseModel):
             return _parse_tokens(tokens.split(","))
         if not isinstance(tokens, Mapping):
             raise refusal("tokens", "tokens are written ROLE:TOKEN,ROLE:TOKEN")
-        # Plain texts as keys are taken too: they are hidden from here on.
+        # Keys may also be plain text; they are wrapped, and so hidden, from here on.
         return {SecretStr(key) if isinstance(key, str) else key: role for key, role in tokens.items()}
 
     @field_validator("policy_options", mode="before")
@@ -147,16 +147,17 @@ class Settings(BaseModel):
 
     @classmethod
     def from_environment(cls, env: Mapping[str, str], **flags: Any) -> Settings:
-        """Return checked settings; flags that are None count as not given. Raises Refused.
+        """Return validated settings; flags that are None count as not given. Raises Refused.
 
-        Besides the fields there is `tokens_file` (MAVSTREAM_TOKENS_FILE): a line `ROLE:TOKEN` per token.
+        `tokens_file` (MAVSTREAM_TOKENS_FILE) is accepted besides the fields: a file with a line `ROLE:TOKEN`
+        per token.
         """
         names = (*cls.model_fields, "tokens_file")
         values: dict[str, Any] = {
             name: env[PREFIX + name.upper()] for name in names if env.get(PREFIX + name.upper())
         }
         given = {name: value for name, value in flags.items() if value is not None}
-        # Tokens come one way: a flag must not be mixed with what a variable says.
+        # Tokens have a single origin: a flag replaces the variables instead of being merged with them.
         if "tokens" in given or "tokens_file" in given:
             values.pop("tokens", None)
             values.pop("tokens_file", None)
@@ -172,7 +173,7 @@ class Settings(BaseModel):
         return settings
 
     def check_address(self) -> None:
-        """Raise Refused if others could reach a server that asks for no token."""
+        """Raise Refused if other machines could reach a server without tokens."""
         if not self.tokens and not is_loopback(self.host):
             raise Refused(
                 f"host '{self.host}' can be reached from other machines and no token is configured, so "
@@ -182,7 +183,7 @@ class Settings(BaseModel):
             )
 
     def role_of(self, token: str) -> Role | None:
-        """Return the role of a token. All are compared in full, so the time taken tells nothing."""
+        """Return the role of a token. All tokens are compared in full, so the timing reveals nothing."""
         found = None
         given = token.encode(errors="surrogateescape")
         for known, role in self.tokens.items():
@@ -191,38 +192,38 @@ class Settings(BaseModel):
         return found
 
     def token_roles(self) -> dict[str, Role]:
-        """Return the roles by plain tokens, for those who check them; not to be shown."""
+        """Return the roles by plain token, for authentication only; never log or show them."""
         return {token.get_secret_value(): role for token, role in self.tokens.items()}
 
     @property
     def limits(self) -> dict[str, int]:
-        """The limits, as clients are told them; those that are not set are left out."""
+        """The limits as shown to clients; those that are not set are left out."""
         values = {name: getattr(self, name) for name in type(self).model_fields if name.startswith("max_")}
         return {name: value for name, value in values.items() if value is not None}
 
     @property
     def catalog_file(self) -> Path:
-        """The file of the catalog."""
+        """Path of the catalog file."""
         return self.data / "catalog.sqlite"
 
     @property
     def streams_directory(self) -> Path:
-        """The directory with a log per stream."""
+        """Directory with one log per stream."""
         return self.data / "streams"
 
     @property
     def tables_directory(self) -> Path:
-        """The directory with a directory per stored table."""
+        """Directory with one directory per stored table."""
         return self.data / "tables"
 
     @property
     def results_directory(self) -> Path:
-        """The directory with a log per query."""
+        """Directory with one result log per query."""
         return self.data / "results"
 
 
 def is_loopback(host: str) -> bool:
-    """Return whether an address can be reached from this machine only; other names than localhost are not."""
+    """Return whether a host is a loopback address; of names, only localhost is."""
     if host.lower() == "localhost":
         return True
     try:
@@ -232,7 +233,7 @@ def is_loopback(host: str) -> bool:
 
 
 def _parse_tokens(parts: list[str]) -> dict[SecretStr, str]:
-    """Read `role:token` parts. No message ever quotes a part: it may hold a secret."""
+    """Parse `role:token` entries. Error messages never quote an entry: it may hold a secret."""
     tokens: dict[str, str] = {}
     for number, part in enumerate(parts, 1):
         role, colon, token = (piece.strip() for piece in part.strip().partition(":"))
@@ -265,7 +266,7 @@ def _tokens_with_file(tokens: object, file: Path) -> object:
     parts = [line for line in lines if line.strip() and not line.lstrip().startswith("#")]
     if not parts:
         raise Refused(f"tokens file '{file}' has no token: write a line ROLE:TOKEN for each")
-    # As text, so that its faults are told like those of the variable.
+    # As text, so that errors are reported like those of the variable.
     return ",".join(parts)
 
 

@@ -1,1 +1,1 @@
-"""REST resources, one router per noun."""
+"""REST routes, one router per resource."""

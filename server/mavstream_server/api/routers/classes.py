@@ -1,4 +1,4 @@
-"""Query classes: how much queries matter against each other."""
+"""Routes of query classes, which set the priority of their queries."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ router = APIRouter(prefix="/v1/classes", tags=["classes"])
 
 @router.get("", dependencies=[Depends(require())], responses=documented())
 async def list_classes(parts: Parts, page: PageQuery) -> Page[QueryClass]:
-    """List the classes by name; `default` is always among them."""
+    """List the query classes, ordered by name. The class `default` always exists."""
     return page_of([record.spec for record in parts.catalog.classes()], page, key=lambda one: one.name)
 
 
 @router.get("/{name}", dependencies=[Depends(require())], responses=documented(404))
 async def show_class(name: Name, parts: Parts, response: Response) -> QueryClass:
-    """Show a class; `ETag` is its version."""
+    """Get a query class. The `ETag` header is its version."""
     record = parts.catalog.class_(name)
     response.headers["etag"] = etag(record.version)
     return record.spec
@@ -38,7 +38,7 @@ async def show_class(name: Name, parts: Parts, response: Response) -> QueryClass
 async def put_class(
     name: Name, spec: QueryClass, parts: Parts, response: Response, expected: IfMatch
 ) -> QueryClass:
-    """Create or change a class; a new priority counts from the engine's next decision on."""
+    """Create or update a query class. A new priority applies from the engine's next scheduling decision."""
     if spec.name != name:
         detail = f"the address names class '{name}' and the body '{spec.name}': give the same name in both"
         item = ProblemItem(pointer="name", code="name_mismatch", detail=detail)
@@ -48,6 +48,6 @@ async def put_class(
     try:
         await parts.link.set_priority(name, spec.priority)
     except EngineUnavailable:
-        # It is in the catalog, from which an engine that comes back is told; see `tell_priorities`.
+        # The catalog has it; `_tell_priorities` sends it to the engine once that is back.
         parts.pending_priorities.add(name)
     return spec

@@ -1,4 +1,4 @@
-"""How the server stands: for supervisors, for Prometheus and for people."""
+"""Health, server information and Prometheus metrics."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _TEXT: dict[int | str, dict[str, Any]] = {
 
 
 class Health(BaseModel):
-    """That all is well."""
+    """Health status of the server."""
 
     model_config = ConfigDict(frozen=True)
     status: str
@@ -32,13 +32,13 @@ class Health(BaseModel):
 
 @router.get("/livez")
 async def live() -> Health:
-    """Say that the process answers; restart it if this does not come."""
+    """Liveness probe: the process responds. Restart the server if this request fails."""
     return Health(status="live")
 
 
 @router.get("/readyz", responses=documented())
 async def ready(parts: Parts) -> Health:
-    """Say whether queries are computed now; 503 with the reason while the engine is starting."""
+    """Readiness probe: 200 while queries are computed, 503 with the reason while the engine is starting."""
     if not parts.link.ready:
         raise NotReady(
             "the engine process is not running and is being started: rows are taken and queries go on soon",
@@ -49,7 +49,7 @@ async def ready(parts: Parts) -> Health:
 
 @router.get("/v1/info", dependencies=[Depends(require())], responses=documented())
 async def info(parts: Parts) -> ServerInfo:
-    """Show which server this is, what its acks survive and which limits it has."""
+    """Get the server's version, delivery guarantee and limits."""
     settings = parts.settings
     return ServerInfo(
         name="mavstream",
@@ -62,7 +62,7 @@ async def info(parts: Parts) -> ServerInfo:
 
 @router.get("/metrics", dependencies=[Depends(require())], responses={**documented(), **_TEXT})
 async def metrics(parts: Parts) -> Response:
-    """Show the metrics as Prometheus reads them."""
+    """Get the metrics in the Prometheus text format."""
     return Response(
         render(await server_metrics(parts)), media_type="text/plain; version=0.0.4; charset=utf-8"
     )

@@ -1,4 +1,4 @@
-"""The run-time optimizer: what it may do, what is in force, and what it decided."""
+"""Routes of the run-time optimizer: settings, state and decisions."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ QueryFilter = Annotated[
 
 @router.get("", dependencies=[Depends(require())], responses=documented())
 async def show_optimizer(parts: Parts) -> OptimizerInfo:
-    """Show what the optimizer may do, what is in force now, and how targets stand."""
+    """Get the optimizer's settings, the measures in force and the status of QoS targets."""
     return optimizer_info(parts.optimizer)
 
 
 @router.put("", dependencies=[Depends(require(Role.ADMIN))], responses=documented(409))
 async def set_optimizer(settings: OptimizerSettings, parts: Parts) -> OptimizerInfo:
-    """Say what the optimizer may do, at once and after a restart; what is left out takes its default."""
+    """Replace the optimizer's settings, also for later restarts. Omitted settings get their defaults."""
     await parts.optimizer.configure(settings)
     parts.catalog.set_optimizer(settings)
     return optimizer_info(parts.optimizer)
@@ -39,5 +39,5 @@ async def set_optimizer(settings: OptimizerSettings, parts: Parts) -> OptimizerI
 
 @router.get("/decisions", dependencies=[Depends(require())], responses=documented(400))
 async def list_decisions(parts: Parts, page: PageQuery, query: QueryFilter = None) -> Page[DecisionInfo]:
-    """List what was decided since the server started, newest first: what, why, for whom, what came of it."""
+    """List the decisions since the server started, newest first: action, reason, queries and outcome."""
     return decisions_page(parts.optimizer, page.after, page.limit, query)

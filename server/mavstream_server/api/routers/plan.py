@@ -1,4 +1,4 @@
-"""The global plan: all running queries' operators together."""
+"""Route of the global plan: the operators of all running queries."""
 
 from __future__ import annotations
 
@@ -15,5 +15,5 @@ router = APIRouter(prefix="/v1/plan", tags=["queries"], dependencies=[Depends(re
 
 @router.get("", responses=documented())
 async def show_global_plan(parts: Parts, page: PageQuery) -> GlobalPlan:
-    """Show the operators of all running and paused queries, what flows between them, and how they do."""
+    """Get the operators of all running and paused queries, with the edges between them and their metrics."""
     return await parts.queries.views.global_plan(page.after, page.limit)

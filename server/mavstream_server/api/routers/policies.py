@@ -1,4 +1,4 @@
-"""Scheduling policies that can be chosen."""
+"""Route of the available scheduling policies."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ router = APIRouter(prefix="/v1/policies", tags=["scheduling"], dependencies=[Dep
 
 @router.get("", responses=documented())
 async def list_policies(page: PageQuery) -> Page[PolicyInfo]:
-    """List the policies with what they are good for and the options that they take."""
+    """List the scheduling policies with their purpose and their options."""
     return page_of([describe(POLICIES[name]) for name in sorted(POLICIES)], page, key=lambda one: one.name)
 
 
 def describe(policy: type[Policy[Any]]) -> PolicyInfo:
-    """Return what a person needs to choose a policy."""
+    """Return the description of a policy."""
     return PolicyInfo(
         name=policy.name,
         description=inspect.getdoc(policy) or "",

@@ -1,4 +1,4 @@
-"""Queries: registered, listed, changed, removed; their plans, results and targets."""
+"""Routes of queries: registration, changes and removal; plans, results and QoS."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ QueryId = Annotated[str, Path(max_length=128, description="As it was answered at
 
 
 def _as_it_came(value: Any, _: object) -> Any:
-    """Leave a body to the service, which reports every fault of it at once; the model documents it."""
+    """Return a body unvalidated: the service reports all its errors at once; the model only documents it."""
     return value
 
 
@@ -58,7 +58,7 @@ IdempotencyKey = Annotated[
 
 
 class NotAcceptable(ServiceError):
-    """No encoding that the client takes is offered."""
+    """Raised if the client accepts none of the offered encodings."""
 
     status = 406
     code = "not_acceptable"
@@ -69,7 +69,7 @@ class NotAcceptable(ServiceError):
 async def register_query(
     spec: SpecBody, parts: Parts, response: Response, key: IdempotencyKey = None
 ) -> QueryInfo:
-    """Register a query and start it; `Location` is its address."""
+    """Register a query and start it. The `Location` header is its URL."""
     info = await parts.queries.register(spec, key)
     response.headers["location"] = f"{router.prefix}/{info.id}"
     _tag(parts, info, response)
@@ -78,7 +78,7 @@ async def register_query(
 
 @router.post("/validate", dependencies=_READ, responses=documented())
 async def validate_query(body: SpecOrPlanBody, parts: Parts) -> Validation:
-    """Check a query, or a plan alone, without starting anything: schemas by node, paths, or every fault."""
+    """Validate a query or a plan without starting it. Returns schemas by node and paths, or every error."""
     return parts.queries.validate(body)
 
 
@@ -89,13 +89,13 @@ async def list_queries(
     class_: Annotated[str | None, Query(alias="class", description="Only queries of this class")] = None,
     state: Annotated[ActualState | None, Query(description="Only queries in this state")] = None,
 ) -> Page[QueryInfo]:
-    """List the queries by id, ended ones included."""
+    """List the queries, ordered by id, ended ones included."""
     return await parts.queries.views.page(page.after, page.limit, class_, state)
 
 
 @router.get("/{id}", dependencies=_READ, responses=documented(404))
 async def show_query(id: QueryId, parts: Parts, response: Response) -> QueryInfo:  # noqa: A002
-    """Show a query: what is wanted of it, what it is, and what was measured."""
+    """Get a query: its specification, desired and actual state, and metrics."""
     info = await parts.queries.views.info(id)
     _tag(parts, info, response)
     return info
@@ -109,7 +109,7 @@ async def change_query(
     response: Response,
     version: IfMatch,
 ) -> QueryInfo:
-    """Pause, resume or stop a query; change its class, its targets, or when it starts and stops."""
+    """Pause, resume or stop a query, or change its class, QoS targets, start time or stop time."""
     info = await parts.queries.change(id, change, version)
     _tag(parts, info, response)
     return info
@@ -117,19 +117,19 @@ async def change_query(
 
 @router.delete("/{id}", status_code=204, dependencies=_CLIENT, responses=documented(404, 412))
 async def remove_query(id: QueryId, parts: Parts, version: IfMatch) -> None:  # noqa: A002
-    """Stop a query and remove it with its results."""
+    """Stop a query and remove it together with its results."""
     await parts.queries.remove(id, version)
 
 
 @router.get("/{id}/plan", dependencies=_READ, responses=documented(404))
 async def show_plan(id: QueryId, parts: Parts) -> QueryPlan:  # noqa: A002
-    """Show a query's plan, with schemas, paths, segments and its operators as they run."""
+    """Get a query's plan: schemas, paths, segments and the metrics of its operators."""
     return await parts.queries.views.plan(id)
 
 
 @router.get("/{id}/qos", dependencies=_READ, responses=documented(404))
 async def show_qos(id: QueryId, parts: Parts) -> QosReport:  # noqa: A002
-    """Show a query's targets, what is measured, how they stand and since when, and what was done for it."""
+    """Get a query's QoS report: targets, measured values, target status and the optimizer's actions."""
     query = parts.queries.get(id)
     return parts.reports.report(query, (await parts.queries.metrics.of((id,))).get(id))
 
@@ -162,9 +162,9 @@ async def pull_results(
     ] = None,
     limit: Annotated[int, Query(ge=1, le=MOST_PULLED, description="How many rows at most")] = DEFAULT_PULL,
 ) -> Response:
-    """Pull results; a websocket at the same address gets them pushed (`?after=&format=&on_lag=`).
+    """Get results. A websocket at the same path has them pushed (`?after=&format=&on_lag=`).
 
-    The type of the answer is chosen by `Accept`: JSON, or an Arrow IPC stream.
+    The `Accept` header selects the format: JSON, or an Arrow IPC stream.
     """
     as_arrow = _wants_arrow(request.headers.get("accept", "*/*"))
     pulled = parts.results.pull(parts.queries.get(id), after, limit)
@@ -181,7 +181,7 @@ def _tag(parts: Services, info: QueryInfo, response: Response) -> None:
 
 
 def _wants_arrow(accept: str) -> bool:
-    """Return whether Arrow is asked for before JSON; raises NotAcceptable."""
+    """Return whether the client prefers Arrow to JSON; raises NotAcceptable."""
     for part in accept.split(","):
         kind, _, rest = part.strip().lower().partition(";")
         if rest.replace(" ", "") in ("q=0", "q=0.0"):

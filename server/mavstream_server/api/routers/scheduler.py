@@ -1,4 +1,4 @@
-"""The scheduler: which policy decides now, with which options, and what it decides."""
+"""Routes of the scheduler: policy, options and traces."""
 
 from __future__ import annotations
 
@@ -22,11 +22,12 @@ from mavstream_server.supervisor.engine_link import EngineRefused, EngineUnavail
 router = APIRouter(prefix="/v1/scheduler", tags=["scheduling"])
 
 MOST_SLICES = 50_000
-"""Of a trace. Even of plans with 256 operators, the most there may be, the control channel carries them in
-half of the bytes that it takes. The engine stands still while it hands them over, for some 4 us each."""
+"""Maximum number of slices in a trace. Even for plans of 256 operators, the maximum, they fit into half of
+a control channel message. The engine pauses while it hands them over, for about 4 us each.
+"""
 
 _CLOCK = SystemClock()
-_MS = 1e6  # ns
+_MS = 1e6  # nanoseconds per millisecond
 
 Seconds = Annotated[
     float,
@@ -36,15 +37,16 @@ Seconds = Annotated[
 
 @router.get("", dependencies=[Depends(require())], responses=documented())
 async def show_scheduler(parts: Parts) -> SchedulerSettings:
-    """Show the policy that decides, and its options."""
+    """Get the current scheduling policy and its options."""
     return parts.scheduler.current
 
 
 @router.put("", dependencies=[Depends(require(Role.ADMIN))], responses=documented(409))
 async def set_scheduler(chosen: SchedulerSettings, parts: Parts) -> SchedulerSettings:
-    """Let another policy decide, at once; tuples in flight stay where they are.
+    """Switch the scheduling policy. Takes effect at once; queued rows are retained.
 
-    What the optimizer has on trial ends with it; this policy stays until it finds a reason to try another.
+    Ends the probation of the optimizer's current action. The policy stays until the optimizer, if enabled,
+    finds a reason to try another one.
     """
     await parts.optimizer.overrule(lambda: parts.scheduler.choose(chosen), "the policy was chosen by hand")
     return chosen
@@ -54,8 +56,11 @@ async def set_scheduler(chosen: SchedulerSettings, parts: Parts) -> SchedulerSet
     "/trace", dependencies=[Depends(require())], responses=documented(409), response_model=SchedulerTrace
 )
 async def trace_scheduler(request: Request, parts: Parts, seconds: Seconds = 2.0) -> Response:
-    """Record who runs when, for how many tuples and how long, and answer at the end; one trace at a time."""
-    await request.body()  # behind which the client's going is heard
+    """Record the scheduler's slices for some seconds and return them: operators, rows and times.
+
+    Only one trace can be recorded at a time.
+    """
+    await request.body()  # after the body, `receive` reports the disconnect of the client
     link = parts.link
     if link.tracing.locked():
         raise Conflict(
@@ -67,13 +72,13 @@ async def trace_scheduler(request: Request, parts: Parts, seconds: Seconds = 2.0
         policy = (await link.totals()).policy
         started = _CLOCK.now()
         recorded, ended = await _record(parts, request, seconds)
-    # In a thread: thousands of slices take a while to write, and producers wait for their acks.
+    # In a thread: encoding thousands of slices takes a while, and producers wait for their acks.
     answer = await asyncio.to_thread(_written, recorded, policy, started, ended)
     return Response(answer, media_type="application/json")
 
 
 async def _record(parts: Services, request: Request, seconds: float) -> tuple[RecordedSlices, int]:
-    """Trace for so long and return also when that ended; whatever happens, the engine records no more."""
+    """Record a trace and return it with its end time; recording always ends with this call."""
     try:
         await parts.link.start_trace(MOST_SLICES)
         await _let_pass(parts, request, seconds)
@@ -86,7 +91,7 @@ async def _record(parts: Services, request: Request, seconds: float) -> tuple[Re
 
 
 async def _let_pass(parts: Services, request: Request, seconds: float) -> None:
-    """Wait, but neither for a client that has gone nor with an engine or a server that goes."""
+    """Wait, unless the client disconnects or the engine or the server stops."""
     told = _Told()
     parts.sockets.add(told)
     left, died, stops = map(asyncio.create_task, (_left(request), parts.link.gone(), told.wait()))
@@ -108,13 +113,13 @@ async def _let_pass(parts: Services, request: Request, seconds: float) -> None:
 
 
 class _Told:
-    """Hears, among the websockets, that the server stops."""
+    """Registered among the websockets to be notified when the server stops."""
 
     def __init__(self) -> None:
         self._stops = asyncio.Event()
 
     async def leave(self) -> None:
-        """Take note of it."""
+        """Notify the waiter that the server stops."""
         self._stops.set()
 
     async def wait(self) -> None:
@@ -123,14 +128,14 @@ class _Told:
 
 
 async def _left(request: Request) -> None:
-    """Return when the client has gone."""
+    """Return when the client has disconnected."""
     while (await request.receive())["type"] != "http.disconnect":
         pass
 
 
 def _written(recorded: RecordedSlices, policy: str, started: int, ended: int) -> str:
-    """Return a trace as JSON; times are given to a microsecond."""
-    # The engine goes on until it hears of the end, so the last slices may lie behind it.
+    """Return a trace as JSON; times have a resolution of one microsecond."""
+    # The engine records until it receives the command to end, so the last slices may exceed `ended`.
     last = max((one.start + one.elapsed for one in recorded.slices[-1:]), default=ended)
     slices = [
         {

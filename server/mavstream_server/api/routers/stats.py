@@ -1,4 +1,4 @@
-"""Statistics: what the engine does, and what each class gets of it."""
+"""Route of statistics of the engine and the query classes."""
 
 from __future__ import annotations
 
@@ -23,24 +23,24 @@ _NOTHING = ClassMetrics(0, 0, 0, 0, 0, 0, Latency())
 
 
 class EngineShown(BaseModel):
-    """The engine process."""
+    """Statistics of the engine process."""
 
     model_config = _CONFIG
     pid: int
     policy: str
     uptime_s: float
     busy_s: float
-    """Spent in slices."""
+    """Time spent in slices, in seconds."""
     cpu_s: float
     slices: int
     resident_bytes: int
-    """Of the process."""
+    """Resident memory of the process."""
     memory_bytes: dict[str, int]
-    """queued, state, backlog of all queries; what queries share counts once."""
+    """Memory of all queries: queued, state, backlog. Shared memory counts once."""
 
 
 class ClassShown(BaseModel):
-    """What the queries of a class did since the engine started."""
+    """Statistics of the queries of a class since the engine started."""
 
     model_config = _CONFIG
     priority: int
@@ -48,20 +48,21 @@ class ClassShown(BaseModel):
     rows_in: int
     results: int
     busy_s: float
-    """Spent in slices of the class."""
+    """Time spent in slices of the class, in seconds."""
     latency_ms: LatencySummary
     memory_bytes: dict[str, int]
-    """queued, state, backlog. What queries share counts once, in the class that it runs in."""
+    """Memory of the class: queued, state, backlog. Shared memory counts once, in one class."""
     inversion_ratio: float | None
-    """Over the last seconds: its mean response time divided by that of the next less important class that
-    answered, `next_class`. Above 1 it is the wrong way round. null without answers."""
+    """Mean response time over the last seconds divided by that of `next_class`, the next less important class
+    that answered. Above 1 the priorities are inverted. null without answers.
+    """
     next_class: str | None
     starved: bool
-    """Rows waited over the last seconds, and it got no turn."""
+    """Whether rows waited over the last seconds while the class got no turn."""
 
 
 class TrafficShown(BaseModel):
-    """Rows that came since the server started."""
+    """Rows that were sent to the server since it started."""
 
     model_config = _CONFIG
     received: int
@@ -71,7 +72,7 @@ class TrafficShown(BaseModel):
 
 
 class Stats(BaseModel):
-    """The server at one time."""
+    """Statistics of the server."""
 
     model_config = _CONFIG
     engine: EngineShown | None
@@ -87,7 +88,7 @@ class Stats(BaseModel):
 
 @router.get("", dependencies=[Depends(require())], responses=documented())
 async def stats(parts: Parts) -> Stats:
-    """Show engine totals and figures per class."""
+    """Get the statistics of the engine and of each query class."""
     totals, classes = await parts.queries.metrics.overview() if parts.link.ready else Overview()
     return Stats(
         engine=None if totals is None else _engine(totals, classes),

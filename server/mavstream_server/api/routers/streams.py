@@ -1,4 +1,4 @@
-"""Streams: registered, listed, fed by request, completed, removed."""
+"""Routes of streams: registration, feeding by request, completion and removal."""
 
 from __future__ import annotations
 
@@ -49,22 +49,22 @@ Sequence = Annotated[
 
 
 class TuplesTaken(BaseModel):
-    """What became of the rows of a request."""
+    """Result of appending rows to a stream."""
 
     model_config = ConfigDict(frozen=True, use_attribute_docstrings=True)
     accepted: int
-    """Rows that are in the log now; 0 if this sequence was there before."""
+    """Rows appended to the log; 0 if this sequence number was appended before."""
     position: int | None
-    """Of the first of them."""
+    """Position of the first of these rows."""
     sequence: int | None
-    """The last of the producer that is in the log."""
+    """The producer's last sequence number in the log."""
 
 
 @router.post("", status_code=201, dependencies=_MAKE, responses=documented(409, 429, 507))
 async def create_stream(
     spec: StreamSpec, parts: Parts, response: Response, key: IdempotencyKey = None
 ) -> StreamInfo:
-    """Register a stream; `Location` is its address."""
+    """Register a stream. The `Location` header is its URL."""
     response.headers["location"] = f"{_SCOPE}/{spec.name}"
     if key is None:
         return parts.streams.create(spec)
@@ -82,29 +82,29 @@ async def create_stream(
 
 @router.get("", dependencies=_READ, responses=documented())
 async def list_streams(parts: Parts, page: PageQuery) -> Page[StreamInfo]:
-    """List the streams by name."""
+    """List the streams, ordered by name."""
     names = [name for name in parts.streams.names if page.after is None or name > page.after]
     return cut([parts.streams.info(name) for name in names[: page.limit + 1]], page, key=lambda one: one.name)
 
 
 @router.get("/{name}", dependencies=_READ, responses=documented(404))
 async def show_stream(name: StreamName, parts: Parts) -> StreamInfo:
-    """Show a stream: its specification, how far it is, and its producers."""
+    """Get a stream: its specification, positions and producers."""
     return parts.streams.info(name)
 
 
 @router.delete("/{name}", status_code=204, dependencies=_REMOVE, responses=documented(404, 409))
 async def remove_stream(name: StreamName, parts: Parts) -> None:
-    """Remove a stream with its rows; refused while queries read it."""
+    """Remove a stream and its rows. Refused while queries read it."""
     users = parts.queries.users(name)
     if not users and name in parts.streams:
         await _detach(name, parts)
-        users = parts.queries.users(name)  # one may have come meanwhile
+        users = parts.queries.users(name)  # a query may have been registered meanwhile
     parts.streams.remove(name, users)
 
 
 async def _detach(name: str, parts: Services) -> None:
-    # While the engine is away this is refused (503): the next one would look for the stream's files.
+    # Refused (503) while the engine is down: the next engine would look for the stream's files.
     try:
         await parts.link.detach_stream(name)
     except EngineRefused as error:
@@ -122,7 +122,7 @@ async def _detach(name: str, parts: Services) -> None:
 async def append_tuples(
     name: StreamName, request: Request, parts: Parts, producer: ProducerName = None, sequence: Sequence = None
 ) -> TuplesTaken:
-    """Append rows, all or none; they are in the log when this answers. For speed use the websocket."""
+    """Append rows, all or none; they are in the log when the request returns. The websocket is faster."""
     if (producer is None) != (sequence is None):
         raise Refused(
             "the headers Producer and Sequence go together: give both, or none", code="producer_and_sequence"
@@ -146,7 +146,7 @@ async def append_tuples(
 
 @router.post("/{name}/complete", dependencies=_FEED, responses=documented(404, 409))
 async def complete_stream(name: StreamName, parts: Parts) -> StreamInfo:
-    """Say that no more rows will come: windows close, and queries over complete streams finish."""
+    """Mark a stream as complete: its windows close, and queries that read only complete streams finish."""
     settled: asyncio.Future[AppendHandle] = asyncio.get_running_loop().create_future()
 
     def told(ticket: AppendHandle) -> None:

@@ -1,4 +1,4 @@
-"""Stored tables: put, listed, described, removed."""
+"""Routes of stored tables: upload, description and removal."""
 
 from __future__ import annotations
 
@@ -34,21 +34,21 @@ Fields = Annotated[
         description="The fields of a new table, `?` for those that may be null; without it, a table that is "
         "there keeps its fields, and those of a new one are found in the rows",
         examples=["room:string,threshold:float?"],
-        max_length=4096,  # a character can take twelve bytes of the address, which may have 64 KiB
+        max_length=4096,  # a character can take twelve bytes in the URL, which is limited to 64 KiB
     ),
 ]
 
 
 @router.get("", dependencies=_READ, responses=documented())
 async def list_tables(parts: Parts, page: PageQuery) -> Page[TableInfo]:
-    """List the tables by name."""
+    """List the stored tables, ordered by name."""
     names = [name for name in parts.tables.names if page.after is None or name > page.after]
     return cut([parts.tables.info(name) for name in names[: page.limit + 1]], page, key=lambda one: one.name)
 
 
 @router.get("/{name}", dependencies=_READ, responses=documented(404))
 async def show_table(name: TableName, parts: Parts, response: Response) -> TableDetail:
-    """Show a table: its fields, the versions that are kept, and the queries that join it."""
+    """Get a stored table: its fields, the retained versions, and the queries that join it."""
     found = parts.tables.detail(name, parts.queries.table_users(name))
     response.headers["etag"] = etag(found.version)
     return found
@@ -71,11 +71,11 @@ async def put_table(
     expected: IfMatch,
     fields: Fields = None,
 ) -> TableInfo:
-    """Make the rows of the body the current version of a table: rows that arrive from now on join it."""
+    """Upload rows as the current version of a stored table; stream rows that arrive from now on join it."""
     declared = parts.tables.schemas().get(name) if fields is None else _declared(fields)
     body, limit = await request.body(), parts.settings.max_table_bytes
     kind = request.headers.get("content-type", "")
-    # Large bodies take seconds to read, in which others want to be served.
+    # Parsing a large body takes seconds, which would block the event loop.
     given = await asyncio.to_thread(read_table, kind, body, declared, limit)
     info, created = await parts.tables.put(name, given, expected)
     response.status_code = 201 if created else 200
@@ -86,7 +86,7 @@ async def put_table(
 
 @router.delete("/{name}", status_code=204, dependencies=_REMOVE, responses=documented(404, 409))
 async def remove_table(name: TableName, parts: Parts) -> None:
-    """Remove a table with all its versions; refused while queries join it."""
+    """Remove a stored table with all its versions. Refused while queries join it."""
     await parts.tables.remove(name, lambda: parts.queries.table_users(name))
 
 
