@@ -61,7 +61,7 @@ def serve(
     max_streams: Annotated[int | None, _limit("Maximum number of registered streams.")] = None,
     max_tables: Annotated[int | None, _limit("Maximum number of stored tables.")] = None,
     max_table_bytes: Annotated[str | None, _limit("Maximum size of a table version, such as 64MiB.")] = None,
-    max_table_versions: Annotated[int | None, _limit("Maximum number of needed versions per table.")] = None,
+    max_table_versions: Annotated[int | None, _limit("Maximum number of versions per table in use.")] = None,
     max_producers: Annotated[int | None, _limit("Maximum number of producer names ever used.")] = None,
     max_subscribers: Annotated[int | None, _limit("Maximum number of open subscriptions.")] = None,
     max_connections: Annotated[int | None, _limit("Maximum number of open requests and websockets.")] = None,

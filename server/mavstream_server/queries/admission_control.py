@@ -1,4 +1,4 @@
-"""Admission control: tells of each new query what it is expected to cost, and turns it away if asked to."""
+"""Admission control: estimates the cost of each new query and, if configured, refuses it."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from mavstream_server.optimizer.target_index import IndexedTarget, TargetIndex
 from mavstream_server.queries.load_watch import LoadWatch
 
 _MEASURED_S = 1.0
-"""How long the engine must have been looked at."""
+"""Minimum time, in seconds, over which the engine must have been observed."""
 
 
 class AdmissionControl:
-    """Goes by what the load watch saw last and by what was admitted since; asks nobody, so it is quick."""
+    """Decides on admission from the last observed load and recent admissions, without asking the engine."""
 
     def __init__(
         self,
@@ -33,25 +33,25 @@ class AdmissionControl:
         policy: Callable[[], AdmissionPolicy],
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`targets` are those of all running queries; `policy` is for queries that do not fit in."""
+        """`targets` are those of all running queries; `policy` says how to treat queries that do not fit."""
         self._policy = policy
         self._watch = watch
         self._all_priorities = priorities
         self._all_targets = targets
         self._clock = clock
         self._recent = RecentAdmissions(WINDOW_S)
-        # What follows from a look, worked out when it is first asked for.
+        # Derived from the last observation, computed on first use.
         self._look = -1
         self._priorities: Mapping[str, int] = {}
         self._targets = TargetIndex()
         self._classes: dict[str, ClassLoad] | None = None
 
     def estimate(self, spec: QuerySpec, plan: TypedPlan) -> AdmissionEstimate | None:
-        """Return what is expected of a query; None where nothing is to be estimated."""
+        """Estimate the effects of admitting a query; None if admission control is off."""
         return None if self._policy() is AdmissionPolicy.OFF else self._estimate(spec, plan)[0]
 
     def admit(self, spec: QuerySpec, plan: TypedPlan) -> AdmissionEstimate | None:
-        """Let a query in and count on it from here on; raises NotAdmitted."""
+        """Admit a query and include it in later estimates; raises NotAdmitted."""
         if self._policy() is AdmissionPolicy.OFF:
             return None
         found, demand = self._estimate(spec, plan)
@@ -70,7 +70,7 @@ class AdmissionControl:
         return estimate(candidate, self._occupancy(), self._targets, self._policy()), demand
 
     def _catch_up(self, class_name: str) -> None:
-        """Work out what the last look has shown, once."""
+        """Evaluate the latest observation, once."""
         if self._look == self._watch.looks and class_name in self._priorities:
             return
         self._look = self._watch.looks
@@ -82,7 +82,7 @@ class AdmissionControl:
         load = self._watch.load
         if load.seconds < _MEASURED_S:
             return None
-        # Slices are not counted by class; they take about the same time in all.
+        # Slices are not counted by class; their mean time is about the same in all classes.
         per_busy = load.turns / load.utilisation if load.utilisation else 0.0
         return {
             name: ClassLoad(
@@ -96,7 +96,7 @@ class AdmissionControl:
         }
 
     def _occupancy(self) -> Occupancy | None:
-        """Return the measured classes with what was admitted since."""
+        """Return the measured occupancy plus recent admissions."""
         if self._classes is None:
             return None
         classes = dict(self._classes)

@@ -1,4 +1,4 @@
-"""Assembly of streams, tables, results and queries: the one place where these parts are connected."""
+"""Assembly: creates and connects the services for streams, tables, results and queries."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from mavstream_server.tables.store import TableStore
 
 @dataclass(frozen=True, slots=True)
 class QueryParts:
-    """Streams, tables, results and queries of one server."""
+    """Services for streams, tables, results and queries of one server."""
 
     readers: StreamReaders
     streams: StreamStore
@@ -50,7 +50,7 @@ def assemble(
 ) -> QueryParts:
     """Open streams and tables and connect them with the queries; nothing runs before the link is started.
 
-    `admission` returns the policy in force for queries that do not fit in; by default that of the settings.
+    `admission` returns the admission policy in force; by default that of the settings.
     """
     registry = QueryRegistry()
     readers = StreamReaders(link)

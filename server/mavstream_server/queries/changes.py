@@ -1,4 +1,4 @@
-"""Changes of a query's specification: which values a client may change when, and what comes of it."""
+"""Changes of a query's specification: which values may change in which state, and how they take effect."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _VALUES = ("start_at", "stop_at", "qos")
 
 
 class QueryChanges:
-    """Changes queries: in the catalog, in the engine if that has them, and in the schedule."""
+    """Applies changes to queries: in the catalog, in the engine if it runs the query, and in the schedule."""
 
     def __init__(
         self,
@@ -32,7 +32,7 @@ class QueryChanges:
         has_class: Callable[[str], bool],
         begin: Callable[[Query], Awaitable[None]],
     ) -> None:
-        """`begin` starts a scheduled query before its time."""
+        """`begin` starts a scheduled query before its start time."""
         self._catalog = catalog
         self._registry = registry
         self._placement = placement
@@ -41,7 +41,10 @@ class QueryChanges:
         self._begin = begin
 
     async def make(self, query: Query, change: QueryChange, version: int | None) -> None:
-        """Make a change, all of it or nothing; raises WrongVersion, Conflict, InvalidQuery, EngineRefused."""
+        """Make a change, all of it or nothing.
+
+        Raises WrongVersion, Conflict, InvalidQuery, EngineRefused.
+        """
         async with query.lock:
             before = query.record.spec
             if change.state is not None:
@@ -63,7 +66,7 @@ class QueryChanges:
     async def _keep(
         self, query: Query, spec: QuerySpec, desired: DesiredState | None, version: int | None
     ) -> None:
-        """Write a change into the catalog; the engine may refuse a stop time, so it is told that first."""
+        """Write a change to the catalog; sends a stop time to the engine first, which may refuse it."""
         before = query.record.spec
         if spec.stop_at != before.stop_at:
             await self._placement.set_stop_time(query, spec.stop_at)
@@ -84,9 +87,9 @@ class QueryChanges:
 
 
 def changed_spec(query: Query, change: QueryChange) -> QuerySpec:
-    """Return the specification with the changes made; raises Conflict, InvalidQuery.
+    """Return the changed specification; raises Conflict, InvalidQuery.
 
-    It is the same object if nothing of it changes. Null removes a time, and all targets.
+    Returns the same object if nothing changes. Null removes a time, or all targets.
     """
     spec = query.record.spec
     values: dict[str, Any] = {

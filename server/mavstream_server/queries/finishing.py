@@ -1,4 +1,4 @@
-"""The end of a query: recorded in the catalog, released from its streams, reported to its subscribers."""
+"""Finishing of queries: records the end in the catalog, releases streams and notifies subscribers."""
 
 from __future__ import annotations
 
@@ -48,6 +48,6 @@ class QueryFinisher:
         _log.log(level, "query %s", state.value, extra={"query": query.id, "reason": reason})
 
     def leave(self, query: Query) -> None:
-        """Note that the engine does not run a query and never will again."""
+        """Record that the engine does not run a query and never will again."""
         query.placed = query.paused = False
         self._readers.remove(query)

@@ -1,4 +1,4 @@
-"""The load as the server watches it: every two seconds the engine's figures, and what came to the streams."""
+"""Load watch: samples the engine's metrics and the streams' arrivals every two seconds."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ _log = logging.getLogger("mavstream.load")
 
 _PERIOD_S = 2.0
 _PATIENCE = 100
-"""Looks take a hundredth of the engine's time at most: with thousands of queries they come less often."""
+"""Sampling takes at most one part in so many of the time: with thousands of queries it is less frequent."""
 _LESSONS = 20
-"""Queries whose operators are looked at each time, all in turn."""
+"""Number of queries whose operator costs are learned per sample, in rotation."""
 
 Running = Callable[[str | None, int], Sequence[Query]]
 
 
 class LoadWatch:
-    """What classes, streams and operators did lately. Nothing that asks here waits for the engine."""
+    """Recent load of classes, streams and operators; reading it never waits for the engine."""
 
     def __init__(
         self,
@@ -34,20 +34,20 @@ class LoadWatch:
         running: Running,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`running` returns up to so many queries that the engine has, behind an id."""
+        """`running` returns up to a number of queries that the engine runs, after a given id."""
         self._measurements = measurements
         self._streams = streams
         self._running = running
         self._clock = clock
         self._looked_at: str | None = None
-        self._took = 0.0  # seconds, for the last figures
+        self._took = 0.0  # seconds that the last request for metrics took
         self.load = SlidingLoad()
         self.experience = CostHistory()
         self.looks = 0
-        """How often was looked."""
+        """Number of samples taken so far."""
 
     async def run(self) -> None:
-        """Look until cancelled, whatever goes wrong in a look."""
+        """Sample until cancelled; errors are logged."""
         while True:
             try:
                 await self.look()
@@ -56,7 +56,7 @@ class LoadWatch:
             await asyncio.sleep(max(_PERIOD_S, _PATIENCE * self._took))
 
     async def look(self) -> None:
-        """Take the figures of now."""
+        """Take a sample."""
         begun = self._clock()
         engine, classes = await self._measurements.overview()
         self._took = self._clock() - begun
@@ -64,12 +64,12 @@ class LoadWatch:
         if engine is None:
             self.load.forget()
             return
-        # By the engine's clock: figures may be half a second old.
+        # By the engine's clock: the metrics may be half a second old.
         self.load.add(LoadSample(engine.uptime_ns / 1e9, engine, classes, self._arrivals()))
         await self._learn()
 
     def rates(self, streams: frozenset[str]) -> dict[str, Arrivals]:
-        """Return what streams bring per second; those that were not seen long enough are left out."""
+        """Return the arrivals per second by stream; streams not observed for long enough are left out."""
         found = {name: self.load.arrivals(name) for name in streams}
         return {name: arrivals for name, arrivals in found.items() if arrivals is not None}
 
@@ -78,7 +78,7 @@ class LoadWatch:
         return {name: Arrivals(count.rows, count.frames) for name, count in counts.items()}
 
     async def _learn(self) -> None:
-        """Learn what operators of some queries cost."""
+        """Learn the operator costs of some queries."""
         queries = self._running(self._looked_at, _LESSONS)
         self._looked_at = queries[-1].id if len(queries) == _LESSONS else None
         stats = await self._measurements.of(query.id for query in queries)

@@ -1,4 +1,4 @@
-"""MetricsCache: the engine's figures of queries, asked for twice a second at most, as clients see them."""
+"""Metrics cache: the engine's metrics of queries, requested at most twice a second, and their API forms."""
 
 from __future__ import annotations
 
@@ -25,27 +25,27 @@ _MOST_KEPT = 10_000
 
 
 class MetricsSource(Protocol):
-    """Where figures come from: the link to the engine."""
+    """Source of metrics: the link to the engine."""
 
     async def stats(self, ids: Iterable[str] | None = None) -> EngineReport:
-        """Return the figures of these queries."""
+        """Return the metrics of these queries, or of all."""
 
     async def totals(self) -> EngineMetrics:
-        """Return the engine's own figures."""
+        """Return the metrics of the engine itself."""
 
     async def classes(self) -> dict[str, ClassMetrics]:
-        """Return the figures of the classes that have queries."""
+        """Return the metrics of the classes that have queries."""
 
 
 class Overview(NamedTuple):
-    """The engine as a whole, and its classes; without an engine, nothing."""
+    """Metrics of the engine and its classes; empty without an engine."""
 
     engine: EngineMetrics | None = None
     classes: Mapping[str, ClassMetrics] = {}
 
 
 class MetricsCache:
-    """MetricsSource by query, none older than half a second when they are given out."""
+    """Caches the metrics of queries; returned metrics are at most half a second old."""
 
     def __init__(self, source: MetricsSource, clock: Callable[[], float] = time.monotonic) -> None:
         self._source = source
@@ -56,19 +56,19 @@ class MetricsCache:
         self._overview_lock = asyncio.Lock()
 
     async def overview(self) -> Overview:
-        """Return the figures of the engine and of its classes."""
+        """Return the metrics of the engine and of its classes."""
         async with self._overview_lock:
             if self._overview is None or self._overview[0] <= self._clock() - FRESH_S:
                 try:
                     found = Overview(await self._source.totals(), await self._source.classes())
                 except (EngineUnavailable, EngineRefused):
                     found = Overview()
-                # An engine takes long for thousands of queries, and is not to do so all the time.
+                # Collecting them takes long with thousands of queries, so the age counts from the answer.
                 self._overview = self._clock(), found
             return self._overview[1]
 
     async def of(self, ids: Iterable[str]) -> dict[str, QueryMetrics]:
-        """Return the figures of queries; those that the engine does not have now are left out."""
+        """Return the metrics of queries; those that the engine does not run are left out."""
         wanted = tuple(ids)
         async with self._lock:
             oldest = self._clock() - FRESH_S
@@ -89,12 +89,12 @@ class MetricsCache:
         self._known.update((id_, (now, stats.get(id_))) for id_ in ids)
 
     def forget(self, id_: str) -> None:
-        """Drop the figures of a query: it has changed or is gone."""
+        """Drop the metrics of a query that changed or was removed."""
         self._known.pop(id_, None)
 
 
 def describe(query: Query, stats: QueryMetrics | None, results: int) -> QueryInfo:
-    """Return a query as clients see it; `results` counts where there are no figures."""
+    """Return a query in its API form; without metrics, `results` is its number of results."""
     record = query.record
     current = stats if stats is not None and stats.epoch == query.epoch else None
     counters = {} if current is None else current.counters
@@ -121,7 +121,7 @@ def _total(counters: dict[str, dict[str, int]], reason: str) -> int:
 
 
 def latency_summary(stats: QueryMetrics) -> LatencySummary:
-    """Return the latency of a query's answers since it was last instantiated."""
+    """Return the latency of a query's answers since it was last started."""
     summary = stats.latency.summary()
     return LatencySummary(
         count=stats.latency.count, **{name: summary[name] for name in ("mean", "p50", "p95", "p99", "max")}
@@ -129,12 +129,12 @@ def latency_summary(stats: QueryMetrics) -> LatencySummary:
 
 
 def memory(stats: QueryMetrics) -> dict[str, int]:
-    """Return the bytes that a query holds, by where they are."""
+    """Return the bytes that a query holds: queued, state and backlog."""
     return {"queued": stats.queued_bytes, "state": stats.state_bytes, "backlog": stats.backlog_bytes}
 
 
 def operator_info(stats: OperatorMetrics) -> OperatorInfo:
-    """Return an operator as clients see it."""
+    """Return an operator in its API form."""
     return OperatorInfo(
         name=stats.name,
         operator=stats.operator,

@@ -1,4 +1,4 @@
-"""Placement: brings queries into the engine, again after its death, and knows what they need of streams."""
+"""Placement: starts queries in the engine, again after it died, and records which rows they need."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ from mavstream_server.tables.store import TableStore
 _log = logging.getLogger("mavstream.queries")
 
 _RETRY_S = 1.0
-# Starts under way at a time: enough to keep the engine busy, few enough that others get their turn.
+# Concurrent starts: enough to keep the engine busy, few enough to leave time to other requests.
 _AT_ONCE = 16
 _THERE, _UNKNOWN = "object_in_use", "unknown_object"
 
 
 class Placement:
-    """Starts queries in the engine, and brings the engine to what is wanted of them."""
+    """Starts queries in the engine and brings them to their desired state there."""
 
     def __init__(
         self,
@@ -57,25 +57,25 @@ class Placement:
         self._placing: asyncio.Task[None] | None = None
         self._stopped = False
 
-    # Into the engine
+    # Starting in the engine
 
     def place_all(self, queries: Iterable[Query]) -> None:
-        """Begin to place queries, in this order; what waited before is forgotten."""
+        """Start to place queries, in this order; replaces the current queue."""
         self._queue = deque(queries)
         self._keep_placing()
 
     def place_soon(self, query: Query) -> None:
-        """Begin to place a query, behind those that wait; without an engine it waits for one."""
+        """Append a query to the placement queue; without an engine it is placed when there is one."""
         self._queue.append(query)
         self._keep_placing()
 
     async def settled(self) -> None:
-        """Return when nothing waits to be placed, but for an engine."""
+        """Wait until the queue is empty or there is no engine."""
         while self._placing is not None and not self._placing.done():
             await asyncio.wait((self._placing,))
 
     async def stop(self) -> None:
-        """Place no more."""
+        """Stop placing queries."""
         self._stopped = True
         if self._placing is not None:
             self._placing.cancel()
@@ -86,13 +86,13 @@ class Placement:
             self._placing = asyncio.create_task(self._place_queued())
 
     async def _place_queued(self) -> None:
-        """Place what waits; without an engine, whoever hears of the next one begins again."""
+        """Place the queued queries; without an engine, the handler of its restart begins again."""
         tried: set[str] = set()
         while self._queue and self._link.ready:
             await asyncio.gather(*(self._place_in_turn(tried) for _ in range(_AT_ONCE)))
 
     async def _place_in_turn(self, tried: set[str]) -> None:
-        """Place one query after the other; several do so at once, and commands leave in the queue's order."""
+        """Place queued queries in order; several of these loops run concurrently."""
         while self._queue and self._link.ready:
             query = self._queue.popleft()
             if query.id in tried:
@@ -102,12 +102,12 @@ class Placement:
             try:
                 await self.place(query)
             except NotFound:
-                continue  # it was removed while it waited
+                continue  # it was removed while queued
             except (StorageFull, StorageFailed) as error:
                 self._postpone(query, error)
 
     async def place(self, query: Query) -> None:
-        """Start a query in the engine, unless it is there or has ended; without an engine it waits."""
+        """Start a query in the engine, unless it runs or has ended; without an engine it stays queued."""
         async with query.lock:
             if query.placed or query.scheduled or query.final is not None or not self._link.ready:
                 return
@@ -118,7 +118,7 @@ class Placement:
                 return
             try:
                 earlier = query.record.spec.from_ is ReadFrom.EARLIEST
-                # Indexing a large table would block the engine.
+                # Building the index of a large table would block the engine.
                 await index_tables(self._tables, query, earlier=earlier)
                 await self._start(query)
             except EngineUnavailable as error:
@@ -142,7 +142,7 @@ class Placement:
         except EngineRefused as error:
             if error.code not in (_THERE, _UNKNOWN):
                 raise
-            # It was started behind a timeout, or a stream was detached meanwhile: both can be made good.
+            # Started despite a timeout, or a stream was detached meanwhile: starting again solves both.
             await self._link.forget_query(query.id)
             for stream in query.streams:
                 await self._attach(stream)
@@ -158,9 +158,9 @@ class Placement:
         self._attached.add(stream)
 
     async def enact(self, query: Query) -> None:
-        """Bring the engine to what is wanted of a query; the caller holds its lock.
+        """Bring a query to its desired state in the engine; the caller holds its lock.
 
-        What it cannot be told because it is not there is done when it is back.
+        Without an engine, this happens when the query is placed again.
         """
         desired = query.record.desired
         if query.final is not None:
@@ -182,9 +182,9 @@ class Placement:
             self._finisher.finish(query, ActualState.STOPPED, None)
 
     async def set_stop_time(self, query: Query, stop_at: int | None) -> None:
-        """Let a query that the engine has end at another time; the caller holds its lock.
+        """Change the stop time of a query in the engine; the caller holds its lock.
 
-        Raises EngineRefused (`stop_at_passed`). An engine that is away needs not be told.
+        Raises EngineRefused (`stop_at_passed`). Does nothing without an engine.
         """
         try:
             if query.placed:
@@ -214,13 +214,13 @@ class Placement:
         assert query.plan is not None
         await link.set_targets(query.id, latency_target(qos), infer_utility(qos, query.plan))
         if not is_watched(qos):
-            # The optimizer does not know it any more, so that nobody else takes this back.
+            # The optimizer does not monitor the query any more, so it will not stop the shedding.
             await link.shed_rows(query.id, 0.0)
             await link.weigh_query(query.id, 1)
         query.placed_qos = qos
 
     async def forget(self, query: Query) -> None:
-        """Take a query out of the engine, whatever its state; the caller holds its lock."""
+        """Remove a query from the engine, whatever its state; the caller holds its lock."""
         try:
             await self._link.forget_query(query.id)
         except EngineUnavailable:

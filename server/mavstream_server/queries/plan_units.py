@@ -1,7 +1,6 @@
-"""Units of a query's plan: paths, segments and simplified segments with their capacities.
+"""Scheduling units of a query's plan: paths, segments and simplified segments with their capacities.
 
-Worked out from the statistics that an engine reports: the same whichever policy decides, and also where a
-prefix is shared.
+Computed from the statistics that an engine reports, independently of the current policy and of sharing.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ _OPTIONS = SimplifiedSegmentOptions()
 
 @dataclass(eq=False, slots=True)
 class _Operator:
-    """An operator of a plan with the figures that it had; nothing waits for it here."""
+    """An operator of a plan with its reported metrics, as policies see it; its queues are empty."""
 
     number: int
     name: str
@@ -45,7 +44,7 @@ class _Operator:
 
 
 class _Query:
-    """A plan as a query that policies could be shown; without its sources."""
+    """A plan as policies see a query, without its sources."""
 
     id = ""
     class_name = DEFAULT_CLASS
@@ -72,11 +71,11 @@ class _Query:
 
 
 class PlanUnits:
-    """The units of a plan that runs, by the names of its nodes."""
+    """The scheduling units of a running plan, by node names."""
 
     def __init__(self, plan: TypedPlan, stats: Sequence[OperatorMetrics]) -> None:
         nodes = {name for name, node in plan.nodes.items() if not isinstance(node, TypedTable)}
-        # Figures may be of the plan before this one: then nothing is told.
+        # The metrics may still be of the previous plan: then there are no units.
         self._query = _Query(plan, stats if {one.name for one in stats} >= nodes else ())
 
     @property
@@ -86,16 +85,16 @@ class PlanUnits:
 
     @property
     def segments(self) -> tuple[OperatorUnit, ...]:
-        """Segments, with answers that are held."""
+        """Segments, with held answers."""
         return _told(self._query.units.segments())
 
     @property
     def simplified_segments(self) -> tuple[OperatorUnit, ...]:
-        """Simplified segments with the policy's default options."""
+        """Simplified segments, with the policy's default options."""
         return _told(self._query.units.simplified_segments(_OPTIONS.gamma, _OPTIONS.answers))
 
     def described(self, operators: Iterable[OperatorInfo]) -> tuple[OperatorInfo, ...]:
-        """Return operators with what each can do by itself."""
+        """Return operators with their individual capacities."""
         alone = {
             _name(stage.operator): unit((stage,)) for route in self._query.units.routes for stage in route
         }

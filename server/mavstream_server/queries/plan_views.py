@@ -1,4 +1,4 @@
-"""Plans as they run: a query's operators with what they measured, and all queries' operators together."""
+"""API views of plans: a query's operators with their metrics, and the global plan of all queries."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _ENDED = frozenset((ActualState.FINISHED, ActualState.STOPPED, ActualState.FAILE
 
 
 def query_plan(query: Query, plan: TypedPlan | None, stats: QueryMetrics | None) -> QueryPlan:
-    """Return a query's plan; `plan` is the registered one, None where it cannot be typed any more."""
+    """Return a query's plan; `plan` is the registered one, None if it cannot be typed any more."""
     current = current_stats(query, stats)
     running = query.swapped.running(current)
     plan = plan if running is None else running.typed
@@ -49,14 +49,14 @@ def query_plan(query: Query, plan: TypedPlan | None, stats: QueryMetrics | None)
 
 
 def current_stats(query: Query, stats: QueryMetrics | None) -> QueryMetrics | None:
-    """Return figures if they are of the query's present epoch."""
+    """Return the metrics if they are of the query's current epoch, else None."""
     return stats if stats is not None and stats.epoch == query.epoch else None
 
 
 def global_plan(
     queries: Iterable[Query], stats: dict[str, QueryMetrics], following: str | None
 ) -> GlobalPlan:
-    """Return the operators of queries that the engine has, and what they read."""
+    """Return the operators of queries that the engine runs, and the streams that they read."""
     placed = []
     readers: dict[str, list[str]] = {}
     for query in queries:
@@ -80,7 +80,7 @@ def global_plan(
 
 
 def edges_of(plan: TypedPlan) -> tuple[PlanEdge, ...]:
-    """Return what flows where, bottom-up, the output operator included."""
+    """Return the edges between operators, bottom-up, including the output operator."""
     found = [_edge(f"stream:{source.stream}", source.name) for source in plan.sources]
     for node in plan.nodes.values():
         found += [_edge(ref.node, node.name, ref.output) for ref in node.inputs]
@@ -103,7 +103,7 @@ def _running(units: PlanUnits | None, stats: QueryMetrics | None) -> tuple[Opera
 
 
 def _stopped(plan: TypedPlan | None, written: Plan) -> tuple[OperatorInfo, ...]:
-    """Return the operators of a query that has ended, with what was declared of them."""
+    """Return the operators of a query that has ended, with their declared properties."""
     if plan is None:
         return ()
     kinds = {name: node.op for name, node in written.nodes.items()}

@@ -1,4 +1,4 @@
-"""Quality of service: the report on what was asked of a query, what is measured, and what was done for it."""
+"""QoS reports: targets of a query, measured values, target status and the optimizer's actions."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ from mavstream_server.optimizer.views import decision_info
 from mavstream_server.queries.metrics import memory
 from mavstream_server.queries.query import Query
 
-# A rate over less says more about how rows are cut into frames than about how many there are.
+# Over less time, a rate depends on how rows are batched into frames rather than on their number.
 _SHORTEST_S = 1.0
-_MOST_KNOWN = 1000  # queries without targets whose last report is remembered
+_MOST_KNOWN = 1000  # queries without targets whose last report is stored
 _ACTIONS = 20
 
 
 class QosReports:
-    """Makes reports: of queries with targets from the monitor, of others from the report before."""
+    """Creates reports: from the monitor for queries with targets, from the previous report for others."""
 
     def __init__(self, optimizing: OptimizerService) -> None:
         self._optimizing = optimizing
         self._known: OrderedDict[str, tuple[float, SlidingMetrics]] = OrderedDict()
 
     def report(self, query: Query, stats: QueryMetrics | None) -> QosReport:
-        """Report on a query, with its figures of now; None if the engine does not have it."""
+        """Report on a query with its current metrics, None if the engine does not run it."""
         current = stats if stats is not None and stats.epoch == query.epoch else None
         watched = self._watched(query)
         figures = self._since_last_report(query.id, current) if watched is None else watched.figures
@@ -53,7 +53,7 @@ class QosReports:
         )
 
     def _watched(self, query: Query) -> Watched | None:
-        """Return how a query's targets stand: nothing is known yet where they have just come, or changed."""
+        """Return the status of a query's targets, unknown while they are new; None without targets."""
         spec = query.record.spec
         known = self._optimizing.monitor.queries.get(query.id)
         if known is not None and known.query.qos == spec.qos:

@@ -1,4 +1,4 @@
-"""A registered query as the API process knows it: what is wanted, what is, and which moves are allowed."""
+"""A registered query in the API process: desired state, actual state and allowed transitions."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from mavstream_server.optimizer.running_plans import RunningPlans
 
 _SUFFIX = "abcdefghijklmnopqrstuvwxyz234567"
 
-# What a client may want next, by what it wanted last. Wanting the same again changes nothing.
+# Allowed next states by desired state. Requesting the same state again changes nothing.
 DESIRED_MOVES: MappingProxyType[DesiredState, frozenset[DesiredState]] = MappingProxyType(
     {
         DesiredState.RUNNING: frozenset({DesiredState.PAUSED, DesiredState.STOPPED}),
@@ -28,66 +28,66 @@ DESIRED_MOVES: MappingProxyType[DesiredState, frozenset[DesiredState]] = Mapping
 
 
 class Query:
-    """A query in the catalog, and whether the engine has it.
+    """A query of the catalog, and its state in the engine.
 
-    What the catalog keeps is in `record`, replaced with every change. `lock` is held by whoever moves the
-    query between states, so that commands to the engine come in the order of the changes.
+    `record` is its catalog entry, replaced with every change. `lock` is held during changes of state, so that
+    commands reach the engine in the order of the changes.
     """
 
     def __init__(self, record: QueryRecord, plan: TypedPlan | None, schema: Callable[[], Schema]) -> None:
         self.record = record
         self.plan = plan
-        """None for a query that has ended before this server started."""
+        """The typed plan; None for a query that had ended before this server started."""
         self.scheduled = False
-        """Whether it waits for its start_at."""
+        """Whether the query waits for its start_at."""
         self.placed = False
-        """Whether the engine that is there now has it."""
+        """Whether the current engine process runs the query."""
         self.begun = record.epoch > 0
-        """Whether an engine ever had it."""
+        """Whether an engine ever ran the query."""
         self.paused = False
-        """Whether it is paused there."""
+        """Whether the query is paused in the engine."""
         self.placed_class = ""
-        """The class that it has there,"""
+        """The class of the query in the engine."""
         self.placed_qos = record.spec.qos
-        """and the targets."""
+        """The QoS targets of the query in the engine."""
         self.swapped = RunningPlans()
-        """What its plan was swapped for."""
+        """Plans that the query was migrated to."""
         self.lock = asyncio.Lock()
         self._known_schema = schema
 
     @property
     def id(self) -> str:
-        """Its id: URL-safe, also the name of its result log."""
+        """The id: URL-safe, also the name of the result log."""
         return self.record.id
 
     @property
     def class_name(self) -> str:
-        """The class that it belongs to."""
+        """Name of the query's class."""
         return self.record.spec.class_
 
     @property
     def schema(self) -> Schema:
-        """The columns of its answers."""
+        """Schema of the results."""
         return self._known_schema() if self.plan is None else self.plan.schema
 
     @property
     def epoch(self) -> int:
-        """How often it was instantiated."""
+        """Number of times that the query was started in an engine."""
         return self.record.epoch
 
     @property
     def final(self) -> ActualState | None:
-        """How it ended, or None."""
+        """Final state of an ended query, or None."""
         return None if self.record.final_state is None else ActualState(self.record.final_state)
 
     @property
     def reason(self) -> str | None:
-        """Why it failed."""
+        """Why the query failed, or None."""
         return self.record.reason
 
     @property
     def state(self) -> ActualState:
-        """What it is."""
+        """The actual state."""
         if self.final is not None:
             return self.final
         if self.scheduled:
@@ -98,21 +98,21 @@ class Query:
 
     @property
     def streams(self) -> frozenset[str]:
-        """The streams that it reads while it can run."""
+        """Names of the streams that the query reads; empty once it has ended."""
         return frozenset() if self.plan is None else frozenset(source.stream for source in self.plan.sources)
 
     def plan_of(self, stats: QueryMetrics) -> TypedPlan | None:
-        """Return the plan that figures are of: it may have been swapped."""
+        """Return the plan that the metrics refer to, which may be one the query was migrated to."""
         swapped = self.swapped.running(stats)
         return self.plan if swapped is None else swapped.typed
 
     @property
     def tables(self) -> frozenset[str]:
-        """The stored tables that it joins while it can run."""
+        """Names of the stored tables that the query joins; empty once it has ended."""
         return frozenset() if self.plan is None or self.final is not None else self.plan.tables
 
     def check_move(self, desired: DesiredState) -> None:
-        """Raise Conflict if a client cannot want this of the query any more."""
+        """Raise Conflict if the desired state may not change to this one."""
         was = self.record.desired
         if self.final is not None and not (desired is was and self.final.value == desired.value):
             why = f" ({self.reason})" if self.reason else ""
@@ -138,5 +138,5 @@ _ENDED = {
 
 
 def new_id(name: str) -> str:
-    """Return an id for a query of that name: a billion of them differ behind the name."""
+    """Return an id for a query of that name: the name with a random suffix of a billion values."""
     return f"{name}-{''.join(secrets.choice(_SUFFIX) for _ in range(6))}"

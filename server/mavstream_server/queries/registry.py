@@ -1,4 +1,4 @@
-"""The book of queries: all that are registered, by id, and what follows from that without asking anybody."""
+"""Query registry: all registered queries by id, with the lookups that need no engine."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from mavstream_server.queries.query import Query
 
 
 class QueryRegistry:
-    """Registered queries, ended ones included."""
+    """All registered queries, ended ones included."""
 
     def __init__(self) -> None:
         self._queries: dict[str, Query] = {}
-        self._order: list[str] = []  # the ids, sorted: lists are paged by them
+        self._order: list[str] = []  # ids in sorted order, for pages
         self._watched: dict[str, Registered] = {}
 
     def __len__(self) -> int:
@@ -31,29 +31,29 @@ class QueryRegistry:
     def __iter__(self) -> Iterator[Query]:
         return iter(self._queries.values())
 
-    # Coming and going
+    # Adding and removing
 
     def enter(self, query: Query) -> None:
-        """Begin to keep a query."""
+        """Add a query."""
         self._queries[query.id] = query
         insort(self._order, query.id)
         self.note(query)
 
     def remove(self, id_: str) -> None:
-        """Keep a query no more."""
+        """Remove a query."""
         del self._queries[id_]
         del self._order[bisect_right(self._order, id_) - 1]
         self._watched.pop(id_, None)
 
     def note(self, query: Query) -> None:
-        """Let the optimizer know of a query as long as it can run and there is something to watch."""
+        """Update whether a query is monitored: while it can run and has targets or allows shedding."""
         qos = query.record.spec.qos
         if query.final is None and not query.scheduled and is_watched(qos):
             self._watched[query.id] = Registered(query.id, query.class_name, qos)
         else:
             self._watched.pop(query.id, None)
 
-    # Looking
+    # Lookup
 
     def find(self, id_: str) -> Query | None:
         """Return a query, or None."""
@@ -75,7 +75,7 @@ class QueryRegistry:
         *,
         placed: bool = False,
     ) -> list[Query]:
-        """Return up to so many queries behind an id, in the order of ids; `placed`: in the engine only."""
+        """Return up to `limit` queries after an id, ordered by id; `placed` selects those in the engine."""
         found: list[Query] = []
         for place in range(0 if after is None else bisect_right(self._order, after), len(self._order)):
             query = self._queries[self._order[place]]
@@ -88,19 +88,19 @@ class QueryRegistry:
         return found
 
     def states(self) -> dict[str, int]:
-        """Return how many queries are in each state."""
+        """Return the number of queries by state."""
         return dict(Counter(query.state.value for query in self))
 
     def watched(self) -> Collection[Registered]:
-        """Return the queries that can run and have targets, or allow loss."""
+        """Return the queries that can run and have targets or allow shedding."""
         return self._watched.values()
 
     def class_sizes(self) -> Mapping[str, int]:
-        """Return how many queries each class has that can run."""
+        """Return the number of queries that can run, by class."""
         return Counter(query.class_name for query in self if query.final is None and not query.scheduled)
 
     def unplaced(self, priorities: Mapping[str, int]) -> list[Query]:
-        """Return the queries that are to run and are in no engine, those of the highest classes first."""
+        """Return the queries that are to run and are in no engine, by descending priority of their class."""
         waiting = [
             query for query in self if query.final is None and not query.placed and not query.scheduled
         ]
@@ -108,7 +108,7 @@ class QueryRegistry:
         return waiting
 
     def targets(self) -> Iterator[IndexedTarget]:
-        """Yield the targets of the queries that run."""
+        """Yield the targets of running queries."""
         for query in self:
             if query.placed and not query.paused:
                 yield IndexedTarget(query.id, query.class_name, query.record.spec.qos)

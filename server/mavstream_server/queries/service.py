@@ -1,4 +1,4 @@
-"""Queries: registered, instantiated in the engine, changed, removed, and instantiated again when it died."""
+"""Query service: registers, changes and removes queries, and starts them again after the engine died."""
 
 from __future__ import annotations
 
@@ -52,10 +52,10 @@ _NO_COLUMNS = Schema(())
 
 
 class QueryService:
-    """All registered queries; the listener of the engine link. Lives in one event loop.
+    """All registered queries; the listener of the engine link. Bound to one event loop.
 
-    What it answers for is in the catalog first. It is made before the link is started and started after it:
-    `link.start(service)`, then `start()`. `assembly` connects it with the other parts of a server.
+    Changes are written to the catalog first. Create it before the link is started, then call
+    `link.start(service)` and `start()`. `assembly` connects it with the other services of a server.
     """
 
     def __init__(
@@ -96,20 +96,20 @@ class QueryService:
         )
 
     async def start(self) -> None:
-        """Take the queries from the catalog and begin to instantiate those that are to run."""
+        """Load the queries of the catalog and begin to start those that are to run."""
         for record in self._catalog.queries():
             self._enter(record, None if record.final_state is not None else self._typed(record))
         self._place_all()
 
     async def stop(self) -> None:
-        """Stop instantiating; the queries themselves end with the engine and come back with the next one."""
+        """Stop starting queries; running ones end with the engine and are started again with the next one."""
         self.start_times.stop()
         await self.placement.stop()
 
-    # Registering
+    # Registration
 
     def validate(self, data: object) -> Validation:
-        """Check a specification or a plan without starting anything; raises nothing for a bad one."""
+        """Validate a specification or a plan without starting anything; errors are returned, not raised."""
         return specs.validate(
             data, self._streams.shapes(), self._has_class, self._tables, self.admission.estimate
         )
@@ -117,9 +117,9 @@ class QueryService:
     async def register(self, data: object, key: str | None = None) -> QueryInfo:
         """Register a query from its JSON form and start it; raises InvalidQuery, TooMany, Conflict.
 
-        With an idempotency key the same request gives the same query. Where there is no engine at the moment
-        the query is `starting`, and started as soon as there is one; it misses no row from here on. One whose
-        `start_at` is to come is `scheduled`.
+        With an idempotency key, repeating the request returns the same query. Without an engine the query is
+        `starting` until there is one; it misses no row that arrives from now on. A query whose `start_at` is
+        in the future is `scheduled`.
         """
         specs.check_text(data)
         fingerprint = _fingerprint(data) if key is not None else ""
@@ -143,7 +143,7 @@ class QueryService:
         return describe(query, None, 0).model_copy(update={"admission": admission})
 
     def _hold(self, query: Query) -> None:
-        """Make a query that reads from now on start here, whenever the engine starts it."""
+        """Fix the start position of a query that reads from now on, however late the engine starts it."""
         if query.record.spec.from_ is ReadFrom.NOW:
             self._readers.hold(query, self._ends(query))
 
@@ -169,7 +169,7 @@ class QueryService:
         self.registry.note(query)
 
     def _record(self, spec: QuerySpec, key: str | None, fingerprint: str) -> QueryRecord:
-        """Keep a new query, and under which key it came, together."""
+        """Write a new query and its idempotency key to the catalog, atomically."""
         id_ = new_id(spec.name)
         while id_ in self.registry:
             id_ = new_id(spec.name)
@@ -194,22 +194,22 @@ class QueryService:
             return False
         return True
 
-    # Looking
+    # Lookup
 
     def get(self, id_: str) -> Query:
         """Return a query; raises NotFound."""
         return self.registry.get(id_)
 
     def fairness(self) -> dict[str, ClassFairness]:
-        """Return how all classes do beside each other, over the last seconds."""
+        """Return the fairness metrics of all classes over the last seconds."""
         return fairness(self.load.load, self.priorities())
 
     def watched(self) -> Collection[Registered]:
-        """Return the queries that can run and have targets, or allow loss."""
+        """Return the queries that can run and have targets or allow shedding."""
         return self.registry.watched()
 
     def class_sizes(self) -> Mapping[str, int]:
-        """Return how many queries each class has that can run."""
+        """Return the number of queries that can run, by class."""
         return self.registry.class_sizes()
 
     def priorities(self) -> Mapping[str, int]:
@@ -217,14 +217,14 @@ class QueryService:
         return {record.spec.name: record.spec.priority for record in self._catalog.classes()}
 
     def users(self, stream: str) -> list[str]:
-        """Return the queries that read a stream and have not ended."""
+        """Return the ids of the queries that read a stream and have not ended."""
         return self._readers.queries(stream)
 
     def table_users(self, table: str) -> list[str]:
-        """Return the queries that join a stored table and have not ended."""
+        """Return the ids of the queries that join a stored table and have not ended."""
         return [query.id for query in self.registry.joining(table)]
 
-    # Changing
+    # Changes
 
     async def change(self, id_: str, change: QueryChange, version: int | None = None) -> QueryInfo:
         """Change the desired state of a query, its class, times or targets.
@@ -236,9 +236,9 @@ class QueryService:
         return await self.views.info(id_)
 
     async def swap_plan(self, id_: str, plan: Plan) -> None:
-        """Begin to let a running query go on with a plan that must give the same answer.
+        """Start the migration of a running query to an equivalent plan.
 
-        Until it is instantiated again, which it is as it was registered; `plan` tells what runs. Raises
+        Lasts until the query is restarted, with its registered plan; `plan` reports what runs. Raises
         NotFound, InvalidPlan, Conflict, EngineRefused (`swap_refused`) and EngineUnavailable.
         """
         query = self.get(id_)
@@ -259,10 +259,10 @@ class QueryService:
         self.metrics.forget(id_)
 
     async def remove(self, id_: str, version: int | None = None) -> None:
-        """Stop a query and forget it with its results; raises NotFound, WrongVersion."""
+        """Stop a query and remove it with its results; raises NotFound, WrongVersion."""
         query = self.get(id_)
         async with query.lock:
-            self.get(id_)  # somebody else may have removed it while this waited
+            self.get(id_)  # it may have been removed while this waited for the lock
             if version is not None and version != query.record.version:
                 self._catalog.set_desired(id_, query.record.desired, version)
             await self.placement.forget(query)
@@ -281,13 +281,13 @@ class QueryService:
             self._finisher.finish(query, ActualState(state), reason)
 
     def engine_died(self) -> None:
-        """Note that no query runs any more."""
+        """Record that no query runs any more."""
         for query in self.registry:
             query.placed = query.paused = False
 
     def engine_restarted(self) -> None:
         """Start all queries again in the new engine."""
-        # The old engine's needs are void: all queries begin anew at the end of the logs.
+        # The old engine's needs are void: all queries start again at the end of the logs.
         self._link.needs = {}
         self._place_all()
 
@@ -296,13 +296,13 @@ class QueryService:
         self.results.doorbell()
 
     def positions_changed(self, needs: Mapping[str, Need]) -> None:
-        """Ignore it: stream readers look at the link's needs when they are asked."""
+        """Do nothing: stream readers read the link's needs on demand."""
 
     def _place_all(self) -> None:
-        """Instantiate all queries that are to run, those of the highest classes first."""
+        """Start all queries that are to run, by descending priority of their class."""
         self.placement.place_all(self.registry.unplaced(self.priorities()))
 
-    # Keeping the books
+    # Catalog
 
     def _enter(self, record: QueryRecord, plan: TypedPlan | None) -> Query:
         query = Query(record, plan, lambda: self._schema_of(record))
@@ -317,14 +317,14 @@ class QueryService:
         return query
 
     def _typed(self, record: QueryRecord) -> TypedPlan | None:
-        """Return the typed plan, or None if it fits streams and tables no more: those of ended queries go."""
+        """Return the typed plan, or None if it no longer matches: streams of ended queries may be removed."""
         try:
             return specs.type_plan(record.spec, self._streams.shapes(), self._tables)
         except InvalidObject:
             return None
 
     def _schema_of(self, record: QueryRecord) -> Schema:
-        """Return the columns of a query that ended before this server started: its log knows them."""
+        """Return the result schema of a query that ended before this server started, from its log."""
         try:
             return load_description(self._settings.results_directory / record.id).schema
         except LogError:
@@ -333,5 +333,5 @@ class QueryService:
 
 
 def _fingerprint(data: object) -> str:
-    # Not orjson: it refuses integers beyond 64 bits and halves of surrogate pairs, which clients may send.
+    # Not orjson: it rejects integers beyond 64 bits and lone surrogates, which clients may send.
     return hashlib.sha256(json.dumps(data, sort_keys=True).encode()).hexdigest()

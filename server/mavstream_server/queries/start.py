@@ -1,4 +1,4 @@
-"""What the start of a query takes: the command for the engine, and what its plan expects of time."""
+"""Start commands: what the engine needs to start a query."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from mavstream_server.queries.query import Query
 
 
 def waits_for_time(plan: TypedPlan) -> bool:
-    """Return whether a plan answers, or lets rows go, when time has passed."""
+    """Return whether a plan emits or discards rows because time has passed."""
     return any(node.waits_for_time for node in plan.nodes.values())
 
 
@@ -35,11 +35,11 @@ def start_command(query: Query, begins: Mapping[str, int] | None) -> StartQuery:
             since=_started(query),
             worth=infer_utility(spec.qos, query.plan),
         ),
-        # What is instantiated again goes on with the rows to come.
+        # A restarted query continues with new rows.
         earliest=spec.from_ is ReadFrom.EARLIEST and not query.begun,
         latency_target=latency_target(spec.qos),
         epoch=query.epoch,
-        # Memory is a target that is watched, not a limit that kills.
+        # Memory is a monitored target, not a limit that stops the query.
         memory_limit=None,
         positions=begins,
         paused=query.record.desired is DesiredState.PAUSED,
@@ -47,22 +47,22 @@ def start_command(query: Query, begins: Mapping[str, int] | None) -> StartQuery:
 
 
 def latency_target(qos: QosSpec) -> int | None:
-    """Return the latency that sources go by when they wait for more rows; None without a target."""
+    """Return the latency target that bounds the linger of sources; None without a target."""
     return None if qos.latency is None else qos.latency.at_most
 
 
 def _start_at(query: Query, begins: Mapping[str, int] | None) -> int | None:
-    """Return the arrival time that a query starts at; None for one that was instantiated before."""
+    """Return the arrival time at which a query starts reading; None for a restarted query."""
     spec = query.record.spec
     if query.begun or spec.start_at is None:
         return None
-    # Without positions it is looked for in the logs: not among rows from before it was registered.
+    # Without positions the engine searches the logs: not for rows older than the registration.
     from_here = begins is None and spec.from_ is ReadFrom.NOW
     return max(spec.start_at, query.record.created_us) if from_here else spec.start_at
 
 
 def _started(query: Query) -> int | None:
-    """Return when a query started that is placed for the first time; None for one that begins elsewhere."""
+    """Return the start time of a query that is placed for the first time; None if it starts elsewhere."""
     spec = query.record.spec
     if query.begun or spec.from_ is ReadFrom.EARLIEST:
         return None

@@ -1,4 +1,4 @@
-"""Start times: scheduled queries begin when their `start_at` has come."""
+"""Start times: starts scheduled queries when their `start_at` is reached."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from itertools import count
 
 from mavstream_server.queries.query import Query
 
-_LONGEST = 60.0  # seconds until the clock is looked at again: it may have been set forward meanwhile
+_LONGEST = 60.0  # maximum delay of the timer in seconds: the system clock may be set forward meanwhile
 
 
 class StartTimes:
-    """The queries that are to start later, ordered by their times. One timer runs, for the first of them."""
+    """Scheduled queries, ordered by start time, with one timer for the first of them."""
 
     def __init__(self, now_us: Callable[[], int], begin: Callable[[Query], None]) -> None:
-        """`begin` is called once for each query, when its time has come."""
+        """`begin` is called once for each query, when its start time is reached."""
         self._now_us = now_us
         self._begin = begin
         self._times: dict[str, int] = {}
-        self._agenda: list[tuple[int, int, Query]] = []  # a heap; entries that changed are skipped
+        self._agenda: list[tuple[int, int, Query]] = []  # a heap; outdated entries are skipped
         self._ties = count()
         self._timer: asyncio.TimerHandle | None = None
 
@@ -28,11 +28,11 @@ class StartTimes:
         return len(self._times)
 
     def is_ahead(self, start_at: int | None) -> bool:
-        """Whether a time is still to come."""
+        """Whether a time is in the future."""
         return start_at is not None and start_at > self._now_us()
 
     def add(self, query: Query) -> None:
-        """Wait for the `start_at` of a query, in place of an earlier one; it must have one."""
+        """Schedule a query for its `start_at`, which must be set; replaces an earlier time."""
         start_at = query.record.spec.start_at
         assert start_at is not None
         self._times[query.id] = start_at
@@ -40,11 +40,11 @@ class StartTimes:
         self._set_timer()
 
     def forget(self, query: Query) -> None:
-        """Wait no more for a query."""
+        """Remove a query from the schedule."""
         self._times.pop(query.id, None)
 
     def tick(self) -> None:
-        """Begin the queries whose time has come; called by the timer, and by whoever moves the clock."""
+        """Start the queries that are due; called by the timer, and by simulations that advance the clock."""
         now, agenda = self._now_us(), self._agenda
         while agenda and agenda[0][0] <= now:
             start_at, _, query = heappop(agenda)
@@ -54,7 +54,7 @@ class StartTimes:
         self._set_timer()
 
     def stop(self) -> None:
-        """Begin nothing any more."""
+        """Cancel the timer; no more queries are started."""
         self._agenda.clear()
         self._times.clear()
         self._set_timer()

@@ -12,7 +12,7 @@ from mavstream_server.queries.start import waits_for_time
 
 
 class EngineNeeds(Protocol):
-    """What the engine last reported about the positions that its queries need."""
+    """The positions that the engine's queries need, as last reported."""
 
     @property
     def needs(self) -> Mapping[str, Need]:
@@ -24,7 +24,7 @@ class StreamReaders:
 
     def __init__(self, engine: EngineNeeds) -> None:
         self._engine = engine
-        # By stream: the queries that read it, and whether each waits for time to pass.
+        # By stream: the queries that read it, and whether each depends on time to pass.
         self._queries: dict[str, dict[str, bool]] = {}
         self._waiting: Counter[str] = Counter()
         # Start positions of queries that are not in the engine yet: by query, and the same by stream.
@@ -32,7 +32,7 @@ class StreamReaders:
         self._held: dict[str, dict[str, int]] = {}
 
     def add(self, query: Query) -> None:
-        """Add a query that can run; again when a scheduled one starts, which waits for time from then on."""
+        """Add a query that can run; call again when a scheduled one starts, which may then depend on time."""
         waits = query.plan is not None and not query.scheduled and waits_for_time(query.plan)
         for stream in query.streams:
             queries = self._queries.setdefault(stream, {})
@@ -40,29 +40,29 @@ class StreamReaders:
             self._waiting[stream] += waits - before
 
     def remove(self, query: Query) -> None:
-        """Remove a query that has ended; it needs nothing any more."""
+        """Remove a query that has ended; it needs no rows any more."""
         self.release(query)
         for stream in query.streams:
             self._waiting[stream] -= self._queries.get(stream, {}).pop(query.id, False)
 
     def hold(self, query: Query, positions: Mapping[str, int]) -> None:
-        """Start a query at these positions, and keep the rows from there on until the engine has it."""
+        """Set the start positions of a query; rows from there on are retained until the engine runs it."""
         self._starts[query.id] = positions
         self.keep(query, positions)
 
     def keep(self, query: Query, positions: Mapping[str, int]) -> None:
-        """Keep the rows from these positions on until the engine has the query."""
+        """Retain the rows from these positions on until the engine runs the query."""
         for stream, position in positions.items():
             self._held.setdefault(stream, {})[query.id] = position
 
     def release(self, query: Query) -> None:
-        """Forget the start positions of a query: the engine reports what it needs from here on."""
+        """Drop the start positions of a query: from now on the engine reports what it needs."""
         self._starts.pop(query.id, None)
         for stream in query.streams:
             self._held.get(stream, {}).pop(query.id, None)
 
     def start_positions(self, query: Query) -> Mapping[str, int] | None:
-        """Return where a query is to start, or None if it may start at the end of its streams."""
+        """Return the start positions of a query, or None if it may start at the end of its streams."""
         return self._starts.get(query.id)
 
     def queries(self, stream: str) -> list[str]:
@@ -74,7 +74,7 @@ class StreamReaders:
         return self._waiting[stream] > 0
 
     def needed_position(self, stream: str) -> int | None:
-        """Return the lowest position of a stream that a query still needs, None if no query reads it."""
+        """Return the lowest position of a stream that a query still needs, or None if no query reads it."""
         return self._needed(stream)[0]
 
     def held_by(self, stream: str) -> str | None:
@@ -84,7 +84,7 @@ class StreamReaders:
     def _needed(self, stream: str) -> tuple[int | None, str | None]:
         need = self._engine.needs.get(stream)
         lowest = [(position, id_) for id_, position in self._held.get(stream, {}).items()]
-        # The query it was reported for may have ended since: others may read just behind it.
+        # The query that reported it may have ended since, but others may read just behind it.
         if need is not None and self._queries.get(stream):
             lowest.append((need.position, need.query))
         return min(lowest, default=(None, None))

@@ -1,4 +1,4 @@
-"""Table joins: which queries join stored tables, by which keys, and up to which row they may have done so."""
+"""Table joins: which queries join stored tables, by which keys, and up to which arrival time."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from mavstream_server.tables.store import TableStore
 
 
 class TableJoins:
-    """The registered queries as the table store sees them."""
+    """The joins of registered queries, as the table store needs them."""
 
     def __init__(self, registry: QueryRegistry, streams: StreamStore) -> None:
         self._registry = registry
         self._streams = streams
 
     def newest_row(self, table: str) -> int:
-        """Return the last arrival in the streams that queries join with a table, in ns."""
+        """Return the last arrival time, in ns, of the streams that queries join with a table."""
         streams = {stream for query in self._registry.joining(table) for stream in query.streams}
         return max((self._streams.last_arrival(name) for name in streams), default=0)
 
@@ -27,7 +27,7 @@ class TableJoins:
 
 
 async def index_tables(tables: TableStore, query: Query, *, earlier: bool) -> None:
-    """Index the tables of a query before rows are joined with them, with `earlier` all their versions."""
+    """Index the tables of a query before rows are joined with them; `earlier` includes all their versions."""
     if query.plan is not None:
         for table, keys in query.plan.table_keys:
             await tables.index(table, keys, earlier)

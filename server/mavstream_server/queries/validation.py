@@ -1,4 +1,4 @@
-"""Specifications of queries: from a client's JSON to a typed plan, with every fault pointed at."""
+"""Validation of query specifications: from JSON to a typed plan, with a pointer for every error."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ _NO_TABLES: Tables = {}
 
 
 class InvalidQuery(InvalidObject):
-    """A query that cannot be registered."""
+    """Raised for a query that cannot be registered."""
 
     code = "invalid_query"
     title = "The query is not valid"
 
 
 def check_text(data: object) -> None:
-    """Raise InvalidQuery for JSON that cannot be kept: halves of surrogate pairs, or nested without end."""
+    """Raise InvalidQuery for JSON that cannot be stored: lone surrogates, or nested too deeply."""
     try:
         json.dumps(data, ensure_ascii=False).encode()
     except UnicodeEncodeError:
@@ -48,7 +48,7 @@ def check_text(data: object) -> None:
 
 
 def parse_spec(data: object) -> QuerySpec:
-    """Read a query's specification; raises InvalidQuery that points at every fault (`plan/nodes/hot/op`)."""
+    """Parse a query's specification; raises InvalidQuery with a pointer per error (`plan/nodes/hot/op`)."""
     if not isinstance(data, Mapping):
         raise InvalidQuery([_whole("a query's specification is an object", data)])
     items: list[ProblemItem] = []
@@ -59,7 +59,7 @@ def parse_spec(data: object) -> QuerySpec:
         except InvalidPlan as error:
             items += _below_plan(error.items)
     try:
-        # The plan was read already, in words of its own; a stand-in lets the rest be looked at.
+        # The plan was parsed already, with its own messages; a placeholder lets the rest be validated.
         spec = QuerySpec.model_validate({**data, **({"plan": plan} if "plan" in data else {})})
     except ValidationError as error:
         items += map(_item, error.errors(include_url=False))
@@ -69,7 +69,7 @@ def parse_spec(data: object) -> QuerySpec:
 
 
 def changed(spec: QuerySpec, values: Mapping[str, Any]) -> QuerySpec:
-    """Return a specification with other values, by attribute; raises InvalidQuery that points at faults."""
+    """Return a specification with other attribute values; raises InvalidQuery with a pointer per error."""
     try:
         return QuerySpec.model_validate({**dict(spec), **values})
     except ValidationError as error:
@@ -77,7 +77,7 @@ def changed(spec: QuerySpec, values: Mapping[str, Any]) -> QuerySpec:
 
 
 def type_plan(spec: QuerySpec, streams: Shapes, tables: Tables = _NO_TABLES) -> TypedPlan:
-    """Work out all types of a query's plan; raises InvalidQuery with pointers below `plan`."""
+    """Infer all types of a query's plan; raises InvalidQuery with pointers below `plan`."""
     try:
         typed = infer(spec.plan, streams, tables)
         if spec.mode is Mode.ONE_TIME:
@@ -90,7 +90,7 @@ def type_plan(spec: QuerySpec, streams: Shapes, tables: Tables = _NO_TABLES) -> 
 def check(
     spec: QuerySpec, streams: Shapes, has_class: Callable[[str], bool], tables: Tables = _NO_TABLES
 ) -> TypedPlan:
-    """Return the typed plan of a query that can be registered; raises InvalidQuery with every fault."""
+    """Return the typed plan of a query that can be registered; raises InvalidQuery with every error."""
     items: list[ProblemItem] = []
     typed = None
     if not has_class(spec.class_):
@@ -112,9 +112,10 @@ def validate(
     tables: Tables = _NO_TABLES,
     appraise: Callable[[QuerySpec, TypedPlan], AdmissionEstimate | None] = lambda _spec, _plan: None,
 ) -> Validation:
-    """Check a specification, or a plan alone; says all that is wrong and raises nothing.
+    """Validate a specification, or a plan alone; returns all errors and raises none.
 
-    What is valid is appraised; a plan alone as a query of the default class without targets.
+    A valid specification gets an admission estimate; a plan alone as a query of the default class without
+    targets.
     """
     try:
         check_text(data)
@@ -148,7 +149,7 @@ def _whole(expected: str, came: object) -> ProblemItem:
 
 
 def _item(error: Any) -> ProblemItem:
-    """Turn pydantic's account of an error into ours."""
+    """Convert a pydantic error to a problem item."""
     path = [str(part) for part in error["loc"]]
     pointer, kind, message = "/".join(path) or "body", error["type"], error["msg"]
     if kind == "missing":

@@ -1,4 +1,4 @@
-"""Queries as they stand: what the book says of them, with the engine's figures."""
+"""Read-only views of queries for the API: registry entries with the engine's metrics."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from mavstream_server.results.service import ResultService
 
 
 class QueryViews:
-    """Looks at queries and changes nothing."""
+    """Returns views of queries; changes nothing."""
 
     def __init__(
         self,
@@ -30,7 +30,7 @@ class QueryViews:
         tables: Mapping[str, Schema],
         typed: Callable[[QueryRecord], TypedPlan | None],
     ) -> None:
-        """`typed` returns the plan of a query that has ended, if that still fits its streams and tables."""
+        """`typed` returns the plan of an ended query, if it still matches its streams and tables."""
         self._book = book
         self._measurements = measurements
         self._results = results
@@ -39,7 +39,7 @@ class QueryViews:
         self._typed = typed
 
     async def info(self, id_: str) -> QueryInfo:
-        """Return a query as it stands; raises NotFound."""
+        """Return a query with its current metrics; raises NotFound."""
         query = self._book.get(id_)
         return describe(query, (await self._measurements.of((id_,))).get(id_), self._answered(query))
 
@@ -50,7 +50,7 @@ class QueryViews:
         class_: str | None = None,
         state: ActualState | None = None,
     ) -> Page[QueryInfo]:
-        """Return queries by id, those behind `after` that are of the class and in the state."""
+        """Return a page of queries, ordered by id, filtered by class and state."""
         found = self._book.select(after, limit + 1, class_, state)
         part = found[:limit]
         stats = await self._measurements.of(query.id for query in part)
@@ -61,20 +61,20 @@ class QueryViews:
         return self._results.of(query).end
 
     async def plan(self, id_: str) -> QueryPlan:
-        """Return a query's plan and its operators as they run; raises NotFound."""
+        """Return a query's plan and the metrics of its operators; raises NotFound."""
         query = self._book.get(id_)
         plan = query.plan or self._typed(query.record)
         return query_plan(query, plan, (await self._measurements.of((id_,))).get(id_))
 
     async def global_plan(self, after: str | None = None, limit: int = 100) -> GlobalPlan:
-        """Return the operators of all queries that the engine has, in parts by query."""
+        """Return a page of the operators of all queries that the engine runs, paged by query."""
         found = self._book.select(after, limit + 1, placed=True)
         part = found[:limit]
         stats = await self._measurements.of(query.id for query in part)
         return global_plan(part, stats, part[-1].id if len(found) > limit else None)
 
     async def searched(self, ids: Iterable[str]) -> list[SearchedQuery]:
-        """Return those of the queries that run, with the plans that they run and their figures."""
+        """Return those of the queries that run, with their running plans and metrics."""
         known = [query for id_ in ids if (query := self._book.find(id_)) is not None]
         stats = await self._measurements.of(query.id for query in known)
         shapes, found = self._streams.shapes(), []
