@@ -53,32 +53,32 @@ class ServerMetrics:
     optimizer: OptimizerService
 
 
-def render(figures: ServerMetrics) -> bytes:
+def render(metrics: ServerMetrics) -> bytes:
     """Return the metrics in the Prometheus text format."""
     registry = CollectorRegistry()
-    registry.register(_Shown(figures))
+    registry.register(_Shown(metrics))
     return generate_latest(registry)
 
 
 class _Shown(Collector):
-    def __init__(self, figures: ServerMetrics) -> None:
-        self._figures = figures
+    def __init__(self, metrics: ServerMetrics) -> None:
+        self._metrics = metrics
 
     def collect(self) -> Iterator[Metric]:
-        yield from _server(self._figures)
-        yield from _optimizer(self._figures.optimizer)
-        if self._figures.engine is not None:
-            yield from _engine(self._figures.engine)
-            yield from _classes(self._figures.classes)
-            yield from _fairness(self._figures.fairness)
-            queries = list(self._figures.engine.queries.values())
+        yield from _server(self._metrics)
+        yield from _optimizer(self._metrics.optimizer)
+        if self._metrics.engine is not None:
+            yield from _engine(self._metrics.engine)
+            yield from _classes(self._metrics.classes)
+            yield from _fairness(self._metrics.fairness)
+            queries = list(self._metrics.engine.queries.values())
             yield from _queries(queries)
             yield from _operators(queries)
             yield from _latencies(queries)
 
 
-def _server(figures: ServerMetrics) -> Iterator[Metric]:
-    traffic = figures.traffic
+def _server(metrics: ServerMetrics) -> Iterator[Metric]:
+    traffic = metrics.traffic
     for name, counts, text in (
         ("tuples_in", traffic.received, "Rows that producers sent"),
         ("tuples_acked", traffic.acked, "Rows that are in the log and were acked"),
@@ -86,15 +86,15 @@ def _server(figures: ServerMetrics) -> Iterator[Metric]:
         ("tuples_repeated", traffic.repeated, "Frames that were in the log already"),
     ):
         yield _counter(name, text, ("stream",), (((stream,), count) for stream, count in counts.items()))
-    yield _gauge("stream_bytes", "Bytes of a stream on disk", ("stream",), _keyed(figures.stream_bytes))
-    yield _gauge("stream_position", "Next position", ("stream",), _keyed(figures.stream_positions))
-    yield from _tables(figures.tables)
-    yield _gauge("queries", "Queries by state", ("state",), _keyed(figures.states))
-    yield _gauge("connections", "Open requests and websockets", (), [((), figures.connections)])
-    yield _gauge("producers", "Producers that are connected", (), [((), figures.producers)])
-    yield _gauge("subscribers", "Subscribers of results", (), [((), figures.subscribers)])
-    yield _gauge("engine_up", "1 while the engine takes work", (), [((), int(figures.engine_up))])
-    yield _counter("engine_restarts", "Engines started after one died", (), [((), figures.engine_restarts)])
+    yield _gauge("stream_bytes", "Bytes of a stream on disk", ("stream",), _keyed(metrics.stream_bytes))
+    yield _gauge("stream_position", "Next position", ("stream",), _keyed(metrics.stream_positions))
+    yield from _tables(metrics.tables)
+    yield _gauge("queries", "Queries by state", ("state",), _keyed(metrics.states))
+    yield _gauge("connections", "Open requests and websockets", (), [((), metrics.connections)])
+    yield _gauge("producers", "Producers that are connected", (), [((), metrics.producers)])
+    yield _gauge("subscribers", "Subscribers of results", (), [((), metrics.subscribers)])
+    yield _gauge("engine_up", "1 while the engine takes work", (), [((), int(metrics.engine_up))])
+    yield _counter("engine_restarts", "Engines started after one died", (), [((), metrics.engine_restarts)])
 
 
 def _tables(tables: Sequence[TableInfo]) -> Iterator[Metric]:
@@ -109,10 +109,10 @@ def _tables(tables: Sequence[TableInfo]) -> Iterator[Metric]:
 
 def _optimizer(optimizing: OptimizerService) -> Iterator[Metric]:
     queries = optimizing.monitor.queries
-    standings = [
-        ((id_, watched.query.class_name, objective.value), standing)
+    statuses = [
+        ((id_, watched.query.class_name, objective.value), status)
         for id_, watched in queries.items()
-        for objective, standing in watched.standings.items()
+        for objective, status in watched.standings.items()
     ]
     yield _counter(
         "optimizer_decisions",
@@ -124,13 +124,13 @@ def _optimizer(optimizing: OptimizerService) -> Iterator[Metric]:
         "query_target_state",
         "1 for the state that a target is in: kept, at risk, missed or unknown",
         (*_TARGET, "state"),
-        (((*labels, standing.state.value), 1) for labels, standing in standings),
+        (((*labels, status.state.value), 1) for labels, status in statuses),
     )
     yield _gauge(
         "query_target_ratio",
         "Measured by target, or target by measured where more is better; up to 1 is good",
         _TARGET,
-        ((labels, standing.ratio) for labels, standing in standings if standing.ratio is not None),
+        ((labels, status.ratio) for labels, status in statuses if status.ratio is not None),
     )
     shares = optimizing.enactor.shares
     yield _gauge(

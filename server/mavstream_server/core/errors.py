@@ -162,8 +162,7 @@ class TooMany(ServiceError):
 
 
 class OverQuota(TooMany):
-    """Raised if a stream has reached its quota; `held_by` is the query, if any, that needs its oldest
-    rows."""
+    """Raised if a stream has reached its quota; `held_by` is the query, if any, that needs old rows."""
 
     code = "over_quota"
     title = "The stream has reached its quota"

@@ -70,5 +70,5 @@ class LatencyHistogram:
         if not self.count:
             return None
         rank = max(1, int(np.ceil(self.count * percent / 100)))
-        place = int(np.searchsorted(np.cumsum(self.buckets), rank))
-        return min(float(2.0 ** ((place + 1) / PER_OCTAVE)), float(self.maximum))
+        bucket = int(np.searchsorted(np.cumsum(self.buckets), rank))
+        return min(float(2.0 ** ((bucket + 1) / PER_OCTAVE)), float(self.maximum))

@@ -271,9 +271,9 @@ def _tokens_with_file(tokens: object, file: Path) -> object:
 
 
 def _refused(error: ValidationError, given: set[str]) -> Refused:
-    told = []
+    messages = []
     for item in error.errors(include_url=False, include_input=False):
         name = str(item["loc"][0]) if item["loc"] else "settings"
         where = f"--{name.replace('_', '-')}" if name in given else PREFIX + name.upper()
-        told.append(f"{where}: {item['msg']}")
-    return Refused("; ".join(told), code="invalid_settings")
+        messages.append(f"{where}: {item['msg']}")
+    return Refused("; ".join(messages), code="invalid_settings")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-_LONGEST = 16  # limit of the cooldown, as a multiple of `soon`
+_MAX_FACTOR = 16  # limit of the cooldown, as a multiple of `soon`
 
 
 class Cooldown:
@@ -25,5 +25,5 @@ class Cooldown:
         if now - self._relaxed > soon:
             self._length = 0.0
             return
-        self._length = min(max(soon, 2 * self._length), _LONGEST * soon)
+        self._length = min(max(soon, 2 * self._length), _MAX_FACTOR * soon)
         self._relaxed, self.until = None, now + self._length

@@ -37,15 +37,15 @@ Swap = Callable[[str, Plan], Awaitable[None]]
 class Enactor:
     """Carries out changes. Settings of queries are sent again until the queries report them."""
 
-    def __init__(self, engine: EngineCommands, scheduler: Scheduler, swap: Swap) -> None:
+    def __init__(self, engine: EngineCommands, scheduler: Scheduler, migrate: Swap) -> None:
         self._engine = engine
         self._scheduler = scheduler
-        self._swap = swap
+        self._migrate = migrate
         self.shares: dict[str, float] = {}
         """Requested share of shed rows by query id; queries that shed nothing are absent."""
         self.weights: dict[str, int] = {}
         """Requested weight by query id; queries of weight 1 are absent."""
-        self._untold: set[str] = set()  # queries whose shedding or weight is to be reset
+        self._to_reset: set[str] = set()  # queries whose shedding or weight is to be reset
 
     async def enact(self, change: Change) -> None:
         """Make a change; if it is refused, raises the error and withdraws the change."""
@@ -54,7 +54,7 @@ class Enactor:
             await self._make(change)
         except BaseException:
             # The parts that were already made are reset in the next round.
-            self._untold.update(self.weights)
+            self._to_reset.update(self.weights)
             self.weights = weights
             for query in self.shares.keys() | shares.keys():
                 if self.shares.get(query) != shares.get(query):
@@ -72,7 +72,7 @@ class Enactor:
                 await self._engine.shed_rows(query, share)
                 self._want_share(query, share)
             case PlanChange(query, plan):
-                await self._swap(query, plan)
+                await self._migrate(query, plan)
             case WeightChange(query, weight):
                 await self._engine.weigh_query(query, weight)
                 if weight == 1:
@@ -80,19 +80,19 @@ class Enactor:
                 else:
                     self.weights[query] = weight
 
-    async def tell_again(self, figures: Mapping[str, TargetMetrics]) -> None:
+    async def tell_again(self, metrics: Mapping[str, TargetMetrics]) -> None:
         """Send settings again to queries whose metrics differ from them: restarted ones and reset ones."""
-        for id_, vitals in figures.items():
+        for id_, reported in metrics.items():
             share, weight = self.shares.get(id_, 0.0), self.weights.get(id_, 1)
-            if vitals.share != share:
+            if reported.share != share:
                 await self._engine.shed_rows(id_, share)
-            if vitals.weight != weight:
+            if reported.weight != weight:
                 await self._engine.weigh_query(id_, weight)
-            self._untold.discard(id_)
+            self._to_reset.discard(id_)
 
     def concerns(self, id_: str) -> bool:
         """Whether a query has settings, or settings that are still to be reset."""
-        return id_ in self.shares or id_ in self.weights or id_ in self._untold
+        return id_ in self.shares or id_ in self.weights or id_ in self._to_reset
 
     def take_back(self, *, shares: bool = True, weights: bool = True) -> None:
         """Withdraw all settings; the queries are reset in the next round."""
@@ -100,7 +100,7 @@ class Enactor:
             for query in tuple(self.shares):
                 self._want_share(query, 0.0)
         if weights:
-            self._untold.update(self.weights)
+            self._to_reset.update(self.weights)
             self.weights.clear()
 
     def limit(self, most: Mapping[str, float]) -> None:
@@ -114,11 +114,11 @@ class Enactor:
         for known in (self.shares, self.weights):
             for gone in [id_ for id_ in known if id_ not in there]:
                 del known[gone]
-        self._untold.intersection_update(there)
+        self._to_reset.intersection_update(there)
 
     def _want_share(self, query: str, share: float) -> None:
         if share:
             self.shares[query] = share
         else:
             self.shares.pop(query, None)
-            self._untold.add(query)
+            self._to_reset.add(query)

@@ -9,7 +9,7 @@ from itertools import count
 from mavstream_protocol.optimizer import Outcome as Outcome
 from mavstream_server.optimizer.change import Proposal
 
-_KEPT = 1000
+_MAX_DECISIONS = 1000
 
 
 class Decision:
@@ -36,7 +36,7 @@ class Journal:
     """The most recent decisions, newest last."""
 
     def __init__(self) -> None:
-        self._decisions: deque[Decision] = deque(maxlen=_KEPT)
+        self._decisions: deque[Decision] = deque(maxlen=_MAX_DECISIONS)
         self._numbers = count(1)
         self.outcomes: Counter[tuple[str, Outcome]] = Counter()
         """Number of ended decisions by rule and outcome, including those no longer stored."""

@@ -13,7 +13,7 @@ from mavstream_server.optimizer.target_status import PATIENCE, TargetState, Targ
 WINDOW_S = 10.0
 """Length of the sliding window, in seconds: a slow query gives some hundred answers in it."""
 
-_EASE = 0.5  # of a target: a query below this share of all its targets is in no danger of missing one soon
+_SAFE_RATIO = 0.5  # up to this share of its targets, a query is in no danger of missing one soon
 
 
 class Observed(NamedTuple):
@@ -77,13 +77,13 @@ class Watched:
             self.figures.add(sample(now, query.stats))
         self.targets = {one.objective: one for one in _targets(query, self.figures)}
         self.standings = {
-            objective: self.standings.get(objective) or self._standing(objective)
+            objective: self.standings.get(objective) or self._new_status(objective)
             for objective in self.targets
         }
         for objective, target in self.targets.items():
             self.standings[objective].judge(target.ratio, target.tolerance, target.measured, now)
 
-    def _standing(self, objective: Objective) -> TargetStatus:
+    def _new_status(self, objective: Objective) -> TargetStatus:
         # Latency only: memory grows while windows fill, and stops by itself.
         return TargetStatus(self._patience, foresees=objective is Objective.LATENCY)
 
@@ -91,8 +91,8 @@ class Watched:
     def at_ease(self) -> bool:
         """Whether all targets are met by a wide margin."""
         return not self.figures.empty and all(
-            standing.state is TargetState.KEPT and standing.ratio is not None and standing.ratio <= _EASE
-            for standing in self.standings.values()
+            status.state is TargetState.KEPT and status.ratio is not None and status.ratio <= _SAFE_RATIO
+            for status in self.standings.values()
         )
 
     @property
@@ -103,13 +103,13 @@ class Watched:
     @property
     def pressing(self) -> Iterator[Target]:
         """The targets that are missed, or soon will be; those of weight 0 are left out."""
-        for objective, standing in self.standings.items():
+        for objective, status in self.standings.items():
             target = self.targets[objective]
             if not target.weight:
                 continue
-            if standing.state is TargetState.MISSED:
+            if status.state is TargetState.MISSED:
                 yield target
-            elif (ratio := standing.foreseen) is not None:
+            elif (ratio := status.foreseen) is not None:
                 yield target._replace(ratio=ratio, foreseen=True)
 
 
@@ -167,11 +167,11 @@ class Monitor:
         return sorted(found, key=lambda one: (-one[0].query.priority, -one[1].severity, one[0].query.id))
 
 
-def _targets(query: Observed, figures: SlidingMetrics) -> Iterator[Target]:
+def _targets(query: Observed, metrics: SlidingMetrics) -> Iterator[Target]:
     qos, there, weights = query.qos, query.stats is not None, query.qos.target_weights
     if qos.latency is not None:
         limit = qos.latency.at_most / 1000
-        measured = _latency(figures, qos.latency.percentile) if there else None
+        measured = _latency(metrics, qos.latency.percentile) if there else None
         ratio = None if measured is None else measured / limit
         yield Target(
             Objective.LATENCY,
@@ -183,7 +183,7 @@ def _targets(query: Observed, figures: SlidingMetrics) -> Iterator[Target]:
             weights["latency"],
         )
     if qos.memory is not None:
-        held = figures.held if there else None
+        held = metrics.held if there else None
         ratio = None if held is None else held / qos.memory.at_most
         yield Target(
             Objective.MEMORY,
@@ -196,31 +196,31 @@ def _targets(query: Observed, figures: SlidingMetrics) -> Iterator[Target]:
         )
     if qos.throughput is not None:
         least, tolerance = qos.throughput.at_least, qos.throughput.tolerance
-        rate = figures.rows_per_s if there else None
+        rate = metrics.rows_per_s if there else None
         yield Target(
             Objective.THROUGHPUT,
             "rows_per_s",
             least,
             tolerance,
             rate,
-            _shortfall(figures, rate, least),
+            _shortfall(metrics, rate, least),
             weights["throughput"],
         )
 
 
-def _latency(figures: SlidingMetrics, percentile: float | None) -> float | None:
+def _latency(metrics: SlidingMetrics, percentile: float | None) -> float | None:
     """Return the latency statistic in ms; while rows wait without answers, at least the time of that wait."""
-    latency = figures.latency
+    latency = metrics.latency
     known = latency.mean_ms if percentile is None else latency.percentile_ms(percentile)
-    silent = figures.silent_ms
+    silent = metrics.silent_ms
     return silent if known is None else known if silent is None else max(known, silent)
 
 
-def _shortfall(figures: SlidingMetrics, rate: float | None, least: float) -> float | None:
+def _shortfall(metrics: SlidingMetrics, rate: float | None, least: float) -> float | None:
     """Return target rate over measured rate; 1 at most while no rows wait to be read."""
     if rate is None:
         return None
-    if not figures.waiting:
+    if not metrics.waiting:
         return min(1.0, least / rate) if rate else 1.0
     # A query that makes no progress gets a large but finite ratio.
     return least / max(rate, least / 1000)

@@ -32,7 +32,7 @@ FRESH_S = 10.0
 PAUSE_S = 5.0
 """Seconds between two searches: at 50 ms each, they take 1 % of a core."""
 
-Scouted = Callable[[Iterable[str]], Awaitable[list[SearchedQuery]]]
+FindQueries = Callable[[Iterable[str]], Awaitable[list[SearchedQuery]]]
 
 
 class _Seen(NamedTuple):
@@ -46,14 +46,14 @@ class _Seen(NamedTuple):
 class PlanSearcher:
     """Finds the cheapest equivalent plan of the queries that it is asked about."""
 
-    def __init__(self, scouted: Scouted, clock: Callable[[], float] = time.monotonic) -> None:
-        """`scouted` returns running queries by id, as `QueryViews.searched` does."""
-        self._scouted = scouted
+    def __init__(self, find_queries: FindQueries, clock: Callable[[], float] = time.monotonic) -> None:
+        """`find_queries` returns running queries by id, as `QueryViews.searched` does."""
+        self._find_queries = find_queries
         self._clock = clock
         self._pool: ProcessPoolExecutor | None = None
         self._seen: dict[str, _Seen] = {}
-        self._looked: dict[str, float] = {}  # time of the last search, by query
-        self._rested = 0.0  # earliest time of the next search
+        self._searched_at: dict[str, float] = {}  # time of the last search, by query
+        self._next_search = 0.0  # earliest time of the next search
         self._lock = asyncio.Lock()
         self.alternates: dict[str, PlanChoice] = {}
         """The cheapest plan found, by query; only for plans that still run."""
@@ -67,18 +67,18 @@ class PlanSearcher:
         for other queries are discarded.
         """
         async with self._lock:
-            queries = {query.id: query for query in await self._scouted(tuple(ids))}
+            queries = {query.id: query for query in await self._find_queries(tuple(ids))}
             self.swapping = frozenset(id_ for id_, query in queries.items() if query.stats.swap is not None)
-            for known in (self.alternates, self._seen, self._looked):
+            for known in (self.alternates, self._seen, self._searched_at):
                 for gone in [id_ for id_ in known if id_ not in queries]:
                     del known[gone]
             measured = {id_: self._measured(query) for id_, query in queries.items()}
             due = [id_ for id_ in queries if id_ not in self.swapping and self._due(id_)]
             # Queries that were never searched go first, in the given order.
-            for id_ in sorted(due, key=lambda id_: self._looked.get(id_, 0.0)):
-                figures = measured[id_]
-                if figures is not None and self._clock() >= self._rested:
-                    await self._choose(queries[id_], figures)
+            for id_ in sorted(due, key=lambda id_: self._searched_at.get(id_, 0.0)):
+                metrics = measured[id_]
+                if metrics is not None and self._clock() >= self._next_search:
+                    await self._choose(queries[id_], metrics)
         return self.alternates
 
     async def stop(self) -> None:
@@ -88,7 +88,7 @@ class PlanSearcher:
             await asyncio.to_thread(pool.shutdown, cancel_futures=True)
 
     def _due(self, id_: str) -> bool:
-        return id_ not in self._looked or self._clock() - self._looked[id_] >= FRESH_S
+        return id_ not in self._searched_at or self._clock() - self._searched_at[id_] >= FRESH_S
 
     def _measured(self, query: SearchedQuery) -> PlanMetrics | None:
         """Return the metrics since the last call, or None if there is no basis for them yet."""
@@ -99,7 +99,7 @@ class PlanSearcher:
             # The plan has changed: what was found is about another one.
             self._seen[query.id] = seen
             self.alternates.pop(query.id, None)
-            self._looked.pop(query.id, None)
+            self._searched_at.pop(query.id, None)
             return None
         if now - before.at < FRESH_S / 10:
             return None
@@ -111,15 +111,15 @@ class PlanSearcher:
             rates[stream] = max(rate, rates.get(stream, 0.0))
         return PlanMetrics(rates, operator_metrics(stats)) if any(rates.values()) else None
 
-    async def _choose(self, query: SearchedQuery, figures: PlanMetrics) -> None:
-        self._looked[query.id] = self._clock()
-        self._rested = self._clock() + PAUSE_S
+    async def _choose(self, query: SearchedQuery, metrics: PlanMetrics) -> None:
+        self._searched_at[query.id] = self._clock()
+        self._next_search = self._clock() + PAUSE_S
         if self._pool is None:
             spawn = multiprocessing.get_context("spawn")
             self._pool = ProcessPoolExecutor(1, spawn, _begin)
         loop = asyncio.get_running_loop()
         try:
-            found = await loop.run_in_executor(self._pool, choose, query.subject, figures)
+            found = await loop.run_in_executor(self._pool, choose, query.subject, metrics)
         except BrokenProcessPool:
             _log.warning("the process that looks for plans died; the next look starts another one")
             await self.stop()

@@ -16,7 +16,7 @@ from mavstream_protocol.typed_plan import StreamShape, TypedPlan
 from mavstream_server.core.metrics import QueryMetrics
 from mavstream_server.planning.rewriting.choice import PlanSubject
 
-_KEPT = 8
+_MAX_PLANS = 8
 """Plans stored per query: metrics that are half a second old may still refer to an earlier one."""
 
 Shapes = Mapping[str, StreamShape]
@@ -69,7 +69,7 @@ class RunningPlans:
         """Add a plan and return its version."""
         version = next(self._numbers)
         self._plans[version] = RunningPlan(plan, typed)
-        while len(self._plans) > _KEPT:
+        while len(self._plans) > _MAX_PLANS:
             del self._plans[next(iter(self._plans))]
         return version
 

@@ -33,9 +33,9 @@ from mavstream_server.supervisor.engine_link import EngineRefused, EngineUnavail
 
 _log = logging.getLogger("mavstream.optimizer")
 
-_RARELY = 3  # queries in no danger are observed in one of so many rounds
-_SCOUTED = 50  # queries at a time for which plans are searched
-_FEW = 100  # queries: up to this number, all are observed in every round
+_SAFE_QUERY_ROUNDS = 3  # queries in no danger are observed in one of so many rounds
+_MAX_SEARCHED = 50  # queries at a time for which plans are searched
+_ALWAYS_OBSERVED = 100  # queries: up to this number, all are observed in every round
 
 
 class Registered(NamedTuple):
@@ -170,30 +170,30 @@ class OptimizerService:
         if not watched:
             return
         self._rounds += 1
-        every = 1 if len(watched) <= _FEW else _RARELY
-        asked = [query for place, query in enumerate(watched.values()) if self._due(query, place, every)]
+        every = 1 if len(watched) <= _ALWAYS_OBSERVED else _SAFE_QUERY_ROUNDS
+        asked = [query for index, query in enumerate(watched.values()) if self._due(query, index, every)]
         priorities = self._queries.priorities()
-        figures = await self._figures([query.id for query in asked])
+        metrics = await self._target_metrics([query.id for query in asked])
         now = self.now
         self.monitor.observe(
             (
-                Observed(id_, class_, priorities.get(class_, 1), qos, figures.get(id_))
+                Observed(id_, class_, priorities.get(class_, 1), qos, metrics.get(id_))
                 for id_, class_, qos in asked
             ),
             now,
         )
         async with self._acting:
-            if asked and not figures:
+            if asked and not metrics:
                 self.optimizer.interrupted(now)
                 return
             try:
-                await self.enactor.tell_again(figures)
+                await self.enactor.tell_again(metrics)
                 if self.settings.enabled:
                     await self._act(now, priorities)
             except EngineUnavailable:
                 self.optimizer.interrupted(now)
 
-    def _due(self, query: Registered, place: int, every: int) -> bool:
+    def _due(self, query: Registered, index: int, every: int) -> bool:
         """Whether to observe a query in this round; queries in no danger are, one round in `every`."""
         known = self.monitor.queries.get(query.id)
         at_ease = (
@@ -202,9 +202,9 @@ class OptimizerService:
             and known.query.qos == query.qos
             and not self.enactor.concerns(query.id)
         )
-        return not at_ease or (place + self._rounds) % every == 0
+        return not at_ease or (index + self._rounds) % every == 0
 
-    async def _figures(self, ids: list[str]) -> dict[str, TargetMetrics]:
+    async def _target_metrics(self, ids: list[str]) -> dict[str, TargetMetrics]:
         try:
             return await self._engine.target_metrics(ids)
         except (EngineUnavailable, EngineRefused):
@@ -250,7 +250,7 @@ class OptimizerService:
         """Return the queries to search plans for: those that miss targets, then less important ones."""
         missed = dict.fromkeys(watched.query.id for watched, _ in self.monitor.missed())
         others = sorted(self.monitor.queries.values(), key=lambda one: (one.query.priority, one.query.id))
-        return list(missed | dict.fromkeys(one.query.id for one in others))[:_SCOUTED]
+        return list(missed | dict.fromkeys(one.query.id for one in others))[:_MAX_SEARCHED]
 
     # Changes by users
 

@@ -23,10 +23,10 @@ class IndexedTarget(NamedTuple):
 class TargetIndex:
     """Latency targets by class and statistic, tightest first; targets of other objectives by class."""
 
-    def __init__(self, promises: Iterable[IndexedTarget] = ()) -> None:
+    def __init__(self, targets: Iterable[IndexedTarget] = ()) -> None:
         self._latency: dict[str, dict[str, _Group]] = {}
         self._lasting: dict[str, list[tuple[str, str, str]]] = {}
-        for query, class_name, qos in promises:
+        for query, class_name, qos in targets:
             if qos.latency is not None:
                 groups = self._latency.setdefault(class_name, {})
                 group = groups.setdefault(qos.latency.statistic, _Group(qos.latency.percentile))

@@ -16,9 +16,9 @@ from mavstream_server.queries.query import Query
 _log = logging.getLogger("mavstream.load")
 
 _PERIOD_S = 2.0
-_PATIENCE = 100
+_MIN_IDLE_RATIO = 100
 """Sampling takes at most one part in so many of the time: with thousands of queries it is less frequent."""
-_LESSONS = 20
+_LEARNED_PER_SAMPLE = 20
 """Number of queries whose operator costs are learned per sample, in rotation."""
 
 Running = Callable[[str | None, int], Sequence[Query]]
@@ -29,18 +29,18 @@ class LoadWatch:
 
     def __init__(
         self,
-        measurements: MetricsCache,
+        metrics: MetricsCache,
         streams: StreamStore,
         running: Running,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """`running` returns up to a number of queries that the engine runs, after a given id."""
-        self._measurements = measurements
+        self._metrics = metrics
         self._streams = streams
         self._running = running
         self._clock = clock
-        self._looked_at: str | None = None
-        self._took = 0.0  # seconds that the last request for metrics took
+        self._last_learned: str | None = None
+        self._sampling_s = 0.0  # seconds that the last request for metrics took
         self.load = SlidingLoad()
         self.experience = CostHistory()
         self.looks = 0
@@ -53,13 +53,13 @@ class LoadWatch:
                 await self.look()
             except Exception:
                 _log.exception("the load could not be looked at")
-            await asyncio.sleep(max(_PERIOD_S, _PATIENCE * self._took))
+            await asyncio.sleep(max(_PERIOD_S, _MIN_IDLE_RATIO * self._sampling_s))
 
     async def look(self) -> None:
         """Take a sample."""
         begun = self._clock()
-        engine, classes = await self._measurements.overview()
-        self._took = self._clock() - begun
+        engine, classes = await self._metrics.overview()
+        self._sampling_s = self._clock() - begun
         self.looks += 1
         if engine is None:
             self.load.forget()
@@ -79,9 +79,9 @@ class LoadWatch:
 
     async def _learn(self) -> None:
         """Learn the operator costs of some queries."""
-        queries = self._running(self._looked_at, _LESSONS)
-        self._looked_at = queries[-1].id if len(queries) == _LESSONS else None
-        stats = await self._measurements.of(query.id for query in queries)
+        queries = self._running(self._last_learned, _LEARNED_PER_SAMPLE)
+        self._last_learned = queries[-1].id if len(queries) == _LEARNED_PER_SAMPLE else None
+        stats = await self._metrics.of(query.id for query in queries)
         for query in queries:
             rates = {name: one.rows for name, one in self.rates(query.streams).items() if one.rows}
             found = stats.get(query.id)

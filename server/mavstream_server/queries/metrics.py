@@ -21,7 +21,7 @@ from mavstream_server.queries.query import Query
 from mavstream_server.supervisor.engine_link import EngineRefused, EngineUnavailable
 
 FRESH_S = 0.5
-_MOST_KEPT = 10_000
+_MAX_CACHED = 10_000
 
 
 class MetricsSource(Protocol):
@@ -84,7 +84,7 @@ class MetricsCache:
         except EngineUnavailable:
             stats = {}
         now = self._clock()
-        if len(self._known) > _MOST_KEPT:
+        if len(self._known) > _MAX_CACHED:
             self._known.clear()
         self._known.update((id_, (now, stats.get(id_))) for id_ in ids)
 

@@ -81,17 +81,17 @@ class PlanUnits:
     @property
     def paths(self) -> tuple[OperatorUnit, ...]:
         """Operator paths."""
-        return _told(self._query.units.paths)
+        return _unit_infos(self._query.units.paths)
 
     @property
     def segments(self) -> tuple[OperatorUnit, ...]:
         """Segments, with held answers."""
-        return _told(self._query.units.segments())
+        return _unit_infos(self._query.units.segments())
 
     @property
     def simplified_segments(self) -> tuple[OperatorUnit, ...]:
         """Simplified segments, with the policy's default options."""
-        return _told(self._query.units.simplified_segments(_OPTIONS.gamma, _OPTIONS.answers))
+        return _unit_infos(self._query.units.simplified_segments(_OPTIONS.gamma, _OPTIONS.answers))
 
     def described(self, operators: Iterable[OperatorInfo]) -> tuple[OperatorInfo, ...]:
         """Return operators with their individual capacities."""
@@ -122,7 +122,7 @@ def _operator(number: int, stats: OperatorMetrics, leaf: bool, query: _Query) ->
     return _Operator(number, stats.name, OperatorKind(stats.kind), stats.operator, leaf, query, statistics)
 
 
-def _told(units: Iterable[Unit]) -> tuple[OperatorUnit, ...]:
+def _unit_infos(units: Iterable[Unit]) -> tuple[OperatorUnit, ...]:
     return tuple(
         OperatorUnit(
             operators=tuple(_name(operator) for operator in one.operators),

@@ -34,11 +34,11 @@ class QosReports:
         """Report on a query with its current metrics, None if the engine does not run it."""
         current = stats if stats is not None and stats.epoch == query.epoch else None
         watched = self._watched(query)
-        figures = self._since_last_report(query.id, current) if watched is None else watched.figures
-        sliding = current is not None and watched is not None and not figures.empty
+        metrics = self._since_last_report(query.id, current) if watched is None else watched.figures
+        sliding = current is not None and watched is not None and not metrics.empty
         latency = None
         if current is not None:
-            latency = figures.latency if sliding else current.latency
+            latency = metrics.latency if sliding else current.latency
         return QosReport(
             query=query.id,
             epoch=query.epoch,
@@ -46,7 +46,7 @@ class QosReports:
             targets=() if watched is None else self._targets(watched),
             latency_ms=None if latency is None else LatencySummary.model_validate(latency.summary()),
             memory_bytes={} if current is None else memory(current),
-            rows_per_s=None if current is None else figures.rows_per_s,
+            rows_per_s=None if current is None else metrics.rows_per_s,
             results=0 if current is None else current.rows_out,
             shed=self._shed(query.id, current),
             actions=self._actions(query.id),
@@ -66,14 +66,14 @@ class QosReports:
 
     def _since_last_report(self, id_: str, stats: QueryMetrics | None) -> SlidingMetrics:
         now = self._optimizing.now
-        last, figures = self._known.pop(id_, (now - _SHORTEST_S, SlidingMetrics(_SHORTEST_S)))
+        last, metrics = self._known.pop(id_, (now - _SHORTEST_S, SlidingMetrics(_SHORTEST_S)))
         if stats is not None and now - last >= _SHORTEST_S:
             last = now
-            figures.add(sample(now, stats))
-        self._known[id_] = last, figures
+            metrics.add(sample(now, stats))
+        self._known[id_] = last, metrics
         if len(self._known) > _MOST_KNOWN:
             self._known.popitem(last=False)
-        return figures
+        return metrics
 
     def _targets(self, watched: Watched) -> tuple[TargetReport, ...]:
         return tuple(
@@ -91,11 +91,11 @@ class QosReports:
             for objective, target in watched.targets.items()
         )
 
-    def _history(self, standing: TargetStatus) -> tuple[StateChange, ...]:
+    def _history(self, status: TargetStatus) -> tuple[StateChange, ...]:
         instant = self._optimizing.instant
         return tuple(
             StateChange(at=instant(one.at), before=one.before, after=one.after, measured=one.measured)
-            for one in standing.changes
+            for one in status.changes
         )
 
     def _shed(self, id_: str, stats: QueryMetrics | None) -> ShedReport:
@@ -105,14 +105,14 @@ class QosReports:
             share=self._optimizing.enactor.shares.get(id_, 0.0),
             spells=tuple(
                 ShedSpell(
-                    stream=spell.stream,
-                    share=spell.share,
-                    since=format_instant(spell.since // 1000),
-                    until=format_instant(spell.until // 1000),
-                    seen=spell.seen,
-                    rows=spell.shed,
+                    stream=interval.stream,
+                    share=interval.share,
+                    since=format_instant(interval.since // 1000),
+                    until=format_instant(interval.until // 1000),
+                    seen=interval.seen,
+                    rows=interval.shed,
                 )
-                for spell in spells
+                for interval in spells
             ),
         )
 

@@ -77,8 +77,8 @@ class QueryRegistry:
     ) -> list[Query]:
         """Return up to `limit` queries after an id, ordered by id; `placed` selects those in the engine."""
         found: list[Query] = []
-        for place in range(0 if after is None else bisect_right(self._order, after), len(self._order)):
-            query = self._queries[self._order[place]]
+        for index in range(0 if after is None else bisect_right(self._order, after), len(self._order)):
+            query = self._queries[self._order[index]]
             if placed and not query.placed:
                 continue
             if class_ in (None, query.class_name) and state in (None, query.state):

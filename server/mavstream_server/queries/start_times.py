@@ -9,7 +9,7 @@ from itertools import count
 
 from mavstream_server.queries.query import Query
 
-_LONGEST = 60.0  # maximum delay of the timer in seconds: the system clock may be set forward meanwhile
+_MAX_DELAY_S = 60.0  # maximum delay of the timer in seconds: the system clock may be set forward meanwhile
 
 
 class StartTimes:
@@ -64,5 +64,5 @@ class StartTimes:
             self._timer.cancel()
             self._timer = None
         if self._agenda:
-            delay = min(max(self._agenda[0][0] - self._now_us(), 0) / 1e6, _LONGEST)
+            delay = min(max(self._agenda[0][0] - self._now_us(), 0) / 1e6, _MAX_DELAY_S)
             self._timer = asyncio.get_running_loop().call_later(delay, self.tick)

@@ -23,16 +23,16 @@ class QueryViews:
 
     def __init__(
         self,
-        book: QueryRegistry,
-        measurements: MetricsCache,
+        registry: QueryRegistry,
+        metrics: MetricsCache,
         results: ResultService,
         streams: StreamStore,
         tables: Mapping[str, Schema],
         typed: Callable[[QueryRecord], TypedPlan | None],
     ) -> None:
         """`typed` returns the plan of an ended query, if it still matches its streams and tables."""
-        self._book = book
-        self._measurements = measurements
+        self._registry = registry
+        self._metrics = metrics
         self._results = results
         self._streams = streams
         self._tables = tables
@@ -40,8 +40,8 @@ class QueryViews:
 
     async def info(self, id_: str) -> QueryInfo:
         """Return a query with its current metrics; raises NotFound."""
-        query = self._book.get(id_)
-        return describe(query, (await self._measurements.of((id_,))).get(id_), self._answered(query))
+        query = self._registry.get(id_)
+        return describe(query, (await self._metrics.of((id_,))).get(id_), self._answered(query))
 
     async def page(
         self,
@@ -51,9 +51,9 @@ class QueryViews:
         state: ActualState | None = None,
     ) -> Page[QueryInfo]:
         """Return a page of queries, ordered by id, filtered by class and state."""
-        found = self._book.select(after, limit + 1, class_, state)
+        found = self._registry.select(after, limit + 1, class_, state)
         part = found[:limit]
-        stats = await self._measurements.of(query.id for query in part)
+        stats = await self._metrics.of(query.id for query in part)
         items = [describe(query, stats.get(query.id), self._answered(query)) for query in part]
         return Page[QueryInfo](items=items, next=part[-1].id if len(found) > limit else None)
 
@@ -62,21 +62,21 @@ class QueryViews:
 
     async def plan(self, id_: str) -> QueryPlan:
         """Return a query's plan and the metrics of its operators; raises NotFound."""
-        query = self._book.get(id_)
+        query = self._registry.get(id_)
         plan = query.plan or self._typed(query.record)
-        return query_plan(query, plan, (await self._measurements.of((id_,))).get(id_))
+        return query_plan(query, plan, (await self._metrics.of((id_,))).get(id_))
 
     async def global_plan(self, after: str | None = None, limit: int = 100) -> GlobalPlan:
         """Return a page of the operators of all queries that the engine runs, paged by query."""
-        found = self._book.select(after, limit + 1, placed=True)
+        found = self._registry.select(after, limit + 1, placed=True)
         part = found[:limit]
-        stats = await self._measurements.of(query.id for query in part)
+        stats = await self._metrics.of(query.id for query in part)
         return global_plan(part, stats, part[-1].id if len(found) > limit else None)
 
     async def searched(self, ids: Iterable[str]) -> list[SearchedQuery]:
         """Return those of the queries that run, with their running plans and metrics."""
-        known = [query for id_ in ids if (query := self._book.find(id_)) is not None]
-        stats = await self._measurements.of(query.id for query in known)
+        known = [query for id_ in ids if (query := self._registry.find(id_)) is not None]
+        stats = await self._metrics.of(query.id for query in known)
         shapes, found = self._streams.shapes(), []
         for query in known:
             current, spec = current_stats(query, stats.get(query.id)), query.record.spec

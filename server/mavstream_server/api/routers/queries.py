@@ -39,13 +39,13 @@ _CLIENT = [Depends(require("client"))]
 QueryId = Annotated[str, Path(max_length=128, description="As it was answered at registration")]
 
 
-def _as_it_came(value: Any, _: object) -> Any:
+def _unvalidated(value: Any, _: object) -> Any:
     """Return a body unvalidated: the service reports all its errors at once; the model only documents it."""
     return value
 
 
-SpecBody = Annotated[QuerySpec, WrapValidator(_as_it_came)]
-SpecOrPlanBody = Annotated[QuerySpec | Plan, WrapValidator(_as_it_came)]
+SpecBody = Annotated[QuerySpec, WrapValidator(_unvalidated)]
+SpecOrPlanBody = Annotated[QuerySpec | Plan, WrapValidator(_unvalidated)]
 IdempotencyKey = Annotated[
     str | None,
     Header(

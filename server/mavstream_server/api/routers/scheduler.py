@@ -92,9 +92,9 @@ async def _record(parts: Services, request: Request, seconds: float) -> tuple[Re
 
 async def _let_pass(parts: Services, request: Request, seconds: float) -> None:
     """Wait, unless the client disconnects or the engine or the server stops."""
-    told = _Told()
-    parts.sockets.add(told)
-    left, died, stops = map(asyncio.create_task, (_left(request), parts.link.gone(), told.wait()))
+    stop_listener = _StopListener()
+    parts.sockets.add(stop_listener)
+    left, died, stops = map(asyncio.create_task, (_left(request), parts.link.gone(), stop_listener.wait()))
     try:
         await asyncio.wait((left, died, stops), timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
         if stops.done():
@@ -107,12 +107,12 @@ async def _let_pass(parts: Services, request: Request, seconds: float) -> None:
                 "it is being started, try again soon"
             )
     finally:
-        parts.sockets.discard(told)
+        parts.sockets.discard(stop_listener)
         for task in (left, died, stops):
             task.cancel()
 
 
-class _Told:
+class _StopListener:
     """Registered among the websockets to be notified when the server stops."""
 
     def __init__(self) -> None:

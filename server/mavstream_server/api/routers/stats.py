@@ -117,12 +117,12 @@ def _engine(totals: EngineMetrics, classes: Mapping[str, ClassMetrics]) -> Engin
 
 
 def _classes(
-    parts: Services, figures: Mapping[str, ClassMetrics], busy_ns: Mapping[str, int]
+    parts: Services, metrics: Mapping[str, ClassMetrics], busy_ns: Mapping[str, int]
 ) -> dict[str, ClassShown]:
     known = {record.spec.name: record.spec.priority for record in parts.catalog.classes()}
     fairness = parts.queries.fairness()
     return {
-        name: _class(priority, figures.get(name, _NOTHING), busy_ns.get(name, 0), fairness[name])
+        name: _class(priority, metrics.get(name, _NOTHING), busy_ns.get(name, 0), fairness[name])
         for name, priority in known.items()
     }
 

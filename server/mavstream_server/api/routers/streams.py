@@ -149,10 +149,10 @@ async def complete_stream(name: StreamName, parts: Parts) -> StreamInfo:
     """Mark a stream as complete: its windows close, and queries that read only complete streams finish."""
     settled: asyncio.Future[AppendHandle] = asyncio.get_running_loop().create_future()
 
-    def told(ticket: AppendHandle) -> None:
+    def on_settled(handle: AppendHandle) -> None:
         if not settled.done():
-            settled.set_result(ticket)
+            settled.set_result(handle)
 
-    parts.streams.complete(name, told)
+    parts.streams.complete(name, on_settled)
     (await settled).result()
     return parts.streams.info(name)

@@ -78,11 +78,11 @@ class CostHistory:
             rows, turns, sum(max(work, least) for work in works) / 1e9, assessed.memory, 8.0 * width
         )
 
-    def _model(self, plan: TypedPlan, figures: PlanMetrics) -> CostModel:
+    def _model(self, plan: TypedPlan, metrics: PlanMetrics) -> CostModel:
         """Return a cost model that prefers the plan's own hints and falls back to the learned costs."""
         if all(node.hints is None for node in plan.nodes.values()):
-            return CostModel(None, figures, self._knowledge)
-        return CostModel(plan, figures, DerivedKnowledge(self._knowledge))
+            return CostModel(None, metrics, self._knowledge)
+        return CostModel(plan, metrics, DerivedKnowledge(self._knowledge))
 
     def _end(self, kind: str) -> float:
         known = self._ends.get(kind)

@@ -54,7 +54,7 @@ class _Estimator:
         self._before = measured or _NOTHING_KNOWN
         self._after = self._before.plus(candidate.class_name, candidate.priority, candidate.demand)
         self._response = self._after.response(candidate.class_name)
-        self._promises = promises
+        self._targets_by_class = promises
 
     def estimate(self, policy: AdmissionPolicy) -> AdmissionEstimate:
         new, name = self._new, self._new.class_name
@@ -94,7 +94,9 @@ class _Estimator:
         expected, allowed = self._expected_ms(target), allowed_ms(target)
         kind = target.statistic
         shown = f"{kind} is expected to {_be(expected, 'ms')}, allowed are {allowed:.3g} ms"
-        return self._told("latency", kind, target.at_most / 1000, target.tolerance, expected, allowed, shown)
+        return self._target_estimate(
+            "latency", kind, target.at_most / 1000, target.tolerance, expected, allowed, shown
+        )
 
     def _expected_ms(self, target: LatencyTarget) -> float:
         """Return the latency of the query's class in ms, scaled by the expected growth of its queues."""
@@ -115,12 +117,14 @@ class _Estimator:
             demand.memory + demand.row_bytes * demand.rows * self._response.mean if demand.rows else 0.0
         )
         shown = f"what it holds is expected to {_be(expected, 'bytes')}, allowed are {allowed:.3g} bytes"
-        return self._told("memory", "bytes", target.at_most, target.tolerance, expected, allowed, shown)
+        return self._target_estimate(
+            "memory", "bytes", target.at_most, target.tolerance, expected, allowed, shown
+        )
 
     def _throughput(self, target: ThroughputTarget) -> TargetOutlook:
         expected, least = self._most_rows(), target.at_least * (1 - target.tolerance)
         shown = f"up to {expected:.4g} rows per second are expected to be worked on, {least:.4g} are wanted"
-        return self._told(
+        return self._target_estimate(
             "throughput", "rows_per_s", target.at_least, target.tolerance, expected, least, shown, more=True
         )
 
@@ -131,7 +135,7 @@ class _Estimator:
         work = after.work_of(name) - others
         return max(self._response.room - others, 0.0) * demand.rows / work if work > 0 else 0.0
 
-    def _told(
+    def _target_estimate(
         self,
         objective: str,
         statistic: str,
@@ -162,8 +166,10 @@ class _Estimator:
         count: int = 0
         found: list[EndangeredQuery] = []
         for name, load in sorted(self._before.classes.items(), key=lambda one: (-one[1].priority, one[0])):
-            if load.priority >= self._new.priority and name in self._promises:
-                more, some = self._promises.endangered(name, load.latency, self._slowdown(name), _NAMED)
+            if load.priority >= self._new.priority and name in self._targets_by_class:
+                more, some = self._targets_by_class.endangered(
+                    name, load.latency, self._slowdown(name), _NAMED
+                )
                 count, found = count + more, found + some
         return count, found[:_NAMED]
 

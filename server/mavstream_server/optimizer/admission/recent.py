@@ -50,5 +50,5 @@ class RecentAdmissions:
 
     def _count(self, class_name: str, at: float, busy: float, turns: float) -> None:
         sums = self._sums.setdefault(class_name, [0.0, 0.0, 0.0, 0.0])
-        for place, value in enumerate((busy, turns, busy * at, turns * at)):
-            sums[place] += value
+        for index, value in enumerate((busy, turns, busy * at, turns * at)):
+            sums[index] += value
