@@ -162,7 +162,7 @@ def test_without_figures_or_rows_nothing_is_claimed() -> None:
     assert found.admitted
     assert found.warnings == ()
     quiet = judge(0.0, LATENCY, occupancy=two_classes(), silent=("doors",))
-    assert quiet.targets[0].reason.startswith("unknown: no rows came lately on 'doors'")
+    assert quiet.targets[0].reason.startswith("unknown: no rows arrived lately on 'doors'")
     assert quiet.targets[0].expected is None
 
 

@@ -222,11 +222,11 @@ def test_a_missing_extra_is_named(server: RunningServer, tmp_path: Path) -> None
 @pytest.mark.parametrize(
     ("seconds", "said"),
     [
-        ("0", "must be greater than 0, and '0' came"),
-        ("-1", "must be greater than 0, and '-1' came"),
-        ("60.1", "must be less than or equal to 60, and '60.1' came"),
-        ("nan", "must be a finite number, and 'nan' came"),
-        ("soon", "and 'soon' came"),
+        ("0", "must be greater than 0, got '0'"),
+        ("-1", "must be greater than 0, got '-1'"),
+        ("60.1", "must be less than or equal to 60, got '60.1'"),
+        ("nan", "must be a finite number, got 'nan'"),
+        ("soon", "got 'soon'"),
     ],
 )
 def test_times_that_make_no_sense_are_refused(server: RunningServer, seconds: str, said: str) -> None:

@@ -54,13 +54,13 @@ class Auth:
         if not self._settings.tokens:
             return Role.ADMIN
         if token is None:
-            raise NotAuthorised("no token came: send the header 'Authorization: Bearer TOKEN'")
+            raise NotAuthorised("got no token: send the header 'Authorization: Bearer TOKEN'")
         role = self._settings.role_of(token)
         if role is None:
             raise NotAuthorised("the token is not known to this server: ask its operator for one")
         if role is not Role.ADMIN and role not in roles:
             needed = " or ".join(dict.fromkeys((*roles, Role.ADMIN)))
-            raise Forbidden(f"this needs a token of role {needed}, and one of role {role} came")
+            raise Forbidden(f"this needs a token of role {needed}, got one of role {role}")
         return role
 
 

@@ -62,8 +62,8 @@ async def check_body(request: HTTPConnection) -> None:
         return
     kind = media_type(request.headers.get("content-type", ""))
     if kind != JSON and not (kind.startswith("application/") and kind.endswith("+json")):
-        shown = f"'{kind[:60]}' came" if kind else "none came"
-        raise UnsupportedType(f"the body must be of type {JSON}, and {shown}: set the header Content-Type")
+        shown = f"got '{kind[:60]}'" if kind else "got none"
+        raise UnsupportedType(f"the body must be of type {JSON}, {shown}: set the header Content-Type")
     try:
         orjson.loads(body)
     except orjson.JSONDecodeError as error:
@@ -79,8 +79,8 @@ def decode_body(schema: Schema, content_type: str, body: bytes) -> pa.RecordBatc
         return decode_lines(schema, body)
     if kind == ARROW:
         return decode_stream(schema, body)
-    shown = f"'{kind[:60]}' came" if kind else "none came"
-    raise UnsupportedType(f"tuples are of type {JSON}, {NDJSON} or {ARROW}, and {shown}")
+    shown = f"got '{kind[:60]}'" if kind else "got none"
+    raise UnsupportedType(f"tuples are of type {JSON}, {NDJSON} or {ARROW}, {shown}")
 
 
 def media_type(content_type: str) -> str:

@@ -93,35 +93,36 @@ class Limits:
         await self.app(scope, self._counted(receive, most, too_large), send)
 
     def _counted(self, receive: Receive, most: int, too_large: Callable[[int], BodyTooLarge]) -> Receive:
-        came, more = 0, True
+        received, more = 0, True
 
         async def counted() -> Message:
-            nonlocal came, more
+            nonlocal received, more
             if not more:
                 return await receive()
             try:
                 message = await asyncio.wait_for(receive(), BODY_SECONDS)
             except TimeoutError:
                 raise BodyTooSlow(
-                    f"{came} bytes of the body came, then nothing for {BODY_SECONDS:g} s: send it in one go"
+                    f"got {received} bytes of the body, then nothing for {BODY_SECONDS:g} s: "
+                    "send it in one go"
                 ) from None
-            came += len(message.get("body", b""))
+            received += len(message.get("body", b""))
             more = message.get("more_body", False)
-            if came > most:
-                raise too_large(came)
+            if received > most:
+                raise too_large(received)
             return message
 
         return counted
 
-    def _too_large(self, came: int) -> BodyTooLarge:
+    def _too_large(self, received: int) -> BodyTooLarge:
         return BodyTooLarge(
-            f"the body has {came} bytes or more and this server takes {self.max_body_bytes} "
+            f"the body has {received} bytes or more and this server takes {self.max_body_bytes} "
             f"({format_size(self.max_body_bytes)}): send it in parts"
         )
 
-    def _table_too_large(self, came: int) -> BodyTooLarge:
+    def _table_too_large(self, received: int) -> BodyTooLarge:
         error = BodyTooLarge(
-            f"the table has {came} bytes or more and this server takes {self.max_table_bytes} "
+            f"the table has {received} bytes or more and this server takes {self.max_table_bytes} "
             f"({format_size(self.max_table_bytes)}): put less, or raise MAVSTREAM_MAX_TABLE_BYTES"
         )
         error.code = "table_too_large"

@@ -80,28 +80,35 @@ class _Shown(Collector):
 def _server(metrics: ServerMetrics) -> Iterator[Metric]:
     traffic = metrics.traffic
     for name, counts, text in (
-        ("tuples_in", traffic.received, "Rows that producers sent"),
-        ("tuples_acked", traffic.acked, "Rows that are in the log and were acked"),
-        ("tuples_rejected", traffic.rejected, "Rows of frames that were refused"),
-        ("tuples_repeated", traffic.repeated, "Frames that were in the log already"),
+        ("tuples_in", traffic.received, "Rows sent by producers"),
+        ("tuples_acked", traffic.acked, "Rows appended to the log and acknowledged"),
+        ("tuples_rejected", traffic.rejected, "Rows of rejected frames"),
+        ("tuples_repeated", traffic.repeated, "Repeated frames, already in the log"),
     ):
         yield _counter(name, text, ("stream",), (((stream,), count) for stream, count in counts.items()))
     yield _gauge("stream_bytes", "Bytes of a stream on disk", ("stream",), _keyed(metrics.stream_bytes))
-    yield _gauge("stream_position", "Next position", ("stream",), _keyed(metrics.stream_positions))
+    yield _gauge(
+        "stream_position",
+        "Position of the next row of a stream",
+        ("stream",),
+        _keyed(metrics.stream_positions),
+    )
     yield from _tables(metrics.tables)
     yield _gauge("queries", "Queries by state", ("state",), _keyed(metrics.states))
     yield _gauge("connections", "Open requests and websockets", (), [((), metrics.connections)])
-    yield _gauge("producers", "Producers that are connected", (), [((), metrics.producers)])
+    yield _gauge("producers", "Connected producers", (), [((), metrics.producers)])
     yield _gauge("subscribers", "Subscribers of results", (), [((), metrics.subscribers)])
-    yield _gauge("engine_up", "1 while the engine takes work", (), [((), int(metrics.engine_up))])
-    yield _counter("engine_restarts", "Engines started after one died", (), [((), metrics.engine_restarts)])
+    yield _gauge("engine_up", "1 while the engine accepts commands", (), [((), int(metrics.engine_up))])
+    yield _counter(
+        "engine_restarts", "Restarts of the engine after it died", (), [((), metrics.engine_restarts)]
+    )
 
 
 def _tables(tables: Sequence[TableInfo]) -> Iterator[Metric]:
     for name, text in (
         ("rows", "Rows of a table's current version"),
         ("bytes", "Bytes of a table's versions on disk"),
-        ("versions", "Versions of a table that are kept"),
+        ("versions", "Retained versions of a table"),
     ):
         each = (((table.name,), getattr(table, name)) for table in tables)
         yield _gauge(f"table_{name}", text, ("table",), each)
@@ -122,20 +129,20 @@ def _optimizer(optimizing: OptimizerService) -> Iterator[Metric]:
     )
     yield _gauge(
         "query_target_state",
-        "1 for the state that a target is in: kept, at risk, missed or unknown",
+        "1 for the current state of a target: kept, at risk, missed or unknown",
         (*_TARGET, "state"),
         (((*labels, status.state.value), 1) for labels, status in statuses),
     )
     yield _gauge(
         "query_target_ratio",
-        "Measured by target, or target by measured where more is better; up to 1 is good",
+        "Measured value divided by target, inverted where more is better; up to 1 is met",
         _TARGET,
         ((labels, status.ratio) for labels, status in statuses if status.ratio is not None),
     )
     shares = optimizing.enactor.shares
     yield _gauge(
         "query_shed_share",
-        "The share of its rows that a query leaves out now",
+        "Share of a query's rows that is being shed",
         _QUERY,
         (((id_, queries[id_].query.class_name), share) for id_, share in shares.items() if id_ in queries),
     )
@@ -143,19 +150,19 @@ def _optimizer(optimizing: OptimizerService) -> Iterator[Metric]:
 
 def _engine(stats: EngineReport) -> Iterator[Metric]:
     engine = stats.engine
-    yield _counter("engine_busy_seconds", "Spent in slices", (), [((), engine.busy_ns / 1e9)])
+    yield _counter("engine_busy_seconds", "Time spent in slices", (), [((), engine.busy_ns / 1e9)])
     busy = (((name,), spent / 1e9) for name, spent in engine.class_busy_ns.items())
-    yield _counter("class_busy_seconds", "Spent in slices of a class", ("class",), busy)
-    yield _counter("engine_cpu_seconds", "Processor time", (), [((), engine.cpu_ns / 1e9)])
-    yield _counter("engine_slices", "Slices that were run", ("policy",), [((engine.policy,), engine.slices)])
-    yield _gauge("engine_resident_bytes", "Memory of the process", (), [((), engine.resident_bytes)])
+    yield _counter("class_busy_seconds", "Time spent in slices of a class", ("class",), busy)
+    yield _counter("engine_cpu_seconds", "CPU time of the engine process", (), [((), engine.cpu_ns / 1e9)])
+    yield _counter("engine_slices", "Slices run", ("policy",), [((engine.policy,), engine.slices)])
+    yield _gauge("engine_resident_bytes", "Resident memory of the engine", (), [((), engine.resident_bytes)])
 
 
 def _classes(classes: Mapping[str, ClassMetrics]) -> Iterator[Metric]:
     for name, text in (
-        ("queued_bytes", "Waiting between operators of a class; what queries share counts once"),
-        ("state_bytes", "Held by operators of a class; what queries share counts once"),
-        ("backlog_bytes", "Unread in the logs at the cursors of a class; shared cursors count once"),
+        ("queued_bytes", "Bytes queued between operators of a class; shared operators count once"),
+        ("state_bytes", "Bytes of operator state of a class; shared operators count once"),
+        ("backlog_bytes", "Unread bytes in the logs at the cursors of a class; shared cursors count once"),
     ):
         yield _gauge(
             f"class_{name}", text, ("class",), (((key,), getattr(one, name)) for key, one in classes.items())
@@ -170,7 +177,7 @@ def _fairness(classes: dict[str, ClassFairness]) -> Iterator[Metric]:
     )
     yield _gauge(
         "class_inversion_ratio",
-        "Response time by that of the next less important class; above 1 is an inversion",
+        "Response time relative to the next less important class; above 1 is an inversion",
         ("class", "next_class"),
         ratios,
     )
@@ -182,13 +189,17 @@ def _queries(queries: list[QueryMetrics]) -> Iterator[Metric]:
     def each(name: str) -> Iterator[tuple[tuple[str, ...], float]]:
         return (((query.id, query.class_name), getattr(query, name)) for query in queries)
 
-    yield _counter("rows_read", "Rows that a query read from its streams", _QUERY, each("rows_in"))
-    yield _counter("results", "Answers", _QUERY, each("rows_out"))
+    yield _counter("rows_read", "Rows read by a query from its streams", _QUERY, each("rows_in"))
+    yield _counter("results", "Result rows of a query", _QUERY, each("rows_out"))
     yield _gauge(
-        "queued_bytes", "Waiting between operators, shared ones included", _QUERY, each("queued_bytes")
+        "queued_bytes", "Bytes queued between operators, including shared ones", _QUERY, each("queued_bytes")
     )
-    yield _gauge("state_bytes", "Held by operators, shared ones included", _QUERY, each("state_bytes"))
-    yield _gauge("backlog_bytes", "Unread in the logs, at shared cursors too", _QUERY, each("backlog_bytes"))
+    yield _gauge(
+        "state_bytes", "Bytes of operator state, including shared operators", _QUERY, each("state_bytes")
+    )
+    yield _gauge(
+        "backlog_bytes", "Unread bytes in the logs, including shared cursors", _QUERY, each("backlog_bytes")
+    )
 
 
 def _operators(queries: list[QueryMetrics]) -> Iterator[Metric]:
@@ -197,14 +208,19 @@ def _operators(queries: list[QueryMetrics]) -> Iterator[Metric]:
         for query in queries
         for operator in query.operators
     ]
-    yield _gauge("operator_queued_rows", "Rows at its inputs", _OPERATOR, ((k, o.queued) for k, o in each))
     yield _gauge(
-        "operator_queued_bytes", "Bytes at its inputs", _OPERATOR, ((k, o.queued_bytes) for k, o in each)
+        "operator_queued_rows", "Rows queued at the inputs", _OPERATOR, ((k, o.queued) for k, o in each)
     )
-    yield _counter("operator_rows_out", "Rows it gave", _OPERATOR, ((k, o.rows_out) for k, o in each))
+    yield _gauge(
+        "operator_queued_bytes",
+        "Bytes queued at the inputs",
+        _OPERATOR,
+        ((k, o.queued_bytes) for k, o in each),
+    )
+    yield _counter("operator_rows_out", "Rows emitted", _OPERATOR, ((k, o.rows_out) for k, o in each))
     yield _gauge(
         "operator_cost_seconds",
-        "Measured cost per row",
+        "Measured time per row",
         _OPERATOR,
         ((k, o.cost_per_tuple_ns / 1e9) for k, o in each),
     )
@@ -213,7 +229,7 @@ def _operators(queries: list[QueryMetrics]) -> Iterator[Metric]:
     )
     yield _counter(
         "rows_left_out",
-        "Rows that have no part in the answer, by reason: late, missed, errors, ...",
+        "Rows not reflected in the results, by reason: late, missed, errors, ...",
         (*_OPERATOR, "reason"),
         (
             ((query.id, query.class_name, operator, reason), count)
@@ -226,13 +242,17 @@ def _operators(queries: list[QueryMetrics]) -> Iterator[Metric]:
 
 def _latencies(queries: list[QueryMetrics]) -> Iterator[Metric]:
     classes: dict[str, list[Latency]] = defaultdict(list)
-    by_query = HistogramMetricFamily("mavstream_latency_seconds", "Arrival to answer", labels=_QUERY)
+    by_query = HistogramMetricFamily(
+        "mavstream_latency_seconds", "Time from arrival to result", labels=_QUERY
+    )
     for query in queries:
         _add_histogram(by_query, (query.id, query.class_name), query.latency)
         classes[query.class_name].append(query.latency)
     yield by_query
     by_class = HistogramMetricFamily(
-        "mavstream_class_latency_seconds", "Arrival to answer, all queries of a class", labels=("class",)
+        "mavstream_class_latency_seconds",
+        "Time from arrival to result, over all queries of a class",
+        labels=("class",),
     )
     for name, parts in classes.items():
         _add_histogram(by_class, (name,), Latency.merged(parts))

@@ -14,24 +14,27 @@ from mavstream_protocol.wire.results import to_subscriber
 from mavstream_server.api.problems import MEDIA_TYPE, documented
 
 DESCRIPTION = """\
-A data stream management service: register streams and continuous queries, feed tuples, read answers.
+A data stream management service: register streams and continuous queries, feed rows, read results.
 
-Errors are `application/problem+json` with a stable `code`, a `detail` that says what to do, and `errors` that
-point at each fault. Lists come in parts: give `next` of one part as `?after=` of the following. Creation
-takes an `Idempotency-Key`; changes take `If-Match` with the `ETag` that was read.
+Errors are `application/problem+json` with a stable `code`, a `detail` that says what to do, and `errors` with
+a pointer to each invalid value. Lists are paged: pass `next` of a page as `?after=` to get the following one.
+Creation accepts an `Idempotency-Key`; changes accept `If-Match` with the `ETag` that was read.
 
-Two websockets stand beside the routes: `/v1/feed` (messages `FromProducer` and `ToProducer`) and
+There are two websockets: `/v1/feed` (messages `FromProducer` and `ToProducer`) and
 `/v1/queries/{id}/results` (messages `ToSubscriber`).
 """
 
 TAGS = [
-    {"name": "streams", "description": "What flows: registered, fed, completed."},
-    {"name": "tables", "description": "What rows are looked up in: stored, replaced as a whole."},
-    {"name": "queries", "description": "Continuous queries, their plans, results and targets."},
-    {"name": "classes", "description": "Groups of queries that matter equally."},
-    {"name": "scheduling", "description": "Policies, and the one that decides."},
-    {"name": "optimizer", "description": "Who watches targets, and what was done to keep them."},
-    {"name": "server", "description": "How the server stands."},
+    {"name": "streams", "description": "Streams of rows: register, feed, complete and remove them."},
+    {"name": "tables", "description": "Stored tables that queries join with streams; replaced as a whole."},
+    {"name": "queries", "description": "Continuous queries with their plans, results and QoS targets."},
+    {"name": "classes", "description": "Groups of queries with the same priority."},
+    {
+        "name": "scheduling",
+        "description": "Scheduling policies, the current policy, and traces of its decisions.",
+    },
+    {"name": "optimizer", "description": "Settings, state and decisions of the run-time optimizer."},
+    {"name": "server", "description": "Health, version, limits, statistics and metrics."},
 ]
 
 _MESSAGES: dict[str, TypeAdapter[Any]] = {

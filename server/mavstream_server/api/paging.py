@@ -13,9 +13,9 @@ Item = TypeVar("Item")
 
 After = Annotated[
     str | None,
-    Query(max_length=128, description="`next` of the part before; without it, the first part"),
+    Query(max_length=128, description="`next` of the previous page; omit it for the first page"),
 ]
-Limit = Annotated[int, Query(ge=1, le=1000, description="How many items at most")]
+Limit = Annotated[int, Query(ge=1, le=1000, description="Maximum number of items")]
 
 
 class PageRequest(NamedTuple):

@@ -102,10 +102,10 @@ async def on_invalid_request(request: Request, error: Exception) -> Response:
     if broken is not None:
         return ProblemResponse(_problem(400, "invalid_json", _position(broken, error.body)))
     if in_body and isinstance(error.body, bytes):
-        came = request.headers.get("content-type")
-        shown = f"{came!r} came" if came else "none came"
+        content_type = request.headers.get("content-type")
+        shown = f"got {content_type!r}" if content_type else "got none"
         return ProblemResponse(
-            _problem(415, "unsupported_media_type", f"the body must be application/json, and {shown}")
+            _problem(415, "unsupported_media_type", f"the body must be application/json, {shown}")
         )
     items = invalid_items(found, error.body)
     detail = "; ".join(f"{item.pointer}: {item.detail}" for item in items)
@@ -187,7 +187,7 @@ def _item(error: Mapping[str, Any]) -> ProblemItem:
         detail = error["msg"]
     else:
         message = error["msg"].removeprefix("Value error, ").replace("Input should be", "must be")
-        detail = f"{name}: {message}, and {_shown(error.get('input'))} came"
+        detail = f"{name}: {message}, got {_shown(error.get('input'))}"
     return ProblemItem(pointer=pointer, code=code, detail=detail)
 
 

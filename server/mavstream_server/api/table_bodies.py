@@ -59,8 +59,8 @@ def read_table(content_type: str, body: bytes, schema: Schema | None, limit: int
     """
     kind = media_type(content_type)
     if kind not in READERS:
-        shown = f"'{kind[:60]}' came" if kind else "none came"
-        raise UnsupportedType(f"tables are of type {', '.join(READERS)}, and {shown}: set Content-Type")
+        shown = f"got '{kind[:60]}'" if kind else "got none"
+        raise UnsupportedType(f"tables are of type {', '.join(READERS)}, {shown}: set Content-Type")
     try:
         found, batch = read_rows(kind, body, schema, limit)
     except InvalidTuples as error:

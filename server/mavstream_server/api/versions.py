@@ -19,7 +19,7 @@ def etag(version: int) -> str:
 
 def read_if_match(
     if_match: Annotated[
-        str | None, Header(description="The `ETag` that was read; the change is refused if it is old")
+        str | None, Header(description="The `ETag` that was read; the change is refused if it is outdated")
     ] = None,
 ) -> int | None:
     """Return the version that a change requires, or None for any."""

@@ -143,8 +143,8 @@ def _below_plan(items: Iterable[ProblemItem]) -> Iterable[ProblemItem]:
         yield item.model_copy(update={"pointer": pointer})
 
 
-def _whole(expected: str, came: object) -> ProblemItem:
-    detail = f"{expected}, and {_shown(came)} came"
+def _whole(expected: str, value: object) -> ProblemItem:
+    detail = f"{expected}, got {_shown(value)}"
     return ProblemItem(pointer="body", code="not_an_object", detail=detail)
 
 
@@ -160,9 +160,7 @@ def _item(error: Any) -> ProblemItem:
     if "reason" in error.get("ctx", {}):
         return ProblemItem(pointer=pointer, code=kind, detail=message)
     text = message.removeprefix("Value error, ").replace("Input should be", "this must be")
-    return ProblemItem(
-        pointer=pointer, code="invalid_value", detail=f"{text}, and {_shown(error['input'])} came"
-    )
+    return ProblemItem(pointer=pointer, code="invalid_value", detail=f"{text}, got {_shown(error['input'])}")
 
 
 def _keys() -> list[str]:

@@ -19,7 +19,7 @@ from mavstream_server.optimizer.views import decisions_page, optimizer_info
 router = APIRouter(prefix="/v1/optimizer", tags=["optimizer"])
 
 QueryFilter = Annotated[
-    str | None, Query(max_length=128, description="Only what concerned the query with this id")
+    str | None, Query(max_length=128, description="Only decisions for the query with this id")
 ]
 
 

@@ -36,7 +36,7 @@ _LAST_OFFSET = (1 << 63) - 1
 _READ = [Depends(require())]
 _CLIENT = [Depends(require("client"))]
 
-QueryId = Annotated[str, Path(max_length=128, description="As it was answered at registration")]
+QueryId = Annotated[str, Path(max_length=128, description="Id of the query, as returned by its registration")]
 
 
 def _unvalidated(value: Any, _: object) -> Any:
@@ -52,7 +52,7 @@ IdempotencyKey = Annotated[
         alias="Idempotency-Key",
         min_length=1,
         max_length=200,
-        description="Repeating the request with the same key gives the same query instead of another one",
+        description="Repeating the request with the same key returns the same query instead of a new one",
     ),
 ]
 
@@ -156,11 +156,9 @@ async def pull_results(
     parts: Parts,
     after: Annotated[
         int | None,
-        Query(
-            ge=-1, le=_LAST_OFFSET, description="The offset of the last row that you have; without it, all"
-        ),
+        Query(ge=-1, le=_LAST_OFFSET, description="Offset of the last row received; omit it for all rows"),
     ] = None,
-    limit: Annotated[int, Query(ge=1, le=MOST_PULLED, description="How many rows at most")] = DEFAULT_PULL,
+    limit: Annotated[int, Query(ge=1, le=MOST_PULLED, description="Maximum number of rows")] = DEFAULT_PULL,
 ) -> Response:
     """Get results. A websocket at the same path has them pushed (`?after=&format=&on_lag=`).
 

@@ -31,7 +31,13 @@ _MS = 1e6  # nanoseconds per millisecond
 
 Seconds = Annotated[
     float,
-    Query(gt=0, le=LONGEST_TRACE, allow_inf_nan=False, description="How long to record", examples=[0.2]),
+    Query(
+        gt=0,
+        le=LONGEST_TRACE,
+        allow_inf_nan=False,
+        description="Duration of the trace, in seconds",
+        examples=[0.2],
+    ),
 ]
 
 

@@ -62,7 +62,7 @@ class ClassShown(BaseModel):
 
 
 class TrafficShown(BaseModel):
-    """Rows that were sent to the server since it started."""
+    """Rows received since the server started, and repeated frames."""
 
     model_config = _CONFIG
     received: int

@@ -30,21 +30,27 @@ _MAKE = [Depends(require(Role.CLIENT, Role.FEEDER))]
 _FEED = [Depends(require(Role.FEEDER))]
 _REMOVE = [Depends(require(Role.ADMIN))]
 
-StreamName = Annotated[Name, Path(description="The stream")]
+StreamName = Annotated[Name, Path(description="Name of the stream")]
 IdempotencyKey = Annotated[
     str | None,
     Header(
         alias="Idempotency-Key",
         min_length=1,
         max_length=200,
-        description="Repeating the request with the same key gives the same answer instead of a conflict",
+        description="Repeating the request with the same key returns the same response instead of a conflict",
     ),
 ]
 ProducerName = Annotated[
-    Name | None, Header(alias="Producer", description="With `Sequence`: frames are taken once and in order")
+    Name | None, Header(alias="Producer", description="With `Sequence`: appends each frame once and in order")
 ]
 Sequence = Annotated[
-    int | None, Header(alias="Sequence", ge=1, le=(1 << 63) - 1, description="1, 2, 3, ... per producer")
+    int | None,
+    Header(
+        alias="Sequence",
+        ge=1,
+        le=(1 << 63) - 1,
+        description="Number of the frame: 1, 2, 3, ... per producer and stream",
+    ),
 ]
 
 

@@ -27,12 +27,12 @@ _READ = [Depends(require())]
 _PUT = [Depends(require(Role.CLIENT, Role.FEEDER))]
 _REMOVE = [Depends(require(Role.ADMIN))]
 
-TableName = Annotated[Name, Path(description="The table")]
+TableName = Annotated[Name, Path(description="Name of the table")]
 Fields = Annotated[
     str | None,
     Query(
-        description="The fields of a new table, `?` for those that may be null; without it, a table that is "
-        "there keeps its fields, and those of a new one are found in the rows",
+        description="Fields of a new table, with `?` for nullable ones; if omitted, an existing table "
+        "retains its fields, and those of a new table are inferred from the rows",
         examples=["room:string,threshold:float?"],
         max_length=4096,  # a character can take twelve bytes in the URL, which is limited to 64 KiB
     ),

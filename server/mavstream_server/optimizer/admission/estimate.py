@@ -188,7 +188,7 @@ class _Estimator:
             return "unknown: the engine was not looked at for long enough; ask again in some seconds"
         if self._new.silent:
             streams = ", ".join(f"'{name}'" for name in self._new.silent)
-            return f"unknown: no rows came lately on {streams}, so there is nothing to reckon with"
+            return f"unknown: no rows arrived lately on {streams}, so no estimate is possible"
         return None
 
     def _why_behind(self) -> str:
