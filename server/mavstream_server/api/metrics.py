@@ -56,11 +56,11 @@ class ServerMetrics:
 def render(metrics: ServerMetrics) -> bytes:
     """Return the metrics in the Prometheus text format."""
     registry = CollectorRegistry()
-    registry.register(_Shown(metrics))
+    registry.register(_MetricsCollector(metrics))
     return generate_latest(registry)
 
 
-class _Shown(Collector):
+class _MetricsCollector(Collector):
     def __init__(self, metrics: ServerMetrics) -> None:
         self._metrics = metrics
 

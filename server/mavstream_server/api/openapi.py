@@ -64,9 +64,9 @@ def document(app: FastAPI) -> dict[str, Any]:
         made["components"]["securitySchemes"] = {"bearer": {"type": "http", "scheme": "bearer"}}
         for path, operations in made["paths"].items():
             for operation in operations.values():
-                _complete(path, operation)
+                _add_problems(path, operation)
         made["paths"]["/v1/feed"]["get"]["responses"] |= documented(426)
-        app.openapi_schema = _listed(made)
+        app.openapi_schema = _tuples_as_arrays(made)
     return app.openapi_schema
 
 
@@ -76,19 +76,19 @@ def _add(schemas: dict[str, Any], name: str, schema: dict[str, Any]) -> None:
     schemas[name] = schema
 
 
-def _listed(part: Any) -> Any:
+def _tuples_as_arrays(part: Any) -> Any:
     """Describe tuples of equal types as arrays of fixed length, the only form that many tools understand."""
     if isinstance(part, list):
-        return [_listed(each) for each in part]
+        return [_tuples_as_arrays(each) for each in part]
     if not isinstance(part, dict):
         return part
     first, *rest = part.get("prefixItems") or [None]
     if first is not None and all(each == first for each in rest):
         part = {**{key: part[key] for key in part if key != "prefixItems"}, "items": first}
-    return {key: _listed(each) for key, each in part.items()}
+    return {key: _tuples_as_arrays(each) for key, each in part.items()}
 
 
-def _complete(path: str, operation: dict[str, Any]) -> None:
+def _add_problems(path: str, operation: dict[str, Any]) -> None:
     """Add the problem responses that any route of its kind can return."""
     statuses = {503}
     if path.startswith("/v1") or path == "/metrics":

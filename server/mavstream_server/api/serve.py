@@ -85,7 +85,7 @@ class _WithoutPandas(MetaPathFinder):
             raise ModuleNotFoundError("a server does without pandas", name=fullname)
 
 
-_COLLECTIONS = 20_000, 20, 20
+_GC_THRESHOLDS = 20_000, 20, 20
 """Garbage collector thresholds: frames are freed by reference counting; a collection takes ms."""
 
 
@@ -102,7 +102,7 @@ class _Server(uvicorn.Server):
         # Exclude startup objects from collections, which would take 60 ms each during operation.
         gc.collect()
         gc.freeze()
-        gc.set_threshold(*_COLLECTIONS)
+        gc.set_threshold(*_GC_THRESHOLDS)
         if self.started:
             _LOG.info("listening", extra={"url": self._url, "pid": os.getpid()})
 

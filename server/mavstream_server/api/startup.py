@@ -109,13 +109,13 @@ async def _maintain(services: Services, tables: TableRetention) -> None:
         await asyncio.sleep(MAINTENANCE_S)
         try:
             services.streams.maintain()
-            await _tell_priorities(services)
+            await _send_priorities(services)
             await tables.run()
         except Exception:
             _LOG.exception("maintenance failed")
 
 
-async def _tell_priorities(services: Services) -> None:
+async def _send_priorities(services: Services) -> None:
     """Send priorities that changed while the engine was down to the new engine."""
     while services.pending_priorities and services.link.ready:
         name = services.pending_priorities.pop()

@@ -59,7 +59,7 @@ def _microseconds(value: object) -> object:
         raise refusal("duration", str(error)) from None
 
 
-def _second(value: int) -> int:
+def _at_least_a_second(value: int) -> int:
     if value < 1_000_000:
         raise refusal("duration", "an engine that is busy may take longer: give 1s or more")
     return value
@@ -118,7 +118,7 @@ class Settings(BaseModel):
     """Result rows retained per query, in bytes."""
     result_time: Microseconds = 3_600_000_000
     """How long result rows are retained, in microseconds; written as `1h` in the flag and the variable."""
-    engine_timeout: Annotated[Microseconds, AfterValidator(_second)] = 30_000_000
+    engine_timeout: Annotated[Microseconds, AfterValidator(_at_least_a_second)] = 30_000_000
     """Time in microseconds after which an engine that does not answer is killed and restarted."""
 
     @field_validator("tokens", mode="before")

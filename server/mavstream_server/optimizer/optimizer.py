@@ -41,11 +41,11 @@ class Optimizer:
         self.journal = journal or Journal()
         self.pace = pace or Pace()
         self._trial: Decision | None = None
-        self._due = 0.0  # when the probation ends
-        self._asked: Decision | None = None  # the decision that the last change belongs to
+        self._probation_end = 0.0  # when the probation ends
+        self._requested: Decision | None = None  # the decision that the last change belongs to
         self._barred: dict[str, float] = {}  # end of the bar, by rule and change
         self._calm_since: float | None = None
-        self._holds: dict[str, Cooldown] = {}  # by rule
+        self._cooldowns: dict[str, Cooldown] = {}  # by rule
 
     @property
     def on_probation(self) -> Decision | None:
@@ -58,8 +58,9 @@ class Optimizer:
         if self._trial is not None:
             change = self._trial.proposal.change
             if isinstance(change, PlanChange) and change.query in situation.swapping:
-                self._due = now + self.pace.probation  # probation starts when the change has been made
-            if now < self._due:
+                # A migration takes effect later, so the probation starts over.
+                self._probation_end = now + self.pace.probation
+            if now < self._probation_end:
                 return None
             undo = self._judge(self._trial, now, situation)
             if undo is not None:
@@ -72,19 +73,19 @@ class Optimizer:
 
     def failed(self, reason: str, now: float) -> None:
         """Record that the last requested change could not be made."""
-        if self._asked is not None:
-            self._bar(self._asked.proposal, now)
-            self.journal.end(self._asked, Outcome.FAILED, now, self._asked.after, reason)
-            self._asked = self._trial = None
+        if self._requested is not None:
+            self._bar(self._requested.proposal, now)
+            self.journal.end(self._requested, Outcome.FAILED, now, self._requested.after, reason)
+            self._requested = self._trial = None
 
     def interrupted(self, now: float) -> None:
         """Record that nothing could be measured: probation and time without misses start over."""
         self._calm_since = None
-        self._due = now + self.pace.probation
+        self._probation_end = now + self.pace.probation
 
     def overruled(self, reason: str, now: float) -> None:
         """Record that a user changed something: ends the probation, whose action can no longer be judged."""
-        self._calm_since = self._asked = None
+        self._calm_since = self._requested = None
         if self._trial is not None:
             self.journal.end(self._trial, Outcome.OVERRULED, now, None, reason)
             self._trial = None
@@ -102,7 +103,7 @@ class Optimizer:
             return None
         self.journal.end(trial, Outcome.UNDONE, now, distress, "it did not help")
         self._bar(trial.proposal, now)
-        self._asked = trial
+        self._requested = trial
         return trial.proposal.undo
 
     def _act(self, situation: Situation) -> Change | None:
@@ -110,29 +111,29 @@ class Optimizer:
             for proposal in rule.propose(situation):
                 if self._barred.get(_key(proposal), situation.now) <= situation.now:
                     before = situation.monitor.distress_from(proposal.priority)
-                    self._trial = self._asked = self.journal.add(situation.now, proposal, before)
+                    self._trial = self._requested = self.journal.add(situation.now, proposal, before)
                     self._trial.growth = situation.monitor.growth_from(proposal.priority)
-                    self._due = situation.now + self.pace.probation
-                    self._hold(rule).needed_again(situation.now, self.pace.bar)
+                    self._probation_end = situation.now + self.pace.probation
+                    self._cooldown(rule).needed_again(situation.now, self.pace.bar)
                     return proposal.change
         return None
 
     def _relax(self, situation: Situation) -> Change | None:
         for rule in self._enabled():
-            if situation.now < self._hold(rule).until:
+            if situation.now < self._cooldown(rule).until:
                 continue
             for proposal in rule.relax(situation):
-                self._hold(rule).relaxed(situation.now)
+                self._cooldown(rule).relaxed(situation.now)
                 decision = self.journal.add(situation.now, proposal, 0.0)
                 self.journal.end(decision, Outcome.RELAXED, situation.now, 0.0)
-                self._asked = decision
+                self._requested = decision
                 # The next revert waits as long, so that the effect of this one shows first.
                 self._calm_since = situation.now
                 return proposal.change
         return None
 
-    def _hold(self, rule: OptimizerRule) -> Cooldown:
-        return self._holds.setdefault(rule.name, Cooldown())
+    def _cooldown(self, rule: OptimizerRule) -> Cooldown:
+        return self._cooldowns.setdefault(rule.name, Cooldown())
 
     def _enabled(self) -> list[OptimizerRule]:
         return [rule for rule in self.rules if rule.name not in self.disabled]

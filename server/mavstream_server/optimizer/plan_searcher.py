@@ -116,7 +116,7 @@ class PlanSearcher:
         self._next_search = self._clock() + PAUSE_S
         if self._pool is None:
             spawn = multiprocessing.get_context("spawn")
-            self._pool = ProcessPoolExecutor(1, spawn, _begin)
+            self._pool = ProcessPoolExecutor(1, spawn, _init_process)
         loop = asyncio.get_running_loop()
         try:
             found = await loop.run_in_executor(self._pool, choose, query.subject, metrics)
@@ -140,7 +140,7 @@ def operator_metrics(stats: QueryMetrics) -> dict[str, Statistics]:
     }
 
 
-def _begin() -> None:
+def _init_process() -> None:
     """Initialize the search process: lowest CPU priority, and it exits with its parent."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     os.nice(10)

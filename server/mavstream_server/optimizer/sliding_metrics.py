@@ -63,18 +63,18 @@ class SlidingMetrics:
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds
         self._samples: deque[Sample] = deque()
-        self._whole = True  # whether the first sample of the epoch is still stored
+        self._has_first_sample = True  # whether the first sample of the epoch is still stored
 
     def add(self, new: Sample) -> None:
         """Add a sample; the newest one older than the window is retained as baseline of differences."""
         samples = self._samples
         if samples and samples[-1].epoch != new.epoch:
             samples.clear()
-            self._whole = True
+            self._has_first_sample = True
         samples.append(new)
         while len(samples) > 2 and samples[1].at <= new.at - self._seconds:
             samples.popleft()
-            self._whole = False
+            self._has_first_sample = False
 
     @property
     def empty(self) -> bool:
@@ -91,7 +91,7 @@ class SlidingMetrics:
         if not self._samples:
             return Latency()
         last = self._samples[-1].latency
-        return last if self._whole else last.since(self._samples[0].latency)
+        return last if self._has_first_sample else last.since(self._samples[0].latency)
 
     @property
     def silent_ms(self) -> float | None:

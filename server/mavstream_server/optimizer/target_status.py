@@ -9,8 +9,8 @@ from mavstream_protocol.optimizer import TargetState as TargetState
 
 PATIENCE = 3
 """Consecutive judgements until a target counts as missed, or as kept again."""
-_CHANGES = 50  # status changes stored per target
-_PRESSING = 0.4  # of a target: growth below this ratio is ignored
+_MAX_CHANGES = 50  # status changes stored per target
+_MIN_GROWING_RATIO = 0.4  # of a target: growth below this ratio is ignored
 
 
 class TargetStatusChange(NamedTuple):
@@ -41,7 +41,7 @@ class TargetStatus:
         self.ratio: float | None = None
         self._tolerance = 0.0
         self._last: deque[tuple[float, float]] = deque(maxlen=patience)  # times and ratios
-        self.changes: deque[TargetStatusChange] = deque(maxlen=_CHANGES)
+        self.changes: deque[TargetStatusChange] = deque(maxlen=_MAX_CHANGES)
 
     def judge(self, ratio: float | None, tolerance: float, measured: float | None, now: float) -> TargetState:
         """Add a measurement, None if there is none, and return the new state."""
@@ -65,7 +65,12 @@ class TargetStatus:
     def foreseen(self) -> float | None:
         """Ratio extrapolated by `patience` judgements if the target will be missed then, else None."""
         growth = self.growth if self._foresees else 0.0
-        if not growth or self.state is TargetState.MISSED or self.ratio is None or self.ratio < _PRESSING:
+        if (
+            not growth
+            or self.state is TargetState.MISSED
+            or self.ratio is None
+            or self.ratio < _MIN_GROWING_RATIO
+        ):
             return None
         spacing = (self._last[-1][0] - self._last[0][0]) / (len(self._last) - 1)
         ratio = self.ratio + growth * spacing * self._patience

@@ -18,7 +18,7 @@ from mavstream_server.optimizer.admission.recent import RecentAdmissions
 from mavstream_server.optimizer.target_index import IndexedTarget, TargetIndex
 from mavstream_server.queries.load_watch import LoadWatch
 
-_MEASURED_S = 1.0
+_MIN_OBSERVED_S = 1.0
 """Minimum time, in seconds, over which the engine must have been observed."""
 
 
@@ -41,7 +41,7 @@ class AdmissionControl:
         self._clock = clock
         self._recent = RecentAdmissions(WINDOW_S)
         # Derived from the last observation, computed on first use.
-        self._look = -1
+        self._evaluated = -1
         self._priorities: Mapping[str, int] = {}
         self._targets = TargetIndex()
         self._classes: dict[str, ClassLoad] | None = None
@@ -61,7 +61,7 @@ class AdmissionControl:
         return found
 
     def _estimate(self, spec: QuerySpec, plan: TypedPlan) -> tuple[AdmissionEstimate, Demand]:
-        self._catch_up(spec.class_)
+        self._evaluate_load(spec.class_)
         streams = frozenset(source.stream for source in plan.sources)
         rates = self._watch.rates(streams)
         demand = self._watch.experience.assess(plan, rates)
@@ -69,18 +69,18 @@ class AdmissionControl:
         candidate = Candidate(spec.class_, self._priorities.get(spec.class_, 1), spec.qos, demand, silent)
         return estimate(candidate, self._occupancy(), self._targets, self._policy()), demand
 
-    def _catch_up(self, class_name: str) -> None:
+    def _evaluate_load(self, class_name: str) -> None:
         """Evaluate the latest observation, once."""
-        if self._look == self._watch.looks and class_name in self._priorities:
+        if self._evaluated == self._watch.looks and class_name in self._priorities:
             return
-        self._look = self._watch.looks
+        self._evaluated = self._watch.looks
         self._priorities = self._all_priorities()
         self._targets = TargetIndex(self._all_targets())
         self._classes = self._measured()
 
     def _measured(self) -> dict[str, ClassLoad] | None:
         load = self._watch.load
-        if load.seconds < _MEASURED_S:
+        if load.seconds < _MIN_OBSERVED_S:
             return None
         # Slices are not counted by class; their mean time is about the same in all classes.
         per_busy = load.turns / load.utilisation if load.utilisation else 0.0

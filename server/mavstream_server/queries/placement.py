@@ -27,7 +27,7 @@ _log = logging.getLogger("mavstream.queries")
 
 _RETRY_S = 1.0
 # Concurrent starts: enough to keep the engine busy, few enough to leave time to other requests.
-_AT_ONCE = 16
+_CONCURRENT_STARTS = 16
 _THERE, _UNKNOWN = "object_in_use", "unknown_object"
 
 
@@ -62,12 +62,12 @@ class Placement:
     def place_all(self, queries: Iterable[Query]) -> None:
         """Start to place queries, in this order; replaces the current queue."""
         self._queue = deque(queries)
-        self._keep_placing()
+        self._ensure_placing()
 
     def place_soon(self, query: Query) -> None:
         """Append a query to the placement queue; without an engine it is placed when there is one."""
         self._queue.append(query)
-        self._keep_placing()
+        self._ensure_placing()
 
     async def settled(self) -> None:
         """Wait until the queue is empty or there is no engine."""
@@ -81,7 +81,7 @@ class Placement:
             self._placing.cancel()
             await asyncio.wait((self._placing,))
 
-    def _keep_placing(self) -> None:
+    def _ensure_placing(self) -> None:
         if not self._stopped and (self._placing is None or self._placing.done()):
             self._placing = asyncio.create_task(self._place_queued())
 
@@ -89,7 +89,7 @@ class Placement:
         """Place the queued queries; without an engine, the handler of its restart begins again."""
         tried: set[str] = set()
         while self._queue and self._link.ready:
-            await asyncio.gather(*(self._place_in_turn(tried) for _ in range(_AT_ONCE)))
+            await asyncio.gather(*(self._place_in_turn(tried) for _ in range(_CONCURRENT_STARTS)))
 
     async def _place_in_turn(self, tried: set[str]) -> None:
         """Place queued queries in order; several of these loops run concurrently."""
@@ -126,7 +126,7 @@ class Placement:
             except EngineRefused as error:
                 self._finisher.finish(query, ActualState.FAILED, error.detail)
         if self._queue:
-            self._keep_placing()
+            self._ensure_placing()
 
     def _postpone(self, query: Query, error: ServiceError) -> None:
         _log.warning("query waits to be started", extra={"query": query.id, "reason": str(error)})

@@ -18,8 +18,8 @@ from mavstream_server.queries.metrics import memory
 from mavstream_server.queries.query import Query
 
 # Over less time, a rate depends on how rows are batched into frames rather than on their number.
-_SHORTEST_S = 1.0
-_MOST_KNOWN = 1000  # queries without targets whose last report is stored
+_MIN_INTERVAL_S = 1.0
+_MAX_REPORTS = 1000  # queries without targets whose last report is stored
 _ACTIONS = 20
 
 
@@ -66,12 +66,12 @@ class QosReports:
 
     def _since_last_report(self, id_: str, stats: QueryMetrics | None) -> SlidingMetrics:
         now = self._optimizing.now
-        last, metrics = self._known.pop(id_, (now - _SHORTEST_S, SlidingMetrics(_SHORTEST_S)))
-        if stats is not None and now - last >= _SHORTEST_S:
+        last, metrics = self._known.pop(id_, (now - _MIN_INTERVAL_S, SlidingMetrics(_MIN_INTERVAL_S)))
+        if stats is not None and now - last >= _MIN_INTERVAL_S:
             last = now
             metrics.add(sample(now, stats))
         self._known[id_] = last, metrics
-        if len(self._known) > _MOST_KNOWN:
+        if len(self._known) > _MAX_REPORTS:
             self._known.popitem(last=False)
         return metrics
 

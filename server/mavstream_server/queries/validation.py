@@ -20,7 +20,7 @@ from mavstream_protocol.typed_plan import StreamShape, TypedPlan
 from mavstream_protocol.utility import infer_utility
 from mavstream_protocol.wire.resources import Validation
 
-_MOST_ITEMS = 100
+_MAX_ITEMS = 100
 _DUMMY_PLAN = Plan.parse({"root": "in", "nodes": {"in": {"op": "source", "stream": "none"}}})
 
 Shapes = Mapping[str, StreamShape]
@@ -50,7 +50,7 @@ def check_text(data: object) -> None:
 def parse_spec(data: object) -> QuerySpec:
     """Parse a query's specification; raises InvalidQuery with a pointer per error (`plan/nodes/hot/op`)."""
     if not isinstance(data, Mapping):
-        raise InvalidQuery([_whole("a query's specification is an object", data)])
+        raise InvalidQuery([_not_an_object("a query's specification is an object", data)])
     items: list[ProblemItem] = []
     plan = _DUMMY_PLAN
     if "plan" in data:
@@ -64,7 +64,7 @@ def parse_spec(data: object) -> QuerySpec:
     except ValidationError as error:
         items += map(_item, error.errors(include_url=False))
     if items:
-        raise InvalidQuery(items[:_MOST_ITEMS])
+        raise InvalidQuery(items[:_MAX_ITEMS])
     return spec
 
 
@@ -143,7 +143,7 @@ def _below_plan(items: Iterable[ProblemItem]) -> Iterable[ProblemItem]:
         yield item.model_copy(update={"pointer": pointer})
 
 
-def _whole(expected: str, value: object) -> ProblemItem:
+def _not_an_object(expected: str, value: object) -> ProblemItem:
     detail = f"{expected}, got {_shown(value)}"
     return ProblemItem(pointer="body", code="not_an_object", detail=detail)
 

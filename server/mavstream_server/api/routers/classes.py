@@ -48,6 +48,6 @@ async def put_class(
     try:
         await parts.link.set_priority(name, spec.priority)
     except EngineUnavailable:
-        # The catalog has it; `_tell_priorities` sends it to the engine once that is back.
+        # The catalog has it; `_send_priorities` sends it to the engine once that is back.
         parts.pending_priorities.add(name)
     return spec

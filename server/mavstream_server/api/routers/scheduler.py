@@ -79,7 +79,7 @@ async def trace_scheduler(request: Request, parts: Parts, seconds: Seconds = 2.0
         started = _CLOCK.now()
         recorded, ended = await _record(parts, request, seconds)
     # In a thread: encoding thousands of slices takes a while, and producers wait for their acks.
-    answer = await asyncio.to_thread(_written, recorded, policy, started, ended)
+    answer = await asyncio.to_thread(_trace_json, recorded, policy, started, ended)
     return Response(answer, media_type="application/json")
 
 
@@ -87,7 +87,7 @@ async def _record(parts: Services, request: Request, seconds: float) -> tuple[Re
     """Record a trace and return it with its end time; recording always ends with this call."""
     try:
         await parts.link.start_trace(MOST_SLICES)
-        await _let_pass(parts, request, seconds)
+        await _wait_while_recording(parts, request, seconds)
     except BaseException:
         with suppress(EngineRefused, EngineUnavailable):
             await parts.link.take_trace()
@@ -96,11 +96,13 @@ async def _record(parts: Services, request: Request, seconds: float) -> tuple[Re
     return await parts.link.take_trace(), ended
 
 
-async def _let_pass(parts: Services, request: Request, seconds: float) -> None:
+async def _wait_while_recording(parts: Services, request: Request, seconds: float) -> None:
     """Wait, unless the client disconnects or the engine or the server stops."""
     stop_listener = _StopListener()
     parts.sockets.add(stop_listener)
-    left, died, stops = map(asyncio.create_task, (_left(request), parts.link.gone(), stop_listener.wait()))
+    left, died, stops = map(
+        asyncio.create_task, (_disconnected(request), parts.link.gone(), stop_listener.wait())
+    )
     try:
         await asyncio.wait((left, died, stops), timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
         if stops.done():
@@ -133,13 +135,13 @@ class _StopListener:
         await self._stops.wait()
 
 
-async def _left(request: Request) -> None:
+async def _disconnected(request: Request) -> None:
     """Return when the client has disconnected."""
     while (await request.receive())["type"] != "http.disconnect":
         pass
 
 
-def _written(recorded: RecordedSlices, policy: str, started: int, ended: int) -> str:
+def _trace_json(recorded: RecordedSlices, policy: str, started: int, ended: int) -> str:
     """Return a trace as JSON; times have a resolution of one microsecond."""
     # The engine records until it receives the command to end, so the last slices may exceed `ended`.
     last = max((one.start + one.elapsed for one in recorded.slices[-1:]), default=ended)

@@ -17,7 +17,7 @@ from mavstream_server.scheduling.statistics import Statistics
 
 CALL_NS = 10_000.0
 """Minimum cost of one operator call, in nanoseconds, however few rows it processes."""
-_ENDS = {"source": 20.0, "output": 100.0}
+_DEFAULT_END_COSTS = {"source": 20.0, "output": 100.0}
 """Default cost of sources and outputs, in nanoseconds per row, until one has been measured."""
 _REMEMBERED = 101
 
@@ -42,7 +42,7 @@ class CostHistory:
 
     def __init__(self) -> None:
         self._knowledge = PooledKnowledge()
-        self._ends: defaultdict[str, deque[float]] = defaultdict(lambda: deque(maxlen=_REMEMBERED))
+        self._end_costs: defaultdict[str, deque[float]] = defaultdict(lambda: deque(maxlen=_REMEMBERED))
 
     def learn(
         self, plan: TypedPlan, operators: Sequence[OperatorMetrics], rates: Mapping[str, float]
@@ -50,8 +50,8 @@ class CostHistory:
         """Add the metrics of a running query; `rates` are the rows per second of its streams."""
         measured = [one for one in operators if one.tuples > 0 and one.cost_per_tuple_ns > 0]
         for one in measured:
-            if one.operator in _ENDS:
-                self._ends[one.operator].append(one.cost_per_tuple_ns)
+            if one.operator in _DEFAULT_END_COSTS:
+                self._end_costs[one.operator].append(one.cost_per_tuple_ns)
         known = {
             one.name: Statistics(
                 cost_per_tuple=one.cost_per_tuple_ns, selectivity=one.selectivity, tuples=one.tuples
@@ -70,8 +70,8 @@ class CostHistory:
         least = turns * CALL_NS
         works = [
             *assessed.works.values(),
-            *(one.rows * self._end("source") for one in read),
-            assessed.rates[plan.root] * self._end("output"),
+            *(one.rows * self._end_cost("source") for one in read),
+            assessed.rates[plan.root] * self._end_cost("output"),
         ]
         width = max((len(source.schema.fields) for source in plan.sources), default=0)
         return Demand(
@@ -84,6 +84,6 @@ class CostHistory:
             return CostModel(None, metrics, self._knowledge)
         return CostModel(plan, metrics, DerivedKnowledge(self._knowledge))
 
-    def _end(self, kind: str) -> float:
-        known = self._ends.get(kind)
-        return median(known) if known else _ENDS[kind]
+    def _end_cost(self, kind: str) -> float:
+        known = self._end_costs.get(kind)
+        return median(known) if known else _DEFAULT_END_COSTS[kind]

@@ -23,7 +23,7 @@ from mavstream_server.optimizer.admission.occupancy import Occupancy
 from mavstream_server.optimizer.admission.queueing import percentile
 from mavstream_server.optimizer.target_index import TargetIndex, allowed_ms, statistic_ms
 
-_NAMED = 10  # endangered queries that are listed by name
+_MAX_LISTED = 10  # endangered queries that are listed by name
 _LONGEST_LINGER_S = 0.05
 _NOTHING_KNOWN = Occupancy({}, by_priority=True)
 
@@ -168,10 +168,10 @@ class _Estimator:
         for name, load in sorted(self._before.classes.items(), key=lambda one: (-one[1].priority, one[0])):
             if load.priority >= self._new.priority and name in self._targets_by_class:
                 more, some = self._targets_by_class.endangered(
-                    name, load.latency, self._slowdown(name), _NAMED
+                    name, load.latency, self._slowdown(name), _MAX_LISTED
                 )
                 count, found = count + more, found + some
-        return count, found[:_NAMED]
+        return count, found[:_MAX_LISTED]
 
     def _slowdown(self, name: str) -> float:
         """Return the factor by which the response time of a class is expected to grow."""

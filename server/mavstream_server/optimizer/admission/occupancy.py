@@ -23,7 +23,7 @@ ROUND_S = 0.01
 TURN_S = 3 * CALL_NS / 1e9
 """Fixed cost of a turn, in seconds: one call each of a source, an operator and an output."""
 _NO_ANSWERS = Latency()
-_LEAST_WORK = 0.1
+_MIN_WORK_SHARE = 0.1
 """Minimum share of busy time that is attributed to work on rows."""
 
 
@@ -43,7 +43,7 @@ class ClassLoad:
     @property
     def work(self) -> float:
         """Share of the engine's time spent on rows, which longer turns cannot reduce."""
-        return max(self.busy - self.turns * TURN_S, _LEAST_WORK * self.busy)
+        return max(self.busy - self.turns * TURN_S, _MIN_WORK_SHARE * self.busy)
 
     def later(self, busy: float, turns: float) -> ClassLoad:
         """Return the class with additional busy time and turns."""
@@ -100,14 +100,14 @@ class Occupancy:
         than a round in which each query of the class gets a turn.
         """
         if not self.by_priority:
-            return self._in_one_line()
+            return self._common_queue_response()
         own = self.classes[name]
         room = self._room(name, {other: one.work for other, one in self.classes.items()})
         behind = min(
             wait_behind(_residual([own]), 1 - self._room(name, self._busy()), own.busy),
             cycle(own.queries * TURN_S, room, own.work),
         )
-        others = sum(self._begun(other) for other in self.classes if other != name)
+        others = sum(self._residual_time(other) for other in self.classes if other != name)
         return Response(room, others + behind + _turn(own.busy, own.turns))
 
     def _room(self, name: str, demands: Mapping[str, float]) -> float:
@@ -117,7 +117,7 @@ class Occupancy:
     def _busy(self) -> dict[str, float]:
         return {name: one.busy for name, one in self.classes.items()}
 
-    def _begun(self, name: str) -> float:
+    def _residual_time(self, name: str) -> float:
         """Return the mean remaining time, in seconds, that a class occupies the engine.
 
         A class occupies the engine until it has no waiting rows or has used up its share of a round.
@@ -128,7 +128,7 @@ class Occupancy:
         lasts = min(turn / (1 - load.busy / room), longest) if load.busy < room else longest
         return min(load.busy, room) * lasts
 
-    def _in_one_line(self) -> Response:
+    def _common_queue_response(self) -> Response:
         queries = sum(one.queries for one in self.classes.values())
         turns = sum(one.turns for one in self.classes.values())
         work = sum(one.work for one in self.classes.values())

@@ -73,7 +73,7 @@ class SwitchPolicyRule(OptimizerRule):
                 rule=self.name,
                 change=PolicyChange(settings),
                 undo=PolicyChange(situation.scheduler),
-                what=f"switch from {_named(situation.scheduler)} to {_named(settings)}",
+                what=f"switch from {_policy_name(situation.scheduler)} to {_policy_name(settings)}",
                 why=target.told(worst.query),
                 priority=worst.query.priority,
                 queries=tuple(
@@ -82,7 +82,7 @@ class SwitchPolicyRule(OptimizerRule):
             )
 
 
-def _named(settings: SchedulerSettings) -> str:
+def _policy_name(settings: SchedulerSettings) -> str:
     """Return a policy's name, with that of its inner policy."""
     inner = settings.options.get("inner")
     return f"{settings.policy} over {inner['policy']}" if isinstance(inner, Mapping) else settings.policy

@@ -27,7 +27,7 @@ class ShedRule(OptimizerRule):
         """Propose the lowest class first, never for the sake of a less important class."""
         for priority, missed in groupby(situation.monitor.missed(), lambda one: one[0].query.priority):
             worst, target = next(missed)
-            for (lower, class_name), members in groupby(_giving(situation), _class):
+            for (lower, class_name), members in groupby(_sheddable(situation), _class):
                 giving = [one for one in members if _shed(situation, one) < one.query.qos.max_loss]
                 if not giving or lower > priority:
                     continue
@@ -36,7 +36,7 @@ class ShedRule(OptimizerRule):
                     rule=self.name,
                     change=combined([SheddingChange(one.query.id, one.query.qos.max_loss) for one in giving]),
                     undo=combined([SheddingChange(one.query.id, _shed(situation, one)) for one in giving]),
-                    what=f"drop up to {most:.2%} of the rows of {_named(giving)} of class {class_name}",
+                    what=f"drop up to {most:.2%} of the rows of {_names(giving)} of class {class_name}",
                     why=target.told(worst.query),
                     queries=tuple(dict.fromkeys([worst.query.id, *(one.query.id for one in giving)])),
                     priority=priority,
@@ -44,7 +44,7 @@ class ShedRule(OptimizerRule):
 
     def relax(self, situation: Situation) -> Iterator[Proposal]:
         """Reduce shedding by a quarter, for the most important class first."""
-        losing = [one for one in _giving(situation) if _shed(situation, one) > 0]
+        losing = [one for one in _sheddable(situation) if _shed(situation, one) > 0]
         for (_, class_name), members in groupby(reversed(losing), _class):
             given = list(members)
             less = [_less(situation, one) for one in given]
@@ -54,13 +54,13 @@ class ShedRule(OptimizerRule):
                     [SheddingChange(one.query.id, share) for one, share in zip(given, less, strict=True)]
                 ),
                 undo=combined([SheddingChange(one.query.id, _shed(situation, one)) for one in given]),
-                what=f"drop only up to {max(less):.2%} of the rows of {_named(given)} of class {class_name}",
+                what=f"drop only up to {max(less):.2%} of the rows of {_names(given)} of class {class_name}",
                 why="all targets are kept",
                 queries=tuple(one.query.id for one in given),
             )
 
 
-def _giving(situation: Situation) -> list[Watched]:
+def _sheddable(situation: Situation) -> list[Watched]:
     """Return the queries that allow shedding, the least important first."""
     known = [one for one in situation.monitor.queries.values() if one.query.qos.max_loss > 0]
     return sorted(known, key=lambda one: (*_class(one), one.query.id))
@@ -78,5 +78,5 @@ def _less(situation: Situation, watched: Watched) -> float:
     return max(0.0, round(_shed(situation, watched) - watched.query.qos.max_loss / _STEPS, 9))
 
 
-def _named(queries: list[Watched]) -> str:
+def _names(queries: list[Watched]) -> str:
     return f"query {queries[0].query.id}" if len(queries) == 1 else f"{len(queries)} queries"
