@@ -68,7 +68,7 @@ class TableDescription(NamedTuple):
             return cls(data["id"], schema_of(data["fields"]))
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise TableFilesError(
-                path, f"the description of the table cannot be read ({error}); put the table again"
+                path, f"the description cannot be read ({error}); remove the directory, put the table again"
             ) from None
 
 

@@ -35,9 +35,9 @@ class SegmentCoder:
         self.dictionaries: dict[int, Dictionary] = {}
         self._logged: dict[int, int] = {}
         self.texts = 0
-        """How many texts the segment's frames have; an underestimate after an append has failed."""
+        """How many texts the segment's frames have; an overestimate after an append has failed."""
         self.text_size = 0
-        """Characters of all texts of the segment; an underestimate after an append has failed."""
+        """Characters of all texts of the segment; an overestimate after an append has failed."""
         self.restart()
 
     def restart(self) -> None:
