@@ -36,6 +36,7 @@ SERVER_PARTS = {
         "optimizer",
         "planning",
         "results",
+        "scheduling",
         "supervisor",
         "tables",
     ],

@@ -10,6 +10,7 @@ from tests.support.sharing_benches import Bench, hot, readings_of, shares
 
 from mavstream_protocol.scheduling import SourceService
 from mavstream_server.engine.sharing.shared_pipeline import SharedPipeline
+from mavstream_server.scheduling.mechanisms.segments import AnswerMemory
 from mavstream_server.scheduling.statistics import Statistics
 from mavstream_server.testing import (
     ManualClock,
@@ -33,14 +34,18 @@ RATES: list[tuple[str, dict[str, Any]]] = [
 ]
 MEMORY: list[tuple[str, dict[str, Any]]] = [
     ("chain", {}),
-    ("segment", {}),
-    ("simplified_segment", {}),
-    ("cqc", {"inner": {"policy": "segment"}}),
+    # Answers that count as held would make members that pass every tuple free nothing.
+    ("segment", {"answers": "freed"}),
+    ("simplified_segment", {"answers": "freed"}),
+    ("cqc", {"inner": {"policy": "segment", "options": {"answers": "freed"}}}),
 ]
 
 
 def named(policies: list[tuple[str, dict[str, Any]]]) -> list[str]:
-    return ["-".join([name, *(inner["policy"] for inner in options.values())]) for name, options in policies]
+    inner = [
+        [f"-{one['policy']}" for one in options.values() if isinstance(one, dict)] for _, options in policies
+    ]
+    return ["".join([name, *within]) for (name, _), within in zip(policies, inner, strict=True)]
 
 
 by_rate = pytest.mark.parametrize(("policy", "options"), RATES, ids=named(RATES))
@@ -177,12 +182,12 @@ def test_with_one_member_a_path_has_the_capacity_of_the_whole() -> None:
 def test_memory_in_a_pipeline_counts_for_each_member_and_is_freed_above_the_fan_out() -> None:
     network = ScriptedNetwork("segment")
     passing = network.add_shared("passing", PREFIX, [(SELECTIVE,), (PASSING,)])
-    (segment,) = passing.units.segments
+    (segment,) = passing.units.segments(AnswerMemory.FREED)
     assert segment.operators == tuple(passing.operators)
     # A tuple has 64 bytes. The prefix frees nothing in 200 ns, the members all of it in 101 and 200 ns.
     assert segment.release == pytest.approx(2 * 64 / (200 + 101 + 200))
     dropping = network.add_shared("dropping", (Step("select", 0.5, 40.0),), [(SELECTIVE,), (PASSING,)])
-    (segment,) = dropping.units.segments
+    (segment,) = dropping.units.segments(AnswerMemory.FREED)
     # Half of it goes for both at once, in 40 + 50 ns, and no member frees as much per time.
     assert segment.release == pytest.approx(2 * 32 / 90)
 

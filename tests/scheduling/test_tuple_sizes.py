@@ -12,7 +12,7 @@ from tests.support.sharing_benches import Bench, shares
 
 from mavstream_protocol.scheduling import SourceService
 from mavstream_server.scheduling.mechanisms.progress_chart import progress_chart
-from mavstream_server.scheduling.mechanisms.segments import Answers
+from mavstream_server.scheduling.mechanisms.segments import AnswerMemory
 from mavstream_server.scheduling.mechanisms.units import QueryUnits
 from mavstream_server.scheduling.statistics import StatisticsCollector
 from mavstream_server.simulation.run.driver import Driver
@@ -89,7 +89,7 @@ def test_answers_of_a_running_query_have_a_size(stream: MakeStream, clock: Manua
     assert query.tasks["#output"].statistics.tuples >= 200
     (unit,) = query.units.segments()
     assert unit.release == pytest.approx(unit.processing * (1 - 0.5) * 6 * COLUMN, rel=0.02)
-    (unit,) = query.units.segments(Answers.FREED)
+    (unit,) = query.units.segments(AnswerMemory.FREED)
     assert unit.release == pytest.approx(unit.processing * 6 * COLUMN, rel=0.02)
 
 

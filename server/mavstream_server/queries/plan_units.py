@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from mavstream_protocol.classes import DEFAULT_CLASS
-from mavstream_protocol.typed_plan import TypedPlan, TypedTable
+from mavstream_protocol.typed_plan import TypedPlan
 from mavstream_protocol.wire.plans import OperatorUnit
 from mavstream_protocol.wire.resources import OperatorInfo
 from mavstream_server.core.metrics import OperatorMetrics
@@ -74,7 +74,7 @@ class PlanUnits:
     """The scheduling units of a running plan, by node names."""
 
     def __init__(self, plan: TypedPlan, stats: Sequence[OperatorMetrics]) -> None:
-        nodes = {name for name, node in plan.nodes.items() if not isinstance(node, TypedTable)}
+        nodes = {name for name, node in plan.nodes.items() if node.has_operator}
         # The metrics may still be of the previous plan: then there are no units.
         self._query = _Query(plan, stats if {one.name for one in stats} >= nodes else ())
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from mavstream_server.scheduling.mechanisms.segments import Answers, Unit
+from mavstream_server.scheduling.mechanisms.segments import AnswerMemory, Unit
 from mavstream_server.scheduling.registry import InvalidPolicy
 from mavstream_server.scheduling.statistics import Statistics
 from mavstream_server.scheduling.view import OperatorView
@@ -67,10 +67,10 @@ def test_segments_end_where_memory_is_not_freed_faster() -> None:
 
 
 def test_an_answer_that_is_freed_counts_as_nothing() -> None:
-    units = by_name(two_streams().queries["q"].units.segments(Answers.FREED))
+    units = by_name(two_streams().queries["q"].units.segments(AnswerMemory.FREED))
     # The output alone frees 140 / 100, more than S3 with 42 / 2000: one segment, that frees all that comes.
     assert units["s3 output"].release == pytest.approx(140 / (2000 + 0.7 * 100))
-    strict = by_name(two_streams().queries["q"].units.simplified_segments(0.9, Answers.FREED))
+    strict = by_name(two_streams().queries["q"].units.simplified_segments(0.9, AnswerMemory.FREED))
     time = 2100 + 12160 + 0.56 * 2000 + 0.56 * 0.7 * 100
     assert strict["p1 j s3 output"].release == pytest.approx(100 / time)
 

@@ -10,7 +10,7 @@ from pydantic import Field
 
 from mavstream_server.scheduling.mechanisms.claimed_operators import ClaimedOperators
 from mavstream_server.scheduling.mechanisms.ranking import Ranking
-from mavstream_server.scheduling.mechanisms.segments import Answers, Unit
+from mavstream_server.scheduling.mechanisms.segments import AnswerMemory, Unit
 from mavstream_server.scheduling.policy import Policy, PolicyOptions
 from mavstream_server.scheduling.view import OperatorView, QueryView, Report, Slice, View
 
@@ -29,7 +29,7 @@ class UnitOptions(PolicyOptions):
 class SegmentOptions(UnitOptions):
     """Those of units, and what an answer counts for."""
 
-    answers: Answers = Answers.HELD
+    answers: AnswerMemory = AnswerMemory.HELD
     """`held`: an answer's size is not freed, as in the thesis, whose output buffer is in memory; `freed`: it
     is, since the engine hands answers to their log."""
 

@@ -11,7 +11,7 @@ from mavstream_server.scheduling.mechanisms.route import Route, Stage
 from mavstream_server.scheduling.view import OperatorView
 
 
-class Answers(StrEnum):
+class AnswerMemory(StrEnum):
     """How answers count in memory release capacities."""
 
     HELD = "held"
@@ -36,7 +36,9 @@ class Unit(NamedTuple):
         return self.release / self.processing
 
 
-def unit(part: Sequence[Stage], answers: Answers = Answers.HELD, above: Sequence[Unit] = ()) -> Unit:
+def unit(
+    part: Sequence[Stage], answers: AnswerMemory = AnswerMemory.HELD, above: Sequence[Unit] = ()
+) -> Unit:
     """Return a part of a route as a unit.
 
     Processing capacity is 1 / sum of (product of the preceding selectivities x cost), memory release capacity
@@ -44,7 +46,7 @@ def unit(part: Sequence[Stage], answers: Answers = Answers.HELD, above: Sequence
     releases memory together with the units above it in members that release it faster.
     """
     last = part[-1]
-    size_out = 0.0 if last.is_output and answers is Answers.FREED else last.size_out
+    size_out = 0.0 if last.is_output and answers is AnswerMemory.FREED else last.size_out
     time, passed = 0.0, 1.0
     for stage in part:
         time += passed * stage.cost
@@ -62,7 +64,7 @@ def paths(routes: Iterable[Route]) -> tuple[Unit, ...]:
 
 
 def segments(
-    routes: Iterable[Route], answers: Answers = Answers.HELD, beyond: Iterable[Route] = ()
+    routes: Iterable[Route], answers: AnswerMemory = AnswerMemory.HELD, beyond: Iterable[Route] = ()
 ) -> tuple[Unit, ...]:
     """Cut routes wherever an operator does not release memory faster than the one before it (4.1.3.1).
 
@@ -82,7 +84,7 @@ def segments(
 def simplified_segments(
     routes: Iterable[Route],
     gamma: float,
-    answers: Answers = Answers.HELD,
+    answers: AnswerMemory = AnswerMemory.HELD,
     beyond: Iterable[Route] = (),
 ) -> tuple[Unit, ...]:
     """Cut routes at most once, where the release capacity falls to gamma times that before (4.1.4.1)."""
@@ -94,11 +96,11 @@ def simplified_segments(
     return tuple(unit(part, answers, above) for part in _pruned(cut))
 
 
-def _first_units(beyond: Iterable[Route], gamma: float, answers: Answers) -> list[Unit]:
+def _first_units(beyond: Iterable[Route], gamma: float, answers: AnswerMemory) -> list[Unit]:
     return [unit(route[: _together(route, gamma, answers)], answers) for route in beyond]
 
 
-def _together(route: Route, gamma: float, answers: Answers) -> int:
+def _together(route: Route, gamma: float, answers: AnswerMemory) -> int:
     """Return how many operators at the start of a route form one segment.
 
     Single operators are compared, not segments as in Chain. A negative capacity ends a segment: the ratio
@@ -107,7 +109,7 @@ def _together(route: Route, gamma: float, answers: Answers) -> int:
     """
     capacities = [unit((stage,), answers).release for stage in route]
     for place in range(1, len(route)):
-        if route[place].fans_out or (route[place].is_output and answers is Answers.HELD):
+        if route[place].fans_out or (route[place].is_output and answers is AnswerMemory.HELD):
             continue
         before, here = capacities[place - 1], capacities[place]
         if before < 0 or here < 0 or here <= gamma * before:

@@ -14,7 +14,7 @@ from mavstream_server.scheduling.mechanisms.progress_chart import envelope, merg
 from mavstream_server.scheduling.mechanisms.ratio import Work, with_best
 from mavstream_server.scheduling.mechanisms.route import LEAST_COST, Route, readers_beyond, routes
 from mavstream_server.scheduling.mechanisms.segments import (
-    Answers,
+    AnswerMemory,
     Unit,
     paths,
     segments,
@@ -32,8 +32,8 @@ class QueryUnits:
     def __init__(self, query: QueryView) -> None:
         self._query = query
         self._based_on = {operator.number: operator.statistics for operator in query.operators}
-        self._segments: dict[Answers, tuple[Unit, ...]] = {}
-        self._simplified: dict[tuple[float, Answers], tuple[Unit, ...]] = {}
+        self._segments: dict[AnswerMemory, tuple[Unit, ...]] = {}
+        self._simplified: dict[tuple[float, AnswerMemory], tuple[Unit, ...]] = {}
 
     def moved(self, operator: OperatorView) -> bool:
         """Return whether an operator's statistics differ by more than 10 % from those in use."""
@@ -103,13 +103,15 @@ class QueryUnits:
         costs = sorted(max(passed * member.cost, LEAST_COST) for member in self._members)
         return with_best(Work(0.0, 1 / unit.processing), (Work(1.0, cost) for cost in costs)).ratio
 
-    def segments(self, answers: Answers = Answers.HELD) -> tuple[Unit, ...]:
+    def segments(self, answers: AnswerMemory = AnswerMemory.HELD) -> tuple[Unit, ...]:
         """Return segments with their capacities; an operator can be part of several."""
         if answers not in self._segments:
             self._segments[answers] = segments(self.routes, answers, self._beyond)
         return self._segments[answers]
 
-    def simplified_segments(self, gamma: float, answers: Answers = Answers.HELD) -> tuple[Unit, ...]:
+    def simplified_segments(
+        self, gamma: float, answers: AnswerMemory = AnswerMemory.HELD
+    ) -> tuple[Unit, ...]:
         """Return simplified segments with their capacities; computed once for each gamma."""
         if (gamma, answers) not in self._simplified:
             found = simplified_segments(self.routes, gamma, answers, self._beyond)
