@@ -1,6 +1,6 @@
-"""What both ends of the wire agree on: schemas, plans, queries, targets, problems and tuple encodings.
+"""Types shared by clients and server: schemas, plans, queries, targets, error details and tuple encodings.
 
-Inference needs the SQL parser: those who check plans import it from `mavstream_protocol.inference`.
+Inference needs the SQL parser, so code that checks plans imports it from `mavstream_protocol.inference`.
 """
 
 from mavstream_protocol.classes import DEFAULT_CLASS, HIGHEST_PRIORITY, LOWEST_PRIORITY, QueryClass

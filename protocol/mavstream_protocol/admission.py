@@ -1,4 +1,4 @@
-"""Admission: what a new query is expected to cost, and whether its targets and others' can be kept."""
+"""Admission estimates: the expected cost of a new query and whether QoS targets can be met with it."""
 
 from __future__ import annotations
 
@@ -12,10 +12,12 @@ _CONFIG = ConfigDict(
 
 
 class AdmissionPolicy(StrEnum):
-    """What is done about a new query that is expected to miss its targets, or to make others miss theirs."""
+    """What the server does with a new query that is expected to miss its targets or to make others miss
+    theirs.
+    """
 
     WARN = "warn"
-    """It is registered, and the answer says so."""
+    """Register the query and list the expected problems in `warnings`."""
     REFUSE = "refuse"
     """It is not registered (409, `not_admitted`)."""
     OFF = "off"
@@ -23,27 +25,27 @@ class AdmissionPolicy(StrEnum):
 
 
 class Outlook(StrEnum):
-    """Whether a target can be kept."""
+    """Whether a target is expected to be met."""
 
     YES = "yes"
     NO = "no"
     UNKNOWN = "unknown"
-    """There is nothing to tell it from."""
+    """There is not enough data for an estimate."""
 
 
 class TargetOutlook(BaseModel):
-    """A target of the new query, and what is expected."""
+    """One target of the new query and the estimate for it."""
 
     model_config = _CONFIG
     objective: str
     """latency, memory or throughput."""
     statistic: str
-    """What is compared: `mean`, `p95`, ..., `bytes`, `rows_per_s`."""
+    """The statistic that is compared with the target: `mean`, `p95`, ..., `bytes`, `rows_per_s`."""
     target: float
     """Milliseconds, bytes or rows per second."""
     tolerance: float
     expected: float | None
-    """In the unit of the target; null where nothing can be told, or where it would grow without end."""
+    """The estimate, in the unit of the target; null if it is unknown or would grow without bound."""
     kept: Outlook
     reason: str
     """With the numbers."""
@@ -58,25 +60,27 @@ class EndangeredQuery(BaseModel):
     objective: str
     statistic: str
     allowed: float | None
-    """The target with its tolerance; null for memory and throughput, which go where a class falls behind."""
+    """The target including its tolerance; null for memory and throughput, which fail when a class falls
+    behind.
+    """
     now: float | None
-    """What its class has now,"""
+    """The value measured for the query's class now."""
     expected: float | None
-    """and with the new query; null where it would grow without end."""
+    """The estimate with the new query running; null if it would grow without bound."""
 
 
 class Utilisation(BaseModel):
-    """The share of the engine's time that is used; null until there is enough to tell it from."""
+    """The share of the engine's time that is in use; null until enough was measured."""
 
     model_config = _CONFIG
     before: float | None
-    """Measured over the last seconds, with what queries that are newer than that are expected to need."""
+    """Measured over the last seconds, plus the expected need of queries that are too new to be measured."""
     after: float | None
     """With the new query."""
 
 
 class AdmissionEstimate(BaseModel):
-    """What is expected of a new query. An estimate: see docs/admission.md for what it is made of."""
+    """The estimate for a new query; docs/admission.md describes how it is computed."""
 
     model_config = ConfigDict(
         **_CONFIG,
@@ -117,7 +121,7 @@ class AdmissionEstimate(BaseModel):
     rows_per_s: float
     """Rows that its streams bring now."""
     memory_bytes: float
-    """What its windows and queues are expected to hold."""
+    """Expected bytes in the query's windows and queues."""
     utilisation: Utilisation
     class_utilisation: Utilisation
     """The same of its class."""
@@ -127,6 +131,6 @@ class AdmissionEstimate(BaseModel):
     endangered: tuple[EndangeredQuery, ...] = ()
     """Some of them, the tightest targets first."""
     endangered_queries: int = 0
-    """How many there are."""
+    """Total number of endangered queries; `endangered` lists only some of them."""
     warnings: tuple[str, ...] = ()
-    """What is expected to go wrong, in words; empty if nothing is."""
+    """Expected problems as text; empty if there are none."""

@@ -16,7 +16,7 @@ HIGHEST_PRIORITY = 1000
 
 
 class QueryClass(BaseModel):
-    """A class of queries and how much it matters."""
+    """A class of queries and its priority."""
 
     model_config = ConfigDict(
         frozen=True,
@@ -27,9 +27,9 @@ class QueryClass(BaseModel):
 
     name: Name
     """Identifier of at most 64 characters."""
-    # 1000 steps let priorities be ratios (6:3:1) with room to insert; the bound keeps one class from
-    # making the shares of all others vanish in the cycle of a broadcast disk.
+    # 1000 steps let priorities be ratios (6:3:1) with room to insert; the bound ensures that
+    # one class cannot reduce the shares of the others to nothing in the cycle of a broadcast disk.
     priority: Annotated[StrictInt, Field(ge=LOWEST_PRIORITY, le=HIGHEST_PRIORITY)] = LOWEST_PRIORITY
-    """1 to 1000, higher matters more; class policies give shares of the processor in this ratio."""
+    """Priority from 1 to 1000; class policies divide processor time in proportion to it."""
     description: Annotated[str, Field(max_length=1000)] = ""
     """For people."""

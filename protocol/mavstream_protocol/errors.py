@@ -1,8 +1,8 @@
-"""Problems: what goes wrong, in a form that a program can branch on and a person can act on.
+"""Exceptions and problem details, with stable codes for programs and messages for people.
 
 MavstreamError
-    ExpressionError     one expression cannot be understood; knows nothing of where it stands
-    InvalidObject       an object given by a client is wrong in one or more places
+    ExpressionError     an expression is invalid; without its location in the plan
+    InvalidObject       an object sent by a client has one or more errors
         InvalidPlan     ... a plan
         InvalidTuples   ... a frame of tuples
 """
@@ -20,15 +20,15 @@ class ProblemItem(BaseModel):
     model_config = ConfigDict(frozen=True)
 
     pointer: str
-    """Path to the offending part, such as `nodes/hot/where`."""
+    """Path to the invalid value, such as `nodes/hot/where`."""
     code: str
     """Stable, for programs: `unknown_field`, `type_mismatch`, ..."""
     detail: str
-    """For people: which object, what was expected, what came, what to do."""
+    """Message for people: the object, what was expected, what it got, and what to do."""
 
 
 class Problem(BaseModel):
-    """Problem details as `application/problem+json` carries them (RFC 9457)."""
+    """Problem details as sent in `application/problem+json` (RFC 9457)."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -56,7 +56,7 @@ class ExpressionError(MavstreamError):
 
 
 class InvalidObject(MavstreamError):
-    """An object given by a client is wrong; `items` says where and why."""
+    """A client sent an invalid object; `items` lists each error with its location."""
 
     code = "invalid_object"
     title = "The object is not valid"
@@ -66,7 +66,7 @@ class InvalidObject(MavstreamError):
         super().__init__("; ".join(f"{item.pointer}: {item.detail}" for item in self.items))
 
     def problem(self, status: int = 422) -> Problem:
-        """Return the problem details to send to the client."""
+        """Return the problem details that are sent to the client."""
         return Problem(title=self.title, status=status, code=self.code, detail=str(self), errors=self.items)
 
 

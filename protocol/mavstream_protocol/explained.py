@@ -13,7 +13,7 @@ Value = TypeVar("Value")
 
 def refusal(code: str, reason: str) -> PydanticCustomError:
     """Return the error for a validator to raise: a stable code, and words that need no prefix."""
-    # The reason goes in as a value, not as the template, because it quotes what the client sent.
+    # The reason is passed as a value, not as the template, because it quotes what the client sent.
     return PydanticCustomError(code, "{reason}", {"reason": reason})
 
 

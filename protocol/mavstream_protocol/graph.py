@@ -1,4 +1,4 @@
-"""The shape of a plan: what reads what, in which order, and whether that makes sense."""
+"""Structure checks of a plan: edges, bottom-up order, unknown inputs, cycles and unused nodes."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from mavstream_protocol.plan import InputRef, Plan
 
 
 def bottom_up(plan: Plan) -> tuple[str, ...]:
-    """Return the names of the nodes, each behind the ones it reads.
+    """Return the names of the nodes, each after the nodes that it reads.
 
-    Raises InvalidPlan if the graph is not one: unknown inputs, cycles, unused nodes, several roots.
+    Raises InvalidPlan if the graph is invalid: unknown inputs, cycles, unused nodes, several roots.
     """
     problems = list(_reference_problems(plan))
     if problems:
@@ -25,7 +25,7 @@ def bottom_up(plan: Plan) -> tuple[str, ...]:
 
 
 def readers(plan: Plan) -> dict[InputRef, list[str]]:
-    """Return which nodes read each output."""
+    """Return the nodes that read each output."""
     found: dict[InputRef, list[str]] = {}
     for name in plan.nodes:
         for reference in plan.inputs(name).values():
@@ -34,7 +34,7 @@ def readers(plan: Plan) -> dict[InputRef, list[str]]:
 
 
 def unknown(kind: str, name: str, known: list[str]) -> str:
-    """Say that a name is not known, with what is near or what there is."""
+    """Return the error text for an unknown name, with a suggestion or the known names."""
     near = get_close_matches(name, known, n=1)
     hint = f"did you mean {near[0]!r}?" if near else f"known are: {', '.join(sorted(known)) or 'none'}"
     return f"unknown {kind} {name!r}; {hint}"

@@ -1,4 +1,4 @@
-"""Hints: what a client declares of an operator's cost and selectivity, used until they are measured."""
+"""Hints: the cost, selectivity and row size that a client declares for an operator."""
 
 from __future__ import annotations
 
@@ -23,8 +23,10 @@ def _above_zero(value: object) -> float:
 
 
 class Hints(BaseModel):
-    """What is expected of an operator. Hints never change an answer, and count as nothing where plans are
-    compared; what is left out takes its default."""
+    """Expected cost, selectivity and row size of an operator, used until they are measured.
+
+    Hints never change an answer and are ignored when plans are compared. Omitted values take their defaults.
+    """
 
     model_config = ConfigDict(
         frozen=True,
@@ -43,6 +45,6 @@ class Hints(BaseModel):
     ) = None
     """Rows out per row in, above zero; more than 1 is possible for joins."""
     cost: PositiveCost | None = None
-    """Time per row that comes in, such as `250ns`."""
+    """Time per input row, such as `250ns`."""
     size: PositiveSize | None = None
-    """Bytes of a row that comes out, such as `40B`."""
+    """Bytes per output row, such as `40B`."""

@@ -1,4 +1,4 @@
-"""Inference: works out every schema of a plan, and refuses what cannot be answered."""
+"""Schema inference: computes and checks the schema of every node of a plan."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ from mavstream_protocol.windows import RowWindow
 def infer(
     plan: Plan, streams: Mapping[str, StreamShape], tables: Mapping[str, Schema] | None = None
 ) -> TypedPlan:
-    """Return the plan with all types worked out; raises InvalidPlan naming every fault that was found."""
+    """Return the typed plan; raises InvalidPlan with every error that was found."""
     scope = Scope(streams, tables or {})
     order = bottom_up(plan)
     check_table_readers(plan)
@@ -54,7 +54,7 @@ def infer(
 
 
 def check_one_time(plan: TypedPlan) -> None:
-    """Refuse a one-time query whose end would be undefined: its last windowed node must be an only one."""
+    """Reject a one-time query whose end would be undefined: it needs exactly one last windowed node."""
     node = plan.one_time_node
     if not node.windowed:
         detail = (
@@ -67,7 +67,7 @@ def check_one_time(plan: TypedPlan) -> None:
 
 @singledispatch
 def infer_node(node: Node, scope: Scope) -> TypedNode | None:
-    """Return the typed node, or None after recording faults; a rule for each node of plans is registered."""
+    """Return the typed node, or None after recording errors; every node class registers its own rule."""
     raise AssertionError(f"no rule for {type(node).__name__}")
 
 
@@ -198,7 +198,7 @@ def _aggregate(node: nodes.AggregateNode, scope: Scope) -> TypedNode | None:
     if node.scaled:
         compute = scale(node, compute, scope)
     added = scope.window_columns(node.window, [*node.by, *node.compute])
-    # Groups are answered in the order of their first rows; a single group has no such order to lose.
+    # Groups are answered in the order of their first rows; without `by` there is only one group per window.
     scope.ordered[scope.name] = scope.keeps_order() or not node.by
     schema = Schema((*by, *(field_of(name, e.result) for name, e in compute), *added))
     return TypedAggregate(scope.name, scope.inputs, schema, node.window, node.by, tuple(compute), node.scaled)

@@ -1,4 +1,4 @@
-"""Scopes: what is known of a plan while it is walked bottom-up, and what was found wrong."""
+"""Inference scope: the schemas known so far and the errors of the current node."""
 
 from __future__ import annotations
 
@@ -15,24 +15,25 @@ from mavstream_protocol.windows import RowWindow, TimeWindow
 
 
 class Scope:
-    """What is known while a plan is walked bottom-up, and what was found wrong at the current node."""
+    """State of an inference pass over a plan, bottom-up, with the errors of the current node."""
 
     def __init__(self, streams: Mapping[str, StreamShape], tables: Mapping[str, Schema]) -> None:
         self.streams = streams
         self.tables = tables
         self.typed: dict[str, TypedNode] = {}
-        self.ordered: dict[str, bool] = {}  # whether a node's rows come in one order, whatever the policy
+        # By node: whether its rows have a defined order that does not depend on the policy.
+        self.ordered: dict[str, bool] = {}
         self.problems: list[ProblemItem] = []
         self.name = ""
         self.inputs: tuple[InputRef, ...] = ()
         self.failed = False
 
     def enter(self, name: str, inputs: tuple[InputRef, ...]) -> None:
-        """Turn to a node, whose inputs are known to be right."""
+        """Set the current node; its inputs were inferred without errors."""
         self.name, self.inputs, self.failed = name, inputs, False
 
     def fail(self, field: str, code: str, detail: str) -> None:
-        """Record a problem at a field of the current node."""
+        """Record an error at a field of the current node."""
         pointer = f"nodes/{self.name}/{field}" if field else f"nodes/{self.name}"
         self.problems.append(ProblemItem(pointer=pointer, code=code, detail=detail))
         self.failed = True
@@ -42,15 +43,15 @@ class Scope:
         return self.typed[self.inputs[index].node].schema
 
     def columns(self, index: int = 0, prefix: str = "") -> dict[str, Field]:
-        """Return the columns of an input by how expressions name them."""
+        """Return the columns of an input, by the names that expressions use."""
         return {prefix + field.name: field for field in self.schema(index)}
 
     def keeps_order(self, *, of: Iterable[int] = (0,)) -> bool:
-        """Return whether rows of these inputs come in one order."""
+        """Return whether the rows of these inputs have a defined order."""
         return all(self.ordered[self.inputs[index].node] for index in of)
 
     def scalar(self, field: str, text: str, columns: Mapping[str, Field]) -> Expression | None:
-        """Return the typed expression; or None after recording what is wrong with it."""
+        """Return the typed expression, or None after recording its error."""
         try:
             return parse_scalar(text, columns)
         except ExpressionError as error:
@@ -58,7 +59,7 @@ class Scope:
             return None
 
     def predicate(self, field: str, text: str, columns: Mapping[str, Field]) -> Expression | None:
-        """Return the typed condition; or None after recording what is wrong with it."""
+        """Return the typed condition, or None after recording its error."""
         try:
             return parse_predicate(text, columns)
         except ExpressionError as error:
@@ -66,7 +67,7 @@ class Scope:
             return None
 
     def need_order(self, field: str, what: str, index: int = 0) -> None:
-        """Refuse an order-sensitive operator whose input comes in no particular order."""
+        """Reject an order-sensitive operator whose input has no defined order."""
         name = self.inputs[index].node
         if not self.ordered[name]:
             self.fail(
@@ -90,7 +91,7 @@ class Scope:
         return Field("window_start", type_), Field("window_end", type_)
 
     def same_columns(self, field: str, index: int) -> None:
-        """Refuse inputs of a set operation whose columns differ."""
+        """Reject a set operation whose inputs have different columns."""
         first = {f.name: f.type for f in self.schema(0)}
         other = {f.name: f.type for f in self.schema(index)}
         if first != other:

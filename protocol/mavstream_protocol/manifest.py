@@ -46,7 +46,7 @@ class StreamData(BaseModel):
     fields: tuple[FieldSpec, ...] = Field(validation_alias="schema", serialization_alias="schema")
     """The columns, as a stream is registered with them."""
     event_time: Name | None
-    """The event time column, by which the rows are sorted; None in answers."""
+    """The event time column, by which rows are sorted; None for query results."""
     rows: int
     time_range: tuple[Instant, Instant] | None
     """Times of the first and the last row; None if there are no rows or no event time."""
@@ -55,7 +55,7 @@ class StreamData(BaseModel):
     checksum: str
     """The sum of the rows' hashes; depends on neither their order nor their files."""
     files: tuple[DataFile, ...]
-    """In the order of time: read one after the other, they give the stream in order."""
+    """Files in time order: reading one after the other yields the stream in order."""
 
     def spec(self, name: str, **options: Any) -> StreamSpec:
         """Return the stream as it is registered; `options` are further fields of StreamSpec."""

@@ -1,4 +1,4 @@
-"""What clients and server agree on about the run-time optimizer: what it may do, and how targets stand."""
+"""Types of the run-time optimizer that clients and server share: its settings and target states."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _SHORTEST_PERIOD, _LONGEST_PERIOD = _SECOND // 10, 60 * _SECOND
 
 
 class Objective(StrEnum):
-    """What a target is about."""
+    """The measured quantity that a target limits."""
 
     LATENCY = "latency"
     MEMORY = "memory"
@@ -25,7 +25,7 @@ class Objective(StrEnum):
 
 
 class TargetState(StrEnum):
-    """How a target stands."""
+    """Whether a target is met."""
 
     KEPT = "kept"
     AT_RISK = "at risk"
@@ -36,24 +36,24 @@ class TargetState(StrEnum):
 
 
 class Outcome(StrEnum):
-    """What became of an action."""
+    """The result of an optimizer action."""
 
     PROBATION = "probation"
     KEPT = "kept"
     UNDONE = "undone"
     RELAXED = "relaxed"
-    """It took back what was not needed any more."""
+    """A measure that was no longer needed was reduced or ended."""
     FAILED = "failed"
     """It could not be done."""
     OVERRULED = "overruled"
-    """A person changed what it was about, before it was judged."""
+    """A user changed the affected setting before the action was judged."""
 
 
 class PolicyChoice(StrEnum):
-    """How the rule `policy` chooses."""
+    """How the rule `policy` selects a policy."""
 
     TABLE = "table"
-    """From what is missed to the policies that are made for it."""
+    """By a table that maps missed objectives to the policies made for them."""
     AMOS = "amos"
     """AMoS with the specification as weights first, then the table."""
 
@@ -69,22 +69,22 @@ def _sensible_period(value: int) -> int:
 
 
 class PaceSettings(BaseModel):
-    """How long things take."""
+    """Durations and thresholds of the optimizer."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
     probation: Annotated[PositiveDuration, Field(json_schema_extra={"default": "15s"})] = 15 * _SECOND
-    """Before an action is judged: what it was taken for must have left the sliding figures."""
+    """Time until an action is judged; must exceed the sliding window of the metrics."""
     bar: Annotated[PositiveDuration, Field(json_schema_extra={"default": "2m"})] = 120 * _SECOND
-    """In which an action that did not help is not tried again."""
+    """Time during which an action that did not help is not tried again."""
     calm: Annotated[PositiveDuration, Field(json_schema_extra={"default": "15s"})] = 15 * _SECOND
-    """Without a missed target before anything is taken back, and between two steps back."""
+    """Time without a missed target before a measure is reduced, and between two reductions."""
     gain: Annotated[Percent, Field(json_schema_extra={"default": "10%"})] = 0.1
-    """The share by which less must be missed for an action to be kept."""
+    """The share by which misses must decrease for an action to be retained."""
 
 
 class OptimizerSettings(BaseModel):
-    """What the optimizer may do and how; what is left out takes its default."""
+    """Settings of the optimizer; omitted ones take their defaults."""
 
     model_config = ConfigDict(
         frozen=True,
@@ -114,14 +114,14 @@ class OptimizerSettings(BaseModel):
     period: Annotated[
         PositiveDuration, AfterValidator(_sensible_period), Field(json_schema_extra={"default": "1s"})
     ] = _SECOND
-    """How often it looks, 100ms to 60s."""
+    """Interval between two checks, 100ms to 60s."""
     rules: dict[str, bool] = {}
     """Rules that are on or off, by name; those left out are on."""
     pace: PaceSettings = PaceSettings()
-    """How long things take."""
+    """Durations and thresholds."""
     policy_choice: PolicyChoice = PolicyChoice.TABLE
-    """How the rule `policy` chooses."""
+    """How the rule `policy` selects a policy."""
     specification: Specification = DEFAULT_SPECIFICATION
-    """What AMoS judges policies by, while it decides."""
+    """The performance specification by which AMoS rates policies."""
     admission: AdmissionPolicy | None = None
-    """What is done about new queries that do not fit in; null: as the server was started."""
+    """Handling of new queries that do not fit; null uses the setting that the server was started with."""

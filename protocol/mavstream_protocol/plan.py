@@ -30,15 +30,18 @@ Computation = Annotated[dict[Name, str], Field(min_length=1, max_length=256)]
 """New column to expression, in order."""
 
 ELSE = "else"
-"""The output of a split that takes the rows no predicate matched."""
+"""The output of a split for rows that match none of its predicates."""
 
 
 class PlanNode(BaseModel):
-    """A node as plans are written. What a node reads is known from the names of its fields."""
+    """Base class of the nodes of a plan, as clients write them.
+
+    The names of its fields determine which other nodes it reads.
+    """
 
     model_config = _CONFIG
     input_fields: ClassVar[tuple[str, ...]]
-    """The fields that name what is read: each a node, or several."""
+    """The fields that name inputs, each a node or a list of nodes."""
     table_fields: ClassVar[frozenset[str]] = frozenset()
     """Those of them that may name a stored table."""
     gives_rows: ClassVar[bool] = True
@@ -55,7 +58,7 @@ class PlanNode(BaseModel):
         return None
 
     def reads(self) -> dict[str, str]:
-        """Return what the node reads, keyed by the pointer of the input inside the node."""
+        """Return the inputs of the node, keyed by their pointers within the node."""
         found: dict[str, str] = {}
         for field in self.input_fields:
             value = getattr(self, field)
@@ -66,7 +69,7 @@ class PlanNode(BaseModel):
         return found
 
     def reading(self, changes: Mapping[str, str]) -> Self:
-        """Return a node that reads other nodes instead, by what it reads now."""
+        """Return a copy of the node with its inputs replaced; `changes` maps old inputs to new ones."""
         if not any(text in changes for text in self.reads().values()):
             return self
         update: dict[str, object] = {}
@@ -103,7 +106,7 @@ class TableNode(PlanNode):
 
 
 class SelectNode(PlanNode):
-    """The rows for which a predicate is true."""
+    """Passes rows for which a predicate is true."""
 
     input_fields = ("input",)
     op: Literal["select"]
@@ -123,7 +126,7 @@ class ProjectNode(PlanNode):
 
 
 class SplitNode(PlanNode):
-    """Each row goes to the first output whose predicate is true, else to `else`."""
+    """Routes each row to the first output whose predicate is true, otherwise to `else`."""
 
     input_fields = ("input",)
     op: Literal["split"]
@@ -138,7 +141,7 @@ class SplitNode(PlanNode):
 
 
 class UnionNode(PlanNode):
-    """The rows of all inputs, which must have the same columns."""
+    """Merges the rows of all inputs, which must have the same columns."""
 
     input_fields = ("inputs",)
     op: Literal["union"]
@@ -179,12 +182,12 @@ class AggregateNode(PlanNode):
     window: Window
     compute: Computation
     scaled: bool = False
-    """Whether counts, sums and averages stand for rows that were shed, too, each with its `<name>_error`."""
+    """Whether counts, sums and averages include an estimate for shed rows, each with its `<name>_error`."""
     hints: Hints | None = None
 
 
 class Within(BaseModel):
-    """How far the right row's time may lie from the left row's."""
+    """Maximum distance between the times of the right row and the left row."""
 
     model_config = _CONFIG
     before: NonNegativeSpan
@@ -208,12 +211,12 @@ class JoinNode(PlanNode):
     within: Within | None = None
     window: Window | None = None
     where: str | None = None
-    """What else must hold, over `l.column` and `r.column`."""
+    """An additional condition over `l.column` and `r.column`."""
     compute: Computation | None = None
     """The columns of the result; without it, all columns of both sides."""
     order: Literal["time"] | None = None
     how: Literal["inner", "left"] = "inner"
-    """`left`, with a table only: rows that find nothing come out too, with nulls for the table's columns."""
+    """With a table only: `left` also emits rows without a match, with nulls for the table's columns."""
     hints: Hints | None = None
 
     @model_validator(mode="before")
@@ -244,7 +247,7 @@ OPERATORS: tuple[str, ...] = tuple(get_args(node.model_fields["op"].annotation)[
 
 
 class InputRef(NamedTuple):
-    """Where a node reads: another node, and for a split which of its outputs."""
+    """A reference to an input: a node and, for a split, one of its outputs."""
 
     node: str
     output: str | None
@@ -267,7 +270,7 @@ class Plan(BaseModel):
 
     @classmethod
     def parse(cls, data: Any) -> Plan:
-        """Build a plan from its JSON form; raises InvalidPlan that points at each wrong part."""
+        """Build a plan from its JSON form; raises InvalidPlan with a pointer to each error."""
         try:
             return cls.model_validate(data)
         except ValidationError as error:
@@ -282,7 +285,7 @@ _TAGS = frozenset(OPERATORS) | {"time", "rows"}
 
 
 def _item(details: Any) -> ProblemItem:
-    """Turn pydantic's account of an error into ours: its tags are not part of the object's path."""
+    """Convert an error of pydantic; the union tags in its location are not part of the object's path."""
     location = [str(part) for part in details["loc"]]
     path = [
         part

@@ -1,4 +1,4 @@
-"""Quality-of-service targets of a query: latency, memory, throughput, and how they weigh."""
+"""Quality-of-service targets of a query: latency, memory, throughput and their weights."""
 
 from __future__ import annotations
 
@@ -52,20 +52,20 @@ NonNegative = Annotated[float, explained("number", _number), WithJsonSchema({"ty
 
 
 class LatencyTarget(BaseModel):
-    """How soon results follow the row that made them possible.
+    """Limits the time from the row that makes a result possible to the result.
 
-    Written `{"mean": "10ms"}`, `{"p95": "50ms", "tolerance": "10%"}` or, for any percentile,
-    `{"percentile": 99.9, "at_most": "50ms"}`.
+    Written `{"mean": "10ms"}`, `{"p95": "50ms", "tolerance": "10%"}` or, for any percentile, `{"percentile":
+    99.9, "at_most": "50ms"}`.
     """
 
     model_config = _CONFIG
 
     percentile: NonNegative | None = None
-    """Above 0 and below 100; None stands for the mean."""
+    """Above 0 and below 100; None selects the mean."""
     at_most: PositiveDuration
-    """The highest latency, in microseconds, that keeps the target."""
+    """The highest latency that meets the target, in microseconds."""
     tolerance: Tolerance = 0.1
-    """How far above the target the measured latency may be before something is done."""
+    """How far the latency may exceed the target before the optimizer acts."""
 
     @model_validator(mode="before")
     @classmethod
@@ -102,7 +102,7 @@ class LatencyTarget(BaseModel):
 
     @property
     def statistic(self) -> str:
-        """What is compared with `at_most`: `mean`, `p95`, `p99.9`, ..."""
+        """The statistic that is compared with `at_most`: `mean`, `p95`, `p99.9`, ..."""
         return "mean" if self.percentile is None else f"p{_plain(self.percentile)}"
 
     @model_serializer
@@ -136,25 +136,25 @@ class LatencyTarget(BaseModel):
 
 
 class MemoryTarget(BaseModel):
-    """How much a query may hold: queued batches, operator state and unread backlog together."""
+    """Limits the memory of a query: queued batches, operator state and unread backlog together."""
 
     model_config = ConfigDict(**_CONFIG, json_schema_extra={"examples": [{"at_most": "64MB"}]})
 
     at_most: PositiveSize
-    """The most bytes that keep the target."""
+    """The highest number of bytes that meets the target."""
     tolerance: Tolerance = 0.1
-    """How far above the target the measured memory may be before something is done."""
+    """How far memory may exceed the target before the optimizer acts."""
 
 
 class ThroughputTarget(BaseModel):
-    """How many rows a query keeps up with."""
+    """Sets the input rate that a query must sustain."""
 
     model_config = ConfigDict(**_CONFIG, json_schema_extra={"examples": [{"at_least": 10000}]})
 
     at_least: NonNegative
-    """Input rows per second, above zero, that keep the target while so many are offered."""
+    """Input rows per second, above zero, that the query must process while that many are offered."""
     tolerance: Tolerance = 0.1
-    """How far below the target the measured throughput may be before something is done."""
+    """How far throughput may fall below the target before the optimizer acts."""
 
     @field_validator("at_least")
     @classmethod
@@ -165,7 +165,7 @@ class ThroughputTarget(BaseModel):
 
 
 class ObjectiveWeights(BaseModel):
-    """How the objectives weigh against each other; only their ratios matter."""
+    """Relative weights of the objectives; only their ratios matter."""
 
     model_config = ConfigDict(**_CONFIG, json_schema_extra={"examples": [{"latency": 3, "memory": 1}]})
 
@@ -189,7 +189,7 @@ EQUAL_WEIGHTS = ObjectiveWeights(latency=1, memory=1, throughput=1)
 
 
 class QosSpec(BaseModel):
-    """The targets of a query; what is left out is not watched."""
+    """QoS targets of a query; omitted ones are not monitored."""
 
     model_config = ConfigDict(
         **_CONFIG,
@@ -207,24 +207,26 @@ class QosSpec(BaseModel):
     )
 
     latency: LatencyTarget | None = None
-    """How soon results follow."""
+    """Latency target."""
     memory: MemoryTarget | None = None
-    """How much the query may hold."""
+    """Memory target."""
     throughput: ThroughputTarget | None = None
-    """How many rows per second it keeps up with."""
+    """Throughput target."""
     weights: ObjectiveWeights = EQUAL_WEIGHTS
-    """How the objectives weigh when they conflict; equal where this is left out. The miss that is largest,
-    relative to its target and times its weight, is mended first, and what is done for it is kept only if all
-    misses together, weighed in the same way, become less. For a target of weight 0 nothing is done."""
+    """Weights of the objectives when they conflict; equal if omitted. The largest miss, relative to its
+    target and multiplied by its weight, is handled first, and an action is retained only if the weighted sum
+    of all misses decreases. No action is taken for a target of weight 0.
+    """
     max_loss: Annotated[Percent, Field(json_schema_extra={"default": "0%"})] = 0.0
     """The share of its rows that load shedding may drop, of every 4,096; 0% forbids it."""
     worth: Annotated[dict[Name, str], Field(max_length=64)] = {}
-    """What rows are worth, by stream: a number or a condition over its fields. Rows with the smallest number,
-    or of which the condition is false, are dropped first; those of other streams are drawn at random."""
+    """Utility of rows by stream: a number or a condition over the stream's fields. Rows with the smallest
+    number, or for which the condition is false, are shed first; rows of other streams are shed at random.
+    """
 
     @property
     def target_weights(self) -> dict[str, float]:
-        """What the query's targets weigh, by objective: 1 on average; equal if all of them weigh nothing."""
+        """Weights of the query's targets by objective, 1 on average; equal if all weights are 0."""
         given = {
             name: getattr(self.weights, name)
             for name in ("latency", "memory", "throughput")

@@ -28,13 +28,13 @@ _PERCENT_AMOUNT = re.compile(r"[0-9]{1,3}(?:\.[0-9]{1,340})?")
 
 @dataclass(frozen=True, slots=True)
 class _Scale:
-    """How one kind of whole quantity is written: its units, and the words for its messages."""
+    """Units and error messages of one kind of integer quantity."""
 
     noun: str
     base: str
     units: Mapping[str, int]
     spelled: tuple[str, ...]
-    """Units used when formatting, largest first; the last one has factor 1."""
+    """Units used for formatting, largest first; the last one has factor 1."""
     zero: str
     example: str
 
@@ -62,7 +62,7 @@ class _Scale:
         return int(value)
 
     def format(self, value: int) -> str:
-        """Return the text in the largest unit that is exact, so that parsing it gives `value` again."""
+        """Return the text in the largest unit that is exact, so that parsing it returns `value`."""
         if not 0 <= value <= INT64_MAX:
             raise ValueError(f"{self.noun} of {value} {self.base}s cannot be written: it must be 0..2^63-1")
         if value == 0:
@@ -150,7 +150,7 @@ def format_cost(nanoseconds: int) -> str:
 
 
 def parse_percent(text: str) -> float:
-    """Return the fraction that a text such as `5%` stands for, 0.0 to 1.0. Raises ValueError."""
+    """Return the fraction, 0.0 to 1.0, for a text such as `5%`. Raises ValueError."""
     amount = text.removesuffix("%")
     shown = _shortened(text)
     if amount.startswith("-"):
@@ -168,7 +168,7 @@ def parse_percent(text: str) -> float:
 
 def format_percent(fraction: float) -> str:
     """Return the text that `parse_percent` reads back exactly, such as `5%`."""
-    # repr gives the shortest digits of the float; multiplying them as a decimal adds no noise.
+    # repr returns the shortest digits of the float; multiplying them as a decimal adds no rounding error.
     percent = (Decimal(repr(float(fraction))) * 100).normalize()
     return f"{percent:f}%"
 

@@ -1,4 +1,4 @@
-"""Queries as clients register them: a plan, how much it matters, and when it runs."""
+"""Query specifications as clients register them: plan, class, targets and times."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from mavstream_protocol.qos import QosSpec
 
 
 class Mode(StrEnum):
-    """How long a query lives."""
+    """Whether a query runs continuously or ends after its first window."""
 
     CONTINUOUS = "continuous"
     """Until it is stopped or its plan ends it."""
@@ -24,7 +24,7 @@ class Mode(StrEnum):
 
 
 class OnError(StrEnum):
-    """What happens when an expression fails on a row (overflow, domain, cast)."""
+    """Handling of rows for which an expression fails (overflow, domain error, failed cast)."""
 
     NULL = "null"
     """The value is null; the error is counted."""
@@ -40,7 +40,7 @@ class ReadFrom(StrEnum):
     NOW = "now"
     """At the position of its start."""
     EARLIEST = "earliest"
-    """At the oldest row that is still kept."""
+    """At the oldest row that is still stored."""
 
 
 class QuerySpec(BaseModel):
@@ -74,7 +74,7 @@ class QuerySpec(BaseModel):
     name: Name
     """Identifier of at most 64 characters."""
     plan: Plan
-    """What the query computes."""
+    """The plan that the query runs."""
     class_: Name = Field(default=DEFAULT_CLASS, alias="class")
     """The query class that it belongs to."""
     qos: QosSpec = QosSpec()
@@ -89,7 +89,7 @@ class QuerySpec(BaseModel):
     from_: ReadFrom = Field(default=ReadFrom.NOW, alias="from")
     """Where in its streams it begins to read."""
     on_error: OnError = OnError.NULL
-    """What happens when an expression fails on a row."""
+    """Handling of rows for which an expression fails."""
 
     @field_validator("stop_at")
     @classmethod

@@ -1,8 +1,8 @@
-"""Scaled aggregates: counts, sums and averages that stand for rows which load shedding left out.
+"""Scaled aggregates: counts, sums and averages that compensate for rows dropped by load shedding.
 
 Each column gets a companion, `<name>_error`: the true value lies within that distance of the scaled one in
-95 of 100 windows. What inference makes of them holds for streams of which nothing was left out: plain values,
-as floats, and errors of zero. A backend that sheds puts weighted sums in their place.
+95 of 100 windows. Inference types them for streams without shedding: plain values, as floats, and errors of
+zero. A backend that sheds replaces them by weighted sums.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from mavstream_protocol.typed_plan import all_below, streams_below
 from mavstream_protocol.windows import RowWindow
 
 ERROR = "_error"
-"""What the name of a companion ends with."""
+"""Suffix of the name of a companion column."""
 _LONGEST_NAME = 64
 _FUNCTIONS = ("count", "sum", "avg")
 
@@ -27,7 +27,7 @@ Columns = list[tuple[str, AggregateExpression]]
 
 
 def scale(node: AggregateNode, compute: Columns, scope: Scope) -> Columns:
-    """Return the scaled columns, each ahead of its error; faults are recorded in the scope."""
+    """Return the scaled columns, each followed by its error column; errors are recorded in the scope."""
     if isinstance(node.window, RowWindow):
         scope.fail(
             "scaled",
@@ -90,10 +90,10 @@ def _error(call: AggregateCall) -> AggregateExpression:
 
 
 def _check_rows(scope: Scope) -> None:
-    """Refuse inputs whose rows are not rows of streams, each of them once.
+    """Reject inputs whose rows are not rows of streams, each at most once.
 
-    The error is told from the kept rows as if each had been kept or not by itself. Rows of a join that come
-    from the same row are kept or lost together; rows of a window are made of many.
+    The error estimate assumes that each row was retained or shed independently. Joined rows that stem from
+    the same row are retained or shed together, and a row of a window combines many rows.
     """
     for node in all_below(scope.typed, scope.inputs[0]):
         if not node.makes_rows:
@@ -127,7 +127,7 @@ def _apart(scope: Scope, left: InputRef, right: InputRef) -> bool:
 
 
 def _outputs(scope: Scope, reference: InputRef) -> Iterator[tuple[str, str]]:
-    """Yield the splits between an input and what several inputs or a stream give, with the output taken."""
+    """Yield the splits below an input, with the output taken, down to a stream or several inputs."""
     while True:
         node = scope.typed[reference.node]
         if reference.output is not None:

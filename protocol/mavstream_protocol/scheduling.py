@@ -1,4 +1,4 @@
-"""What clients and server agree on about scheduling."""
+"""Scheduling types that clients and server share: settings and traces."""
 
 from __future__ import annotations
 
@@ -29,24 +29,25 @@ class Sharing(StrEnum):
     CLASS = "class"
     """Those of one class."""
     ALL = "all"
-    """All; what queries of several classes share runs in the highest of these, and is charged to it."""
+    """All queries; a prefix shared across classes runs in, and is charged to, the highest of these classes.
+    """
 
 
 class SchedulerSettings(BaseModel):
-    """The policy that decides, its options, and how sources are served."""
+    """The active policy, its options, and how sources are served."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
     policy: str
     options: dict[str, Any] = {}
     sources: SourceService | None = None
-    """None: as the policy's paper has it."""
+    """How sources are served; None uses the policy's default."""
 
 
 DEFAULT_SCHEDULER = SchedulerSettings(
     policy="cqc", options={"inner": {"policy": "rr", "options": {"unit": "query"}}}
 )
-"""What a server starts with: classes share by priority, and inside one every query has its turn."""
+"""The default of a server: classes share by priority, and queries of a class take turns."""
 
 LONGEST_TRACE = 60.0
 """Seconds."""
@@ -62,7 +63,7 @@ class TracedSlice(BaseModel):
     at_ms: float
     """When it began, in milliseconds from the start of the trace."""
     took_ms: float
-    """How long it ran, in milliseconds."""
+    """Duration of the slice in milliseconds."""
     core: int
     """Where it ran."""
     query: str
@@ -70,15 +71,15 @@ class TracedSlice(BaseModel):
     class_: str = Field(alias="class")
     """The class that the query belonged to then."""
     operators: tuple[str, ...]
-    """What the operators do, in the order in which they ran."""
+    """Kinds of the operators, in the order in which they ran."""
     consumed: int
-    """Tuples that the operators took, added up: one that went through three of them counts three times."""
+    """Tuples consumed, summed over the operators: one that passes three of them counts three times."""
     produced: int
     """Tuples that the operators handed on, added up in the same way."""
 
 
 class SchedulerTrace(BaseModel):
-    """Who ran when, for how many tuples and how long."""
+    """Recorded slices: which operators ran when, for how many tuples and how long."""
 
     model_config = ConfigDict(
         frozen=True,
@@ -110,10 +111,10 @@ class SchedulerTrace(BaseModel):
     started: str
     """When the trace began, ISO 8601 text."""
     seconds: float
-    """How long it went on."""
+    """Duration of the trace in seconds."""
     policy: str
     """The policy that decided when it began."""
     slices: list[TracedSlice]
-    """In the order in which they ran; there was no slice in the time between two."""
+    """Slices in the order in which they ran; no other slice ran between two of them."""
     left_out: int
-    """Slices behind these that were run and not recorded, because a trace holds only so many."""
+    """Number of later slices that were not recorded because a trace has a maximum length."""

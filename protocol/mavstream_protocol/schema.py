@@ -8,7 +8,7 @@ from enum import StrEnum
 
 
 class FieldType(StrEnum):
-    """What a field can hold."""
+    """The type of a field's values."""
 
     INT = "int"
     """64-bit signed integer."""

@@ -1,4 +1,4 @@
-"""Performance specification: which metrics count, in which direction and how much (AMoS paper, 3.2)."""
+"""Performance specification of AMoS (paper, 3.2): metrics, their directions and weights."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 
 class Metric(StrEnum):
-    """What is measured of a policy, over one interval."""
+    """A metric of a policy, measured over one interval."""
 
     OUTPUT_RATE = "output_rate"
     """Answers per second."""
@@ -18,14 +18,16 @@ class Metric(StrEnum):
     QUEUED_BYTES = "queued_bytes"
     """Bytes in all queues at the end of the interval."""
     DELAY = "delay"
-    """Mean response time in nanoseconds of the answers given; if there were none, age of the oldest tuple."""
+    """Mean response time of the answers in nanoseconds; without answers, the age of the oldest tuple."""
     PENDING_ANSWERS = "pending_answers"
-    """Answers that what waits at the end of the interval will give. By Little's law delay is in proportion
-    to it in the long run, and it counts what is held back, which delay counts only when it comes out."""
+    """Answers expected from the tuples that are waiting at the end of the interval. By Little's law it is
+    proportional to delay in the long run, and it includes answers that are held back, which delay counts
+    only when they are emitted.
+    """
 
 
 class Quantifier(StrEnum):
-    """In which direction a metric is better."""
+    """Whether lower or higher values of a metric are better."""
 
     MINIMISE = "minimise"
     MAXIMISE = "maximise"

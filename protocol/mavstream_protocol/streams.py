@@ -1,4 +1,4 @@
-"""Streams: the fields of their rows, how they tell the time, and how long they are kept."""
+"""Stream specifications: fields, event time, watermarks, retention and quota."""
 
 from __future__ import annotations
 
@@ -26,20 +26,20 @@ class FieldSpec(BaseModel):
     name: Name
     """Identifier of at most 64 characters; in a stream not `window_start` or `window_end`."""
     type: FieldType
-    """What the field holds: int, float, bool, string or timestamp."""
+    """Type of the values: int, float, bool, string or timestamp."""
     nullable: bool = False
-    """Whether a row may leave the field out or give null."""
+    """Whether a row may omit the field or contain null."""
 
 
 class Retention(BaseModel):
-    """How much of a stream is kept after every query has read it."""
+    """How much of a stream is retained after every query has read it."""
 
     model_config = _CONFIG
 
     time: PositiveDuration | None = None
-    """Rows older than this may go."""
+    """Rows older than this may be removed."""
     bytes: PositiveSize | None = None
-    """The oldest rows may go when the stream is larger than this."""
+    """The oldest rows may be removed while the stream is larger than this."""
 
     @model_validator(mode="before")
     @classmethod
@@ -57,7 +57,7 @@ class Retention(BaseModel):
 
 
 def distinct_fields(fields: tuple[FieldSpec, ...]) -> tuple[FieldSpec, ...]:
-    """Return fields whose names can stand beside each other; raises ValueError for others."""
+    """Return the fields if their names are distinct; otherwise raise ValueError."""
     seen: dict[str, int] = {}
     for index, field in enumerate(fields):
         if field.name.lower() in RESERVED_NAMES:
@@ -102,19 +102,19 @@ class StreamSpec(BaseModel):
     fields: Annotated[tuple[FieldSpec, ...], pydantic.Field(min_length=1, max_length=256)]
     """1 to 256 fields with distinct names, in order; names that differ only in case are not distinct."""
     event_time: Name | None = None
-    """The timestamp field, never null, that tells when a row happened; without it, its arrival counts."""
+    """The timestamp field, never null, with the event time of a row; without it, the arrival time is used."""
     lateness: Annotated[Duration, pydantic.Field(json_schema_extra={"default": "0s"})] = 0
-    """How far a row may lag behind the latest event time before it is late; needs `event_time`."""
+    """How far a row may lag behind the latest event time before it is late; requires `event_time`."""
     max_ahead: PositiveDuration | None = None
-    """Rows whose event time is further in the future than this are rejected; needs `event_time`."""
+    """Rows whose event time is further in the future than this are rejected; requires `event_time`."""
     idle_timeout: PositiveDuration | None = None
     """A producer that is silent for this long no longer holds the watermark back."""
     retention: Retention | None = None
-    """How long rows are kept after every query has read them; a duration alone limits the time."""
+    """How long rows are retained after every query has read them; a duration alone limits the age."""
     quota: PositiveSize | None = None
-    """The most that the stream may take on disk; at the quota its producers are slowed."""
+    """The most bytes that the stream may take on disk; at the quota its producers are slowed down."""
 
-    # Checks of two fields stand on the later one, so that the error points at a field.
+    # Validators of two fields are attached to the later one, so that the error points at a field.
 
     @field_validator("fields")
     @classmethod

@@ -35,7 +35,7 @@ def check_table_readers(plan: Plan) -> None:
 
 
 def infer_table_join(node: JoinNode, table: TypedTable, scope: Scope) -> TypedNode | None:
-    """Return the typed join of the first input with a table, the second; or None after recording faults."""
+    """Return the typed join of the first input with a table, the second; or None after recording errors."""
     scope.ordered[scope.name] = scope.keeps_order()
     _check_left(scope)
     _check_options(node, scope)
@@ -45,7 +45,8 @@ def infer_table_join(node: JoinNode, table: TypedTable, scope: Scope) -> TypedNo
     where = None
     if node.where is not None:
         where = scope.predicate("where", node.where, {**left_columns, **right_columns})
-    if node.how == "left":  # the condition only ever sees rows that are there; what comes out may be null
+    # The condition only sees matched rows, so table columns become nullable after it.
+    if node.how == "left":
         right_columns = {name: replace(field, nullable=True) for name, field in right_columns.items()}
     compute = []
     for name, text in (node.compute or _all_columns(node, scope)).items():
@@ -66,7 +67,7 @@ def infer_table_join(node: JoinNode, table: TypedTable, scope: Scope) -> TypedNo
 
 
 def _check_left(scope: Scope) -> None:
-    """Refuse rows that never arrived: which version was current then cannot be said of a window."""
+    """Reject input rows without an arrival time: no table version is defined for the rows of a window."""
     waiting = [scope.inputs[0].node]
     while waiting:
         below = scope.typed[waiting.pop()]
@@ -104,7 +105,7 @@ def _check_options(node: JoinNode, scope: Scope) -> None:
 
 
 def _all_columns(node: JoinNode, scope: Scope) -> dict[str, str]:
-    """Name the columns of both sides, for a join that computes none; a key of one name comes once."""
+    """Name the columns of both sides, for a join without `compute`; a key with the same name appears once."""
     shared = {left for left, right in node.on if left == right}
     left, right = scope.schema(0).names, scope.schema(1).names
     for name in left:

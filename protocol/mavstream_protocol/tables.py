@@ -1,4 +1,4 @@
-"""Stored tables: what a client says of one, besides its rows."""
+"""Stored tables: the specification that a client sends in addition to the rows."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def write_fields(fields: tuple[FieldSpec, ...]) -> str:
 
 
 def read_fields(text: str) -> TableFields:
-    """Read `room:string,threshold:float?`, where `?` says that a field may be null; raises ValueError."""
+    """Parse `room:string,threshold:float?`, where `?` marks a nullable field; raises ValueError."""
     fields = []
     for part in text.split(","):
         name, colon, kind = part.strip().partition(":")

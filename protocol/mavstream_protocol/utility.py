@@ -1,4 +1,4 @@
-"""Worth: which rows of a stream load shedding drops first, as a query's targets say it."""
+"""Infers the utility expressions of a query, which determine the rows that load shedding drops first."""
 
 from __future__ import annotations
 
@@ -14,9 +14,10 @@ _TYPES = (FieldType.INT, FieldType.FLOAT, FieldType.BOOL)
 
 
 def infer_utility(qos: QosSpec, plan: TypedPlan) -> dict[str, Expression]:
-    """Return what rows are worth, by stream; raises InvalidObject with pointers such as `qos/worth/readings`.
+    """Return the utility expressions by stream; raises InvalidObject with pointers such as
+    `qos/worth/readings`.
 
-    A number or a condition: rows with the smallest number, or of which the condition is false, go first.
+    Each is a number or a condition: rows with the smallest number, or for which it is false, are shed first.
     """
     shapes = {source.stream: source.schema for source in plan.sources}
     scaled = _scaled_streams(plan)

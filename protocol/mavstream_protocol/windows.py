@@ -1,4 +1,4 @@
-"""Windows: how an endless stream is cut into pieces that can be answered."""
+"""Windows: finite pieces of a stream, by time or by number of rows."""
 
 from __future__ import annotations
 
@@ -43,9 +43,9 @@ class TimeWindow(BaseModel):
 
     kind: Literal["tumbling", "hopping"]
     size: PositiveSpan
-    """How long a window is."""
+    """The length of a window."""
     hop: PositiveSpan | None = None
-    """How far apart the beginnings of two windows are; a tumbling window's hop is its size."""
+    """The distance between the starts of two windows; the hop of a tumbling window is its size."""
     begin: Instant | None = None
     """The first window begins here; rows before it belong to none."""
     until: Instant | None = None

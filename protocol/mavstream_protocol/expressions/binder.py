@@ -1,4 +1,4 @@
-"""Binding: syntax trees to typed expressions over given columns."""
+"""Binds syntax trees to the columns of an input, resulting in typed expressions."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ class Binder:
         return ColumnRef(field_name, field.type, field.nullable)
 
     def aggregate(self, name: str, node: exp.Expr) -> Expression:
-        """Return what stands for an aggregate call; nothing does in a scalar place."""
+        """Return the expression that represents an aggregate call; scalar binders reject such calls."""
         raise ExpressionError(
             "aggregate_not_allowed",
             f"`{Part(node)}`: {name} is an aggregate and cannot stand here; compute it in an aggregate node",

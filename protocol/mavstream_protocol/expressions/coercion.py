@@ -1,4 +1,4 @@
-"""Coercion: how typed expressions change type, by themselves or by CAST."""
+"""Type conversion of typed expressions, implicit or by CAST."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ INT, FLOAT, BOOL, STRING, TIMESTAMP = (
     FieldType.TIMESTAMP,
 )
 
-# Which types CAST reads each type from. Timestamps are not numbers: epoch() says which number is meant.
+# The types that CAST accepts for each target type. Timestamps do not convert to numbers: use epoch().
 CASTS: dict[FieldType, frozenset[FieldType]] = {
     INT: frozenset({INT, FLOAT, BOOL, STRING}),
     FLOAT: frozenset({INT, FLOAT, BOOL, STRING}),
@@ -60,7 +60,7 @@ def explicit_cast(expression: Expression, target: FieldType, part: object, *, fa
         expected = f"a type that converts to {target}"
         raise mismatch(part, expected, str(expression.type), advice)
     if is_null(expression):
-        # Kept as a call, so that unlike a bare NULL it has its type wherever it is put.
+        # This remains a call so that, unlike a bare NULL, it has its type wherever it is used.
         return Call("cast", (Literal(None, target),), target, True)
     converted = cast(expression, target)
     if failsafe and isinstance(converted, Call) and converted is not expression:
@@ -69,7 +69,7 @@ def explicit_cast(expression: Expression, target: FieldType, part: object, *, fa
 
 
 def timestamp_literal(text: str) -> Literal:
-    """Read a timestamp that is written as a constant, or say that it is none."""
+    """Parse a timestamp that is written as a constant; raises ExpressionError if it is not one."""
     value = timestamp_of_text(text)
     if value is None:
         raise ExpressionError(
@@ -80,7 +80,7 @@ def timestamp_literal(text: str) -> Literal:
 
 
 def coerce(expression: Expression, target: FieldType, part: object, advice: str = "") -> Expression:
-    """Convert without being told to: NULL to all, int to float, a string constant to timestamp."""
+    """Convert implicitly: NULL to every type, int to float, a string constant to timestamp."""
     if expression.type is target:
         return expression
     if is_null(expression) or (expression.type is INT and target is FLOAT):

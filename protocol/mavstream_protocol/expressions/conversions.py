@@ -86,7 +86,7 @@ def timestamp_of_text(text: str) -> int | None:
 
 
 def text_of_float(value: float) -> str:
-    """Write a finite number so that reading it gives the same number."""
+    """Format a finite number so that parsing the text returns the same number."""
     return repr(value)
 
 
@@ -113,8 +113,8 @@ def _days_in_month(year: int, month: int) -> int:
     return 29 if month == 2 and leap else _DAYS_IN_MONTH[month - 1]
 
 
-# The calendar is counted in eras of 400 years that start on 1 March, so that leap days come last; the
-# standard library ends at the year 9999 and begins at 1, int64 microseconds do not.
+# Dates are computed in eras of 400 years that start on 1 March, so that leap days are at the end. The
+# standard library only supports the years 1 to 9999, int64 microseconds exceed them.
 def _days_from_civil(year: int, month: int, day: int) -> int:
     year -= month <= 2
     era, year_of_era = divmod(year, 400)

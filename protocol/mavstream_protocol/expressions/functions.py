@@ -1,4 +1,4 @@
-"""The functions and operators that expressions know: arity, types and nulls of each.
+"""Registry of the functions and operators of expressions: arity, types and null handling.
 
 Canonical names are the SQL spelling of operators and the lower-case name of functions. `case` takes
 condition, value, ..., default; `switch` takes operand, value, result, ..., default; `like` takes text,
@@ -34,7 +34,9 @@ TypeRule = Callable[[Arguments, object], tuple[Arguments, FieldType]]
 
 
 class Nulls(StrEnum):
-    """When a result can be null. A row that fails counts as null, so what can fail can be null."""
+    """When a result can be null. A row that fails counts as null, so every function that can fail can be
+    null.
+    """
 
     ANY = "any"
     """Where any argument is null."""
@@ -51,7 +53,7 @@ class Nulls(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Function:
-    """One function: its canonical name, how many arguments it takes, and its rules."""
+    """A function: its canonical name, its number of arguments and its type rules."""
 
     name: str
     minimum: int
@@ -60,7 +62,7 @@ class Function:
     nulls: Nulls
 
     def call(self, arguments: Arguments, part: object) -> Call:
-        """Type-check and build a call; `part` is the text to name in errors."""
+        """Type-check the arguments and build the call; `part` is the text that errors quote."""
         _check_count(self.name, len(arguments), self.minimum, self.maximum, part)
         coerced, type_ = self.types(arguments, part)
         return Call(self.name, coerced, type_, self._nullable(coerced))
@@ -91,7 +93,7 @@ def _check_count(name: str, count: int, minimum: int, maximum: int | None, part:
 
 
 def _fixed(result: FieldType, *types: FieldType) -> TypeRule:
-    """Arguments of the given types, the last one repeated as needed."""
+    """Accept arguments of the given types, with the last type repeated as needed."""
 
     def rule(arguments: Arguments, part: object) -> tuple[Arguments, FieldType]:
         wanted = (*types, *[types[-1]] * len(arguments))
@@ -102,7 +104,7 @@ def _fixed(result: FieldType, *types: FieldType) -> TypeRule:
 
 
 def _unified(result: FieldType | None = None) -> TypeRule:
-    """Arguments of one type, which is the result's too unless another is given."""
+    """Accept arguments of one common type, which is also the type of the result unless another is given."""
 
     def rule(arguments: Arguments, part: object) -> tuple[Arguments, FieldType]:
         coerced = unify(arguments, part)
@@ -120,7 +122,7 @@ def _numbers(arguments: Arguments, part: object) -> tuple[Arguments, FieldType]:
 
 
 def _whole_numbers(arguments: Arguments, part: object) -> tuple[Arguments, FieldType]:
-    # DuckDB divides floats with `//` like `/`; nobody who writes it means that.
+    # DuckDB divides floats with `//` as with `/`, which is hardly ever intended; it is rejected here.
     for argument in arguments:
         if argument.type is not INT and not is_null(argument):
             raise mismatch(part, "int on both sides of //", str(argument.type), "write floor(a / b)")
@@ -142,7 +144,7 @@ def _texts(arguments: Arguments, part: object) -> tuple[Arguments, FieldType]:
 
 
 def _nullif(arguments: Arguments, part: object) -> tuple[Arguments, FieldType]:
-    # The first argument keeps its type: int and float compare as they are.
+    # The first argument retains its type: int and float are compared without conversion.
     left, right = arguments
     target = common_type(arguments, part)
     if target is FLOAT:
@@ -197,7 +199,7 @@ OPERATORS = _table(
         Function("switch", 4, None, _switch, Nulls.VALUES),
     ]
 )
-"""What has its own syntax; CAST and TRY_CAST (`cast`, `try_cast`) are in `coercion`."""
+"""Operators, which have their own syntax; CAST and TRY_CAST (`cast`, `try_cast`) are in `coercion`."""
 
 FUNCTIONS = _table(
     [
@@ -221,14 +223,16 @@ FUNCTIONS = _table(
         Function("epoch", 1, 1, _fixed(FLOAT, TIMESTAMP), _ANY),
     ]
 )
-"""What is called by name."""
+"""Functions that are called by name."""
 
 ALIASES = {"substring": "substr", "pow": "power", "ceiling": "ceil", "ifnull": "coalesce", "len": "length"}
 
 
 @dataclass(frozen=True, slots=True)
 class Aggregate:
-    """An aggregate function: which argument types it takes (None: all) and what it gives (None: the same)."""
+    """An aggregate function: its argument types (None: all) and its result type (None: that of the
+    argument).
+    """
 
     name: str
     takes: frozenset[FieldType] | None
@@ -250,7 +254,7 @@ AGGREGATES = {
 AGGREGATE_ALIASES = {"stddev_samp": "stddev", "mean": "avg"}
 
 CALLABLE = frozenset({*FUNCTIONS, *ALIASES, *AGGREGATES, *AGGREGATE_ALIASES, "if"})
-"""Every name that may stand before an opening parenthesis, lower case."""
+"""Every name that may precede an opening parenthesis, in lower case."""
 
 
 def unknown_function(name: str) -> ExpressionError:

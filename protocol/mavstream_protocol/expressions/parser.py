@@ -1,4 +1,4 @@
-"""The parser: SQL text to typed expressions, for scalar places, predicates and aggregates."""
+"""Parses SQL text into typed scalar, predicate and aggregate expressions."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ def parse_predicate(text: str, columns: Mapping[str, Field]) -> Expression:
 
 
 def parse_aggregate(text: str, columns: Mapping[str, Field], by: Collection[str]) -> AggregateExpression:
-    """Parse an output of an aggregate; outside of aggregate calls only columns of `by` may stand.
+    """Parse an output of an aggregate; outside aggregate calls only columns of `by` are allowed.
 
-    Calls that are the same appear once in `calls`.
+    Equal calls appear once in `calls`.
     """
     binder = _AggregateBinder(columns, by)
     result = _bound(text, columns, binder)
@@ -60,7 +60,7 @@ class _AggregateBinder(Binder):
         super().__init__(columns)
         self._by = by
         self._arguments = Binder(columns)
-        # An ordered set: the number of a call is its place.
+        # A dict used as an ordered set: the index of a call is its number.
         self.calls: dict[AggregateCall, int] = {}
         self.grouped = False
 
@@ -109,5 +109,5 @@ class _AggregateBinder(Binder):
                 "use count, min, max, first or last, or CAST the argument",
             )
         type_ = argument.type if aggregate.gives is None else aggregate.gives
-        # Nulls are left out, and what remains can be nothing; only counts are never null.
+        # Aggregates skip nulls and may be left without values; only counts are never null.
         return AggregateCall(name, argument, distinct, type_, name != "count")

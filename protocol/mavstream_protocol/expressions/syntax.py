@@ -18,7 +18,7 @@ from mavstream_protocol.expressions.tokens import MAX_DEPTH, tokenize, too_deep
 
 MAX_LENGTH = 4096
 
-# What the grammar needs for `MAX_DEPTH` levels (about 30 frames each, measured) above any caller.
+# Stack frames that the grammar needs for `MAX_DEPTH` levels (about 30 each, measured) above any caller.
 _FRAMES = 60 * MAX_DEPTH
 _recursion_limit = Lock()
 
@@ -55,7 +55,7 @@ def parse_syntax(text: str, names: Collection[str]) -> exp.Expr:
 
 
 class Part:
-    """A part of an expression as error messages show it; written out only if there is an error."""
+    """A piece of an expression as quoted in error messages; formatted only if there is an error."""
 
     __slots__ = ("_node",)
 
@@ -70,7 +70,7 @@ class Part:
 
 
 def shortened(text: str) -> str:
-    """Cut a text to what an error message can bear."""
+    """Shorten a text for use in an error message."""
     return text if len(text) <= 80 else f"{text[:77]}..."
 
 

@@ -26,7 +26,7 @@ TYPE_NAMES = {
     **dict.fromkeys(("string", "varchar", "text"), FieldType.STRING),
     "timestamp": FieldType.TIMESTAMP,
 }
-"""What may follow AS in a CAST."""
+"""Type names that may follow AS in a CAST."""
 
 
 def _words(text: str) -> frozenset[str]:
@@ -36,7 +36,7 @@ def _words(text: str) -> frozenset[str]:
 _KEYWORDS = _words(
     "and or not is in like escape between case when then else end null true false as distinct cast try_cast"
 )
-# Words of SQL that expressions leave out; said clearly, unless a column has the name.
+# SQL keywords that expressions do not support; errors say so, unless a column has the name.
 _LEFT_OUT = _words(
     "select from where over filter interval exists with union limit order group having collate ilike "
     "similar glob regexp at any all some array struct map date time extract lambda current_timestamp "

@@ -1,6 +1,6 @@
-"""Typed expressions: what the parser makes of SQL text and what backends compile.
+"""Typed expressions: the parser's output, which backends compile.
 
-Every node knows its type and whether it can be null, so that whoever compiles it decides nothing.
+Every node has its type and nullability, so backends need no type rules of their own.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class Literal:
 
 @dataclass(frozen=True, slots=True)
 class ColumnRef:
-    """A column of the input, by the name under which the operator offers it (`x`, or `l.x` in a join)."""
+    """A column of the input, by its name in expressions (`x`, or `l.x` in a join)."""
 
     name: str
     type: FieldType
@@ -61,7 +61,7 @@ class AggregateCall:
 class AggregateExpression:
     """An output column of an aggregate: a scalar expression over aggregate calls and grouping columns.
 
-    In `result`, the column `#0`, `#1`, ... stands for the value of `calls[0]`, `calls[1]`, ...
+    In `result`, the column `#0`, `#1`, ... refers to the value of `calls[0]`, `calls[1]`, ...
     """
 
     result: Expression

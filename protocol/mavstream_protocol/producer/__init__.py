@@ -1,7 +1,7 @@
 """The producer's side of the feed protocol, without I/O and without a clock.
 
-`SendWindow` keeps a stream's frames until they are acknowledged, `ProducerState` drives a producer's windows
-by the messages of the server, and `frames` encodes what is sent. The SDK and the feeder bring the websocket.
+`SendWindow` stores a stream's frames until they are acknowledged, `ProducerState` updates a producer's
+windows from the server's messages, and `frames` encodes rows. The SDK and the feeder provide the websocket.
 """
 
 from mavstream_protocol.producer.frames import EncodedBatch, Frame, encode_batch, frame_message, make_frames

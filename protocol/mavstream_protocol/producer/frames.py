@@ -32,15 +32,15 @@ class EncodedBatch(NamedTuple):
 
 
 class Frame(NamedTuple):
-    """Rows that share a sequence number, kept until they are acknowledged."""
+    """Rows that share a sequence number, stored until they are acknowledged."""
 
     rows: int
     size: int
     """Bytes on the wire, which count against credit."""
     payload: bytes | None
-    """The encoded rows; None if they were sent as a part of a multi-stream message."""
+    """The encoded rows; None if they were sent in a multi-stream message."""
     batch: pa.RecordBatch | None = None
-    """A batch that holds the rows, possibly among others; None if the payload is all that is kept."""
+    """A batch that contains the rows, possibly among others; None if only the payload is stored."""
     first: int = 0
     """Index in the batch of the first row."""
     source_row: int = 0
@@ -48,7 +48,7 @@ class Frame(NamedTuple):
 
     @property
     def own_rows(self) -> pa.RecordBatch:
-        """The rows of this frame alone; a slice that is made on demand, which is rare."""
+        """The rows of this frame alone, as a slice that is made on demand because it is rarely needed."""
         assert self.batch is not None
         return self.batch.slice(self.first, self.rows)
 
@@ -63,7 +63,7 @@ def encode_batch(
     if len(payload) <= max_bytes or batch.num_rows == 1:
         yield EncodedBatch(batch, payload)
         return
-    # Rows differ in size, so each part is checked again; mostly the first cut is enough.
+    # Rows differ in size, so each piece is checked again; usually the first split is enough.
     step = max(1, min(batch.num_rows - 1, batch.num_rows * max_bytes // (len(payload) + 1)))
     for start in range(0, batch.num_rows, step):
         yield from encode_batch(batch.slice(start, step), max_bytes, form)
@@ -80,7 +80,8 @@ def make_frames(
 ) -> Iterator[Frame]:
     """Encode a batch as frames whose messages have at most `max_bytes`, or one row.
 
-    With `keep_rows` the frames hold their rows besides the payload, so that some can be left out later.
+    With `keep_rows` the frames store their rows in addition to the payload, so that some can be removed
+    later.
     """
     room = _HEADER_BYTES + len(stream)
     for part in encode_batch(batch, max_bytes - room, form):
@@ -99,7 +100,7 @@ def frame_message(stream: str, sequence: int, frame: Frame, form: Format = Forma
 
 
 def single_frame(stream: str, frame: Frame) -> Frame:
-    """Return a frame that can be sent in a message of its own, if it was a part of a multi-stream message."""
+    """Return a frame that can be sent in a message of its own, if it belonged to a multi-stream message."""
     if frame.payload is not None:
         return frame
     payload = encode_message(frame.own_rows)
@@ -109,7 +110,7 @@ def single_frame(stream: str, frame: Frame) -> Frame:
 def without_rows(
     stream: str, frame: Frame, rows: Collection[int], form: Format = Format.ARROW
 ) -> Frame | None:
-    """Return a frame without the rows at some indexes; None if no row is left or rows were not kept."""
+    """Return a frame without the rows at some indexes; None if no row is left or rows were not stored."""
     left = [row for row in range(frame.rows) if row not in rows]
     if not left or frame.batch is None:
         return None

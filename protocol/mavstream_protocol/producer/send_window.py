@@ -1,4 +1,4 @@
-"""The send window of a stream: sequence numbers, credit, and frames kept until they are acknowledged."""
+"""Send window of a stream: sequence numbers, credit, and frames stored until they are acknowledged."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from mavstream_protocol.producer.frames import Frame, single_frame
 
 
 class Resumed(Enum):
-    """How the server's last frame compares with what this producer knows, at the start of a connection."""
+    """How the server's last sequence number compares with the producer's, at the start of a connection."""
 
     CONTINUED = "continued"
-    """The first connection, or one that goes on where the last one broke."""
+    """The first connection, or one that continues where the last one broke."""
     FRAMES_LOST = "frames lost"
-    """The server has fewer frames than it acknowledged: its data is gone or was replaced."""
+    """The server has fewer frames than it acknowledged: its data was lost or replaced."""
     FRAMES_UNKNOWN = "frames unknown"
     """The server has more frames than were sent: another producer uses the same name."""
 
@@ -42,7 +42,7 @@ class SendWindow:
         self.rows_acked = 0
         self.rows_rejected = 0
         self.ending = False
-        """Whether the end was asked for and is not confirmed."""
+        """Whether the end of the stream was requested and is not confirmed yet."""
         self.ended = False
         """Whether the server has confirmed the end."""
         self._max_in_flight = max_in_flight
@@ -57,19 +57,19 @@ class SendWindow:
 
     @property
     def waiting(self) -> bool:
-        """Whether frames wait for credit."""
+        """Whether frames are waiting for credit."""
         return self.frames_in_flight < len(self._frames)
 
     @property
     def starved(self) -> bool:
-        """Whether nothing may be sent for want of credit."""
+        """Whether nothing can be sent because credit is used up."""
         return self.frames_in_flight < len(self._frames) or self.bytes_in_flight >= self.credit
 
     @property
     def open(self) -> bool:
-        """Whether to add a frame: none waits, credit is left, and not too many frames are in flight.
+        """Whether to add a frame: none is waiting, credit is left, and not too many frames are in flight.
 
-        When a server is slow to acknowledge, rows that fall due meanwhile then travel in one larger frame.
+        If the server is slow to acknowledge, rows that fall due meanwhile are then sent in one larger frame.
         """
         return (
             self.frames_in_flight == len(self._frames)
@@ -95,8 +95,8 @@ class SendWindow:
     def resume(self, last_sequence: int, credit: int) -> Resumed:
         """Start a connection to a server that has all frames up to `last_sequence`.
 
-        Later frames are sent again, under their old numbers. Unless the result is CONTINUED, nothing may be
-        sent before `restart`.
+        Later frames are sent again with their previous numbers. Unless the result is CONTINUED, nothing may
+        be sent before `restart`.
         """
         self.frames_in_flight = self.bytes_in_flight = 0
         self._end_sent = False
@@ -120,7 +120,7 @@ class SendWindow:
         self.rows_added += frame.rows
 
     def add_in_flight(self, frame: Frame) -> None:
-        """Add a frame that is sent at once; none may be waiting, and it has to fit."""
+        """Add a frame that is sent at once; none may be waiting, and credit must suffice."""
         assert self.frames_in_flight == len(self._frames)
         self._frames.append(frame)
         self.frames_in_flight += 1
@@ -133,11 +133,11 @@ class SendWindow:
         return self.bytes_in_flight + size <= self.credit or (self.bytes_in_flight == 0 and self.credit > 0)
 
     def next_frame(self) -> tuple[int, Frame] | None:
-        """Return number and frame of what is to be sent now, which is then in flight; None if nothing is."""
+        """Return the number and frame to send now, which is then in flight; None if there is none."""
         index = self.frames_in_flight
         if index == len(self._frames):
             return None
-        # What is sent again has a message of its own: the other parts of its message may have arrived.
+        # A frame is sent again in a message of its own: the other frames of its message may have arrived.
         frame = self._frames[index] = single_frame(self.stream, self._frames[index])
         if not self.fits(frame.size):
             return None
@@ -147,7 +147,7 @@ class SendWindow:
         return self.acked + self.frames_in_flight, frame
 
     def ack(self, sequence: int, credit: int) -> None:
-        """Forget the frames up to a sequence number, which are in the server's log."""
+        """Drop the frames up to a sequence number, which are in the server's log."""
         self.credit = credit
         frames = self._frames
         count = min(sequence - self.acked, len(frames))
@@ -164,7 +164,8 @@ class SendWindow:
         self.bytes_in_flight = self.bytes_in_flight - size if self.frames_in_flight else 0
 
     def take_back(self, sequence: int, expected: int) -> Frame | None:
-        """Take a rejected frame and those behind it out of flight, and return it: it is the next to be sent.
+        """Take a rejected frame and the frames after it out of flight, and return it: it is the next to be
+        sent.
 
         Returns None for a frame that followed a rejected one and was rejected only for its number. Raises
         ValueError if the frame is not in flight.
@@ -179,7 +180,7 @@ class SendWindow:
         return self._frames[index]
 
     def replace_next(self, frame: Frame | None) -> None:
-        """Put a frame with fewer rows in place of the next one to be sent; None drops it."""
+        """Replace the next frame to be sent by one with fewer rows; None drops it."""
         index = self.frames_in_flight
         self.rows_rejected += self._frames[index].rows - (0 if frame is None else frame.rows)
         if frame is None:
@@ -188,18 +189,20 @@ class SendWindow:
             self._frames[index] = frame
 
     def hold(self) -> None:
-        """Send nothing until the server gives credit, or `probe` is called."""
+        """Send nothing until the server grants credit or `probe` is called."""
         self.credit = 0
 
     def probe(self) -> bool:
-        """Let one frame go without credit, to see whether the server takes it now; False with credit."""
+        """Allow one frame without credit, to test whether the server accepts it now; False if there is
+        credit.
+        """
         if self.credit > 0:
             return False
         self.credit = 1
         return True
 
     def abandon(self) -> int:
-        """Drop all frames and the end; return how many rows that were."""
+        """Drop all frames and the end; return the number of dropped rows."""
         rows = sum(frame.rows for frame in self._frames)
         self._frames.clear()
         self.frames_in_flight = self.bytes_in_flight = 0
@@ -212,12 +215,12 @@ class SendWindow:
         self.ending = not self.ended
 
     def end_due(self) -> bool:
-        """Return whether to send the end now, which then counts as sent on this connection."""
+        """Return whether to send the end now; it then counts as sent on this connection."""
         if not self.ending or self._frames or self._end_sent:
             return False
         self._end_sent = True
         return True
 
     def end_settled(self, *, confirmed: bool) -> None:
-        """Take in that the end was confirmed, or refused."""
+        """Record that the server confirmed or refused the end."""
         self.ending, self.ended = False, confirmed

@@ -28,7 +28,7 @@ class UnexpectedMessage(MavstreamError):
 
 
 class RefusalKind(Enum):
-    """What a refusal means for the rows."""
+    """What a refusal means for the rows of a frame."""
 
     TRANSIENT = "transient"
     """Not now: the same frame is to be sent again."""
@@ -41,17 +41,19 @@ class RefusalKind(Enum):
 
 
 class Refusal(NamedTuple):
-    """Something that the server did not take."""
+    """A frame, stream or end that the server did not accept."""
 
     kind: RefusalKind
     window: SendWindow
     problem: Problem
     frame: Frame | None = None
-    """The frame, which is the window's next one to be sent; None where it is about the stream or its end."""
+    """The refused frame, which is the next one in its window; None if the refusal concerns the stream or its
+    end.
+    """
 
 
 class Received(NamedTuple):
-    """What a message of the server means."""
+    """The result of processing a message from the server."""
 
     sendable: bool
     """Whether there may be something to send because of it."""
@@ -63,14 +65,14 @@ _SENDABLE = Received(sendable=True)
 
 
 class ProducerState:
-    """Send windows by stream. Reads what the server says and writes what is to be sent; does no I/O."""
+    """Send windows by stream: processes the server's messages and yields messages to send, without I/O."""
 
     def __init__(self, producer: str, form: Format = Format.ARROW) -> None:
         self.producer = producer
         self.windows: dict[str, SendWindow] = {}
         self.form = form
         self.max_frame_bytes = 1 << 20
-        """The longest message that the server takes."""
+        """The longest message in bytes that the server accepts."""
 
     def hello(self, *, multi_stream: bool = False) -> str:
         """Return the first message of a connection; `multi_stream` announces multi-stream messages."""
@@ -78,7 +80,7 @@ class ProducerState:
         return hello.model_dump_json()
 
     def read_welcome(self, message: bytes | str) -> Welcome:
-        """Return the answer to `hello`, with which each window is to `resume`. Raises UnexpectedMessage."""
+        """Return the answer to `hello`, which each window needs to `resume`. Raises UnexpectedMessage."""
         welcome = _read(message)
         if not isinstance(welcome, Welcome):
             raise UnexpectedMessage(f"expected 'welcome' from the server, got '{welcome.type}'")
@@ -86,7 +88,7 @@ class ProducerState:
         return welcome
 
     def receive(self, message: bytes | str) -> Received:
-        """Take in a message of the server. Raises UnexpectedMessage."""
+        """Process a message from the server. Raises UnexpectedMessage."""
         # Acks are as many as frames; validating them would cost more than all the rest.
         if (acks := _read_acks(message)) is not None:
             return self._acked(acks)
@@ -105,7 +107,7 @@ class ProducerState:
                 raise UnexpectedMessage("the server said 'welcome' twice on one connection")
 
     def outgoing(self, window: SendWindow) -> Iterator[bytes | str]:
-        """Yield what a window may send now: frames as far as credit goes, and behind them the end.
+        """Yield the messages that a window may send now: frames as far as credit allows, then the end.
 
         A message counts as sent when it is yielded.
         """
@@ -118,7 +120,7 @@ class ProducerState:
         windows = self.windows
         sendable = False
         for stream, (sequence, credit) in streams.items():
-            # A stream that is gone has no window any more.
+            # A removed stream no longer has a window.
             if (window := windows.get(stream)) is not None:
                 window.ack(sequence, credit)
                 sendable |= window.waiting or window.ending

@@ -1,4 +1,4 @@
-"""Tables as CSV: cells are text first, so that what is wrong with one can be told by its row and column."""
+"""Parses tables from CSV: cells are text first, so that errors can name row and column."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from mavstream_protocol.tuples import decode_batch
 from mavstream_protocol.tuples.columns import tell_cell
 from mavstream_protocol.tuples.findings import MOST_TOLD, Findings, refuse_body
 
-# What a cell of a type looks like. Numbers with leading zeros are names: 007 is not 7.
+# Patterns of the cells of each type. Numbers with leading zeros are text: 007 is not 7.
 FORMS = {
     FieldType.INT: r"^-?(0|[1-9][0-9]*)$",
     FieldType.FLOAT: r"^-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?$",
@@ -25,7 +25,7 @@ def read_csv(body: bytes) -> pa.Table:
     from pyarrow import csv
 
     try:
-        # The parser does not take names that it should leave alone, so it is asked for them first.
+        # Arrow's parser needs the names of columns that it must not convert, so the header is read first.
         names = csv.open_csv(pa.BufferReader(body)).schema.names
         return csv.read_csv(
             pa.BufferReader(body),
@@ -47,7 +47,7 @@ def read_csv(body: bytes) -> pa.Table:
 
 
 def typed_csv(schema: Schema, texts: pa.Table) -> pa.RecordBatch:
-    """Return the canonical batch of cells; raises InvalidTuples with row and column of what does not fit."""
+    """Return the canonical batch of cells; raises InvalidTuples with row and column of each invalid cell."""
     findings = Findings()
     names, arrays = [], []
     for name, column in zip(texts.column_names, texts.columns, strict=True):
@@ -60,7 +60,7 @@ def typed_csv(schema: Schema, texts: pa.Table) -> pa.RecordBatch:
 
 
 def _typed(field: Field, texts: pa.Array, findings: Findings) -> pa.Array:
-    """Return the cells of a column as values; those that are none go to the findings."""
+    """Return the cells of a column as values; invalid ones are added to the findings."""
     if field.type is FieldType.TIMESTAMP:
         numbers = pc.match_substring_regex(texts, FORMS[FieldType.INT])
         return texts.cast(pa.int64()) if _all(numbers) else texts

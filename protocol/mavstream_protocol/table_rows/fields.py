@@ -1,4 +1,4 @@
-"""The fields of a table that nobody declared: as Arrow says, or as the values look."""
+"""Infers the fields of a table without declared fields, from its Arrow schema or its values."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _KINDS: tuple[tuple[FieldType, frozenset[type]], ...] = (
 
 
 def arrow_fields(schema: pa.Schema) -> Schema:
-    """Return the fields that Arrow columns can be taken as; raises InvalidTuples."""
+    """Return the fields that Arrow columns convert to; raises InvalidTuples."""
     problems, fields = [], []
     for field in schema:
         type_ = field_type_of(field.type)
@@ -57,7 +57,7 @@ def text_fields(texts: pa.Table) -> Schema:
 
 
 def json_fields(parsed: Any) -> Schema:
-    """Return the fields of JSON rows or columns, which all may be null; raises InvalidTuples."""
+    """Return the fields of JSON rows or columns, all of them nullable; raises InvalidTuples."""
     fields, problems = [], []
     for name, values in _json_columns(parsed).items():
         kinds = {type(value) for value in values if value is not None}

@@ -20,7 +20,7 @@ MOST_ROWS = 1 << 24
 
 
 class TooManyRows(MavstreamError):
-    """Rows that take more memory than they may, or are more than a table has."""
+    """The rows exceed the memory limit or the maximum number of rows of a table."""
 
     code = "table_too_large"
 
@@ -45,7 +45,7 @@ def read_rows(kind: str, body: bytes, schema: Schema | None, limit: int) -> tupl
 
 
 def _of_table(item: ProblemItem) -> ProblemItem:
-    """Say of a table what the readers of tuples say of a stream."""
+    """Replace "stream" by "table" in the errors of the tuple readers."""
     detail = item.detail.replace("is not in the stream", "is not in the table")
     return item.model_copy(update={"detail": detail.replace("tuples cannot be", "the table cannot be")})
 
@@ -88,7 +88,7 @@ def _from_json(parsed: Any, schema: Schema | None) -> tuple[Schema, pa.RecordBat
 
 
 def _read_parquet(body: bytes, schema: Schema | None, limit: int) -> tuple[Schema, pa.RecordBatch]:
-    # Loaded here: it takes time and memory, and many servers never get a Parquet file.
+    # Imported here: it takes time and memory, and many servers never receive a Parquet file.
     from pyarrow import parquet
 
     def batches() -> tuple[pa.Schema, list[pa.RecordBatch]]:
@@ -120,7 +120,8 @@ def _gathered(batches: Iterable[pa.RecordBatch], limit: int) -> list[pa.RecordBa
     gathered: list[pa.RecordBatch] = []
     nbytes = rows = 0
     for batch in batches:
-        # Offsets and lengths come from the client; without this check a wrong one reads foreign memory.
+        # Offsets and lengths come from the client; without this check a wrong one reads memory outside the
+        # buffer.
         batch.validate(full=True)
         gathered.append(batch)
         rows += batch.num_rows

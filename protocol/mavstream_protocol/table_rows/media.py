@@ -1,4 +1,4 @@
-"""The media types of tables, and which a file has."""
+"""Media types of tables, and the media type of a file."""
 
 from __future__ import annotations
 
@@ -19,4 +19,4 @@ ENDINGS = {
     ".feather": ARROW_FILE,
     ".arrows": ARROW,
 }
-"""What a file is, by the ending of its name."""
+"""Media types by the extension of a file name."""

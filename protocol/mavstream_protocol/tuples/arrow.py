@@ -45,10 +45,11 @@ def decode_message(schema: Schema, payload: Buffer, sent: pa.Schema | None = Non
 
 
 def read_message(schema: Schema, payload: Buffer, sent: pa.Schema | None = None) -> pa.RecordBatch:
-    """Return the batch of one record batch message as it came, for `decode_batch`. Raises InvalidTuples.
+    """Return the batch of one record batch message without conversion, for `decode_batch`.
 
     `sent` is the producer's own schema, from `decode_schema`; without it the message must be of
     `arrow_schema(schema)`. Dictionaries travel in messages of their own, so columns of `sent` have none.
+    Raises InvalidTuples.
     """
     layout = arrow_schema(schema) if sent is None else sent
     if sent is not None:
@@ -65,9 +66,9 @@ def decode_schema(payload: Buffer) -> pa.Schema:
 
 
 def decode_batch(schema: Schema, batch: pa.RecordBatch) -> pa.RecordBatch:
-    """Return the canonical form of a batch whose buffers are trusted: columns found by name and cast.
+    """Return the canonical form of a validated batch: columns found by name and cast.
 
-    Casts that keep every value are done, others refused. Raises InvalidTuples.
+    Only lossless casts are done. Raises InvalidTuples.
     """
     if _is_canonical(schema, batch):
         return batch
@@ -120,13 +121,14 @@ def _guarded(what: str, read: Callable[[], pa.RecordBatch]) -> pa.RecordBatch:
 def _checked(batch: pa.RecordBatch) -> pa.RecordBatch:
     if batch.num_rows > MOST_ROWS:
         raise _too_long()
-    # Offsets and lengths come from the client; without this check a wrong one reads foreign memory.
+    # Offsets and lengths come from the client; without this check a wrong one reads memory outside the
+    # buffer.
     batch.validate(full=True)
     return batch
 
 
 def _readable(schema: pa.Schema) -> pa.Schema:
-    # Names and types are decoded only when they are asked for; a wrong byte has to show here, not later.
+    # Names and types are decoded lazily; this forces decoding so that an invalid byte raises here.
     for field in schema:
         f"{field.name} {field.type}".encode()
     return schema
@@ -143,7 +145,7 @@ def _refuse_dictionaries(sent: pa.Schema) -> None:
 
 
 def _is_canonical(schema: Schema, batch: pa.RecordBatch) -> bool:
-    """Whether a batch is what it must become: then small frames cost a third of what casting takes."""
+    """Whether a batch is already canonical: small frames then take a third of the time of casting."""
     if not batch.schema.equals(arrow_schema(schema)):
         return False
     for field, column in zip(schema, batch.columns, strict=True):

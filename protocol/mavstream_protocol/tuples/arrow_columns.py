@@ -28,7 +28,7 @@ _TICKS_PER_SECOND = MappingProxyType({"s": 1, "ms": 10**3, "us": 10**6, "ns": 10
 
 
 def cast_column(field: Field, column: pa.Array, findings: Findings) -> pa.Array | None:
-    """Return the canonical array; or None after telling `findings` what is wrong."""
+    """Return the canonical array, or None after recording the errors in `findings`."""
     array = column.dictionary_decode() if pa.types.is_dictionary(column.type) else column
     if not _castable(field.type, array.type):
         findings.in_column(
@@ -121,7 +121,7 @@ def _to_timestamp(field: Field, array: pa.Array, findings: Findings) -> pa.Array
         return read_column(field, array.to_pylist(), findings)
     unit = array.type.unit
     try:
-        # The zone only says how to show an instant, so it is dropped; without a zone it is UTC.
+        # A time zone only affects how an instant is shown, so it is dropped; without a zone, times are UTC.
         instants = array.view(pa.timestamp(unit)).cast(pa.timestamp("us")).view(pa.int64())
     except pa.ArrowInvalid:
         _explain_ticks(field, array.view(pa.int64()), unit, findings)
@@ -132,7 +132,7 @@ def _to_timestamp(field: Field, array: pa.Array, findings: Findings) -> pa.Array
 
 
 def _explain_ticks(field: Field, ticks: pa.Array, unit: str, findings: Findings) -> None:
-    """Tell which ticks are lost in microseconds, or lie outside the years that can be written."""
+    """Record which ticks lose precision in microseconds or lie outside the supported years."""
     for row, tick in enumerate(ticks.to_pylist()):
         if tick is None:
             continue

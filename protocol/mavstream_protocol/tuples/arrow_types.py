@@ -1,4 +1,4 @@
-"""What Arrow types mean: the field that a column can be taken as."""
+"""Maps Arrow types to the field types that a column converts to."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ def is_text(kind: pa.DataType) -> bool:
 
 
 def field_type_of(kind: pa.DataType) -> FieldType | None:
-    """Return the type of a field that holds such values, or None; where all are null, any would do."""
+    """Return the field type for values of an Arrow type, or None; an all-null column fits every type."""
     value = kind.value_type if pa.types.is_dictionary(kind) else kind
     if pa.types.is_integer(value):
         return FieldType.INT

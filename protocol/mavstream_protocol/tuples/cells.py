@@ -1,4 +1,4 @@
-"""Single values: what a field accepts, and the words for what it does not."""
+"""Checks and converts single values, with the error texts for values that a field does not accept."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ MISSING: Final = Absence.MISSING
 
 
 class CellRefused(Exception):
-    """A value that a field does not accept; `code` and `detail` go into the problem item."""
+    """A value that a field does not accept; `code` and `detail` are copied to the problem item."""
 
     def __init__(self, code: str, detail: str) -> None:
         super().__init__(detail)

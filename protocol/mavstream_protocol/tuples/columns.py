@@ -1,4 +1,4 @@
-"""Columns of Python values, as a JSON reader gives them, to and from canonical Arrow arrays."""
+"""Converts columns of Python values, as a JSON reader returns them, to and from canonical Arrow arrays."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from mavstream_protocol.tuples.cells import Cell, CellRefused, read_cell
 from mavstream_protocol.tuples.findings import MOST_TOLD, Findings
 from mavstream_protocol.tuples.instant_columns import format_instants, parse_instants
 
-# Arrow takes 1.5 for an int and true for a float without a word, so their types are looked at first.
-# For bool and string it is strict about all that a JSON reader gives, and a look costs 20 ns a value.
+# Arrow silently accepts 1.5 for an int and true for a float, so value types are checked first. For bool and
+# string it is strict about all values of a JSON reader, and a check costs 20 ns per value.
 _KINDS: MappingProxyType[FieldType, frozenset[type]] = MappingProxyType(
     {
         FieldType.INT: frozenset({int, NoneType}),
@@ -28,7 +28,7 @@ _KINDS: MappingProxyType[FieldType, frozenset[type]] = MappingProxyType(
 
 
 def read_column(field: Field, values: Sequence[object], findings: Findings) -> pa.Array | None:
-    """Return the canonical array; or None after telling `findings` which rows are wrong and why."""
+    """Return the canonical array, or None after recording in `findings` which rows are invalid and why."""
     array = _at_once(field, values)
     return array if array is not None else _one_by_one(field, values, findings)
 
@@ -44,7 +44,7 @@ def write_column(array: pa.Array) -> list[Any]:
 
 
 def _at_once(field: Field, values: Sequence[object]) -> pa.Array | None:
-    """Return the array if the fast way can tell that every value is right; None decides nothing."""
+    """Return the array if the fast path can verify that every value is valid; None means undecided."""
     kinds = set(map(type, values)) if field.type in _KINDS else set()
     if not kinds <= _KINDS.get(field.type, kinds):
         return None
@@ -85,13 +85,13 @@ def _timestamps_from_text(values: Sequence[str | None]) -> pa.Array | None:
 
 
 def instants_fit(array: pa.Array) -> bool:
-    """Tell whether all microseconds lie in the years that can be written."""
+    """Return whether all microseconds lie in the supported years."""
     numbers = numbers_of(array)
     return not len(numbers) or bool(numbers.min() >= FIRST_INSTANT and numbers.max() <= LAST_INSTANT)
 
 
 def tell_cell(field: Field, row: int, value: object, findings: Findings) -> Cell:
-    """Return the canonical value; if there is none, tell `findings` why and return None."""
+    """Return the canonical value, or None after recording in `findings` why there is none."""
     try:
         return read_cell(field, value)
     except CellRefused as refused:
@@ -104,7 +104,7 @@ def _one_by_one(field: Field, values: Sequence[object], findings: Findings) -> p
     before = len(findings)
     for row, value in enumerate(values):
         cells.append(tell_cell(field, row, value, findings))
-        # Each column may hold the first findings of the frame, so each looks for that many.
+        # The first findings of the frame may all be in one column, so each column collects up to the limit.
         if len(findings) - before == MOST_TOLD:
             break
     return None if len(findings) > before else pa.array(cells, ARROW_TYPES[field.type])

@@ -1,4 +1,4 @@
-"""What is wrong with a frame of tuples, collected over its columns and told in the order of its rows."""
+"""Errors in a frame of tuples, collected by column and reported in row order."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ MOST_TOLD = 10
 """A frame with more wrong values than this is wrong in one way; more words would not help."""
 
 WHOLE_COLUMN = -1
-"""The row number of a finding that concerns a column: told before those of single rows."""
+"""The row number of a finding that concerns a whole column: sorted before those of single rows."""
 
 
 class Findings:
-    """Collects findings from columns in any order; keeps row order in what it raises."""
+    """Collects errors from columns in any order and raises them in row order."""
 
     def __init__(self) -> None:
         self._found: list[tuple[int, int, ProblemItem]] = []
@@ -42,7 +42,7 @@ class Findings:
         return len(self._found)
 
     def _add(self, row: int, pointer: str, code: str, detail: str) -> None:
-        # The running number keeps findings of one row in the order in which fields were looked at.
+        # The running number preserves the order in which the fields of one row were checked.
         self._found.append((row, len(self._found), ProblemItem(pointer=pointer, code=code, detail=detail)))
 
 

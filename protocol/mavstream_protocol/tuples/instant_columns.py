@@ -12,10 +12,10 @@ from mavstream_protocol.instants import FIRST_INSTANT, LAST_INSTANT
 
 
 class _Layout(NamedTuple):
-    """One way to write an instant: which characters are digits, and what the others must be."""
+    """A text layout of instants: the positions of digits and the required other characters."""
 
     local: np.dtype[np.void]
-    """Cuts the part without zone out of each text."""
+    """Slice of each text without its zone."""
     digits: list[int]
     marks: list[int]
     expected: NDArray[np.uint8]
@@ -32,7 +32,7 @@ class _Layout(NamedTuple):
         return cls(cut, digits, marks, expected, zone.startswith("+"))
 
 
-# The length tells the layout: no two of these are equally long.
+# The length identifies the layout: no two layouts have the same length.
 _LAYOUTS = {
     len(local + zone): _Layout.of(local, zone)
     for local in ("0000-00-00T00:00:00", "0000-00-00T00:00:00.000", "0000-00-00T00:00:00.000000")
@@ -56,7 +56,8 @@ def parse_instants(texts: Sequence[str]) -> NDArray[np.int64] | None:
     if not _well_formed(characters, layout):
         return None
     try:
-        # Signs, words and zones, which numpy would also read, cannot stand between well placed digits.
+        # Signs, words and zones, which numpy would also parse, cannot occur between digits at these
+        # positions.
         instants = np.frombuffer(content, layout.local)["local"].astype("M8[us]").astype(np.int64)
     except ValueError:
         return None
@@ -86,7 +87,7 @@ def _well_formed(characters: NDArray[np.uint8], layout: _Layout) -> bool:
 
 
 def _offset(characters: NDArray[np.uint8]) -> NDArray[np.int64] | None:
-    """Return what the texts are ahead of UTC, in microseconds; None if one is no offset."""
+    """Return how far the texts are ahead of UTC, in microseconds; None if one is not a valid offset."""
     sign = characters[:, -6]
     tens_of_hours, hours, tens_of_minutes, minutes = characters[:, [-5, -4, -2, -1]].astype(np.int64).T - ord(
         "0"

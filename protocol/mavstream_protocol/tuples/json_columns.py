@@ -38,7 +38,7 @@ def decode_columns(schema: Schema, payload: JsonText | Mapping[str, object]) -> 
 
 
 def columns_of(batch: pa.RecordBatch) -> dict[str, list[Any]]:
-    """Return the columns as lists that any JSON writer takes; timestamps are ISO 8601 text."""
+    """Return the columns as lists that any JSON writer accepts; timestamps are ISO 8601 text."""
     return {name: write_column(batch.column(name)) for name in batch.schema.names}
 
 
@@ -51,7 +51,7 @@ def encode_columns(batch: pa.RecordBatch) -> bytes:
 
 
 def _writable(array: pa.Array) -> Any:
-    # The JSON writer reads numpy numbers in place, which spares a Python object for each.
+    # The JSON writer reads numpy numbers in place, which avoids a Python object for each.
     if array.null_count == 0 and (pa.types.is_integer(array.type) or pa.types.is_floating(array.type)):
         return array.to_numpy(zero_copy_only=False)
     return write_column(array)

@@ -49,7 +49,7 @@ def decode_lines(schema: Schema, payload: bytes | bytearray | memoryview) -> pa.
 
 
 def rows_of(batch: pa.RecordBatch) -> list[dict[str, Any]]:
-    """Return the rows as objects that any JSON writer takes; timestamps are ISO 8601 text."""
+    """Return the rows as objects that any JSON writer accepts; timestamps are ISO 8601 text."""
     names = batch.schema.names
     columns = [write_column(column) for column in batch.columns]
     return [dict(zip(names, values, strict=True)) for values in zip(*columns, strict=True)]
@@ -93,11 +93,11 @@ def _exact_columns(schema: Schema, rows: Sequence[Any]) -> list[Sequence[object]
 
 
 def _lenient_columns(schema: Schema, rows: Sequence[Any], findings: Findings) -> list[Sequence[object]]:
-    """Return the columns, with marks where a field is missing that may not be; tell of unknown fields."""
+    """Return the columns, with markers for missing required fields; unknown fields are recorded."""
     for number, row in enumerate(rows):
         if not isinstance(row, dict):
             findings.of_row(number, "not_an_object", f"row {number} must be an object and {shown(row)} came")
-            # Without its fields, more could only be said about the rows before it.
+            # Without its fields, only errors about the rows before it could be added.
             findings.raise_if_any()
     known = frozenset(schema.names)
     strangers = ((number, name) for number, row in enumerate(rows) for name in row if name not in known)

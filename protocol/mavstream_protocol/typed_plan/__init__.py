@@ -1,6 +1,6 @@
-"""Typed plans: what inference makes of a plan and a backend instantiates without deciding anything.
+"""Typed plans: the output of inference, which backends instantiate.
 
-Every node class answers for itself what the rest of the system asks about nodes (see `node`).
+Every node class implements the questions that the rest of the system asks about nodes (see `node`).
 """
 
 # Each module lists its node classes in `__all__`, so a new one is added in one place.

@@ -19,7 +19,7 @@ _SIDES = ("l.", "r.")
 
 @dataclass(frozen=True, slots=True)
 class TypedJoin(TypedNode):
-    """Pairs of rows; exactly one of `within` and `window` is given."""
+    """Join of two streams; exactly one of `within` and `window` is given."""
 
     on: tuple[tuple[str, str], ...]
     within: Within | None
@@ -41,7 +41,7 @@ class TypedJoin(TypedNode):
 
     @property
     def order_sensitive(self) -> bool:
-        """Which rows are in a window by rows depends on their order."""
+        """Membership in a window by rows depends on their order."""
         return self.counts_rows
 
     @property
@@ -55,14 +55,14 @@ class TypedJoin(TypedNode):
         return self.ordered
 
     def latest_answer(self, time: int) -> int:
-        """A pair has the later time of the two."""
+        """A pair has the later time of its two rows."""
         if self.window is not None:
             return latest_in_window(self.window, time)
         assert self.within is not None
         return time + max(self.within.before, self.within.after)
 
     def reads(self, place: int, wanted: Set[str]) -> set[str]:
-        """Keys, and what conditions and columns read of that side: all columns are computed."""
+        """Keys, and the columns of that side in conditions and outputs: all columns are computed."""
         return {pair[place] for pair in self.on} | self.paired_columns(place)
 
     def paired_columns(self, place: int) -> set[str]:
@@ -75,7 +75,7 @@ class TypedJoin(TypedNode):
         return self.compute
 
     def shareable(self, in_order: bool) -> bool:
-        """It has two inputs."""
+        """Not shareable: it has two inputs."""
         return False
 
 
@@ -87,9 +87,9 @@ class TypedTableJoin(TypedNode):
     table_schema: Schema
     on: tuple[tuple[str, str], ...]
     outer: bool
-    """Whether rows that find nothing come out too."""
+    """Whether rows without a match are emitted, too."""
     where: Expression | None
-    """A part of the condition, like the keys: it decides what is found."""
+    """Part of the join condition, like the keys: it determines the matches."""
     compute: tuple[tuple[str, Expression], ...]
 
     op = "join"
@@ -107,11 +107,11 @@ class TypedTableJoin(TypedNode):
     commutes_with_select = False  # parts of it do: see the rules about joins
 
     def latest_answer(self, time: int) -> int:
-        """Rows keep their time."""
+        """Rows retain their time."""
         return time
 
     def reads(self, place: int, wanted: Set[str]) -> set[str]:
-        """Keys, and what the condition and the wanted columns read of the row."""
+        """Keys, and the columns of the row in the condition and the requested outputs."""
         computed = (expression for column, expression in self.compute if column in wanted)
         return {left for left, _ in self.on} | _read_of(computed, self.where, 0)
 
@@ -126,11 +126,11 @@ class TypedTableJoin(TypedNode):
         return TableLookup(self.table, tuple(right for _, right in self.on), self.table_schema, self.outer)
 
     def shareable(self, in_order: bool) -> bool:
-        """Its rows are numbered from its start on, which shows where they are put in order."""
+        """Its rows are numbered from its start, which is visible where rows are ordered by position."""
         return not in_order
 
     def signature(self, wanted: Set[str]) -> tuple[Hashable, ...]:
-        """Only what is computed: an error in a column that one query does not read is not its error."""
+        """Only the computed columns: an error in a column that a query does not read must not affect it."""
         compute = tuple(column for column in self.compute if column[0] in wanted)
         said = (self.table, self.table_schema, self.on, self.outer, self.where, compute)
         return type(self).__name__, *said

@@ -1,4 +1,4 @@
-"""The typed node: what every node of a plan must be able to say about itself."""
+"""Base class of typed nodes: the properties that every node of a plan defines."""
 
 from __future__ import annotations
 
@@ -17,38 +17,38 @@ __all__ = ["TableLookup", "TypedNode"]
 
 
 class TableLookup(NamedTuple):
-    """A stored table that a node looks things up in."""
+    """A stored table that a node reads."""
 
     table: str
     keys: tuple[str, ...]
-    """The table's columns that it is looked up by."""
+    """The columns of the table that are compared with the keys."""
     schema: Schema
     outer: bool
-    """Whether rows that find nothing come out too, with nulls for the table's columns."""
+    """Whether rows without a match are emitted, too, with nulls for the table's columns."""
 
 
 _POSITION = frozenset(("name", "inputs", "schema"))
-"""Fields that say where a node is in its plan, not what it does."""
+"""Fields that locate a node in its plan and are not part of its behaviour."""
 
 
 @dataclass(frozen=True, slots=True)
 class TypedNode(ABC):
-    """A node whose inputs, expressions and result are known to fit together.
+    """A node whose inputs, expressions and output schema were checked.
 
-    Abstract answers have no default, so that no part of the system can guess about a new operator: a class
-    with an `op` that leaves one out cannot be defined. Classes without an `op` are bases of other nodes.
+    Abstract properties have no default, so that no code can make assumptions about a new operator: a class
+    with an `op` that omits one cannot be defined. Classes without an `op` are bases of other nodes.
     """
 
     name: str
     inputs: tuple[InputRef, ...]
     schema: Schema
     hints: Hints | None = field(default=None, kw_only=True, compare=False)
-    """What the plan declares about it, used until measured. Nodes that differ only in hints are equal."""
+    """Declared statistics, used until measured. Nodes that differ only in hints are equal."""
 
     sides: ClassVar[tuple[str, ...]] = ("",)
-    """What the names of columns begin with in its expressions, by input."""
+    """Prefixes of column names in its expressions, by input."""
     has_operator: ClassVar[bool] = True
-    """Whether something runs for it; a table only stands for what its join looks up."""
+    """Whether an operator runs for it; a table has none, because its join reads the table."""
 
     def __init_subclass__(cls) -> None:
         answers = sorted(TypedNode.__abstractmethods__)
@@ -63,7 +63,7 @@ class TypedNode(ABC):
 
     @property
     def runs_as(self) -> TypedNode:
-        """The node that backends run: itself, or another that gives the same columns and rows."""
+        """The node that backends run: itself, or another with the same columns and rows."""
         return self
 
     # Rows
@@ -76,21 +76,21 @@ class TypedNode(ABC):
     @property
     @abstractmethod
     def stateful(self) -> bool:
-        """Whether what it answers depends on rows that came before: a new operator must get to know them."""
+        """Whether its answers depend on earlier rows, so that a new operator must process these first."""
 
     @property
     @abstractmethod
     def order_sensitive(self) -> bool:
-        """Whether what it answers depends on the order of its input rows."""
+        """Whether its answers depend on the order of its input rows."""
 
     @property
     @abstractmethod
     def commutes_with_select(self) -> bool:
-        """Whether a select over its `row_columns` gives the same below it as above, if nobody else reads."""
+        """Whether a select over its `row_columns` can move below it, provided that it has no other reader."""
 
     @property
     def row_by_row(self) -> bool:
-        """Whether each row of its only input gives at most one row, whatever the others are."""
+        """Whether each row of its only input results in at most one row, independent of the other rows."""
         return len(self.inputs) == 1 and not self.makes_rows
 
     # Time
@@ -98,7 +98,7 @@ class TypedNode(ABC):
     @property
     @abstractmethod
     def windowed_by(self) -> TimeWindow | RowWindow | None:
-        """The window at whose close it answers."""
+        """The window at whose end it emits answers."""
 
     @property
     def windowed(self) -> bool:
@@ -107,33 +107,35 @@ class TypedNode(ABC):
 
     @property
     def counts_rows(self) -> bool:
-        """Whether it has a window by rows, which never forgets where it began."""
+        """Whether it has a window by rows, whose boundaries always depend on where it began."""
         return isinstance(self.windowed_by, RowWindow)
 
     @property
     @abstractmethod
     def needs_time(self) -> bool:
-        """Whether its operator must know the time of rows."""
+        """Whether its operator needs the time of rows."""
 
     @property
     @abstractmethod
     def needs_position(self) -> bool:
-        """Whether its operator must know the positions of rows, to put answers in order."""
+        """Whether its operator needs the positions of rows, to order its answers."""
 
     @property
     @abstractmethod
     def waits_for_time(self) -> bool:
-        """Whether it answers, or lets rows go, when time has passed."""
+        """Whether it emits answers or rows when the watermark advances."""
 
     @abstractmethod
     def latest_answer(self, time: int) -> int:
-        """Return the latest time of an answer that rows up to a time may have part in (us)."""
+        """Return the latest time (us) of an answer to which rows up to a given time can contribute."""
 
     # Columns
 
     @abstractmethod
     def reads(self, place: int, wanted: Set[str]) -> set[str]:
-        """Return the columns that it reads of an input, by place, if these are wanted of itself."""
+        """Return the columns that it reads of an input, by index, if the given ones of its own are
+        requested.
+        """
 
     @property
     @abstractmethod
@@ -166,7 +168,7 @@ class TypedNode(ABC):
 
     @property
     def lookup(self) -> TableLookup | None:
-        """The stored table that it looks things up in."""
+        """The stored table that it reads."""
         return None
 
     def carrying(self, column: Field) -> Self:
@@ -178,12 +180,12 @@ class TypedNode(ABC):
 
     @abstractmethod
     def shareable(self, in_order: bool) -> bool:
-        """Whether its state can be that of another query, which has come later, from some place on.
+        """Whether its state can equal that of another query, which started later, from some position on.
 
-        `in_order` says that something above puts rows in order by their position.
+        `in_order` is true if an operator above orders rows by their position.
         """
 
     def signature(self, wanted: Set[str]) -> tuple[Hashable, ...]:
-        """Return what its operator does, whatever the names of nodes are, if these columns are wanted."""
+        """Return a description of its operator, independent of node names, for the requested columns."""
         defined = [getattr(self, f.name) for f in fields(self) if f.compare and f.name not in _POSITION]
         return type(self).__name__, *defined

@@ -1,4 +1,4 @@
-"""The typed plan: nodes bottom-up, and what follows from their answers for the plan as a whole."""
+"""Typed plan: nodes bottom-up, and properties of the plan as a whole."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["StreamShape", "TypedPlan", "all_below", "streams_below"]
 
 @dataclass(frozen=True, slots=True)
 class StreamShape:
-    """What inference must know of a stream."""
+    """The properties of a stream that inference needs."""
 
     schema: Schema
     event_time: str | None = None
@@ -46,18 +46,18 @@ class TypedPlan:
 
     @property
     def scaled(self) -> list[TypedAggregate]:
-        """The aggregates that stand for rows which were shed, too."""
+        """The aggregates that compensate for shed rows."""
         aggregates = (node for node in self.nodes.values() if isinstance(node, TypedAggregate))
         return [node for node in aggregates if node.scaled]
 
     @property
     def tables(self) -> frozenset[str]:
-        """The stored tables that it looks things up in."""
+        """The stored tables that it reads."""
         return frozenset(table for table, _ in self.table_keys)
 
     @property
     def table_keys(self) -> frozenset[tuple[str, tuple[str, ...]]]:
-        """The stored tables, each with the columns that it is looked up by."""
+        """The stored tables, each with the columns by which it is read."""
         lookups = (node.lookup for node in self.nodes.values())
         return frozenset((lookup.table, lookup.keys) for lookup in lookups if lookup is not None)
 
@@ -70,9 +70,9 @@ class TypedPlan:
         return node
 
     def needed_columns(self, above: Iterable[str] | None = None) -> dict[str, tuple[str, ...]]:
-        """Return which columns of each node are read above it, in schema order: no others are carried.
+        """Return the columns of each node that are read above it, in schema order; no others are carried.
 
-        `above` are those that are read of the root: all, if it is not given.
+        `above` are the columns that are read of the root; by default all.
         """
         wanted: dict[str, set[str]] = {name: set() for name in self.nodes}
         wanted[self.root.node] |= set(self.schema.names if above is None else above)

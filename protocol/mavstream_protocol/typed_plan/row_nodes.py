@@ -21,13 +21,13 @@ class _PassingNode(TypedNode):
     windowed_by = None
 
     def latest_answer(self, time: int) -> int:
-        """Rows keep their time."""
+        """Rows retain their time."""
         return time
 
 
 @dataclass(frozen=True, slots=True)
 class _StatelessNode(_PassingNode):
-    """Hands on rows as they come."""
+    """A node without state that emits rows in the order of its input."""
 
     stateful = False
     needs_time = False
@@ -39,18 +39,18 @@ class _StatelessNode(_PassingNode):
 class _Leaf(_StatelessNode):
     """Reads no other node."""
 
-    emits_all_columns = True  # sources carry what is asked of them, also while they run
+    emits_all_columns = True  # the columns that are requested, which may change while it runs
     computes_on_demand = False
     passes_columns = False
     row_columns = ()
     commutes_with_select = False
 
     def reads(self, place: int, wanted: Set[str]) -> set[str]:
-        """Never asked: there is no input."""
+        """Never called: there is no input."""
         return set()
 
     def shareable(self, in_order: bool) -> bool:
-        """Sources are what sharing begins with, not a part of it."""
+        """Not shareable by itself: every shared prefix begins with a source."""
         return False
 
 
@@ -65,7 +65,7 @@ class TypedSource(_Leaf):
 
 @dataclass(frozen=True, slots=True)
 class TypedTable(_Leaf):
-    """A stored table; no operator of its own, its join looks things up in it."""
+    """A stored table; it has no operator, because its join reads it."""
 
     op = "table"
     has_operator = False
@@ -74,7 +74,7 @@ class TypedTable(_Leaf):
 
 @dataclass(frozen=True, slots=True)
 class TypedSelect(_StatelessNode):
-    """Rows for which `where` is true."""
+    """Passes rows for which `where` is true."""
 
     op = "select"
     emits_all_columns = False
@@ -85,16 +85,16 @@ class TypedSelect(_StatelessNode):
     where: Expression
 
     def reads(self, place: int, wanted: Set[str]) -> set[str]:
-        """What is handed on, and what the predicate reads."""
+        """The requested columns, and those of the predicate."""
         return {*wanted, *references(self.where)}
 
     @property
     def predicate(self) -> Expression:
-        """What rows must pass."""
+        """The condition that rows must pass."""
         return self.where
 
     def shareable(self, in_order: bool) -> bool:
-        """It has no state."""
+        """Shareable: it has no state."""
         return True
 
 
@@ -115,7 +115,7 @@ class TypedProject(_StatelessNode):
         return self.compute
 
     def reads(self, place: int, wanted: Set[str]) -> set[str]:
-        """What the wanted columns are computed from."""
+        """The columns from which the requested ones are computed."""
         return _read(expression for column, expression in self.compute if column in wanted)
 
     def carrying(self, column: Field) -> TypedProject:
@@ -124,17 +124,17 @@ class TypedProject(_StatelessNode):
         return replace(self, schema=Schema((*self.schema, column)), compute=(*self.compute, added))
 
     def shareable(self, in_order: bool) -> bool:
-        """It has no state."""
+        """Shareable: it has no state."""
         return True
 
     def signature(self, wanted: Set[str]) -> tuple[Hashable, ...]:
-        """Only what is computed: an error in a column that one query does not read is not its error."""
+        """Only the computed columns: an error in a column that a query does not read must not affect it."""
         return type(self).__name__, tuple(column for column in self.compute if column[0] in wanted)
 
 
 @dataclass(frozen=True, slots=True)
 class TypedSplit(_StatelessNode):
-    """Outputs in the order in which their predicates are tried."""
+    """Split with its outputs in the order in which their predicates are tested."""
 
     op = "split"
     emits_all_columns = False
@@ -145,11 +145,11 @@ class TypedSplit(_StatelessNode):
     outputs: tuple[tuple[str, Expression], ...]
 
     def reads(self, place: int, wanted: Set[str]) -> set[str]:
-        """What is handed on, and what the predicates read."""
+        """The requested columns, and those of the predicates."""
         return {*wanted, *_read(where for _, where in self.outputs)}
 
     def shareable(self, in_order: bool) -> bool:
-        """Its rows go several ways."""
+        """Not shareable: it has several outputs."""
         return False
 
 
@@ -167,7 +167,7 @@ class TypedUnion(_PassingNode):
 
     @property
     def stateful(self) -> bool:
-        """Rows wait to be put in order."""
+        """Stateful if rows wait to be ordered."""
         return self.ordered
 
     @property
@@ -182,15 +182,15 @@ class TypedUnion(_PassingNode):
 
     @property
     def waits_for_time(self) -> bool:
-        """Rows are let go up to the joint watermark."""
+        """Rows are emitted up to the joint watermark."""
         return self.ordered
 
     def reads(self, place: int, wanted: Set[str]) -> set[str]:
-        """What is handed on."""
+        """The requested columns."""
         return set(wanted)
 
     def shareable(self, in_order: bool) -> bool:
-        """It has more than one input."""
+        """Not shareable: it has more than one input."""
         return False
 
 

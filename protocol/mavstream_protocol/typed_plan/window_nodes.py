@@ -19,7 +19,7 @@ __all__ = [
 ]
 
 ORDER_SENSITIVE = frozenset({"first", "last"})
-"""Aggregate functions whose answer depends on the order of the rows."""
+"""Aggregate functions whose result depends on the order of the rows."""
 WINDOW_COLUMNS = ("window_start", "window_end")
 """The columns that a windowed node adds."""
 
@@ -32,7 +32,7 @@ def latest_in_window(window: TimeWindow | RowWindow, time: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class _WindowedNode(TypedNode):
-    """Keeps rows of open windows and answers with new ones when a window closes."""
+    """Stores the rows of open windows and emits new rows when a window closes."""
 
     window: TimeWindow | RowWindow
 
@@ -46,7 +46,7 @@ class _WindowedNode(TypedNode):
 
     @property
     def order_sensitive(self) -> bool:
-        """Which rows are in a window by rows depends on their order."""
+        """Membership in a window by rows depends on their order."""
         return isinstance(self.window, RowWindow)
 
     @property
@@ -56,7 +56,7 @@ class _WindowedNode(TypedNode):
 
     @property
     def waits_for_time(self) -> bool:
-        """Windows by time close when time has passed."""
+        """Windows by time close when the watermark passes their end."""
         return isinstance(self.window, TimeWindow)
 
     def latest_answer(self, time: int) -> int:
@@ -81,7 +81,7 @@ class TypedExcept(_WindowedNode):
         return set(self.schema.names) - set(WINDOW_COLUMNS)
 
     def shareable(self, in_order: bool) -> bool:
-        """It has two inputs."""
+        """Not shareable: it has two inputs."""
         return False
 
 
@@ -95,7 +95,7 @@ class TypedAggregate(_WindowedNode):
     by: tuple[str, ...]
     compute: tuple[tuple[str, AggregateExpression], ...]
     scaled: bool = False
-    """Whether columns come in pairs, a value and its error, that stand for rows that were shed, too."""
+    """Whether columns are pairs of a value and its error that compensate for shed rows."""
 
     @property
     def order_sensitive(self) -> bool:

@@ -1,1 +1,1 @@
-"""Messages on the wire: what producers, subscribers and the server say to each other."""
+"""Messages and resources that producers, subscribers and the server exchange."""

@@ -15,7 +15,7 @@ def seal(header: bytes, payload: bytes) -> bytes:
 
 
 def unseal(message: bytes) -> tuple[bytes, memoryview]:
-    """Take a message apart into its header and a view of its payload; raises InvalidTuples."""
+    """Split a message into its header and a view of its payload; raises InvalidTuples."""
     if len(message) < _LENGTH.size:
         raise InvalidTuples([_item(f"expected at least {_LENGTH.size} bytes, came {len(message)}")])
     (length,) = _LENGTH.unpack_from(message)

@@ -1,17 +1,17 @@
-"""Feeding: the messages of `WS /v1/feed`.
+"""Messages of the feed websocket, `WS /v1/feed`.
 
-A producer says `hello` and is welcomed; then it sends `data`, each frame with the next sequence number of
-its stream (1, 2, 3, ...), and is told by cumulative acks how far its rows are in the log. A frame that is
-rejected was not taken: the same number is expected again. A number that was taken already is acked again and
-ignored.
+A producer sends `hello` and receives `welcome`; then it sends `data`, each frame with the next sequence
+number of its stream (1, 2, 3, ...), and receives cumulative acks for rows that are in the log. A rejected
+frame was not appended: the same number is expected again. A number that was appended before is acked again
+and ignored.
 
 Data frames in JSON are text messages of the model `Data`; Arrow frames are binary messages (see `envelope`)
 whose header is `DataHeader` and whose payload is one record batch message, with the stream's schema known.
 
-A producer of many streams that have one schema can say in its `hello` that it sends multi-stream messages
-(`bundles`): binary messages whose header is a `MultiStreamHeader` and whose record batch has the rows of
-several frames one behind the other. Each frame stays one of its own, with its number, ack or reject, and
-counts against its stream's credit with its `share` of the message. Acks to such a producer come together, as
+A producer of many streams with the same schema can announce multi-stream messages in its `hello`
+(`bundles`): binary messages whose header is a `MultiStreamHeader` and whose record batch contains the rows
+of several frames, one after the other. Each frame has its own number and its own ack or reject, and counts
+against its stream's credit with its `share` of the message. Such a producer receives its acks together, as
 `Acks`.
 """
 
@@ -36,7 +36,7 @@ _CONFIG = ConfigDict(frozen=True, extra="forbid")
 
 
 class Format(StrEnum):
-    """How tuples are encoded."""
+    """Encoding of tuples."""
 
     ROWS = "rows"
     """JSON, a list of objects."""
@@ -58,9 +58,9 @@ class CloseCode(IntEnum):
     UNKNOWN = 4404
     """The query is not known."""
     TAKEN = 4409
-    """Another connection of the same producer has taken over."""
+    """Another connection of the same producer has replaced this one."""
     LAGGING = 4410
-    """The subscriber fell behind the log and asked to be disconnected then."""
+    """The subscriber fell behind the log and had requested to be disconnected in this case."""
     TOO_MANY = 4429
     """More connections than the server allows."""
 
@@ -78,7 +78,7 @@ class Hello(BaseModel):
 
     @model_serializer(mode="wrap")
     def _as_before(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        # Servers that know no multi-stream messages refuse a hello with this key.
+        # Servers without support for multi-stream messages refuse a hello with this key.
         said: dict[str, Any] = handler(self)
         if not self.bundles:
             del said["bundles"]
@@ -100,7 +100,7 @@ MultiStreamFrame = tuple[Name, Annotated[int, Field(ge=1)], Annotated[int, Field
 
 
 class DataHeader(BaseModel):
-    """What stands ahead of an Arrow record batch."""
+    """Header of an Arrow record batch."""
 
     model_config = _CONFIG
     stream: Name
@@ -116,7 +116,9 @@ class MultiStreamHeader(BaseModel):
 
 
 def share(nbytes: int, rows: int, total: int) -> int:
-    """Return what a frame counts against credit: its rows' share of the bytes of a multi-stream message."""
+    """Return the bytes of a multi-stream message that a frame counts against credit, by its share of the
+    rows.
+    """
     return -(-nbytes * rows // total)
 
 
@@ -129,7 +131,7 @@ class End(BaseModel):
 
 
 class StreamCredit(BaseModel):
-    """Where a producer stands with a stream."""
+    """A producer's last sequence number and credit for a stream."""
 
     model_config = _CONFIG
     last_sequence: int
@@ -145,7 +147,7 @@ class Welcome(BaseModel):
     type: Literal["welcome"] = "welcome"
     producer: Name
     delivery: Literal["process", "sync"]
-    """What an ack survives: the death of any process, or power loss too."""
+    """What an acknowledged row survives: the death of any process, or also power loss."""
     streams: dict[str, StreamCredit]
     max_frame_bytes: int
 
@@ -169,14 +171,14 @@ class Acks(BaseModel):
 
 
 class Reject(BaseModel):
-    """A frame was not taken; those before it stand."""
+    """A frame was rejected; the frames before it are not affected."""
 
     model_config = _CONFIG
     type: Literal["reject"] = "reject"
     stream: str
     sequence: int
     expected: int
-    """The sequence that the server waits for."""
+    """The sequence number that the server expects next."""
     problem: Problem
 
 

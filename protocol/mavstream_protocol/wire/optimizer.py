@@ -1,4 +1,4 @@
-"""The optimizer as clients see it: what it may do, what is in force, and what was decided."""
+"""Optimizer resources of the REST API: state, rules and decisions."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _DECISION: dict[str, Any] = {
 
 
 class DecisionInfo(BaseModel):
-    """An action that was taken, why, and what came of it."""
+    """An action of the optimizer, its reason and its result."""
 
     model_config = ConfigDict(**_CONFIG, json_schema_extra={"examples": [_DECISION]})
     number: int
@@ -37,30 +37,30 @@ class DecisionInfo(BaseModel):
     why: str
     """With the numbers that led to it."""
     queries: tuple[str, ...]
-    """For whom, and who gives something for it."""
+    """The queries for which it was taken and those that it restricts."""
     before: float
-    """How much was missed when it was taken: how far missed targets were exceeded, times class priorities,"""
+    """Distress when the action was taken: how far missed targets were exceeded, times class priorities."""
     after: float | None
-    """and when it was judged; null before."""
+    """Distress when the action was judged; null until then."""
     outcome: Outcome
     ended: str | None
     """When it was judged, or ended in another way."""
     note: str
-    """Why it ended so, where there is more to say."""
+    """Additional explanation of the outcome; may be empty."""
 
 
 class RuleInfo(BaseModel):
-    """A rule of the optimizer, in the order in which they are tried."""
+    """A rule of the optimizer; rules are tried in the listed order."""
 
     model_config = _CONFIG
     name: str
     about: str
-    """What it does and when."""
+    """Description of the action and its conditions."""
     enabled: bool
 
 
 class OptimizerInfo(BaseModel):
-    """The optimizer as it stands."""
+    """State of the optimizer."""
 
     model_config = ConfigDict(
         **_CONFIG,
@@ -87,16 +87,16 @@ class OptimizerInfo(BaseModel):
     )
     settings: OptimizerSettings
     rules: tuple[RuleInfo, ...]
-    """In the order in which they are tried."""
+    """Rules, in the order in which they are tried."""
     policy: str
     """The scheduling policy that decides now."""
     probation: DecisionInfo | None
-    """The action that waits to be judged."""
+    """The action that is on probation."""
     shed: dict[str, float]
     """The share of rows that is left out now, by query; those that read all are not in it."""
     weights: dict[str, int]
-    """What queries weigh in their class, by query; those that weigh 1 are not in it."""
+    """Weights of queries in their class, by query; a weight of 1 is omitted."""
     targets: dict[str, dict[str, int]]
-    """How many targets stand how, by class."""
+    """Number of targets by class and state."""
     decisions: int = Field(ge=0)
     """Made since the server started."""

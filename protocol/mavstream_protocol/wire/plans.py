@@ -1,4 +1,4 @@
-"""Plans as they run: a query's operators with what was measured, and all queries' operators together."""
+"""Running plans: the operators of one query with their statistics, and those of all queries."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ _UNIT: dict[str, Any] = {
 
 
 class PlanEdge(BaseModel):
-    """Rows flow from one operator, or from a stream, to another; or are looked up in a table."""
+    """An edge along which rows flow from an operator or a stream to an operator, or a table lookup."""
 
     model_config = _CONFIG
     from_: str = Field(alias="from")
     """An operator, `stream:NAME` or `table:NAME`."""
     to: str
     output: str | None = None
-    """Which output of a split is read."""
+    """The output of a split that is read."""
 
 
 class OperatorUnit(BaseModel):
@@ -39,13 +39,13 @@ class OperatorUnit(BaseModel):
     operators: tuple[str, ...]
     """Names, the lowest first; `#output` hands answers to their log."""
     processing_capacity: float
-    """Rows per second that it could take in, by itself."""
+    """Input rows per second that it could process with the engine to itself."""
     memory_release_capacity: float
     """Bytes per second that it would free then; negative where it makes rows more or larger."""
 
 
 class QueryPlan(BaseModel):
-    """A query's plan, what was worked out of it, and how its operators do."""
+    """A query's plan, its derived units, and the state of its operators."""
 
     model_config = ConfigDict(
         **_CONFIG,
@@ -98,33 +98,36 @@ class QueryPlan(BaseModel):
     plan: Plan
     """As it was registered."""
     running: Plan | None = None
-    """What runs instead: an equivalent plan that the optimizer found cheaper; null if that is `plan`."""
+    """The equivalent plan that runs instead because the optimizer found it cheaper; null if `plan` runs."""
     swaps: int = 0
-    """How often the plan was swapped since the query was last instantiated."""
+    """Number of plan migrations since the query was last instantiated."""
     swap: str | None = None
-    """How far a swap that is under way has come: `draining` (what is on its way is worked in), `warming`
-    (new operators get to know what the old ones know) or `leaving` (it was given up)."""
+    """Phase of a migration in progress: `draining` (rows between operators are processed), `warming` (new
+    operators build up their state) or `leaving` (it was abandoned).
+    """
     swap_note: str | None = None
-    """Why the last swap was given up, if it was."""
+    """Why the last migration was abandoned, if it was."""
     schemas: dict[str, tuple[FieldSpec, ...]]
     """By node of the plan that runs; empty if the streams of an ended query are gone."""
     paths: tuple[tuple[str, ...], ...]
     """Operator paths, leaf to root."""
     operator_paths: tuple[OperatorUnit, ...] = ()
-    """The paths without their sources, as the policy `path_capacity` runs them, with what they can do by the
-    statistics of now; like segments, empty while the query does not run."""
+    """The paths without their sources, as the policy `path_capacity` runs them, with their capacities by
+    current statistics; like segments, empty while the query does not run.
+    """
     segments: tuple[OperatorUnit, ...] = ()
     """As `segment` runs them."""
     simplified_segments: tuple[OperatorUnit, ...] = ()
     """As `simplified_segment` runs them with its default gamma."""
     edges: tuple[PlanEdge, ...]
     operators: tuple[OperatorInfo, ...]
-    """As they run, each with its state: `ready` (something waits for it), `run`, `suspend` (nothing does) or
-    `stop` (its query has ended; with declared figures). Empty while the query is starting."""
+    """Operators with their states: `ready` (input is waiting), `run`, `suspend` (no input) or `stop` (the
+    query has ended; declared statistics). Empty while the query is starting.
+    """
 
 
 class PlacedQuery(BaseModel):
-    """A running query's part of the global plan."""
+    """The operators of a running query in the global plan."""
 
     model_config = _CONFIG
     query: str
@@ -135,7 +138,7 @@ class PlacedQuery(BaseModel):
 
 
 class GlobalPlan(BaseModel):
-    """All running queries' operators and what flows between them; in parts, by query."""
+    """A page of the global plan: the operators of running queries and the edges between them."""
 
     model_config = ConfigDict(
         **_CONFIG,
@@ -144,7 +147,7 @@ class GlobalPlan(BaseModel):
         },
     )
     streams: dict[str, tuple[str, ...]]
-    """The queries of this part that read a stream."""
+    """The queries of this page by the stream that they read."""
     queries: tuple[PlacedQuery, ...]
     next: str | None
-    """Give it to `?after=` for the following part; null at the end."""
+    """The value of `?after=` for the next page; null at the end."""

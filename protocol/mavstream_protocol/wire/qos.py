@@ -1,4 +1,4 @@
-"""The report on a query's targets: what was asked for, what is measured, how that stands, what was done."""
+"""QoS report of a query: its targets, measured values, target states and optimizer actions."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ _EXAMPLE: dict[str, Any] = {
 
 
 class StateChange(BaseModel):
-    """A target that stood otherwise from then on."""
+    """A change of a target's state."""
 
     model_config = _CONFIG
     at: str
@@ -61,13 +61,13 @@ class TargetReport(BaseModel):
     model_config = _CONFIG
     objective: Objective
     statistic: str
-    """What is compared: `mean`, `p95`, ..., `bytes`, `rows_per_s`."""
+    """The statistic that is compared with the target: `mean`, `p95`, ..., `bytes`, `rows_per_s`."""
     target: float
     """Milliseconds, bytes or rows per second."""
     tolerance: float
     """The share of the target that it may be missed by before it counts as missed."""
     weight: float = 1.0
-    """What it counts for when targets of the query conflict: 1 on average; for 0 nothing is done."""
+    """Weight when targets of the query conflict: 1 on average; no action is taken for 0."""
     measured: float | None
     """In the unit of the target, over the sliding window."""
     state: TargetState
@@ -78,34 +78,34 @@ class TargetReport(BaseModel):
 
 
 class ShedSpell(BaseModel):
-    """A time during which one share of a stream's rows was left out. Times are those of their arrival."""
+    """A shedding interval: a time during which one share of a stream's rows was dropped, by arrival time."""
 
     model_config = _CONFIG
     stream: str
     share: float
-    """What was asked for."""
+    """The requested share."""
     since: str
     until: str
     seen: int
-    """Rows that came in between,"""
+    """Number of rows that arrived in the interval."""
     rows: int
-    """and how many of them were left out."""
+    """Number of these rows that were dropped."""
 
 
 class ShedReport(BaseModel):
-    """What load shedding took from a query."""
+    """Rows of a query that load shedding dropped."""
 
     model_config = _CONFIG
     rows: int
     """Left out since the query was last instantiated."""
     share: float
-    """Left out of the rows to come."""
+    """The share that is being dropped now."""
     spells: tuple[ShedSpell, ...]
     """When rows were left out: the last 32 times per source, the newest last."""
 
 
 class QosReport(BaseModel):
-    """The targets of a query and what is measured."""
+    """Targets of a query and their measured values."""
 
     model_config = ConfigDict(**_CONFIG, json_schema_extra={"examples": [_EXAMPLE]})
     query: str
@@ -113,16 +113,17 @@ class QosReport(BaseModel):
     window_s: float
     """The length of the sliding window that targets are judged over, in seconds."""
     targets: tuple[TargetReport, ...]
-    """Empty where none were asked for."""
+    """Empty if the query has no targets."""
     latency_ms: LatencySummary | None
     """Over the sliding window where there are targets, else since the query was last instantiated; null while
     it is not in the engine."""
     memory_bytes: dict[str, int]
-    """queued, state, backlog; what it shares with other queries counts in full for each of them."""
+    """Bytes in queues, state and backlog; memory shared with other queries counts in full for each of them.
+    """
     rows_per_s: float | None
     """Rows read: over the sliding window where there are targets, else since the report before this one."""
     results: int
     """Answers since the query was last instantiated."""
     shed: ShedReport
     actions: tuple[DecisionInfo, ...]
-    """What the optimizer did for it, or what it gave for others, the newest last."""
+    """Optimizer actions for this query or at its expense, the newest last."""

@@ -1,4 +1,4 @@
-"""Resources: what REST answers with, beyond the specifications that clients send."""
+"""Resources that the REST API returns, in addition to the specifications that clients send."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Item = TypeVar("Item")
 
 
 class Page(BaseModel, Generic[Item]):
-    """A part of a list; `next` is given to `?after=` for the following part, null at the end."""
+    """A page of a list; pass `next` as `?after=` for the next page, null at the end."""
 
     model_config = _CONFIG
     items: list[Item]
@@ -27,7 +27,7 @@ class Page(BaseModel, Generic[Item]):
 
 
 class DesiredState(StrEnum):
-    """What a client wants of a query."""
+    """The state of a query that the client requested."""
 
     RUNNING = "running"
     PAUSED = "paused"
@@ -35,12 +35,12 @@ class DesiredState(StrEnum):
 
 
 class ActualState(StrEnum):
-    """What a query is."""
+    """The current state of a query."""
 
     SCHEDULED = "scheduled"
-    """It waits for its `start_at`: it is not instantiated and reads nothing."""
+    """Waiting for `start_at`: not instantiated, reads nothing."""
     STARTING = "starting"
-    """It is about to be instantiated, or waits for an engine."""
+    """About to be instantiated, or waiting for an engine."""
     RUNNING = "running"
     PAUSED = "paused"
     FINISHED = "finished"
@@ -49,7 +49,7 @@ class ActualState(StrEnum):
 
 
 class StreamInfo(BaseModel):
-    """A stream as it stands."""
+    """State of a stream."""
 
     model_config = _CONFIG
     name: str
@@ -57,20 +57,20 @@ class StreamInfo(BaseModel):
     position: int
     """Of the next row."""
     begin: int
-    """Of the oldest row that is kept."""
+    """Position of the oldest row that is stored."""
     bytes: int
     """On disk."""
     watermark: str | None
-    """How far event time (or arrival time) is settled."""
+    """The time, by event time or arrival time, up to which the stream is complete."""
     producers: dict[str, int]
     """Last sequence by producer."""
     over_quota: bool
     held_by: str | None
-    """The query whose cursor keeps the oldest segment from being removed."""
+    """The query whose cursor prevents the oldest segment from being removed."""
 
 
 class TableVersion(BaseModel):
-    """A version of a stored table that is still kept."""
+    """A version of a stored table."""
 
     model_config = _CONFIG
     version: int
@@ -82,7 +82,7 @@ class TableVersion(BaseModel):
 
 
 class TableInfo(BaseModel):
-    """A stored table as it stands."""
+    """State of a stored table."""
 
     model_config = ConfigDict(
         **_CONFIG,
@@ -106,15 +106,15 @@ class TableInfo(BaseModel):
     name: str
     fields: tuple[FieldSpec, ...]
     version: int
-    """The number of the current version, from 1,"""
+    """The number of the current version, from 1."""
     since: str
-    """when it became current,"""
+    """When the current version became current."""
     rows: int
-    """and its rows."""
+    """Number of rows of the current version."""
     bytes: int
-    """On disk, all versions that are kept."""
+    """Bytes on disk of all stored versions."""
     versions: int
-    """How many are kept: older ones stay while rows that arrived in their time can be read."""
+    """Number of stored versions: old ones are retained while rows that arrived in their time can be read."""
 
 
 class TableDetail(TableInfo):
@@ -149,22 +149,22 @@ class OperatorInfo(BaseModel):
     cost_per_tuple_us: float
     selectivity: float
     tuple_bytes: float = 64.0
-    """Of a row that comes out."""
+    """Bytes per output row."""
     processing_capacity: float | None = None
-    """Rows per second that it could take in, by itself; in a query's plan, and not of sources."""
+    """Input rows per second that it could process alone; only in a query's plan, and not for sources."""
     memory_release_capacity: float | None = None
     """Bytes per second that it would free then."""
     tuples: int
-    """Measured so far; 0 says that cost, selectivity and size are declared or defaults."""
+    """Number of tuples measured; 0 means that cost, selectivity and size are declared or defaults."""
     counters: dict[str, int]
     sharers: int = 1
-    """How many queries it is run for: more than one where they have a prefix in common,"""
+    """Number of queries that it runs for: more than one in a shared pipeline."""
     shared_with: tuple[str, ...] = ()
-    """and up to ten of the others."""
+    """Up to ten of the other queries that it runs for."""
 
 
 class QueryInfo(BaseModel):
-    """A query as it stands."""
+    """State of a query."""
 
     model_config = _CONFIG
     id: str
@@ -180,7 +180,8 @@ class QueryInfo(BaseModel):
     """Answers so far: the offset of the next one."""
     latency_ms: LatencySummary | None = None
     memory_bytes: dict[str, int] = {}
-    """queued, state, backlog; what it shares with other queries counts in full for each of them."""
+    """Bytes in queues, state and backlog; memory shared with other queries counts in full for each of them.
+    """
     late: int = 0
     """Rows that arrived after all their windows had closed, or behind their own watermark where rows are put
     in order or joined `within`; of all operators together, since the query was last instantiated."""
@@ -188,14 +189,15 @@ class QueryInfo(BaseModel):
     """Rows that the query could not use: their windows began before its first row or were cut by a pause,
     they arrived while it was paused, or retention removed them before it read them."""
     counters: dict[str, dict[str, int]] = {}
-    """Rows that have no part in the answer, by operator and reason: `late`, `missed`, `outside` (of all
-    windows), `errors`, `unmatched` and `unread` (of a split), `shed`; and `skipped_windows`."""
+    """Rows that do not contribute to answers, by operator and reason: `late`, `missed`, `outside` (of all
+    windows), `errors`, `unmatched` and `unread` (of a split), `shed`; and `skipped_windows`.
+    """
     admission: AdmissionEstimate | None = None
-    """What was expected when it was registered; in the answer to that only."""
+    """The estimate at registration; only in the response to the registration."""
 
 
 class QueryChange(BaseModel):
-    """What `PATCH /v1/queries/{id}` can change; what is left out stays as it is."""
+    """Changes that `PATCH /v1/queries/{id}` accepts; omitted fields stay as they are."""
 
     model_config = ConfigDict(
         frozen=True,
@@ -212,19 +214,19 @@ class QueryChange(BaseModel):
         },
     )
     state: DesiredState | None = None
-    """What is wanted of it; a scheduled query that is paused becomes paused at its start."""
+    """The requested state; a scheduled query that is paused becomes paused at its start."""
     class_: str | None = Field(default=None, alias="class")
     """The query class that it moves to."""
     start_at: Instant | None = None
-    """When it starts, as long as it is scheduled; a time that has passed, or null, starts it now."""
+    """The start time, while the query is scheduled; a past time or null starts it now."""
     stop_at: Instant | None = None
-    """When it ends; null lets it run on. Refused (409) if it has read what arrived later."""
+    """The end time; null removes it. Refused (409) if the query has read rows that arrived later."""
     qos: QosSpec | None = None
     """Its targets, all of them; null for none."""
 
 
 class Validation(BaseModel):
-    """What `POST /v1/queries/validate` found."""
+    """The result of `POST /v1/queries/validate`."""
 
     model_config = _CONFIG
     valid: bool
@@ -234,19 +236,19 @@ class Validation(BaseModel):
     """Operator paths, leaf to root."""
     errors: tuple[ProblemItem, ...] = ()
     admission: AdmissionEstimate | None = None
-    """What is expected of a query that is valid; null where admission control is off."""
+    """The estimate for a valid query; null if admission control is off."""
 
 
 class PulledResults(BaseModel):
-    """A part of a query's answers."""
+    """A page of a query's results."""
 
     model_config = _CONFIG
     rows: list[dict[str, Any]]
     next: int
-    """Give it as `after` for the following part: the offset of the last row so far, -1 if there is none."""
+    """The value of `after` for the next page: the offset of the last row so far, -1 if there is none."""
     epoch: int
     gap: tuple[int, int] | None = None
-    """Offsets (from, up to but not with) that were asked for and are no longer there."""
+    """Requested offsets that are no longer stored (start, stop), excluding the stop."""
 
 
 class PolicyInfo(BaseModel):
@@ -261,7 +263,7 @@ class PolicyInfo(BaseModel):
 
 
 class ServerInfo(BaseModel):
-    """Which server this is."""
+    """Name and version of the server."""
 
     model_config = _CONFIG
     name: str

@@ -1,9 +1,9 @@
-"""Results: the messages of `WS /v1/queries/{id}/results`, all from the server.
+"""Messages of the results websocket, `WS /v1/queries/{id}/results`, all from the server.
 
-Offsets count a query's answers from 0. The address may carry `after` (an offset: the next row is the one
-behind it; `latest` for rows from now on; without it, all rows that are kept), `format` (`rows` or `arrow`)
-and `on_lag` (`gap` or `disconnect`). The first message is `opened`. Rows come as text messages (`Rows`), or
-as binary ones (see `envelope`) with `RowsHeader` ahead of one Arrow record batch message.
+Offsets count a query's results from 0. The address may contain `after` (an offset: the next row is the one
+after it; `latest` for rows from now on; without it, all stored rows), `format` (`rows` or `arrow`) and
+`on_lag` (`gap` or `disconnect`). The first message is `opened`. Rows are text messages (`Rows`), or binary
+ones (see `envelope`) with `RowsHeader` followed by one Arrow record batch message.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ _CONFIG = ConfigDict(frozen=True, extra="forbid")
 
 
 class OnLag(StrEnum):
-    """What happens to a subscriber whose next rows are no longer there."""
+    """Handling of a subscriber whose next rows were removed."""
 
     GAP = "gap"
-    """It is told what it missed and goes on."""
+    """Send a gap message and continue."""
     DISCONNECT = "disconnect"
 
 
@@ -32,11 +32,11 @@ class GapReason(StrEnum):
     RETENTION = "retention"
     """They were removed before they were read."""
     RESTART = "restart"
-    """The query began anew, with empty state, under a new epoch."""
+    """The query restarted with empty state under a new epoch."""
 
 
 class Opened(BaseModel):
-    """The subscription stands."""
+    """The subscription is open."""
 
     model_config = _CONFIG
     type: Literal["opened"] = "opened"
@@ -59,7 +59,7 @@ class Rows(BaseModel):
 
 
 class RowsHeader(BaseModel):
-    """What stands ahead of an Arrow record batch."""
+    """Header of an Arrow record batch."""
 
     model_config = _CONFIG
     offset: int
@@ -68,7 +68,7 @@ class RowsHeader(BaseModel):
 
 
 class Gap(BaseModel):
-    """Rows from `start` up to but not with `stop` will not come; after a restart these may be none."""
+    """Rows from `start` to before `stop` are missing; after a restart there may be none."""
 
     model_config = _CONFIG
     type: Literal["gap"] = "gap"
