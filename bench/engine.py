@@ -151,11 +151,11 @@ def _as_text(figures: Mapping[str, Mapping[str, Any]]) -> str:
 
 def _repeat(text: str) -> int:
     if (value := int(text)) < 1:
-        raise argparse.ArgumentTypeError(f"at least 1 run is needed, {text} came")
+        raise argparse.ArgumentTypeError(f"at least 1 run is needed, got {text}")
     return value
 
 
 def _scale(text: str) -> float:
     if (value := float(text)) < _LEAST_SCALE:
-        raise argparse.ArgumentTypeError(f"at least {_LEAST_SCALE} is needed, {text} came")
+        raise argparse.ArgumentTypeError(f"at least {_LEAST_SCALE} is needed, got {text}")
     return value

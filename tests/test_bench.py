@@ -63,8 +63,8 @@ def test_profile_lists_what_the_engine_calls(bench: None, capsys: pytest.Capture
 @pytest.mark.parametrize(
     ("arguments", "complaint"),
     [
-        (["engine", "--repeat", "0"], "at least 1 run is needed, 0 came"),
-        (["engine", "--scale", "0"], "at least 0.001 is needed, 0 came"),
+        (["engine", "--repeat", "0"], "at least 1 run is needed, got 0"),
+        (["engine", "--scale", "0"], "at least 0.001 is needed, got 0"),
         (["engine", "--profile", "q9"], "invalid choice: 'q9'"),
         (["unknown"], "invalid choice: 'unknown'"),
     ],

@@ -12,9 +12,7 @@ _CONFIG = ConfigDict(
 
 
 class AdmissionPolicy(StrEnum):
-    """What the server does with a new query that is expected to miss its targets or to make others miss
-    theirs.
-    """
+    """How the server handles new queries that are expected to cause missed targets."""
 
     WARN = "warn"
     """Register the query and list the expected problems in `warnings`."""
@@ -60,9 +58,7 @@ class EndangeredQuery(BaseModel):
     objective: str
     statistic: str
     allowed: float | None
-    """The target including its tolerance; null for memory and throughput, which fail when a class falls
-    behind.
-    """
+    """The target including its tolerance; null for memory and throughput."""
     now: float | None
     """The value measured for the query's class now."""
     expected: float | None

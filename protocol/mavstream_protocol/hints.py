@@ -13,10 +13,10 @@ from mavstream_protocol.quantities import PositiveCost, PositiveSize
 
 def _above_zero(value: object) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float):
-        raise ValueError(f"selectivity must be a number, and a value of type {type(value).__name__} came")
+        raise ValueError(f"selectivity must be a number, got a value of type {type(value).__name__}")
     if not 0 < value <= sys.float_info.max:
         raise ValueError(
-            f"selectivity must be a finite number above zero, and {str(value)[:40]} came: "
+            f"selectivity must be a finite number above zero, got {str(value)[:40]}: "
             "write rows out per row in, such as 0.25, or more than 1 for a join"
         )
     return float(value)

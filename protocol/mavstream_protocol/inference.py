@@ -59,7 +59,7 @@ def check_one_time(plan: TypedPlan) -> None:
     if not node.windowed:
         detail = (
             "a one-time query ends with the first window that closes, so one windowed node must stand "
-            f"below the root with only select, project and split above it; came {node.name!r}"
+            f"below the root with only select, project and split above it; got {node.name!r}"
         )
         item = ProblemItem(pointer=f"nodes/{node.name}", code="one_time_needs_window", detail=detail)
         raise InvalidPlan([item])
@@ -213,7 +213,7 @@ def _join(node: nodes.JoinNode, scope: Scope) -> TypedNode | None:
         scope.fail(
             "how",
             "table_required",
-            f"a join of two streams is inner, and {node.how!r} came; only a join with a table can be left",
+            f"a join of two streams is inner, got {node.how!r}; only a join with a table can be left",
         )
     scope.ordered[scope.name] = node.order == "time"
     if (node.within is None) == (node.window is None):

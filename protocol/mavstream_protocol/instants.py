@@ -72,7 +72,7 @@ def read_instant(value: object) -> int:
         return _in_range(value, str(value) if abs(value) < 10**40 else "with more than 40 digits")
     raise ValueError(
         f"instant must be ISO 8601 text such as {_EXAMPLE} or an integer of microseconds since 1970, "
-        f"and a value of type {type(value).__name__} came"
+        f"got a value of type {type(value).__name__}"
     )
 
 

@@ -15,7 +15,7 @@ NAME_PATTERN = r"^[A-Za-z_][A-Za-z0-9_]{0,63}$"
 def read_name(value: object) -> str:
     """Return the value if it is a valid name; otherwise raise ValueError with the rules for names."""
     if not isinstance(value, str):
-        raise ValueError(f"name must be text, and a value of type {type(value).__name__} came")
+        raise ValueError(f"name must be text, got a value of type {type(value).__name__}")
     shown = f"'{value}'" if len(value) <= 64 else f"'{value[:64]}...'"
     if len(value) > 64:
         raise ValueError(f"name {shown} has {len(value)} characters: use at most 64")

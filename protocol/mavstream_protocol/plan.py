@@ -293,8 +293,8 @@ def _item(details: Any) -> ProblemItem:
         if not (part in _TAGS and index >= 2 and location[0] == "nodes" and _is_tag(location, index))
     ]
     kind, pointer = details["type"], "/".join(path) or "plan"
-    came = repr(details.get("input"))
-    came = came if len(came) <= 80 else came[:77] + "..."
+    got = repr(details.get("input"))
+    got = got if len(got) <= 80 else got[:77] + "..."
     if kind == "union_tag_invalid":
         return ProblemItem(
             pointer=f"{pointer}/op",
@@ -317,11 +317,11 @@ def _item(details: Any) -> ProblemItem:
         return ProblemItem(
             pointer=pointer,
             code="invalid_name",
-            detail=f"expected a name of letters, digits and underscores, at most 64, came {came}",
+            detail=f"expected a name of letters, digits and underscores, at most 64, got {got}",
         )
     code = "invalid_window" if "window" in path else "invalid_value"
     return ProblemItem(
-        pointer=pointer, code=code, detail=f"{details['msg'].removeprefix('Value error, ')} (came {came})"
+        pointer=pointer, code=code, detail=f"{details['msg'].removeprefix('Value error, ')} (got {got})"
     )
 
 

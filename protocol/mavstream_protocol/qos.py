@@ -42,9 +42,9 @@ Tolerance = Annotated[Percent, Field(json_schema_extra={"default": "10%"})]
 
 def _number(value: object) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float):
-        raise ValueError(f"this must be a number, and a value of type {type(value).__name__} came")
+        raise ValueError(f"this must be a number, got a value of type {type(value).__name__}")
     if not 0 <= value <= sys.float_info.max:
-        raise ValueError(f"this must be a finite number of zero or more, and {str(value)[:40]} came")
+        raise ValueError(f"this must be a finite number of zero or more, got {str(value)[:40]}")
     return float(value)
 
 
@@ -75,8 +75,8 @@ class LatencyTarget(BaseModel):
         named = [key for key in value if key == "mean" or _SHORT.fullmatch(str(key))]
         general = "at_most" in value or "percentile" in value
         if len(named) + general != 1:
-            came = ", ".join(map(str, value)) or "nothing"
-            raise refusal("latency_form", f"latency target has {came}: {_HOW}")
+            got = ", ".join(map(str, value)) or "nothing"
+            raise refusal("latency_form", f"latency target has {got}: {_HOW}")
         if general:
             return cls._general(value)
         (key,) = named
@@ -213,15 +213,18 @@ class QosSpec(BaseModel):
     throughput: ThroughputTarget | None = None
     """Throughput target."""
     weights: ObjectiveWeights = EQUAL_WEIGHTS
-    """Weights of the objectives when they conflict; equal if omitted. The largest miss, relative to its
-    target and multiplied by its weight, is handled first, and an action is retained only if the weighted sum
-    of all misses decreases. No action is taken for a target of weight 0.
+    """Weights of the objectives when they conflict; equal if omitted.
+
+    The largest miss, relative to its target and multiplied by its weight, is handled first, and an action is
+    retained only if the weighted sum of all misses decreases. No action is taken for a target of weight 0.
     """
     max_loss: Annotated[Percent, Field(json_schema_extra={"default": "0%"})] = 0.0
     """The share of its rows that load shedding may drop, of every 4,096; 0% forbids it."""
     worth: Annotated[dict[Name, str], Field(max_length=64)] = {}
-    """Utility of rows by stream: a number or a condition over the stream's fields. Rows with the smallest
-    number, or for which the condition is false, are shed first; rows of other streams are shed at random.
+    """Utility of rows by stream: a number or a condition over the stream's fields.
+
+    Rows with the smallest number, or for which the condition is false, are shed first; rows of other streams
+    are shed at random.
     """
 
     @property

@@ -187,7 +187,7 @@ def _whole(scale: _Scale, value: object) -> int:
             f"{scale.noun} {value} is a bare number: write text with a unit, such as {scale.example}"
         )
     raise ValueError(
-        f"{scale.noun} must be text such as {scale.example}, and a value of type {type(value).__name__} came"
+        f"{scale.noun} must be text such as {scale.example}, got a value of type {type(value).__name__}"
     )
 
 
@@ -204,7 +204,7 @@ def _percent(value: object) -> float:
         if 0 <= value <= 1:
             return float(value)
         raise ValueError(f"percentage {value} is not between 0 and 1: write a fraction, or text such as 5%")
-    raise ValueError(f"percentage must be text such as 5%, and a value of type {type(value).__name__} came")
+    raise ValueError(f"percentage must be text such as 5%, got a value of type {type(value).__name__}")
 
 
 def _above_zero(scale: _Scale) -> AfterValidator:

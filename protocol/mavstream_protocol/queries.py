@@ -80,10 +80,12 @@ class QuerySpec(BaseModel):
     qos: QosSpec = QosSpec()
     """Its targets."""
     mode: Mode = Mode.CONTINUOUS
-    """Whether it runs on or ends with its first window."""
+    """Whether it runs continuously or ends with its first window."""
     start_at: Instant | None = None
-    """Rows that arrive before this are not read, and the query is `scheduled` until then; without it the
-    query starts at once."""
+    """Rows that arrive before this are not read; without it the query starts at once.
+
+    Until then the query is `scheduled`.
+    """
     stop_at: Instant | None = None
     """Rows that arrive at or after this are not read, and the query ends; after `start_at`."""
     from_: ReadFrom = Field(default=ReadFrom.NOW, alias="from")

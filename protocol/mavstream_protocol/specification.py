@@ -20,9 +20,10 @@ class Metric(StrEnum):
     DELAY = "delay"
     """Mean response time of the answers in nanoseconds; without answers, the age of the oldest tuple."""
     PENDING_ANSWERS = "pending_answers"
-    """Answers expected from the tuples that are waiting at the end of the interval. By Little's law it is
-    proportional to delay in the long run, and it includes answers that are held back, which delay counts
-    only when they are emitted.
+    """Answers expected from the tuples that are waiting at the end of the interval.
+
+    By Little's law it is proportional to delay in the long run, and it includes answers that are held back,
+    which delay counts only when they are emitted.
     """
 
 

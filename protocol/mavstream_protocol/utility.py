@@ -14,10 +14,10 @@ _TYPES = (FieldType.INT, FieldType.FLOAT, FieldType.BOOL)
 
 
 def infer_utility(qos: QosSpec, plan: TypedPlan) -> dict[str, Expression]:
-    """Return the utility expressions by stream; raises InvalidObject with pointers such as
-    `qos/worth/readings`.
+    """Return the utility expressions by stream.
 
     Each is a number or a condition: rows with the smallest number, or for which it is false, are shed first.
+    Raises InvalidObject with pointers such as `qos/worth/readings`.
     """
     shapes = {source.stream: source.schema for source in plan.sources}
     scaled = _scaled_streams(plan)

@@ -97,7 +97,7 @@ BAD: dict[str, tuple[str, bytes, str, str]] = {
         "text/csv",
         b"room,threshold\na,1\nb,hot\n",
         "rows/1/threshold",
-        'expects a float and "hot" came',
+        'expects a float, got "hot"',
     ),
     "csv width": ("text/csv", b"room,threshold\na,1,2\n", "body", "Expected 2 columns, got 3"),
     "csv unknown column": (
@@ -106,9 +106,9 @@ BAD: dict[str, tuple[str, bytes, str, str]] = {
         "columns/treshold",
         "its fields are room, threshold",
     ),
-    "csv null": ("text/csv", b"room,threshold\n,1\n", "rows/0/room", "not nullable and null came"),
+    "csv null": ("text/csv", b"room,threshold\n,1\n", "rows/0/room", "not nullable, got null"),
     "csv not text": ("text/csv", b"room,threshold\n\xff\xfe,1\n", "body", "CSV"),
-    "json cell": ("application/json", b'[{"room": 3}]', "rows/0/room", "expects a string and 3 came"),
+    "json cell": ("application/json", b'[{"room": 3}]', "rows/0/room", "expects a string, got 3"),
     "json text": ("application/json", b'[{"room": ', "body", "the table cannot be read as JSON"),
     "json shape": ("application/json", b"7", "body", "must be a list of objects"),
     "ndjson line": ("application/x-ndjson", b'{"room": "a"}\n{"room"\n', "rows/1", "row 1 cannot be read"),
@@ -124,7 +124,7 @@ BAD: dict[str, tuple[str, bytes, str, str]] = {
         PARQUET,
         as_parquet(pa.table({"room": ["a", None]})),
         "rows/1/room",
-        "not nullable and null came",
+        "not nullable, got null",
     ),
 }
 

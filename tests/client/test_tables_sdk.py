@@ -100,7 +100,7 @@ def test_both_clients_put_look_and_remove(url: str) -> None:
 
 
 def test_what_is_wrong_with_a_table_is_told(client: Client, tmp_path: Path) -> None:
-    with pytest.raises(Invalid, match='expects a float and "hot" came') as caught:
+    with pytest.raises(Invalid, match='expects a float, got "hot"') as caught:
         client.put_table("wrong", {"room": ["a"], "threshold": ["hot"]}, FIELDS)
     assert caught.value.problem.errors[0].pointer == "rows/0/threshold"
     with pytest.raises(InvalidObject, match=r"expected a file that ends in \.csv"):
@@ -153,7 +153,7 @@ def test_the_command_puts_lists_shows_and_deletes(url: str, tmp_path: Path) -> N
     file.write_text("home,floors\nh1,x\n")
     bad = command(url, "table", "put", "homes", str(file))
     assert bad.returncode == 1
-    assert "rows/0/floors (type_mismatch): field 'floors' expects an int and \"x\" came" in bad.stderr
+    assert "rows/0/floors (type_mismatch): field 'floors' expects an int, got \"x\"" in bad.stderr
     assert command(url, "table", "put", "homes", str(tmp_path / "none.csv")).returncode == 2
     file.write_text("home,floors\nh1,3\n")
     again = json.loads(command(url, "table", "put", "homes", str(file), "-o", "json").stdout)

@@ -73,9 +73,9 @@ def test_costs_are_quantities(text: str, nanoseconds: int, written: str) -> None
 @pytest.mark.parametrize(
     ("hints", "pointer", "detail"),
     [
-        ({"selectivity": 0}, "selectivity", "must be a finite number above zero, and 0 came"),
-        ({"selectivity": -1}, "selectivity", "must be a finite number above zero, and -1 came"),
-        ({"selectivity": "half"}, "selectivity", "must be a number, and a value of type str came"),
+        ({"selectivity": 0}, "selectivity", "must be a finite number above zero, got 0"),
+        ({"selectivity": -1}, "selectivity", "must be a finite number above zero, got -1"),
+        ({"selectivity": "half"}, "selectivity", "must be a number, got a value of type str"),
         ({"cost": 20}, "cost", "cost 20 is a bare number: write text with a unit, such as 250ns"),
         ({"cost": "0ns"}, "cost", "cost must be above zero"),
         ({"cost": "1h"}, "cost", "has the unknown unit 'h': use one of ns, us, ms, s"),

@@ -77,17 +77,17 @@ def test_a_wrong_latency_target_is_explained(latency: dict[str, object], message
         (
             {"weights": {"latency": -1}},
             ("weights", "latency"),
-            "this must be a finite number of zero or more, and -1 came",
+            "this must be a finite number of zero or more, got -1",
         ),
         (
             {"weights": {"memory": float("inf")}},
             ("weights", "memory"),
-            "this must be a finite number of zero or more, and inf came",
+            "this must be a finite number of zero or more, got inf",
         ),
         (
             {"throughput": {"at_least": "fast"}},
             ("throughput", "at_least"),
-            "this must be a number, and a value of type str came",
+            "this must be a number, got a value of type str",
         ),
         (
             {"throughput": {"at_least": 0}},

@@ -126,7 +126,7 @@ def test_a_wrong_duration_is_explained(text: str, message: str) -> None:
         (
             {"wait": True},
             "duration",
-            "duration must be text such as 500ms, 2s or 1h, and a value of type bool came",
+            "duration must be text such as 500ms, 2s or 1h, got a value of type bool",
         ),
         ({"every": "0s"}, "duration_zero", "duration must be above zero: write for example 500ms, 2s or 1h"),
         (

@@ -133,7 +133,7 @@ def test_datetimes_and_integers_are_instants() -> None:
         (
             1.5,
             "instant must be ISO 8601 text such as 2026-01-01T12:00:00Z or an integer of microseconds "
-            "since 1970, and a value of type float came",
+            "since 1970, got a value of type float",
         ),
     ],
 )

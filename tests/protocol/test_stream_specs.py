@@ -74,7 +74,7 @@ def test_a_stream_cannot_be_changed() -> None:
         ("a\n", "name 'a\n' is not an identifier: use letters a-z, digits and _, and no digit in front"),
         ("é", "name 'é' is not an identifier: use letters a-z, digits and _, and no digit in front"),
         ("a" * 65, f"name '{'a' * 64}...' has 65 characters: use at most 64"),
-        (7, "name must be text, and a value of type int came"),
+        (7, "name must be text, got a value of type int"),
     ],
 )
 def test_a_wrong_name_is_explained(name: object, message: str) -> None:

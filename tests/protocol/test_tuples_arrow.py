@@ -145,7 +145,7 @@ def test_a_column_of_a_wrong_type_is_refused_by_name(kind: FieldType, array: pa.
             pa.array([1, 2**63], pa.uint64()),
             1,
             "out_of_range",
-            "field 'x' expects a 64-bit int and 9223372036854775808 came: "
+            "field 'x' expects a 64-bit int, got 9223372036854775808: "
             "it must be between -9223372036854775808 and 9223372036854775807",
         ),
         (
@@ -153,21 +153,21 @@ def test_a_column_of_a_wrong_type_is_refused_by_name(kind: FieldType, array: pa.
             pa.array([1, None]),
             1,
             "null_value",
-            "field 'x' is not nullable and null came: give it an int",
+            "field 'x' is not nullable, got null: give it an int",
         ),
         (
             FieldType.FLOAT,
             pa.array([0.0, 1.0, float("nan")]),
             2,
             "not_finite",
-            "field 'x' expects a finite float and nan came: leave the row out, or declare the field nullable",
+            "field 'x' expects a finite float, got nan: leave the row out, or declare the field nullable",
         ),
         (
             FieldType.FLOAT,
             pa.array([2**53 + 1]),
             0,
             "inexact",
-            "field 'x' expects a float and the integer 9007199254740993 came, which no float holds exactly: "
+            "field 'x' expects a float, got the integer 9007199254740993, which no float holds exactly: "
             "send float64",
         ),
         (
@@ -175,14 +175,14 @@ def test_a_column_of_a_wrong_type_is_refused_by_name(kind: FieldType, array: pa.
             pa.array([0, 1500], pa.timestamp("ns")),
             1,
             "invalid_timestamp",
-            "field 'x' expects microseconds and 1500 ns came, which is finer: round it first",
+            "field 'x' expects microseconds, got 1500 ns, which is finer: round it first",
         ),
         (
             FieldType.TIMESTAMP,
             pa.array([2**62], pa.timestamp("s")),
             0,
             "invalid_timestamp",
-            f"field 'x' expects a timestamp and {2**62 * 10**6} came: instant {2**62 * 10**6} is outside the "
+            f"field 'x' expects a timestamp, got {2**62 * 10**6}: instant {2**62 * 10**6} is outside the "
             "years 1 to 9999: give microseconds since 1970 (not nanoseconds) or ISO 8601 text",
         ),
         (
@@ -190,7 +190,7 @@ def test_a_column_of_a_wrong_type_is_refused_by_name(kind: FieldType, array: pa.
             pa.array([2**62], UTC),
             0,
             "invalid_timestamp",
-            f"field 'x' expects a timestamp and {2**62} came: instant {2**62} is outside the "
+            f"field 'x' expects a timestamp, got {2**62}: instant {2**62} is outside the "
             "years 1 to 9999: give microseconds since 1970 (not nanoseconds) or ISO 8601 text",
         ),
     ],

@@ -94,46 +94,46 @@ def test_whole_numbers_are_floats_rounded_like_any_decimal_text() -> None:
 @pytest.mark.parametrize(
     ("changes", "code", "detail"),
     [
-        ({"n": None}, "null_value", "field 'n' is not nullable and null came: give it an int"),
-        ({"n": "1"}, "type_mismatch", "field 'n' expects an int and \"1\" came"),
-        ({"n": True}, "type_mismatch", "field 'n' expects an int and true came"),
+        ({"n": None}, "null_value", "field 'n' is not nullable, got null: give it an int"),
+        ({"n": "1"}, "type_mismatch", "field 'n' expects an int, got \"1\""),
+        ({"n": True}, "type_mismatch", "field 'n' expects an int, got true"),
         (
             {"n": 1.0},
             "type_mismatch",
-            "field 'n' expects an int and 1.0 came: write 1, without a decimal point",
+            "field 'n' expects an int, got 1.0: write 1, without a decimal point",
         ),
-        ({"n": 1.5}, "type_mismatch", "field 'n' expects an int and 1.5 came: round it first"),
+        ({"n": 1.5}, "type_mismatch", "field 'n' expects an int, got 1.5: round it first"),
         (
             {"n": 2**63},
             "out_of_range",
-            "field 'n' expects a 64-bit int and 9223372036854775808 came: "
+            "field 'n' expects a 64-bit int, got 9223372036854775808: "
             "it must be between -9223372036854775808 and 9223372036854775807",
         ),
-        ({"temperature": "warm"}, "type_mismatch", "field 'temperature' expects a float and \"warm\" came"),
-        ({"temperature": False}, "type_mismatch", "field 'temperature' expects a float and false came"),
-        ({"open": 1}, "type_mismatch", "field 'open' expects true or false and 1 came"),
-        ({"home": 7}, "type_mismatch", "field 'home' expects a string and 7 came"),
+        ({"temperature": "warm"}, "type_mismatch", "field 'temperature' expects a float, got \"warm\""),
+        ({"temperature": False}, "type_mismatch", "field 'temperature' expects a float, got false"),
+        ({"open": 1}, "type_mismatch", "field 'open' expects true or false, got 1"),
+        ({"home": 7}, "type_mismatch", "field 'home' expects a string, got 7"),
         (
             {"home": {"a": ["long"] * 20}},
             "type_mismatch",
-            'field \'home\' expects a string and {"a":["long","long","long","long","long"... came',
+            'field \'home\' expects a string, got {"a":["long","long","long","long","long"...',
         ),
         (
             {"at": 1.5},
             "type_mismatch",
-            "field 'at' expects a timestamp and 1.5 came: "
+            "field 'at' expects a timestamp, got 1.5: "
             "write ISO 8601 text or an integer of microseconds since 1970",
         ),
         (
             {"at": "noon"},
             "invalid_timestamp",
-            "field 'at' expects a timestamp and \"noon\" came: "
+            "field 'at' expects a timestamp, got \"noon\": "
             "instant 'noon' is not ISO 8601 text: write it as 2026-01-01T12:00:00Z",
         ),
         (
             {"at": NOON * 1000},
             "invalid_timestamp",
-            f"field 'at' expects a timestamp and {NOON * 1000} came: instant {NOON * 1000} is outside the "
+            f"field 'at' expects a timestamp, got {NOON * 1000}: instant {NOON * 1000} is outside the "
             "years 1 to 9999: give microseconds since 1970 (not nanoseconds) or ISO 8601 text",
         ),
         (
@@ -165,7 +165,7 @@ def test_ints_beyond_64_bits_are_out_of_range_however_json_reads_them(literal: b
     schema = Schema((Field("n", FieldType.INT),))
     ((pointer, code, detail),) = items(schema, b'[{"n": ' + literal + b"}]")
     assert (pointer, code) == ("rows/0/n", "out_of_range")
-    assert f"and {shown} came" in detail
+    assert f"got {shown}" in detail
 
 
 def test_the_limits_of_64_bits_are_kept_exactly() -> None:
@@ -179,14 +179,14 @@ def test_parsed_values_that_json_does_not_have_are_refused() -> None:
         (
             "rows/0/temperature",
             "not_finite",
-            "field 'temperature' expects a finite float and nan came: give null instead",
+            "field 'temperature' expects a finite float, got nan: give null instead",
         )
     ]
     assert items(SCHEMA, [row(home="a\ud800")]) == [
         (
             "rows/0/home",
             "invalid_text",
-            "field 'home' expects text and 'a\\ud800' came, which has half a surrogate pair at character 1: "
+            "field 'home' expects text, got 'a\\ud800', which has half a surrogate pair at character 1: "
             "send whole characters",
         )
     ]
@@ -216,7 +216,7 @@ def test_the_first_ten_findings_are_told_in_the_order_of_rows() -> None:
 @pytest.mark.parametrize(
     ("payload", "code", "detail"),
     [
-        (b'{"a": 1}', "not_rows", 'tuples must be a list of objects such as [{"a": 1}], and {"a":1} came'),
+        (b'{"a": 1}', "not_rows", 'tuples must be a list of objects such as [{"a": 1}], got {"a":1}'),
         (b"[{]", "invalid_json", "tuples cannot be read as JSON: "),
         (b'[{"home": "\xff"}]', "invalid_json", "tuples cannot be read as JSON: str is not valid UTF-8"),
         (b'[{"home": "\\ud800"}]', "invalid_json", "tuples cannot be read as JSON: "),
@@ -232,7 +232,7 @@ def test_what_is_no_list_of_rows_is_refused_whole(payload: bytes, code: str, det
 
 
 def test_a_row_that_is_no_object_is_named() -> None:
-    assert items(SCHEMA, [GOOD, [1]]) == [("rows/1", "not_an_object", "row 1 must be an object and [1] came")]
+    assert items(SCHEMA, [GOOD, [1]]) == [("rows/1", "not_an_object", "row 1 must be an object, got [1]")]
 
 
 def test_lines_hold_one_row_each() -> None:
@@ -262,7 +262,7 @@ def test_lines_hold_one_row_each() -> None:
         ),
         (
             {"at": [NOON], "home": ["a"], "n": 1},
-            ("columns/n", "not_a_list", "column 'n' must be a list and 1 came"),
+            ("columns/n", "not_a_list", "column 'n' must be a list, got 1"),
         ),
         (
             {"at": [NOON], "home": ["a"], "n": [1], "m": [1]},
@@ -274,7 +274,7 @@ def test_lines_hold_one_row_each() -> None:
         ),
         (
             [1],
-            ("body", "not_columns", 'tuples must be an object of lists such as {"a": [1]}, and [1] came'),
+            ("body", "not_columns", 'tuples must be an object of lists such as {"a": [1]}, got [1]'),
         ),
     ],
 )

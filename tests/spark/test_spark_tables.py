@@ -191,7 +191,7 @@ def test_the_answer_over_a_dataset_needs_the_rows_of_its_tables(spark: SparkSess
         ),
         (["rooms={0}/rooms.csv@noon"], InvalidJob, "'noon' is not ISO 8601 text"),
         (["rooms={0}/rooms.csv", "rooms={0}/rooms.csv"], InvalidJob, "two versions from the same time on"),
-        (["rooms={0}/rooms.csv", "rooms={0}/other.csv@2026-03-01"], UnreadableInput, '"hot" came'),
+        (["rooms={0}/rooms.csv", "rooms={0}/other.csv@2026-03-01"], UnreadableInput, 'got "hot"'),
     ],
 )
 def test_errors_of_tables_name_the_file_and_the_reason(

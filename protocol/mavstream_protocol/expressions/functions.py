@@ -34,9 +34,7 @@ TypeRule = Callable[[Arguments, object], tuple[Arguments, FieldType]]
 
 
 class Nulls(StrEnum):
-    """When a result can be null. A row that fails counts as null, so every function that can fail can be
-    null.
-    """
+    """When a result can be null; a row that fails counts as null, too."""
 
     ANY = "any"
     """Where any argument is null."""
@@ -230,9 +228,7 @@ ALIASES = {"substring": "substr", "pow": "power", "ceiling": "ceil", "ifnull": "
 
 @dataclass(frozen=True, slots=True)
 class Aggregate:
-    """An aggregate function: its argument types (None: all) and its result type (None: that of the
-    argument).
-    """
+    """An aggregate function: argument types (None: all) and result type (None: the argument's)."""
 
     name: str
     takes: frozenset[FieldType] | None

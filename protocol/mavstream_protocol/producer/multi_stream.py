@@ -26,11 +26,10 @@ _frame = partial(tuple.__new__, Frame)
 
 
 def multi_stream_message(rows: pa.RecordBatch, parts: Sequence[Part], max_bytes: int) -> bytes | None:
-    """Return a message with a frame for each stream, in the order of the rows; the frames are then in
-    flight.
+    """Return a message with a frame for each stream; the frames are then in flight.
 
-    No window may have waiting frames. Returns None without any change if the message would be longer than
-    `max_bytes` or a window lacks credit for its share.
+    Frames are in the order of the rows. No window may have waiting frames. Returns None without any change if
+    the message would be longer than `max_bytes` or a window lacks credit for its share.
     """
     # Formatted by hand, since this is done for every frame; names need no escapes.
     frames = ",".join([f'["{window.stream}",{window.next_sequence},{count}]' for window, count, _ in parts])

@@ -164,8 +164,7 @@ class SendWindow:
         self.bytes_in_flight = self.bytes_in_flight - size if self.frames_in_flight else 0
 
     def take_back(self, sequence: int, expected: int) -> Frame | None:
-        """Take a rejected frame and the frames after it out of flight, and return it: it is the next to be
-        sent.
+        """Take a rejected frame and later ones out of flight, and return it as the next to be sent.
 
         Returns None for a frame that followed a rejected one and was rejected only for its number. Raises
         ValueError if the frame is not in flight.
@@ -193,9 +192,7 @@ class SendWindow:
         self.credit = 0
 
     def probe(self) -> bool:
-        """Allow one frame without credit, to test whether the server accepts it now; False if there is
-        credit.
-        """
+        """Allow one frame without credit, to test whether the server accepts it; False with credit."""
         if self.credit > 0:
             return False
         self.credit = 1

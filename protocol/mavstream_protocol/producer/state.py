@@ -47,9 +47,7 @@ class Refusal(NamedTuple):
     window: SendWindow
     problem: Problem
     frame: Frame | None = None
-    """The refused frame, which is the next one in its window; None if the refusal concerns the stream or its
-    end.
-    """
+    """The refused frame, the next one of its window; None if the stream or its end was refused."""
 
 
 class Received(NamedTuple):

@@ -66,9 +66,9 @@ def json_fields(parsed: Any) -> Schema:
         )
         if type_ is None:
             examples = {type(value): value for value in values if value is not None}
-            came = " and ".join(shown(value) for value in examples.values())
+            got = " and ".join(shown(value) for value in examples.values())
             detail = (
-                f"column '{name}' has {came}: give numbers, texts or truth values alone, or declare fields"
+                f"column '{name}' has {got}: give numbers, texts or truth values alone, or declare fields"
             )
             problems.append(_of_column(name, "mixed_types", detail))
         else:
@@ -82,16 +82,16 @@ def _json_columns(parsed: Any) -> Mapping[str, Iterable[object]]:
     if isinstance(parsed, Mapping):
         for name, values in parsed.items():
             if not isinstance(values, list):
-                detail = f"column '{name}' must be a list of values and {shown(values)} came"
+                detail = f"column '{name}' must be a list of values, got {shown(values)}"
                 raise InvalidTuples([_of_column(name, "not_a_list", detail)])
         return parsed
     if not isinstance(parsed, list):
         raise refuse_body(
-            "not_rows", f"a table is a list of rows or an object of columns, and {shown(parsed)} came"
+            "not_rows", f"a table is a list of rows or an object of columns, got {shown(parsed)}"
         )
     for number, row in enumerate(parsed):
         if not isinstance(row, dict):
-            detail = f"row {number} must be an object and {shown(row)} came"
+            detail = f"row {number} must be an object, got {shown(row)}"
             raise InvalidTuples([ProblemItem(pointer=f"rows/{number}", code="not_an_object", detail=detail)])
     names = dict.fromkeys(name for row in parsed for name in row)
     return {name: [row.get(name) for row in parsed] for name in names}

@@ -135,14 +135,14 @@ def _from_arrow(
     what: str, read: Callable[[], tuple[pa.Schema, list[pa.RecordBatch]]], schema: Schema | None
 ) -> tuple[Schema, pa.RecordBatch]:
     try:
-        came, batches = read()
-        found = schema or arrow_fields(came)
-        table = pa.Table.from_batches(batches, came).combine_chunks()
+        got, batches = read()
+        found = schema or arrow_fields(got)
+        table = pa.Table.from_batches(batches, got).combine_chunks()
         parts = table.to_batches()
     except (pa.ArrowException, OSError, EOFError, ValueError) as error:
         reason = str(error).splitlines()[0][:200] if str(error) else type(error).__name__
         raise refuse_body("unreadable_file", f"the body cannot be read as {what}: {reason}") from None
-    empty = pa.RecordBatch.from_arrays([pa.nulls(0, field.type) for field in came], schema=came)
+    empty = pa.RecordBatch.from_arrays([pa.nulls(0, field.type) for field in got], schema=got)
     return found, decode_batch(found, parts[0] if parts else empty)
 
 

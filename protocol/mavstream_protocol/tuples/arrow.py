@@ -166,8 +166,8 @@ def _too_long() -> InvalidTuples:
     return refuse_body("too_many_rows", f"the frame has more than {MOST_ROWS} rows: send several frames")
 
 
-def _check_names(schema: Schema, came: pa.Schema, findings: Findings) -> None:
-    names = came.names
+def _check_names(schema: Schema, got: pa.Schema, findings: Findings) -> None:
+    names = got.names
     for name in dict.fromkeys(names):
         if name not in schema:
             findings.in_column(

@@ -98,7 +98,7 @@ def _int_to_float(field: Field, array: pa.Array, findings: Findings) -> pa.Array
             row,
             field.name,
             "inexact",
-            f"field '{field.name}' expects a float and the integer {values[row]} came, "
+            f"field '{field.name}' expects a float, got the integer {values[row]}, "
             "which no float holds exactly: send float64",
         )
     return None if wrong else pa.array([None if value is None else float(value) for value in values])
@@ -142,7 +142,7 @@ def _explain_ticks(field: Field, ticks: pa.Array, unit: str, findings: Findings)
                 row,
                 field.name,
                 "invalid_timestamp",
-                f"field '{field.name}' expects microseconds and {tick} {unit} came, which is finer: "
+                f"field '{field.name}' expects microseconds, got {tick} {unit}, which is finer: "
                 "round it first",
             )
         else:

@@ -51,7 +51,7 @@ def read_cell(field: Field, value: object) -> Cell:
         if not field.nullable:
             raise CellRefused(
                 "null_value",
-                f"field '{field.name}' is not nullable and null came: give it {_EXPECTED[field.type]}",
+                f"field '{field.name}' is not nullable, got null: give it {_EXPECTED[field.type]}",
             )
         return None
     match field.type:
@@ -88,7 +88,7 @@ _EXPECTED = {
 def _mismatch(field: Field, value: object, advice: str = "") -> Cell:
     raise CellRefused(
         "type_mismatch",
-        f"field '{field.name}' expects {_EXPECTED[field.type]} and {shown(value)} came{advice}",
+        f"field '{field.name}' expects {_EXPECTED[field.type]}, got {shown(value)}{advice}",
     )
 
 
@@ -99,7 +99,7 @@ def _int(field: Field, value: object) -> Cell:
     if not INT64_MIN <= value <= INT64_MAX or (isinstance(value, float) and abs(value) >= 2**63):
         raise CellRefused(
             "out_of_range",
-            f"field '{field.name}' expects a 64-bit int and {shown(value)} came: "
+            f"field '{field.name}' expects a 64-bit int, got {shown(value)}: "
             f"it must be between {INT64_MIN} and {INT64_MAX}",
         )
     if isinstance(value, float):
@@ -120,7 +120,7 @@ def _float(field: Field, value: object) -> Cell:
     if not math.isfinite(number):
         raise CellRefused(
             "not_finite",
-            f"field '{field.name}' expects a finite float and {shown(value)} came: "
+            f"field '{field.name}' expects a finite float, got {shown(value)}: "
             + ("give null instead" if field.nullable else "leave the row out, or declare the field nullable"),
         )
     return number
@@ -134,7 +134,7 @@ def _text(field: Field, value: object) -> Cell:
     except UnicodeEncodeError as error:
         raise CellRefused(
             "invalid_text",
-            f"field '{field.name}' expects text and {shown(value)} came, which has half a surrogate pair "
+            f"field '{field.name}' expects text, got {shown(value)}, which has half a surrogate pair "
             f"at character {error.start}: send whole characters",
         ) from None
     return value
@@ -147,5 +147,5 @@ def _timestamp(field: Field, value: object) -> Cell:
         return read_instant(value)
     except ValueError as error:
         raise CellRefused(
-            "invalid_timestamp", f"field '{field.name}' expects a timestamp and {shown(value)} came: {error}"
+            "invalid_timestamp", f"field '{field.name}' expects a timestamp, got {shown(value)}: {error}"
         ) from None

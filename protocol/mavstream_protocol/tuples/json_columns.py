@@ -26,7 +26,7 @@ def decode_columns(schema: Schema, payload: JsonText | Mapping[str, object]) -> 
     if not isinstance(columns, Mapping):
         raise refuse_body(
             "not_columns",
-            f'tuples must be an object of lists such as {{"a": [1]}}, and {shown(columns)} came',
+            f'tuples must be an object of lists such as {{"a": [1]}}, got {shown(columns)}',
         )
     findings = Findings()
     _check_shape(schema, columns, findings)
@@ -76,7 +76,7 @@ def _check_shape(schema: Schema, columns: Mapping[str, object], findings: Findin
                 )
         elif not isinstance(values, list | tuple):
             findings.in_column(
-                field.name, "not_a_list", f"column '{field.name}' must be a list and {shown(values)} came"
+                field.name, "not_a_list", f"column '{field.name}' must be a list, got {shown(values)}"
             )
         elif first is None:
             first = field.name, len(values)

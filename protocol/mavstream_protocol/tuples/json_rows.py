@@ -27,7 +27,7 @@ def decode_rows(schema: Schema, payload: JsonText | Sequence[object]) -> pa.Reco
     rows = parse_json(payload) if isinstance(payload, JsonText) else payload
     if not isinstance(rows, list | tuple):
         raise refuse_body(
-            "not_rows", f'tuples must be a list of objects such as [{{"a": 1}}], and {shown(rows)} came'
+            "not_rows", f'tuples must be a list of objects such as [{{"a": 1}}], got {shown(rows)}'
         )
     findings = Findings()
     columns = _exact_columns(schema, rows)
@@ -96,7 +96,7 @@ def _lenient_columns(schema: Schema, rows: Sequence[Any], findings: Findings) ->
     """Return the columns, with markers for missing required fields; unknown fields are recorded."""
     for number, row in enumerate(rows):
         if not isinstance(row, dict):
-            findings.of_row(number, "not_an_object", f"row {number} must be an object and {shown(row)} came")
+            findings.of_row(number, "not_an_object", f"row {number} must be an object, got {shown(row)}")
             # Without its fields, only errors about the rows before it could be added.
             findings.raise_if_any()
     known = frozenset(schema.names)

@@ -133,9 +133,7 @@ class TypedNode(ABC):
 
     @abstractmethod
     def reads(self, place: int, wanted: Set[str]) -> set[str]:
-        """Return the columns that it reads of an input, by index, if the given ones of its own are
-        requested.
-        """
+        """Return the columns of an input that it needs to compute the requested ones of its own."""
 
     @property
     @abstractmethod

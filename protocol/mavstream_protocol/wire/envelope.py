@@ -17,7 +17,7 @@ def seal(header: bytes, payload: bytes) -> bytes:
 def unseal(message: bytes) -> tuple[bytes, memoryview]:
     """Split a message into its header and a view of its payload; raises InvalidTuples."""
     if len(message) < _LENGTH.size:
-        raise InvalidTuples([_item(f"expected at least {_LENGTH.size} bytes, came {len(message)}")])
+        raise InvalidTuples([_item(f"expected at least {_LENGTH.size} bytes, got {len(message)}")])
     (length,) = _LENGTH.unpack_from(message)
     end = _LENGTH.size + length
     if end > len(message):

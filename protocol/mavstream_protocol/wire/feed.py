@@ -116,9 +116,7 @@ class MultiStreamHeader(BaseModel):
 
 
 def share(nbytes: int, rows: int, total: int) -> int:
-    """Return the bytes of a multi-stream message that a frame counts against credit, by its share of the
-    rows.
-    """
+    """Return the bytes that a frame of a multi-stream message counts against credit, by its rows."""
     return -(-nbytes * rows // total)
 
 

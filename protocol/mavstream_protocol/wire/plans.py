@@ -102,8 +102,10 @@ class QueryPlan(BaseModel):
     swaps: int = 0
     """Number of plan migrations since the query was last instantiated."""
     swap: str | None = None
-    """Phase of a migration in progress: `draining` (rows between operators are processed), `warming` (new
-    operators build up their state) or `leaving` (it was abandoned).
+    """Phase of a migration in progress: `draining`, `warming` or `leaving`.
+
+    `draining`: rows between operators are processed; `warming`: new operators build up their state;
+    `leaving`: the migration was abandoned.
     """
     swap_note: str | None = None
     """Why the last migration was abandoned, if it was."""
@@ -112,8 +114,9 @@ class QueryPlan(BaseModel):
     paths: tuple[tuple[str, ...], ...]
     """Operator paths, leaf to root."""
     operator_paths: tuple[OperatorUnit, ...] = ()
-    """The paths without their sources, as the policy `path_capacity` runs them, with their capacities by
-    current statistics; like segments, empty while the query does not run.
+    """The paths without their sources, as the policy `path_capacity` runs them.
+
+    Their capacities follow from current statistics. Like segments, empty while the query does not run.
     """
     segments: tuple[OperatorUnit, ...] = ()
     """As `segment` runs them."""
@@ -121,8 +124,10 @@ class QueryPlan(BaseModel):
     """As `simplified_segment` runs them with its default gamma."""
     edges: tuple[PlanEdge, ...]
     operators: tuple[OperatorInfo, ...]
-    """Operators with their states: `ready` (input is waiting), `run`, `suspend` (no input) or `stop` (the
-    query has ended; declared statistics). Empty while the query is starting.
+    """Operators with their states; empty while the query is starting.
+
+    States: `ready` (input is waiting), `run`, `suspend` (no input) or `stop` (the query has ended; statistics
+    are declared ones).
     """
 
 

@@ -115,11 +115,12 @@ class QosReport(BaseModel):
     targets: tuple[TargetReport, ...]
     """Empty if the query has no targets."""
     latency_ms: LatencySummary | None
-    """Over the sliding window where there are targets, else since the query was last instantiated; null while
-    it is not in the engine."""
-    memory_bytes: dict[str, int]
-    """Bytes in queues, state and backlog; memory shared with other queries counts in full for each of them.
+    """Latency in milliseconds; null while the query is not in the engine.
+
+    Measured over the sliding window for queries with targets, else since the query was last instantiated.
     """
+    memory_bytes: dict[str, int]
+    """Bytes queued, in state and in backlog; shared memory counts in full for each query."""
     rows_per_s: float | None
     """Rows read: over the sliding window where there are targets, else since the report before this one."""
     results: int

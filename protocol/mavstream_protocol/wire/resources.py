@@ -55,7 +55,7 @@ class StreamInfo(BaseModel):
     name: str
     spec: StreamSpec
     position: int
-    """Of the next row."""
+    """Position of the next row."""
     begin: int
     """Position of the oldest row that is stored."""
     bytes: int
@@ -180,17 +180,24 @@ class QueryInfo(BaseModel):
     """Answers so far: the offset of the next one."""
     latency_ms: LatencySummary | None = None
     memory_bytes: dict[str, int] = {}
-    """Bytes in queues, state and backlog; memory shared with other queries counts in full for each of them.
-    """
+    """Bytes queued, in state and in backlog; shared memory counts in full for each query."""
     late: int = 0
-    """Rows that arrived after all their windows had closed, or behind their own watermark where rows are put
-    in order or joined `within`; of all operators together, since the query was last instantiated."""
+    """Rows that arrived after all their windows had closed.
+
+    In ordered unions and joins `within`: rows before their own watermark. The sum over all operators since
+    the query was last instantiated.
+    """
     missed: int = 0
-    """Rows that the query could not use: their windows began before its first row or were cut by a pause,
-    they arrived while it was paused, or retention removed them before it read them."""
+    """Rows that the query could not use.
+
+    Their windows began before its first row or were cut by a pause, they arrived while it was paused, or
+    retention removed them before it read them.
+    """
     counters: dict[str, dict[str, int]] = {}
-    """Rows that do not contribute to answers, by operator and reason: `late`, `missed`, `outside` (of all
-    windows), `errors`, `unmatched` and `unread` (of a split), `shed`; and `skipped_windows`.
+    """Rows that do not contribute to answers, by operator and reason.
+
+    Reasons: `late`, `missed`, `outside` (of all windows), `errors`, `unmatched` and `unread` (of a split),
+    `shed`; and `skipped_windows`.
     """
     admission: AdmissionEstimate | None = None
     """The estimate at registration; only in the response to the registration."""
@@ -263,7 +270,7 @@ class PolicyInfo(BaseModel):
 
 
 class ServerInfo(BaseModel):
-    """Name and version of the server."""
+    """Name, version, delivery guarantee and limits of the server."""
 
     model_config = _CONFIG
     name: str
