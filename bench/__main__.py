@@ -50,7 +50,7 @@ BENCHMARKS: dict[str, Benchmark] = {
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one benchmark and print its figures; returns 1 if an answer was wrong."""
+    """Run one benchmark and print its metrics; returns 1 if an answer was wrong."""
     options = _parser().parse_args(arguments)
     outcome = BENCHMARKS[options.benchmark].run(options)
     print(json.dumps(outcome.figures) if options.json else outcome.text)

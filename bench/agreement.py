@@ -1,8 +1,8 @@
-"""Live against simulated: the same queries, arrivals and costs, and how far the response times are apart.
+"""Compares the live engine with the simulator: the same queries, arrivals and costs.
 
-The engine runs in this process, another one writes Poisson arrivals into the logs. What operators cost is
-taken from the engine's trace of the same run, and the arrivals from its logs; then the simulator runs the
-same policy on both.
+The engine runs in this process, another one writes Poisson arrivals into the logs. The costs of operators
+are taken from the engine's trace of the same run, and the arrivals from its logs; then the simulator runs
+the same policy on both.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def run(options: argparse.Namespace) -> Outcome:
 
 @dataclass(frozen=True, slots=True)
 class Live:
-    """What a live run has shown."""
+    """The measurements of a live run."""
 
     means: dict[str, float]
     """Milliseconds, by class."""
@@ -73,11 +73,11 @@ class Live:
 
 
 def _rate(utilisation: float, seconds: float) -> float:
-    """Return the rate at which round robin keeps the engine busy for that share of the time."""
+    """Return the rate at which round robin keeps the engine busy for a share of the time."""
     rate = _FIRST_RATE
     for _ in range(_SEARCHES):
         found = _live("rr", rate, seconds).utilisation
-        # A busy engine works in larger batches: near the top more must come to make it busier.
+        # A busy engine works in larger batches: near saturation the rate must grow faster than utilisation.
         rate *= utilisation / found if found < 1 else 0.5
     return rate
 
@@ -122,7 +122,7 @@ def _live(policy: str, rate: float, seconds: float) -> Live:
             )
             for query in queries
         }
-        # A trace is a long list of small objects, and looking through it for garbage takes 0.1 s at a time.
+        # A trace is a long list of small objects, and a garbage collection that visits it takes 0.1 s.
         gc.disable()
         feeding.start()
         begin, working = time.perf_counter_ns(), 0
@@ -147,20 +147,20 @@ def _live(policy: str, rate: float, seconds: float) -> Live:
 
 
 def _arrivals(place: Path, begin: int) -> list[float]:
-    """Return when each row of a log came, in seconds."""
+    """Return the arrival times of the rows of a log, in seconds."""
     spans = LogReader(place).cursor(0).take(1 << 40, 1 << 40)
     found: list[float] = np.maximum((gather_arrivals(spans) - begin) / 1e9, 0.0).tolist()
     return found
 
 
 class Measured(NamedTuple):
-    """An operator: microseconds per call and per tuple, tuples out per tuple in, and how calls vary."""
+    """Measured costs of an operator: microseconds per call and per tuple, selectivity, and variation."""
 
     setup: float
     cost: float
     selectivity: float
     variation: float
-    """The standard deviation of what a call takes, as a share of the mean."""
+    """The standard deviation of the time of a call, relative to the mean."""
     time: float
     """All that its calls took, in microseconds."""
 
@@ -169,7 +169,7 @@ _NOTHING = Measured(0.0, 0.0, 1.0, 0.0, 0.0)
 
 
 def _measured(trace: Trace) -> dict[tuple[str, str], Measured]:
-    """Return what each operator costs and gives, by query and kind, from the traced slices."""
+    """Return the costs and selectivity of each operator, by query and kind, from the traced slices."""
     samples: dict[tuple[str, str], list[tuple[int, int, int]]] = defaultdict(list)
     for one in trace.recorded().slices:
         if len(one.operators) == 1:
@@ -178,11 +178,11 @@ def _measured(trace: Trace) -> dict[tuple[str, str], Measured]:
 
 
 def _fitted(samples: np.ndarray) -> Measured:
-    """Tell calls from tuples by least squares."""
+    """Separate the cost per call from the cost per tuple by least squares."""
     tuples, elapsed, produced = samples.T
     spread = tuples.var()
     slope = float(np.cov(tuples, elapsed, bias=True)[0, 1] / spread) if spread > 0 else 0.0
-    # Where calls have about the same size, noise decides on the slope: neither part is less than nothing.
+    # If calls have about the same size, the slope is mostly noise: both costs are at least zero.
     slope = min(max(slope, 0.0), float(elapsed.mean() / max(tuples.mean(), 1e-9)))
     setup = max(float(elapsed.mean()) - slope * float(tuples.mean()), 0.0)
     variation = float((elapsed - slope * tuples).std() / max(elapsed.mean(), 1.0))

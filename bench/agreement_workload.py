@@ -1,4 +1,4 @@
-"""Queries whose operators all differ in kind, so that a trace tells them apart: three classes of four."""
+"""Workload of the agreement benchmark: three classes of four queries, with operators of distinct kinds."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ PRIORITIES = {"H": 6, "C": 3, "N": 1}
 
 @dataclass(frozen=True, slots=True)
 class Chain:
-    """A query of a class, typed, and its operators as the simulator wants them: name, kind, inputs."""
+    """A typed query of a class, and its operators for the simulator: name, kind, inputs."""
 
     name: str
     class_name: str

@@ -18,7 +18,7 @@ _DIGITS = 9
 
 
 class Reference:
-    """The right answer to a query over given streams, worked out once."""
+    """The correct answer to a query over given streams, computed once."""
 
     def __init__(self, query: BenchQuery, streams: Sequence[Stream]) -> None:
         self._connection = duckdb.connect()
@@ -47,7 +47,7 @@ def engine_answer(query: BenchQuery, batches: Iterable[Batch]) -> pa.Table:
 
 
 def loop_answer(query: BenchQuery, parts: Iterable[Part]) -> pa.Table:
-    """Return what a loop by hand gave as one table."""
+    """Return the answers of a hand-written loop as one table."""
     return _table(query, parts)
 
 

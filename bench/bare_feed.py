@@ -1,4 +1,4 @@
-"""What the machine allows: a schedule kept by two processes with a bare socket between them."""
+"""Baseline of the feeder benchmark: two processes that send a schedule through a bare socket."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ import numpy as np
 
 from bench.kolmogorov import Times
 
-_HEADER = struct.Struct("<qd")  # how many rows are sent, with this message, and when the schedule began
+_HEADER = struct.Struct("<qd")  # number of rows sent with this message, and when the schedule began
 _MESSAGE = 1024
 
 
 def bare_arrivals(dues: Sequence[Times], tick: float) -> list[Times]:
-    """Return when the rows of each stream arrive that fall due at the given times; sent every `tick` seconds.
+    """Return the arrival times of the rows of each stream, sent every `tick` seconds when due.
 
-    What fell due between two ticks travels in one message of 1 KiB, stamped when it is read. All times are
-    seconds since the sender began.
+    Rows that fell due between two ticks are sent in one message of 1 KiB, stamped when it is read. All times
+    are seconds since the sender began.
     """
     times = np.concatenate(dues)
     order = np.argsort(times, kind="stable")

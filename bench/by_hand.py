@@ -1,7 +1,7 @@
-"""The queries of the engine benchmark written by hand in numpy, over the frames of the same logs.
+"""The queries of the engine benchmark, hand-written in numpy, over the frames of the same logs.
 
-They are the yardstick, so they may use what a general engine cannot know: that times never fall, that
-nothing is null, that there are few locations. Each yields its answers in parts, as they come.
+They are the baseline, so they may use knowledge that a general engine lacks: that times never decrease, that
+nothing is null, that there are few locations. Each yields its answers batch by batch.
 """
 
 from __future__ import annotations
@@ -153,7 +153,7 @@ def _pairs(left: list[Ints], right: list[Ints]) -> Part:
 
 
 def _by_key(columns: list[Ints], base: int) -> tuple[list[Ints], Ints]:
-    """Sort rows, which are in order of time, by key; also return key and time as one number."""
+    """Sort rows, which are in time order, by key; also return key and time as one number."""
     order = columns[0].astype(np.uint16).argsort(kind="stable")  # small keys: a radix sort
     columns = [column.take(order) for column in columns]
     return columns, (columns[0] << 44) + (columns[1] - base)

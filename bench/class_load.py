@@ -15,7 +15,7 @@ READERS = _SELECTS + _AGGREGATES + 2 * _JOINS
 
 
 async def flood(feed: Producer, stream: str, batch: pa.RecordBatch) -> None:
-    """Send as fast as credit allows; event time goes on as it would at a rate of 100,000 tuples/s."""
+    """Send as fast as credit allows; event time advances as if the rate were 100,000 tuples/s."""
     times, sequence = np.arange(batch.num_rows) * 10, 0
     while True:
         sequence += 1

@@ -34,7 +34,7 @@ class Query:
 
 @dataclass(frozen=True, slots=True)
 class Workload:
-    """Who asks what: queries by class as (aggregates, joins, selections), and the priorities."""
+    """Queries by class as (aggregates, joins, selections), and the priorities of the classes."""
 
     priorities: dict[str, int]
     kinds: dict[str, tuple[int, int, int]]

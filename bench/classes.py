@@ -35,7 +35,7 @@ LOAD = 0.95
 _TICK = 0.005  # seconds between two writings
 _LEAST_RATE = 12_500.0
 _HALVINGS = 4  # the highest rate is found within 5 %
-_SETTLED = 0.05  # of the input may wait at the end of a rate that is sustained
+_SETTLED = 0.05  # share of the input that may still be waiting at the end of a sustained rate
 _KEPT_ROWS = 1 << 17
 _ROOM = 4 << 30  # bytes
 
@@ -70,7 +70,7 @@ def run(options: argparse.Namespace) -> Outcome:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """What a run has shown."""
+    """The measurements of a run."""
 
     classes: dict[str, Latency]
     behind: dict[str, float]
@@ -79,7 +79,7 @@ class Run:
     lost: int
 
     def shown(self) -> dict[str, Any]:
-        """Return the figures for programs."""
+        """Return the metrics as a JSON object."""
         classes = {
             name: {
                 "mean_ms": _rounded(latency.mean_ms),
@@ -138,7 +138,7 @@ def _measure(workload: Workload, policy: str, rate: float, seconds: float) -> Ru
             for query in running.values():
                 rows = max(source.waiting_rows for source in query.network.sources)
                 behind[query.class_name] = max(behind[query.class_name], rows / rate)
-            # Taken now: what is worked off when nothing comes any more says nothing about the load.
+            # Measured now, because processing the backlog after the input has ended is not part of the load.
             classes = {
                 name: Latency.merged(
                     latency_of(query.output.latency) for query in running.values() if query.class_name == name
@@ -152,7 +152,7 @@ def _measure(workload: Workload, policy: str, rate: float, seconds: float) -> Ru
 
 
 def memory() -> Path | None:
-    """Return a folder in memory, if there is one with room: policies are compared, not disks.
+    """Return a directory in memory if one has room, so that disks do not affect the comparison.
 
     At these rates a run writes a gigabyte, and a disk that cannot keep up stops writer and engine alike.
     """
@@ -161,12 +161,12 @@ def memory() -> Path | None:
 
 
 class Feeder:
-    """The other process, and what it shares with this one."""
+    """The feeding process and the memory that it shares with this one."""
 
     def __init__(self, place: Path, streams: Sequence[str], rate: float, seconds: float, tick: float) -> None:
         context = get_context("spawn")
         self._made, self._go = context.Event(), context.Event()
-        # Plain memory, since one of them is looked at between any two slices.
+        # Plain shared memory, since one of the values is read between any two slices.
         self._done, self._rows = context.RawValue("b", 0), context.RawValue("q", 0)
         arguments = (place, streams, rate, seconds, tick, self._made, self._go, self._done, self._rows)
         self._process = context.Process(target=_write, args=arguments, daemon=True)
@@ -187,7 +187,7 @@ class Feeder:
         return int(self._rows.value)
 
     def close(self) -> None:
-        """Wait for its end."""
+        """Wait for the process to end."""
         self._go.set()
         self._process.join(60)
 

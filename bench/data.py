@@ -31,7 +31,7 @@ SCHEMA = Schema(
     )
 )
 FIELDS = [{"name": field.name, "type": field.type.value} for field in SCHEMA]
-"""The same as a server is told of them."""
+"""The same fields as a server receives them."""
 _BEGIN = 1_700_000_000_000_000  # us
 _LETTERS = 12
 
@@ -47,15 +47,15 @@ class Stream:
 
     @property
     def shape(self) -> StreamShape:
-        """What plans must know of the stream."""
+        """The schema and event time, as inference needs them."""
         return StreamShape(SCHEMA, EVENT_TIME)
 
     def reader(self) -> LogReader:
-        """Return a reader that has decoded nothing yet, so that every run pays for decoding."""
+        """Return a reader that has decoded nothing yet, so that every run includes decoding."""
         return LogReader(self.path)
 
     def arrow(self) -> pa.Table:
-        """Return the rows as a table, made anew from the seed; times are plain microseconds."""
+        """Return the rows as a table, generated again from the seed; times are plain microseconds."""
         return pa.table({name: plain(column) for name, column in readings(self.size, self.seed).items()})
 
 
@@ -75,7 +75,7 @@ def readings(size: int, seed: int) -> dict[str, Column]:
 
 
 def write_stream(directory: Path, name: str, size: int, seed: int, frame_rows: int) -> Stream:
-    """Write readings to a new log in frames of so many rows, and say that no more will come."""
+    """Write readings to a new log in frames of a given number of rows, and mark the stream complete."""
     columns = readings(size, seed)
     path = directory / name
     with LogWriter(path, LogDescription(SCHEMA, EVENT_TIME)) as writer:

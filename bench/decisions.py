@@ -1,4 +1,4 @@
-"""What scheduling costs: a decision of each policy, and all that is not an operator working on tuples."""
+"""Cost of scheduling: the time of a decision of each policy, and all time outside of operators."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def run(options: argparse.Namespace) -> Outcome:
 
 
 def _policy(name: str, decisions: int) -> dict[str, float]:
-    # The sizes take turns, so that a slow moment of the machine hits all of them or is outvoted.
+    # Sizes alternate, so that a slow moment of the machine affects all of them or is outvoted.
     rounds = [
         {size: _decision_us(name, queries, decisions) for size, queries in _QUERIES.items()}
         for _ in range(_ROUNDS)
@@ -100,7 +100,7 @@ class _Stopwatch:
 
 
 def _overhead() -> dict[str, dict[str, float]]:
-    """Return for each query the share of the time in which no operator worked on tuples."""
+    """Return for each query the share of the time in which no operator processed tuples."""
     with TemporaryDirectory(prefix="mavstream-bench-") as place:
         return {name: _overhead_of(query, Path(place) / name) for name, query in _WORK.items()}
 
@@ -126,7 +126,7 @@ def _overhead_of(query: BenchQuery, place: Path) -> dict[str, float]:
 
 
 class _Working:
-    """Adds up the time that operators spend on tuples, by standing in front of what runs them."""
+    """Sums up the time that operators spend on tuples, by wrapping the functions that run them."""
 
     def __init__(self) -> None:
         self.elapsed = 0

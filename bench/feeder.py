@@ -1,16 +1,16 @@
-"""The feeder benchmark: whether it keeps time with many streams, and how fast it goes flat out.
+"""Feeder benchmark: timing accuracy with many streams, and throughput at full speed.
 
-27 streams at 1,500 tuples/s each go to a real server, whose API process has a core for itself as it has with
+27 streams at 1,500 tuples/s each are sent to a real server, whose API process has a core for itself, as with
 a feeder on another machine. Its arrival stamps are read from the stream logs afterwards. For each stream the
 gaps between 10,000 arrivals are tested against the exponential distribution (`bench.kolmogorov`):
 
-- `ks_due_p`: the due times themselves, which the rows carry as event times. What the schedule is worth.
+- `ks_due_p`: the due times themselves, which the rows carry as event times. Quality of the schedule.
 - `ks_p`: the stamps; rows of one message are spread over the time since the one before, over 1 ms at most.
-- `ks_p_whole`: the same without the limit of 1 ms. It forgives coalescing, however long, but nothing else.
-- `ks_bare_p`: as `ks_p`, of the same schedule through a bare socket (`bench.bare_feed`), right after it. What
-  the machine lets anybody keep.
+- `ks_p_whole`: the same without the limit of 1 ms. It tolerates coalescing of any length, but nothing else.
+- `ks_bare_p`: as `ks_p`, of the same schedule through a bare socket (`bench.bare_feed`), right after it.
+  The accuracy that the machine allows.
 
-`coalescing_ms` tells how long rows were really held together: the time between two messages.
+`coalescing_ms` is how long rows were held together: the time between two messages.
 `passed` counts the streams above 0.01. Of 27 tests of a perfect source the least p-value is below 0.01 in a
 quarter of all runs.
 """
@@ -68,7 +68,9 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> Outcome:
-    """Measure both; rows are counted in the logs and answers by the server before a figure counts."""
+    """Measure both; row counts of the logs and answers of the server are checked before anything is
+    reported.
+    """
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder)
         batch = arrow_from_columns(readings(_FILE_ROWS, seed=1), SCHEMA).cast(arrow_schema(SCHEMA))
@@ -160,7 +162,7 @@ def _gaps_p(stamps: Sequence[Times], rate: int, longest: float) -> list[float]:
 
 
 def _moments(stamps: Sequence[Times]) -> Times:
-    """Return when something came of any stream."""
+    """Return the times at which rows of any stream arrived."""
     return np.unique(np.concatenate(stamps))
 
 
@@ -176,7 +178,7 @@ def _p_values(values: Sequence[float]) -> dict[str, float]:
 
 
 def _flat_out(data: Path, file: Path, batch: pa.RecordBatch, rows: int) -> tuple[float, bool]:
-    """Feed one stream as fast as it goes into a query; the time ends when all is acked and answered."""
+    """Feed one stream into a query at full speed; the time ends when all rows are acked and answered."""
     data.mkdir()
     server = ServerProcess(data)
     try:
@@ -198,7 +200,7 @@ def _flat_out(data: Path, file: Path, batch: pa.RecordBatch, rows: int) -> tuple
 
 
 def _hot(batch: pa.RecordBatch, rows: int) -> int:
-    """Return how many rows Q1 answers when the file goes round for so many rows."""
+    """Return how many rows Q1 answers if the file is repeated for a number of rows."""
     hot = (batch["temperature"].to_numpy() > 30) & (batch["humidity"].to_numpy() < 30)
     rounds, rest = divmod(rows, len(hot))
     return int(rounds * hot.sum() + hot[:rest].sum())

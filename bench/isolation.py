@@ -1,7 +1,7 @@
-"""Class isolation: an important class beside one that is offered twice what the machine can do.
+"""Class isolation: an important class beside one that is offered twice the machine's capacity.
 
-A server with its engine process; one websocket per class, in one producing process. The capacity is found in
-the same run: what the engine works off of class N while more than it can take is waiting.
+A server with its engine process; one websocket per class, in one producing process. The capacity is measured
+in the same run: the rate at which the engine processes class N while more rows are waiting.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _PATIENCE = 120.0
 
 @dataclass(frozen=True, slots=True)
 class Phase:
-    """What one class got in one phase."""
+    """The measurements of one class in one phase."""
 
     engine_p99_ms: float | None
     end_to_end_p99_ms: float
@@ -92,7 +92,7 @@ def _busy_since(running: ServerProcess, before: dict[str, float]) -> dict[str, f
 
 
 async def _capacity(running: ServerProcess, seconds: float) -> float:
-    """Return how many tuples of a stream the engine works off per second while more are waiting."""
+    """Return how many tuples of a stream the engine processes per second while more are waiting."""
     with _Classes(running, "most", ("N",)) as classes:
         batch = _batch(5_000, seed=9)
         async with producer(running.websocket_url, "most", [classes.stream("N")]) as feed:
@@ -136,13 +136,13 @@ class _Classes:
         return f"{self._phase}_{name}"
 
     def rows_in(self, name: str) -> int:
-        """Return what all queries of a class have read."""
+        """Return the number of rows that all queries of a class have read."""
         return int(self._running.http.get("/v1/stats").json()["classes"][name]["rows_in"])
 
     async def feed(
         self, rates: dict[str, float], seconds: float, when_fed: Any = lambda: None
     ) -> dict[str, Phase]:
-        """Feed the classes at these rates, wait until all is answered, and return what each got."""
+        """Feed the classes at these rates, wait until all is answered, and return the measurements by class."""
         before = {name: self.rows_in(name) for name in rates}
         url = self._running.websocket_url
         answers = Answers(Q1_ANSWER)
@@ -174,7 +174,7 @@ class _Classes:
     async def _pace(
         self, feed: Producer, name: str, batch: pa.RecordBatch, begin: float, seconds: float
     ) -> int:
-        """Send rows when they are due, stamped with their due times; returns how many."""
+        """Send rows when they are due, stamped with their due times; returns their number."""
         size = batch.num_rows
         random = np.random.default_rng(7)
         due = begin + np.sort(random.uniform(0, seconds, size))
@@ -196,7 +196,7 @@ class _Classes:
         return None if figure is None else round(figure, 3)
 
     async def _lost(self, name: str, before: int, sent: int) -> int:
-        """Return how many rows are missing when the class has had the time to work off what waits."""
+        """Return how many rows are missing after the class had time to process its backlog."""
         begin = time.perf_counter()
         while (missing := before + sent * READERS - self.rows_in(name)) > 0:
             if time.perf_counter() - begin > _PATIENCE:

@@ -24,7 +24,7 @@ _OPTIONS = {"compression": None, "max_size": None, "max_queue": 1024}
 
 
 class Producer:
-    """A producer that knows its credit and which frames were acked."""
+    """A producer that tracks its credit and acked frames."""
 
     def __init__(self, socket: ClientConnection) -> None:
         self._socket = socket
@@ -99,7 +99,7 @@ def columns_message(stream: str, sequence: int, columns: dict[str, list[object]]
 
 @dataclass(slots=True)
 class Answers:
-    """What a subscriber got: Arrow batches, and when each was there."""
+    """Received results: Arrow batches and their arrival times."""
 
     schema: pa.Schema
     batches: list[pa.RecordBatch] = field(default_factory=list)
@@ -107,7 +107,7 @@ class Answers:
     rows: int = 0
 
     async def collect(self, socket: ClientConnection, expected: int) -> None:
-        """Read until so many rows have come."""
+        """Read until a number of rows was received."""
         while self.rows < expected:
             message = await socket.recv()
             if isinstance(message, str):

@@ -1,4 +1,4 @@
-"""Many queries on many streams: does the service keep up, and at which latency."""
+"""Many queries on many streams: whether the service keeps up, and at which latency."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _PATIENCE = 30.0
 
 
 def many_queries(queries: int, streams: int, rate: int, seconds: float) -> dict[str, Any]:
-    """Register queries spread over streams, feed each stream at a rate, and see what the server says."""
+    """Register queries spread over streams, feed each stream at a rate, and return the server's metrics."""
     with server() as running:
         names = [f"s{number}" for number in range(streams)]
         for name in names:
@@ -59,7 +59,7 @@ def _register(running: ServerProcess, number: int, stream: str) -> float:
 
 
 async def _feed(running: ServerProcess, names: list[str], rate: int, seconds: float) -> int:
-    """Feed all streams over one websocket; returns how many tuples they got together."""
+    """Feed all streams over one websocket; returns the total number of tuples."""
     per_frame = max(1, int(rate * _WAKE_UP))
     pause = per_frame / rate
     rounds = int(seconds / pause)

@@ -1,4 +1,4 @@
-"""How much memory a piece of work needs at its peak, above what was there at its start."""
+"""Peak memory of a piece of work, above the memory in use at its start."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def peak_above_start(work: Callable[[], object]) -> float:
     To be called in a fresh process: memory that earlier work has freed would be used again, unseen.
     """
     gc.collect()
-    with suppress(OSError):  # else the peak of the imports counts too, which errs to the high side
+    with suppress(OSError):  # otherwise the peak of the imports is included, and the result is too high
         _CLEAR.write_text(_RESET_PEAK)
     before = _status("VmRSS")
     work()
@@ -29,7 +29,7 @@ def peak_above_start(work: Callable[[], object]) -> float:
 
 
 def _status(name: str) -> int:
-    """Return a figure of this process in bytes; where the system has none, the peak so far."""
+    """Return a memory value of this process in bytes; the peak so far if the system has no such value."""
     try:
         lines = _STATUS.read_text().splitlines()
     except OSError:

@@ -1,4 +1,4 @@
-"""What a benchmark hands back to the command."""
+"""Result of a benchmark."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """The figures of a benchmark, as an object for programs and as text for people."""
+    """The metrics of a benchmark, as an object for programs and as text for people."""
 
     figures: Mapping[str, Any]
     text: str
@@ -32,5 +32,5 @@ def _aligned(line: Sequence[str], widths: Sequence[int]) -> str:
 
 
 def shown(value: float | None, form: str) -> str:
-    """Return a figure as text, a dash where there is none."""
+    """Return a value as text, a dash if it is None."""
     return "-" if value is None else format(value, form)

@@ -1,4 +1,4 @@
-"""A server process under measurement: how long it takes to start, and what it uses."""
+"""A server process under measurement: its start time and its resource usage."""
 
 from __future__ import annotations
 
@@ -72,9 +72,9 @@ class ServerProcess:
 
     @contextmanager
     def apart(self) -> Iterator[None]:
-        """Give the API process a core that this process leaves to it, as if it were on another machine.
+        """Give the API process a core of its own, as if it were on another machine.
 
-        Linux may take a process that a message wakes to the core of the sender, which goes on there.
+        Linux may move a process that is woken by a message to the core of the sender, which continues there.
         """
         cores = os.sched_getaffinity(0)
         if len(cores) < 2:
@@ -96,7 +96,7 @@ class ServerProcess:
         self._server.close()
 
     def trouble(self) -> list[str]:
-        """Return what the server logged as a warning or an error."""
+        """Return the warnings and errors that the server logged."""
         return [line for line in self._server.log if '"level": "info"' not in line]
 
 

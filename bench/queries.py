@@ -20,9 +20,9 @@ class BenchQuery:
     nodes: Mapping[str, Any]
     """The plan's nodes; the root is called `answer`."""
     loop: Callable[..., Iterator[Part]]
-    """The query by hand; takes a reader per stream."""
+    """The hand-written loop; takes a reader per stream."""
     sql: str
-    """What the reference is asked; times are microseconds."""
+    """The SQL of the reference answer; times are microseconds."""
     floats: frozenset[str] = frozenset()
     """The columns that are equal when they are close."""
 

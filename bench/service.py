@@ -86,7 +86,7 @@ def _batches(size: int) -> Iterator[pa.RecordBatch]:
 
 
 async def _throughput(running: ServerProcess, form: str, size: int) -> tuple[float, bool]:
-    """Feed as fast as credit allows; the time ends when all is acked and all answers have come."""
+    """Feed as fast as credit allows; the time ends when all rows are acked and all answers received."""
     running.post("/v1/streams", _STREAM)
     query = _register(running)
     batches = list(_batches(size))
@@ -167,7 +167,7 @@ def _idle_cpu(running: ServerProcess, seconds: float) -> float:
     running.post("/v1/streams", _STREAM)
     for number in range(IDLE_QUERIES):
         _register(running, name=f"q{number}")
-    time.sleep(1)  # registration has its own after-effects
+    time.sleep(1)  # excludes the after-effects of registration
     before, begin = running.cpu_s(), time.perf_counter()
     time.sleep(seconds)
     return round((running.cpu_s() - before) / (time.perf_counter() - begin), 4)

@@ -1,4 +1,4 @@
-"""What queries with equal prefixes cost: many of them against one, with sharing and without."""
+"""Cost of queries with equal prefixes: many of them against one, with sharing and without."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _MODES = {"on": Sharing.CLASS, "off": Sharing.OFF}
 
 
 def _select(number: int) -> dict[str, Any]:
-    """Return a select that few rows pass, and what is the query's own: another project above it."""
+    """Return a plan with a select that few rows pass, and a project above it that differs by query."""
     return {
         "in": {"op": "source", "stream": "readings"},
         "hot": {"op": "select", "input": "in", "where": "temperature > 38 AND humidity < 20"},
@@ -73,7 +73,7 @@ def _prefix(
     taken: dict[tuple[str, int], list[float]] = {}
     answers: dict[int, list[list[int]]] = {}
     counts = sorted({1, options.queries})
-    # All take turns, so that a slow moment of the machine is outvoted.
+    # All variants alternate, so that a slow moment of the machine is outvoted.
     for _ in range(options.repeat):
         for mode, sharing in _MODES.items():
             for queries in counts:
@@ -90,7 +90,7 @@ def _prefix(
 
 
 def _run(stream: Stream, plans: list[dict[str, Any]], sharing: Sharing) -> tuple[float, list[int]]:
-    """Run queries over the whole stream; returns the processor time, and what each has answered."""
+    """Run queries over the whole stream; returns the processor time and the number of answers of each."""
     chosen = DEFAULT_SCHEDULER
     engine = Engine(policy=chosen.policy, options=chosen.options, sharing=sharing)
     engine.attach(stream.name, stream.reader())

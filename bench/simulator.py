@@ -1,4 +1,4 @@
-"""How fast the simulator is: tuples through operators per second of real time."""
+"""Speed of the simulator: tuples through operators per second of real time."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class Case(NamedTuple):
     """A workload with the policies that are timed on it."""
 
     utilisation: float | None
-    """None: as the workload has it."""
+    """Utilisation; None uses that of the workload."""
     seconds: float
     """Of virtual time."""
     policies: tuple[str, ...]
@@ -38,7 +38,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> Outcome:
-    """Time every case; a run in which tuples were lost has no figures, and fails the command."""
+    """Time every case; a run in which tuples were lost has no metrics and fails the command."""
     figures: dict[str, dict[str, dict[str, float]]] = {}
     lost = []
     for name, case in CASES.items():

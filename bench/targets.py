@@ -1,10 +1,11 @@
-"""Targets kept: a critical class beside one whose load comes in bursts, with the optimizer on and off.
+"""Targets under bursts: a critical class beside one whose load arrives in bursts, with and without
+optimizer.
 
-Both runs start alike: a policy that knows no classes (`fifo`, as systems without them work), three critical
-queries with a latency target, and many queries of a class that allows loss. Its stream is fed at a part of
-what the engine can take, found in the same run, and at four times that in bursts. A period of one second
-counts as kept if the rows that fell due in it were answered within the target, for each critical query, by
-what a subscriber saw: the optimizer's own figures are not asked.
+Both runs start alike: a policy without classes (`fifo`), three critical queries with a latency target, and
+many queries of a class that allows loss. Its stream is fed at a share of the engine's capacity, which is
+measured in the same run, and at four times that in bursts. A period of one second counts as kept if the rows
+that fell due in it were answered within the target, for each critical query, as seen by a subscriber; the
+optimizer's own metrics are not used.
 """
 
 from __future__ import annotations
@@ -59,7 +60,7 @@ def run(options: argparse.Namespace) -> Outcome:
 
 
 def _capacity(policy: str, seconds: float = 5.0) -> float:
-    """Return how many tuples of the low stream the engine works off per second while more are waiting."""
+    """Return how many tuples of the low stream the engine processes per second while more are waiting."""
     with server() as running:
         running.put("/v1/scheduler", {"policy": policy})
         _classes(running)
@@ -160,7 +161,7 @@ def _bursts(rate: float, seconds: float) -> Rate:
 
 
 async def _pace(feed: Producer, stream: str, arrivals: PoissonArrivals, until: float) -> int:
-    """Send rows when they are due, stamped with their due times; returns how many."""
+    """Send rows when they are due, stamped with their due times; returns their number."""
     base, sent, sequence = _rows(_BASE_ROWS, seed=4), 0, 0
     while True:
         now = min(time.time(), until)
@@ -221,7 +222,7 @@ def _rows_in(running: ServerProcess, name: str) -> int:
 
 
 def _shed(running: ServerProcess, queries: Sequence[object]) -> int:
-    """Return how many rows these queries have left out in all."""
+    """Return how many rows these queries have shed in all."""
     reports = (running.http.get(f"/v1/queries/{query}/qos").json() for query in queries)
     return sum(int(report["shed"]["rows"]) for report in reports)
 
@@ -231,7 +232,7 @@ def _told(decision: dict[str, Any]) -> str:
 
 
 def _selected(rows: int, least: int) -> int:
-    """Return how many of so many rows a critical query answers."""
+    """Return how many of a number of rows a critical query answers."""
     base = _rows(_BASE_ROWS, seed=4)
     hot = (base["temperature"].to_numpy() > least) & (base["humidity"].to_numpy() < 30)
     rounds, rest = divmod(rows, len(hot))

@@ -1,4 +1,4 @@
-"""What watching targets costs: the same queries with targets and without, under the same light load."""
+"""Cost of monitoring targets: the same queries with targets and without, under the same light load."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def run(options: argparse.Namespace) -> Outcome:
 
 def _used(qos: dict[str, Any], options: argparse.Namespace) -> float:
     with server() as running:
-        # Watching alone: what is done about targets is another matter.
+        # Monitoring only: actions of the optimizer are not part of this benchmark.
         running.put("/v1/optimizer", {"enabled": False})
         running.post("/v1/streams", {"name": "readings", "fields": FIELDS, "event_time": EVENT_TIME})
         for number in range(options.queries):

@@ -1,4 +1,4 @@
-"""Tools for tests: a clock that is advanced by hand, scripted streams and tables, plans run to their end."""
+"""Test tools: a manual clock, scripted streams, tables and networks, and plans run to completion."""
 
 from mavstream_server.testing.clock import ManualClock
 from mavstream_server.testing.engines import SteppedEngine

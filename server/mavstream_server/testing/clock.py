@@ -1,4 +1,4 @@
-"""A clock that stands still until it is told."""
+"""A clock for tests that only advances on request."""
 
 from __future__ import annotations
 

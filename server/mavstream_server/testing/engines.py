@@ -1,4 +1,4 @@
-"""An engine in the process of the test that obeys the commands of a server, on a clock advanced by hand."""
+"""An in-process engine for tests that executes the server's commands on a manual clock."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ from mavstream_server.testing.clock import ManualClock
 
 
 class SteppedEngine(EngineCommands):
-    """Takes the commands of a link, and work only when it is stepped.
+    """Executes the commands of an engine link at once, and operators only when stepped.
 
-    Work takes as long as is said: nanoseconds per row, by kind of operator. Operators of a shared pipeline
-    take as long as those of its first member would.
+    Processing takes a scripted time: nanoseconds per row, by kind of operator. Operators of a shared
+    pipeline take as long as those of its first member.
     """
 
     def __init__(
@@ -44,11 +44,11 @@ class SteppedEngine(EngineCommands):
     ) -> None:
         self.clock = clock
         self.current = scheduler
-        """The policy that decides, and its options."""
+        """The active policy and its options."""
         self.commands: list[Command] = []
-        """What it was told and asked."""
+        """All commands that were received."""
         self.away = False
-        """Whether it answers as one that has died."""
+        """Whether it responds as if the engine process had died."""
         self._costs: dict[str, Mapping[str, int]] = {}  # of the operators of queries, by id
         self._hosted = HostedEngine(Hello(data, scheduler, train, sharing), clock, lambda query: None)
         self._plant = self.engine.plant
@@ -76,7 +76,7 @@ class SteppedEngine(EngineCommands):
         self.current = chosen
 
     async def start(self, command: StartQuery, costs: Mapping[str, int]) -> RunningQuery:
-        """Run a query whose operators take so long, also those that another plan brings."""
+        """Start a query whose operators take the given times, including operators of a later plan."""
         await self.call(command)
         query = self.engine.queries[command.id]
         self._costs[command.id] = costs
@@ -84,7 +84,7 @@ class SteppedEngine(EngineCommands):
         return query
 
     def work_until(self, time: int) -> None:
-        """Step until the clock has come as far; what takes longer is finished."""
+        """Step until the clock reaches a time; a slice under way is completed."""
         for id_ in self._costs:
             if id_ in self.engine.queries:
                 self._script(self.engine.queries[id_])
@@ -97,7 +97,7 @@ class SteppedEngine(EngineCommands):
         self._plant(pipeline)
 
     def _script(self, query: RunningQuery) -> None:
-        """Let the clock go on while operators work that have come since the last call."""
+        """Make the clock advance in operators that were added since the last call."""
         for operator in query.network.operators.values():
             if "process" not in vars(operator):
                 cost = partial(self._cost, query, operator.kind)

@@ -1,6 +1,7 @@
-"""A scripted network: operators that are counters, to try a policy without data, on one core or several.
+"""A scripted operator network without data, for testing policies on one or several cores.
 
-Tuples are passed on at a given selectivity and cost; virtual time goes on by what was worked on.
+Operators are counters: they pass tuples on at a given selectivity and cost, and virtual time advances by the
+work done.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from mavstream_server.scheduling.view import OperatorKind, Report, Slice
 
 
 class Step(NamedTuple):
-    """An operator to be scripted, and the names of those that it reads; a leaf reads none."""
+    """A scripted operator and the names of its inputs; a leaf has none."""
 
     operator: str
     selectivity: float = 1.0
@@ -28,11 +29,11 @@ class Step(NamedTuple):
     size: float = 64.0
     """Bytes of an output tuple."""
     input_size: float | None = None
-    """Bytes of a tuple that comes to a leaf; None: as of an output tuple."""
+    """Bytes of an input tuple of a leaf; None: the size of an output tuple."""
 
 
 class ScriptedOperator:
-    """An operator whose queue is numbers; `looks` counts how often a policy read its state."""
+    """An operator whose queue is a counter; `looks` counts how often a policy read its state."""
 
     def __init__(self, number: int, query: ScriptedQuery, step: Step, kind: OperatorKind, leaf: bool) -> None:
         self.number = number
@@ -57,34 +58,34 @@ class ScriptedOperator:
 
     @property
     def ready(self) -> bool:
-        """Whether tuples wait."""
+        """Whether tuples are queued."""
         self.looks += 1
         return self.waiting > 0
 
     @property
     def queued(self) -> int:
-        """Tuples that wait."""
+        """Number of queued tuples."""
         self.looks += 1
         return self.waiting
 
     @property
     def queued_bytes(self) -> int:
-        """Bytes that wait."""
+        """Bytes of the queued tuples."""
         return int(self.waiting * self.statistics.tuple_size)
 
     @property
     def oldest(self) -> int | None:
-        """Arrival of the oldest tuple."""
+        """Arrival time of the oldest queued tuple."""
         self.looks += 1
         return self.arrivals[0][1] if self.arrivals else None
 
     def put(self, tuples: int, arrival: int) -> None:
-        """Let tuples wait here."""
+        """Queue tuples."""
         self.waiting += tuples
         self.arrivals.append([tuples, arrival])
 
     def take(self, tuples: int) -> list[tuple[int, int]]:
-        """Take tuples away, oldest first, as (tuples, arrival)."""
+        """Remove tuples, oldest first, and return them as (tuples, arrival)."""
         self.waiting -= tuples
         taken = []
         while tuples:
@@ -98,7 +99,7 @@ class ScriptedOperator:
         return taken
 
     def pass_on(self, tuples: int) -> int:
-        """Return how many tuples come out for so many that went in; fractions add up over calls."""
+        """Return the number of output tuples for input tuples; fractions accumulate over calls."""
         self._passed += tuples * self.statistics.selectivity
         whole = int(self._passed + 1e-9)
         self._passed -= whole
@@ -106,7 +107,7 @@ class ScriptedOperator:
 
 
 class ScriptedQuery:
-    """Operators below an output."""
+    """A query: scripted operators below an output."""
 
     def __init__(self, id_: str, class_name: str) -> None:
         self.id = id_
@@ -118,12 +119,12 @@ class ScriptedQuery:
 
     @property
     def leaves(self) -> list[ScriptedOperator]:
-        """Those that tuples arrive at."""
+        """The operators at which tuples arrive."""
         return [operator for operator in self.operators if operator.leaf]
 
 
 class ScriptedNetwork:
-    """A view for policies, and the driver that enacts their decisions on numbers."""
+    """A view for policies, and a driver that executes their decisions on counters."""
 
     def __init__(self, policy: str, options: Mapping[str, Any] | None = None, seed: int = 0) -> None:
         self.queries: dict[str, ScriptedQuery] = {}
@@ -144,7 +145,7 @@ class ScriptedNetwork:
         class_name: str = "default",
         root_operator: str = "output",
     ) -> ScriptedQuery:
-        """Admit a query: a chain, leaf first, or named steps, bottom-up; an output comes on top."""
+        """Add a query, given as steps, leaf first, or as named steps, bottom-up; an output is added on top."""
         query = ScriptedQuery(id_, class_name)
         steps = dict(chain) if isinstance(chain, Mapping) else _linked(chain)
         (root,) = steps.keys() - {name for step in steps.values() for name in step.inputs}
@@ -167,27 +168,27 @@ class ScriptedNetwork:
         members: Sequence[Sequence[Step]],
         class_name: str = "default",
     ) -> ScriptedQuery:
-        """Admit a shared pipeline, and above it its members, which are called `id/0`, `id/1`, ..."""
+        """Add a shared pipeline and its members, which are named `id/0`, `id/1`, ..."""
         pipeline = self.add(id_, prefix, class_name, "fan_out")
         for number, chain in enumerate(members):
             self.attach(id_, self.add(f"{id_}/{number}", chain, class_name))
         return pipeline
 
     def attach(self, id_: str, member: ScriptedQuery) -> None:
-        """Let a query read what a shared pipeline hands on."""
+        """Let a query read the output of a shared pipeline."""
         pipeline = self.queries[id_]
         pipeline.operators[-1].downstream += member.leaves
         self._refresh(pipeline)
 
     def detach(self, id_: str, member: ScriptedQuery) -> None:
-        """Let a query read a shared pipeline no more."""
+        """Stop a query from reading a shared pipeline."""
         pipeline = self.queries[id_]
         root = pipeline.operators[-1]
         root.downstream = [reader for reader in root.downstream if reader.query is not member]
         self._refresh(pipeline)
 
     def add_query(self, query: ScriptedQuery) -> ScriptedQuery:
-        """Admit a query that was made by hand, as with operators shared between queries."""
+        """Add a query that was built by hand, for example with operators shared between queries."""
         query.units = QueryUnits(query)
         self.queries[query.id] = query
         self.answers[query.id] = 0
@@ -196,7 +197,7 @@ class ScriptedNetwork:
         return query
 
     def remove(self, id_: str) -> None:
-        """Retire a query with all that waits in it."""
+        """Remove a query with all its queued tuples."""
         query = self.queries.pop(id_)
         self.policy.retire(query)
         for operator in query.operators:
@@ -212,7 +213,7 @@ class ScriptedNetwork:
         self._hand_over(query)
 
     def weigh(self, id_: str, weight: int) -> None:
-        """Give a query more of its class."""
+        """Set the weight of a query in its class."""
         query = self.queries[id_]
         self.policy.retire(query)
         query.weight = weight
@@ -224,7 +225,7 @@ class ScriptedNetwork:
         self.policy.reprioritised()
 
     def measure(self, operator: ScriptedOperator, statistics: Statistics) -> None:
-        """Publish new figures of an operator."""
+        """Publish new statistics of an operator."""
         operator.statistics = statistics
         query = operator.query
         if query.units.moved(operator):
@@ -238,7 +239,7 @@ class ScriptedNetwork:
                 self._refresh(below)
 
     def switch(self, policy: str, options: Mapping[str, Any] | None = None) -> None:
-        """Let another policy decide, with tuples in flight."""
+        """Switch to another policy, with tuples in flight."""
         self.policy = make_policy(policy, self, options)
         for query in self.queries.values():
             self._hand_over(query)
@@ -250,13 +251,13 @@ class ScriptedNetwork:
                 self.policy.arrived(operator, self.now)
 
     def arrive(self, id_: str, tuples: int, leaf: int = 0) -> bool:
-        """Let tuples arrive at a query's leaf; returns whether the policy asks to be consulted."""
+        """Add tuples at a query's leaf; returns whether the policy requests to be consulted."""
         return self._push(self.queries[id_].leaves[leaf], tuples, self.now)
 
-    # Doing what the policy says
+    # Execution of the policy's decisions
 
     def begin(self, core: int = 0) -> Slice | None:
-        """Ask the policy once for a core and begin what it says; `end` comes later."""
+        """Ask the policy once for a core and begin the slice; `end` completes it."""
         slice_ = self.policy.next(core, self.now)
         if slice_ is None:
             return None
@@ -269,7 +270,7 @@ class ScriptedNetwork:
         return slice_
 
     def end(self, core: int = 0) -> Report:
-        """Do the work of a core's slice, let the time go on by it, and tell the policy."""
+        """Process the slice of a core, advance the time by it, and report to the policy."""
         slice_ = self._running.pop(core)
         consumed = produced = elapsed = answers = response = 0
         for operator in slice_.operators:
@@ -296,7 +297,7 @@ class ScriptedNetwork:
         return report
 
     def step(self) -> Slice | None:
-        """Ask the policy once and do what it says."""
+        """Ask the policy once and run the slice."""
         slice_ = self.begin()
         if slice_ is not None:
             self.end()
@@ -311,7 +312,7 @@ class ScriptedNetwork:
 
     @property
     def waiting(self) -> int:
-        """Tuples that wait anywhere."""
+        """Number of queued tuples of all operators."""
         return sum(operator.waiting for query in self.queries.values() for operator in query.operators)
 
     def _pass_on(self, operator: ScriptedOperator, taken: list[tuple[int, int]]) -> int:

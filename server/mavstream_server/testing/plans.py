@@ -1,4 +1,4 @@
-"""Plans run to their end over scripted streams."""
+"""Runs plans over scripted streams."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def run_plan(
     saved: bytes | None = None,
     **request: Any,
 ) -> PlanRun:
-    """Check a plan, start it (from the first row, unless told otherwise) and return it, not run yet."""
+    """Check and start a plan, by default from the first row; the returned query has not run yet."""
     streams, tables = list(streams), list(tables)
     typed = infer(
         Plan.parse({"root": root, "nodes": nodes}),

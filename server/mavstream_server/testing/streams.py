@@ -44,7 +44,7 @@ class ScriptedStream:
 
     @property
     def shape(self) -> StreamShape:
-        """What plans must know of the stream."""
+        """The schema and event time, as inference needs them."""
         return StreamShape(self.schema, self.event_time)
 
     def columns(
@@ -54,14 +54,14 @@ class ScriptedStream:
         sequence: int = 0,
         arrival: int | None = None,
     ) -> None:
-        """Append rows given as columns of Python values, in one frame that arrives now, unless said else."""
+        """Append rows, given as columns of Python values, in one frame; by default it arrives now."""
         made = {field.name: Column.from_list(field.type, columns[field.name]) for field in self.schema}
         size = len(next(iter(columns.values())))
         arrival = self._clock.now() if arrival is None else arrival
         self.writer.append(made, size, arrival, producer=producer, sequence=sequence)
 
     def rows(self, *rows: Sequence[Any], producer: int = 0, frame: int | None = None) -> None:
-        """Append rows given as tuples in schema order, in frames of so many rows (default: one frame)."""
+        """Append rows, given as tuples in schema order, in frames of `frame` rows (default: one frame)."""
         step = frame or max(len(rows), 1)
         for start in range(0, len(rows), step):
             part = rows[start : start + step]
@@ -73,16 +73,16 @@ class ScriptedStream:
         self.writer.mark(kind, self._clock.now(), producer=producer, watermark=watermark)
 
     def complete(self) -> None:
-        """Say that no row will come any more: all windows close and queries end."""
+        """Mark the stream as complete: all windows close and queries end."""
         self.mark(FrameKind.COMPLETE)
 
     def close(self) -> None:
-        """Let the log go."""
+        """Close the log."""
         self.writer.close()
 
 
 def parse_fields(text: str) -> Schema:
-    """Read `name type [null], ...`."""
+    """Parse `name type [null], ...`."""
     fields = []
     for part in text.split(","):
         name, type_, *rest = part.split()

@@ -1,4 +1,4 @@
-"""Scripted tables: real files, with versions that are current from when a test says."""
+"""Scripted tables: real files, with versions that a test makes current."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class ScriptedTable:
         self.versions: list[VersionName] = []
 
     def put(self, *rows: Sequence[Any]) -> VersionName:
-        """Make rows, tuples in schema order, the current version from now on."""
+        """Store rows, tuples in schema order, as a version that is current from now on."""
         columns = {
             field.name: Column.from_list(field.type, [row[place] for row in rows])
             for place, field in enumerate(self.schema)
@@ -41,15 +41,15 @@ class ScriptedTable:
         return version
 
     def index(self, version: VersionName, *names: str) -> None:
-        """Write the index of a version by columns, as is done for large ones before they are current."""
+        """Write the index of a version by columns, as the server does for large versions."""
         file = VersionFile(version.within(self.path))
         write_index(index_path(self.path, version.number, names), file, names, sync=False)
 
     def remove(self, version: VersionName) -> None:
-        """Remove a version that no row can need any more."""
+        """Remove a version."""
         version.within(self.path).unlink()
         self._changes.add()
 
     def close(self) -> None:
-        """Let the files go."""
+        """Close the files."""
         self._changes.close()
