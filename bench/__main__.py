@@ -53,7 +53,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run one benchmark and print its metrics; returns 1 if an answer was wrong."""
     options = _parser().parse_args(arguments)
     outcome = BENCHMARKS[options.benchmark].run(options)
-    print(json.dumps(outcome.figures) if options.json else outcome.text)
+    print(json.dumps(outcome.metrics) if options.json else outcome.text)
     return 0 if outcome.correct else 1
 
 

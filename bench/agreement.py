@@ -53,13 +53,13 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> Outcome:
     """Run every policy live and simulated at each utilisation."""
-    figures: dict[str, Any] = {}
+    metrics: dict[str, Any] = {}
     for utilisation in options.utilisation or UTILISATIONS:
         rate = _rate(utilisation, max(options.seconds / 4, _LEAST_SEARCH))
-        figures[str(utilisation)] = {"tuples_per_s_per_stream": round(rate, 1)} | {
+        metrics[str(utilisation)] = {"tuples_per_s_per_stream": round(rate, 1)} | {
             policy: _compare(policy, rate, options.seconds) for policy in options.policy or POLICIES
         }
-    return Outcome(figures, _text(figures))
+    return Outcome(metrics, _text(metrics))
 
 
 @dataclass(frozen=True, slots=True)
@@ -237,20 +237,20 @@ def _noise(measured: Iterable[Measured]) -> float:
     return min(sqrt(3) * variation, _MOST_NOISE)
 
 
-def _rows(figures: Mapping[str, Any]) -> Iterator[tuple[str, ...]]:
-    for utilisation, policies in figures.items():
+def _rows(metrics: Mapping[str, Any]) -> Iterator[tuple[str, ...]]:
+    for utilisation, policies in metrics.items():
         for policy, one in policies.items():
             if isinstance(one, dict):
-                for name, figure in one["classes"].items():
+                for name, metric in one["classes"].items():
                     yield (
                         f"{utilisation} {policy} {name}",
-                        shown(figure["live_ms"], ".3f"),
-                        shown(figure["simulated_ms"], ".3f"),
-                        shown(figure["apart"], "+.0%"),
+                        shown(metric["live_ms"], ".3f"),
+                        shown(metric["simulated_ms"], ".3f"),
+                        shown(metric["apart"], "+.0%"),
                     )
 
 
-def _text(figures: Mapping[str, Any]) -> str:
+def _text(metrics: Mapping[str, Any]) -> str:
     return text_table(
-        ("utilisation, policy, class", "live, ms", "simulated, ms", "apart"), list(_rows(figures))
+        ("utilisation, policy, class", "live, ms", "simulated, ms", "apart"), list(_rows(metrics))
     )

@@ -51,21 +51,21 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> Outcome:
     """Find the rate of each workload, then run every policy at the load."""
-    figures: dict[str, Any] = {}
+    metrics: dict[str, Any] = {}
     for name in options.workload or WORKLOADS:
         workload = WORKLOADS[name]
         rate = options.rate or options.load * _highest_rate(workload, options.seconds / 3)
-        figures[name] = {"tuples_per_s_per_stream": round(rate)} | {
+        metrics[name] = {"tuples_per_s_per_stream": round(rate)} | {
             policy: _measure(workload, policy, rate, options.seconds).shown()
             for policy in options.policy or POLICIES
         }
     complete = all(
-        figures[name][policy]["lost"] == 0
-        for name in figures
-        for policy in figures[name]
+        metrics[name][policy]["lost"] == 0
+        for name in metrics
+        for policy in metrics[name]
         if policy != "tuples_per_s_per_stream"
     )
-    return Outcome(figures, _text(figures), complete)
+    return Outcome(metrics, _text(metrics), complete)
 
 
 @dataclass(frozen=True, slots=True)
@@ -244,15 +244,15 @@ def _write(
         writer.close()
 
 
-def _text(figures: dict[str, Any]) -> str:
+def _text(metrics: dict[str, Any]) -> str:
     rows = []
-    for workload, policies in figures.items():
+    for workload, policies in metrics.items():
         for policy, shown in policies.items():
             if not isinstance(shown, dict):
                 continue
-            for name, figure in shown.items():
-                if isinstance(figure, dict):
+            for name, metric in shown.items():
+                if isinstance(metric, dict):
                     rows.append(
-                        (f"{workload} {policy} {name}", *map(str, figure.values()), str(shown["busy"]))
+                        (f"{workload} {policy} {name}", *map(str, metric.values()), str(shown["busy"]))
                     )
     return text_table(("workload, policy, class", "mean ms", "p99 ms", "behind s", "busy"), rows)

@@ -54,9 +54,9 @@ def _policy(name: str, decisions: int) -> dict[str, float]:
         {size: _decision_us(name, queries, decisions) for size, queries in _QUERIES.items()}
         for _ in range(_ROUNDS)
     ]
-    figures = {f"{size}_us": median(round_[size] for round_ in rounds) for size in _QUERIES}
-    figures["ratio"] = figures[f"{_MANY}_us"] / figures[f"{_FEW}_us"]
-    return {key: round(value, 2) for key, value in figures.items()}
+    metrics = {f"{size}_us": median(round_[size] for round_ in rounds) for size in _QUERIES}
+    metrics["ratio"] = metrics[f"{_MANY}_us"] / metrics[f"{_FEW}_us"]
+    return {key: round(value, 2) for key, value in metrics.items()}
 
 
 def _decision_us(policy: str, queries: int, decisions: int) -> float:
@@ -157,12 +157,12 @@ def _watched() -> Iterator[_Working]:
 def _text(policies: dict[str, dict[str, float]], overhead: dict[str, dict[str, float]]) -> str:
     header = ("policy", "300 queries, us", "100 operators, us", "10,000 operators, us", "ratio")
     rows = [
-        (name, *(shown(figures[f"{size}_us"], ".2f") for size in _QUERIES), shown(figures["ratio"], ".2f"))
-        for name, figures in policies.items()
+        (name, *(shown(metrics[f"{size}_us"], ".2f") for size in _QUERIES), shown(metrics["ratio"], ".2f"))
+        for name, metrics in policies.items()
     ]
     lines = [
-        (name, shown(figures["mean_slice_us"], ".1f"), shown(figures["share"], ".1%"))
-        for name, figures in overhead.items()
+        (name, shown(metrics["mean_slice_us"], ".1f"), shown(metrics["share"], ".1%"))
+        for name, metrics in overhead.items()
     ]
     beside = text_table(("four times", "mean slice, us", "not an operator at work"), lines)
     return text_table(header, rows) + "\n\n" + beside

@@ -62,11 +62,11 @@ def run(options: argparse.Namespace) -> Outcome:
         if options.profile:
             case = CASES[options.profile]
             return _profile(case.query, _write_streams(case, directory, options.scale))
-        figures = {
+        metrics = {
             name: _measure(case, _write_streams(case, directory / name, options.scale), options.repeat)
             for name, case in CASES.items()
         }
-    return Outcome(figures, _as_text(figures), all(figure["correct"] for figure in figures.values()))
+    return Outcome(metrics, _as_text(metrics), all(metric["correct"] for metric in metrics.values()))
 
 
 def _write_streams(case: Case, directory: Path, scale: float) -> list[Stream]:
@@ -78,10 +78,10 @@ def _write_streams(case: Case, directory: Path, scale: float) -> list[Stream]:
 def _measure(case: Case, streams: Sequence[Stream], repeat: int) -> dict[str, Any]:
     """Check both answers, which also warms up, then time both in turns; a wrong answer has no times."""
     correct = _correct(case.query, streams)
-    figures: dict[str, Any] = _times(case.query, streams, repeat) if correct else dict(_NO_TIMES)
+    metrics: dict[str, Any] = _times(case.query, streams, repeat) if correct else dict(_NO_TIMES)
     if case.measures_memory:
-        figures["peak_rss_mb_above_start"] = _peak_memory(case.query, streams) if correct else None
-    return figures | {"correct": correct}
+        metrics["peak_rss_mb_above_start"] = _peak_memory(case.query, streams) if correct else None
+    return metrics | {"correct": correct}
 
 
 def _correct(query: BenchQuery, streams: Sequence[Stream]) -> bool:
@@ -133,17 +133,17 @@ def _profile(query: BenchQuery, streams: Sequence[Stream]) -> Outcome:
     return Outcome({"profile": text.getvalue()}, text.getvalue())
 
 
-def _as_text(figures: Mapping[str, Mapping[str, Any]]) -> str:
+def _as_text(metrics: Mapping[str, Mapping[str, Any]]) -> str:
     rows = [
         (
             name,
-            shown(figure["tuples_per_s"], ","),
-            shown(figure["numpy_tuples_per_s"], ","),
-            shown(figure["ratio"], ".3f"),
-            shown(figure.get("peak_rss_mb_above_start"), ".1f"),
-            "yes" if figure["correct"] else "NO",
+            shown(metric["tuples_per_s"], ","),
+            shown(metric["numpy_tuples_per_s"], ","),
+            shown(metric["ratio"], ".3f"),
+            shown(metric.get("peak_rss_mb_above_start"), ".1f"),
+            "yes" if metric["correct"] else "NO",
         )
-        for name, figure in figures.items()
+        for name, metric in metrics.items()
     ]
     header = ("query", "engine tuples/s", "numpy tuples/s", "ratio", "peak MB above start", "correct")
     return text_table(header, rows)

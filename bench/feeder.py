@@ -79,8 +79,8 @@ def run(options: argparse.Namespace) -> Outcome:
         keeping, kept = _keeps_time(path / "rated", file, options)
         most, all_there = _flat_out(path / "flat_out", file, batch, options.rows)
     correct = kept and all_there
-    figures: dict[str, Any] = {**keeping, "max_tuples_per_s": round(most), "correct": correct}
-    return Outcome(figures, _text(figures), correct)
+    metrics: dict[str, Any] = {**keeping, "max_tuples_per_s": round(most), "correct": correct}
+    return Outcome(metrics, _text(metrics), correct)
 
 
 def _keeps_time(data: Path, file: Path, options: argparse.Namespace) -> tuple[dict[str, Any], bool]:
@@ -106,7 +106,7 @@ def _keeps_time(data: Path, file: Path, options: argparse.Namespace) -> tuple[di
     moments = _moments(list(stamps.values()))
     exact = [exponential_p(np.diff(dues[name])[:_TESTED], options.rate) for name in names]
     bare = bare_arrivals([_scheduled(name, options.rate, len(dues[name])) for name in names], LINGER)
-    figures = {
+    metrics = {
         "tuples_per_s": round(report.acked / report.seconds),
         "lag_p50_ms": report.lag_p50_ms,
         "lag_p99_ms": report.lag_p99_ms,
@@ -121,7 +121,7 @@ def _keeps_time(data: Path, file: Path, options: argparse.Namespace) -> tuple[di
         "server_us_per_frame": round(used[0] / report.frames * 1e6),
         "feeder_us_per_frame": round(used[1] / report.frames * 1e6),
     }
-    return figures, whole and on_schedule and report.sent == report.acked
+    return metrics, whole and on_schedule and report.sent == report.acked
 
 
 def _stream(server: ServerProcess, name: str) -> StreamSpec:
@@ -210,9 +210,9 @@ def _answered(server: ServerProcess, query: object) -> int:
     return int(server.http.get(f"/v1/queries/{query}").json()["results"])
 
 
-def _text(figures: dict[str, Any]) -> str:
-    rows = [[name.replace("_", " "), _shown(value)] for name, value in figures.items()]
-    return text_table(["feeder", "figure"], rows)
+def _text(metrics: dict[str, Any]) -> str:
+    rows = [[name.replace("_", " "), _shown(value)] for name, value in metrics.items()]
+    return text_table(["feeder", "metric"], rows)
 
 
 def _shown(value: object) -> str:

@@ -47,9 +47,9 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> Outcome:
     """Measure class H alone and beside N, under each policy."""
-    figures = {name: _policy(name, options.seconds) for name in options.policy or POLICIES}
-    correct = all(figure["lost"] == 0 for figure in figures.values())
-    return Outcome(figures, _text(figures), correct)
+    metrics = {name: _policy(name, options.seconds) for name in options.policy or POLICIES}
+    correct = all(metric["lost"] == 0 for metric in metrics.values())
+    return Outcome(metrics, _text(metrics), correct)
 
 
 def _policy(policy: str, seconds: float) -> dict[str, Any]:
@@ -142,7 +142,7 @@ class _Classes:
     async def feed(
         self, rates: dict[str, float], seconds: float, when_fed: Any = lambda: None
     ) -> dict[str, Phase]:
-        """Feed the classes at these rates, wait until all is answered, and return the measurements by class."""
+        """Feed the classes at these rates, wait for all answers, and return the measurements by class."""
         before = {name: self.rows_in(name) for name in rates}
         url = self._running.websocket_url
         answers = Answers(Q1_ANSWER)
@@ -192,8 +192,8 @@ class _Classes:
         return sent
 
     def _engine_p99(self, name: str) -> float | None:
-        figure = self._running.http.get("/v1/stats").json()["classes"][name]["latency_ms"]["p99"]
-        return None if figure is None else round(figure, 3)
+        metric = self._running.http.get("/v1/stats").json()["classes"][name]["latency_ms"]["p99"]
+        return None if metric is None else round(metric, 3)
 
     async def _lost(self, name: str, before: int, sent: int) -> int:
         """Return how many rows are missing after the class had time to process its backlog."""
@@ -214,7 +214,7 @@ def _selected(batch: pa.RecordBatch) -> int:
     return int((hot & (batch.column("humidity").to_numpy() < 30)).sum())
 
 
-def _text(figures: dict[str, dict[str, Any]]) -> str:
-    keys = list(next(iter(figures.values())))
-    rows = [(key, *(str(figure[key]) for figure in figures.values())) for key in keys]
-    return text_table(("figure", *figures), rows)
+def _text(metrics: dict[str, dict[str, Any]]) -> str:
+    keys = list(next(iter(metrics.values())))
+    rows = [(key, *(str(metric[key]) for metric in metrics.values())) for key in keys]
+    return text_table(("metric", *metrics), rows)

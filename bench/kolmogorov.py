@@ -42,11 +42,11 @@ def spread(stamps: Times, moments: Times, longest: float, seed: int = 0) -> Time
     """Return times for rows that share stamps: uniform over the time since the previous message, in order.
 
     Rows of a message have one stamp, though they fell due at different times since the previous message.
-    `moments` are the stamps of all messages, sorted: a message with rows of other streams only means that this
-    stream had none. Arrivals of a Poisson process are uniform over any interval, given their number. So if, and
-    only if, the numbers of rows fit the lengths of the intervals, the resulting times are again a Poisson
-    process. No row is moved back by more than `longest`: if rows were held together for a longer time, the test
-    sees the cluster.
+    `moments` are the stamps of all messages, sorted: a message with rows of other streams only means that
+    this stream had none. Arrivals of a Poisson process are uniform over any interval, given their number. So
+    if, and only if, the numbers of rows fit the lengths of the intervals, the resulting times are again a
+    Poisson process. No row is moved back by more than `longest`: if rows were held together for a longer
+    time, the test sees the cluster.
     """
     widths = np.diff(moments, prepend=moments[0] - longest)
     back = np.minimum(widths, longest)[np.searchsorted(moments, stamps)]

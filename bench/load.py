@@ -111,9 +111,9 @@ class Answers:
         while self.rows < expected:
             message = await socket.recv()
             if isinstance(message, str):
-                told = orjson.loads(message)
-                if told["type"] in ("gap", "closed"):
-                    raise RuntimeError(f"answers are missing: {told}")
+                received = orjson.loads(message)
+                if received["type"] in ("gap", "closed"):
+                    raise RuntimeError(f"answers are missing: {received}")
                 continue
             self.received.append(time.time_ns())
             _, payload = unseal(message)

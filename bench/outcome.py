@@ -11,7 +11,7 @@ from typing import Any
 class Outcome:
     """The metrics of a benchmark, as an object for programs and as text for people."""
 
-    figures: Mapping[str, Any]
+    metrics: Mapping[str, Any]
     text: str
     correct: bool = True
 

@@ -48,28 +48,28 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> Outcome:
     """Measure everything; the answers of timed runs are checked first."""
-    figures: dict[str, Any] = {}
+    metrics: dict[str, Any] = {}
     scale = options.scale
     with server() as running:
-        figures["ready_s"] = round(running.ready_s, 2)
-        figures["rss_mb"] = round(running.rss_mb(), 1)
+        metrics["ready_s"] = round(running.ready_s, 2)
+        metrics["rss_mb"] = round(running.rss_mb(), 1)
     correct = True
     for name, size in (("arrow", int(1_000_000 * scale)), ("json_columns", int(300_000 * scale))):
         with server() as running:
             rate, right = asyncio.run(_throughput(running, name, max(size, FRAME)))
-            figures[f"{name}_tuples_per_s"] = round(rate)
+            metrics[f"{name}_tuples_per_s"] = round(rate)
             correct &= right
     with server() as running:
-        figures |= asyncio.run(_latency(running, max(10 * scale, 1.0)))
+        metrics |= asyncio.run(_latency(running, max(10 * scale, 1.0)))
     with server() as running:
-        figures["idle_cpu"] = _idle_cpu(running, max(10 * scale, 2.0))
+        metrics["idle_cpu"] = _idle_cpu(running, max(10 * scale, 2.0))
     if not options.skip_many:
-        figures["many_queries"] = {
+        metrics["many_queries"] = {
             "300_on_30": many_queries(300, 30, 500, max(15 * scale, 2.0)),
             "3000_on_100": many_queries(int(3000 * min(scale, 1)) or 300, 100, 10, max(15 * scale, 2.0)),
         }
-    figures["correct"] = correct
-    return Outcome(figures, _text(figures), correct)
+    metrics["correct"] = correct
+    return Outcome(metrics, _text(metrics), correct)
 
 
 def _register(running: ServerProcess, stream: str = "readings", name: str = "q1") -> object:
@@ -173,20 +173,20 @@ def _idle_cpu(running: ServerProcess, seconds: float) -> float:
     return round((running.cpu_s() - before) / (time.perf_counter() - begin), 4)
 
 
-def _text(figures: dict[str, Any]) -> str:
+def _text(metrics: dict[str, Any]) -> str:
     rows = [
-        ["Arrow, tuples/s", shown(figures["arrow_tuples_per_s"], ",")],
-        ["JSON columns, tuples/s", shown(figures["json_columns_tuples_per_s"], ",")],
+        ["Arrow, tuples/s", shown(metrics["arrow_tuples_per_s"], ",")],
+        ["JSON columns, tuples/s", shown(metrics["json_columns_tuples_per_s"], ",")],
     ]
     rows += [
-        [f"{name} p50 / p99", f"{figures[name]['p50']} / {figures[name]['p99']}"]
+        [f"{name} p50 / p99", f"{metrics[name]['p50']} / {metrics[name]['p99']}"]
         for name in ("latency_ms", "echo_ms", "engine_latency_ms")
     ]
     rows += [
-        ["idle, share of a core", shown(figures["idle_cpu"], ".2%")],
-        ["ready after, s", shown(figures["ready_s"], ".2f")],
-        ["resident, MB", shown(figures["rss_mb"], ".0f")],
+        ["idle, share of a core", shown(metrics["idle_cpu"], ".2%")],
+        ["ready after, s", shown(metrics["ready_s"], ".2f")],
+        ["resident, MB", shown(metrics["rss_mb"], ".0f")],
     ]
-    for name, many in figures.get("many_queries", {}).items():
+    for name, many in metrics.get("many_queries", {}).items():
         rows.append([f"{name}: p95 ms, keeps up", f"{many['p95_ms']}, {many['keeps_up']}"])
-    return text_table(["end to end", "figure"], rows)
+    return text_table(["end to end", "metric"], rows)

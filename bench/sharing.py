@@ -63,8 +63,8 @@ def run(options: argparse.Namespace) -> Outcome:
     """Time one query and many, with sharing and without, and compare all their answers."""
     with TemporaryDirectory(prefix="mavstream-bench-") as place:
         stream = write_stream(Path(place), "readings", options.rows, seed=1, frame_rows=_FRAME_ROWS)
-        figures = {name: _prefix(stream, plan, options) for name, plan in _PREFIXES.items()}
-    return Outcome(figures, _text(figures), all(figure["correct"] for figure in figures.values()))
+        metrics = {name: _prefix(stream, plan, options) for name, plan in _PREFIXES.items()}
+    return Outcome(metrics, _text(metrics), all(metric["correct"] for metric in metrics.values()))
 
 
 def _prefix(
@@ -80,13 +80,13 @@ def _prefix(
                 seconds, counted = _run(stream, [plan(number) for number in range(queries)], sharing)
                 taken.setdefault((mode, queries), []).append(seconds)
                 answers.setdefault(queries, []).append(counted)
-    figures: dict[str, Any] = {}
+    metrics: dict[str, Any] = {}
     for mode in _MODES:
         one, many = (1000 * median(taken[mode, queries]) for queries in (1, options.queries))
-        figures[mode] = {"one_ms": round(one, 1), "many_ms": round(many, 1), "ratio": round(many / one, 2)}
+        metrics[mode] = {"one_ms": round(one, 1), "many_ms": round(many, 1), "ratio": round(many / one, 2)}
     same = all(counted == runs[0] for runs in answers.values() for counted in runs)
-    figures["correct"] = same and answers[options.queries][0][:1] == answers[1][0]
-    return figures
+    metrics["correct"] = same and answers[options.queries][0][:1] == answers[1][0]
+    return metrics
 
 
 def _run(stream: Stream, plans: list[dict[str, Any]], sharing: Sharing) -> tuple[float, list[int]]:
@@ -109,7 +109,7 @@ def _run(stream: Stream, plans: list[dict[str, Any]], sharing: Sharing) -> tuple
     return elapsed, [query.output.sink.offset for query in queries]
 
 
-def _text(figures: dict[str, Any]) -> str:
+def _text(metrics: dict[str, Any]) -> str:
     header = ("prefix, sharing", "one query, ms", "many, ms", "ratio")
     rows = [
         (
@@ -118,7 +118,7 @@ def _text(figures: dict[str, Any]) -> str:
             shown(of[mode]["many_ms"], ".1f"),
             shown(of[mode]["ratio"], ".2f"),
         )
-        for name, of in figures.items()
+        for name, of in metrics.items()
         for mode in _MODES
     ]
     return text_table(header, rows)

@@ -39,7 +39,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> Outcome:
     """Time every case; a run in which tuples were lost has no metrics and fails the command."""
-    figures: dict[str, dict[str, dict[str, float]]] = {}
+    metrics: dict[str, dict[str, dict[str, float]]] = {}
     lost = []
     for name, case in CASES.items():
         if options.workload and name not in options.workload:
@@ -51,8 +51,8 @@ def run(options: argparse.Namespace) -> Outcome:
             if best is None:
                 lost.append(f"{name} under {policy}")
                 continue
-            figures.setdefault(name, {})[policy] = _figures(best)
-    return Outcome(figures, _text(figures, lost), correct=not lost)
+            metrics.setdefault(name, {})[policy] = _metrics(best)
+    return Outcome(metrics, _text(metrics, lost), correct=not lost)
 
 
 def _fastest(name: str, case: Case, policy: str, options: argparse.Namespace) -> Result | None:
@@ -73,7 +73,7 @@ def _complete(result: Result) -> bool:
     return counts.answers > 0 and counts.arrived == there
 
 
-def _figures(result: Result) -> dict[str, float]:
+def _metrics(result: Result) -> dict[str, float]:
     return {
         "tuple_steps_per_s": round(result.tuple_steps / result.wall_s),
         "seconds": round(result.wall_s, 4),
@@ -85,7 +85,7 @@ def _figures(result: Result) -> dict[str, float]:
     }
 
 
-def _text(figures: dict[str, dict[str, dict[str, float]]], lost: list[str]) -> str:
+def _text(metrics: dict[str, dict[str, dict[str, float]]], lost: list[str]) -> str:
     header = ("workload", "policy", "tuple-steps/s", "seconds", "cpu s", "virtual s", "us per slice")
     rows = [
         (
@@ -97,7 +97,7 @@ def _text(figures: dict[str, dict[str, dict[str, float]]], lost: list[str]) -> s
             shown(one["virtual_seconds"], ".1f"),
             shown(one["us_per_slice"], ".1f"),
         )
-        for name, policies in figures.items()
+        for name, policies in metrics.items()
         for policy, one in policies.items()
     ]
     return "\n".join([text_table(header, rows), *(f"tuples were lost: {one}" for one in lost)])

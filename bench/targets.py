@@ -54,9 +54,9 @@ def run(options: argparse.Namespace) -> Outcome:
     capacity = _capacity(options.policy)
     off = _run(options, capacity, optimizing=False)
     on = _run(options, capacity, optimizing=True)
-    figures = {"on": on, "off": off, "capacity_tuples_per_s": round(capacity)}
-    correct = all(figure["lost"] == 0 for figure in (on, off))
-    return Outcome(figures, _text(figures), correct)
+    metrics = {"on": on, "off": off, "capacity_tuples_per_s": round(capacity)}
+    correct = all(metric["lost"] == 0 for metric in (on, off))
+    return Outcome(metrics, _text(metrics), correct)
 
 
 def _capacity(policy: str, seconds: float = 5.0) -> float:
@@ -243,7 +243,7 @@ def _rows(size: int, seed: int) -> pa.RecordBatch:
     return arrow_from_columns(readings(size, seed), SCHEMA).cast(arrow_schema(SCHEMA))
 
 
-def _text(figures: dict[str, Any]) -> str:
+def _text(metrics: dict[str, Any]) -> str:
     keys = ("kept", "shed", "actions", "lost")
-    rows = [(key, *(str(figures[run][key]) for run in ("off", "on"))) for key in keys]
-    return "\n".join([text_table(("figure", "off", "on"), rows), *figures["on"]["decisions"]])
+    rows = [(key, *(str(metrics[run][key]) for run in ("off", "on"))) for key in keys]
+    return "\n".join([text_table(("metric", "off", "on"), rows), *metrics["on"]["decisions"]])

@@ -34,9 +34,9 @@ def run(options: argparse.Namespace) -> Outcome:
     """Measure the processor time of API process and engine together, in shares of a core."""
     used = {name: _used(qos, options) for name, qos in _TARGETS.items()}
     cost = {name: round(used[name] - used["without"], 4) for name in _TARGETS if name != "without"}
-    figures = {"queries": options.queries, "used": used, "cost": cost}
+    metrics = {"queries": options.queries, "used": used, "cost": cost}
     rows = [(name, f"{used[name]:.2%}", f"{cost.get(name, 0):.2%}") for name in _TARGETS]
-    return Outcome(figures, text_table(("targets", "of a core", "for watching"), rows))
+    return Outcome(metrics, text_table(("targets", "of a core", "for watching"), rows))
 
 
 def _used(qos: dict[str, Any], options: argparse.Namespace) -> float:

@@ -32,16 +32,16 @@ def infer_utility(qos: QosSpec, plan: TypedPlan) -> dict[str, Expression]:
             fail(stream, "unknown_stream", unknown("stream of the plan", stream, list(shapes)))
             continue
         try:
-            worth = parse_scalar(text, {field.name: field for field in shapes[stream]})
+            utility = parse_scalar(text, {field.name: field for field in shapes[stream]})
         except ExpressionError as error:
             fail(stream, error.code, error.detail)
             continue
-        if worth.type not in _TYPES:
+        if utility.type not in _TYPES:
             fail(
                 stream,
                 "type_mismatch",
                 f"what a row of {stream!r} is worth must be a number or a condition, and {text!r:.80} is "
-                f"{worth.type}; compare it with something, or take its length or epoch",
+                f"{utility.type}; compare it with something, or take its length or epoch",
             )
         elif stream in scaled:
             fail(
@@ -50,7 +50,7 @@ def infer_utility(qos: QosSpec, plan: TypedPlan) -> dict[str, Expression]:
                 f"aggregate {scaled[stream]!r} is scaled, which takes rows of {stream!r} that are dropped at "
                 "random: those of least worth are not like the others; leave out `worth` or `scaled`",
             )
-        found[stream] = worth
+        found[stream] = utility
     if scaled and qos.max_loss == 1:
         detail = (
             f"aggregate {min(scaled.values())!r} is scaled by the rows that are kept, and all of them may be "

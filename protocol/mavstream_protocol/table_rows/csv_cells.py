@@ -8,7 +8,7 @@ import pyarrow.compute as pc
 
 from mavstream_protocol.schema import Field, FieldType, Schema
 from mavstream_protocol.tuples import decode_batch
-from mavstream_protocol.tuples.columns import tell_cell
+from mavstream_protocol.tuples.columns import check_cell
 from mavstream_protocol.tuples.findings import MOST_TOLD, Findings, refuse_body
 
 # Patterns of the cells of each type. Numbers with leading zeros are text: 007 is not 7.
@@ -71,7 +71,7 @@ def _typed(field: Field, texts: pa.Array, findings: Findings) -> pa.Array:
     if not _all(fits):
         wrong = np.flatnonzero(pc.invert(fits).fill_null(False).to_numpy(zero_copy_only=False))
         for row in wrong[:MOST_TOLD].tolist():
-            tell_cell(field, row, texts[row].as_py(), findings)
+            check_cell(field, row, texts[row].as_py(), findings)
         return texts
     if field.type is FieldType.BOOL:
         return pc.equal(pc.utf8_lower(texts), "true")
@@ -80,7 +80,7 @@ def _typed(field: Field, texts: pa.Array, findings: Findings) -> pa.Array:
     except pa.ArrowInvalid:
         for row, text in enumerate(texts.to_pylist()):
             if text is not None:
-                tell_cell(field, row, int(text) if field.type is FieldType.INT else float(text), findings)
+                check_cell(field, row, int(text) if field.type is FieldType.INT else float(text), findings)
         return texts
 
 

@@ -108,10 +108,10 @@ def _checked(fields: list[Field]) -> Schema:
 
 
 def _unusable(item: Any, fields: list[Field]) -> ProblemItem:
-    place = item["loc"][1] if len(item["loc"]) > 1 and isinstance(item["loc"][1], int) else None
-    if place is None:
+    index = item["loc"][1] if len(item["loc"]) > 1 and isinstance(item["loc"][1], int) else None
+    if index is None:
         return ProblemItem(pointer="columns", code=item["type"], detail=item["msg"])
-    name = fields[place].name[:64]
+    name = fields[index].name[:64]
     detail = f"column {shown(name)} cannot be a field: use letters, digits and underscores, at most 64"
     return _of_column(name, "invalid_name", detail)
 

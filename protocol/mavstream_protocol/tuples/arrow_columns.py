@@ -12,7 +12,7 @@ import pyarrow as pa
 from mavstream_protocol.schema import Field, FieldType
 from mavstream_protocol.tuples.arrow_types import is_text
 from mavstream_protocol.tuples.canonical import ARROW_TYPES
-from mavstream_protocol.tuples.columns import instants_fit, numbers_of, read_column, tell_cell
+from mavstream_protocol.tuples.columns import check_cell, instants_fit, numbers_of, read_column
 from mavstream_protocol.tuples.findings import MOST_TOLD, Findings
 
 _SEND = MappingProxyType(
@@ -65,7 +65,7 @@ def _castable(wanted: FieldType, kind: pa.DataType) -> bool:
 def _tell_nulls(field: Field, array: pa.Array, findings: Findings) -> None:
     absent = np.flatnonzero(array.is_null().to_numpy(zero_copy_only=False))
     for row in absent[:MOST_TOLD].tolist():
-        tell_cell(field, row, None, findings)
+        check_cell(field, row, None, findings)
 
 
 def _to_int(field: Field, array: pa.Array, findings: Findings) -> pa.Array | None:
@@ -146,7 +146,7 @@ def _explain_ticks(field: Field, ticks: pa.Array, unit: str, findings: Findings)
                 "round it first",
             )
         else:
-            tell_cell(field, row, instant, findings)
+            check_cell(field, row, instant, findings)
         if len(findings) >= MOST_TOLD:
             return
 

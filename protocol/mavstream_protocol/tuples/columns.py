@@ -90,7 +90,7 @@ def instants_fit(array: pa.Array) -> bool:
     return not len(numbers) or bool(numbers.min() >= FIRST_INSTANT and numbers.max() <= LAST_INSTANT)
 
 
-def tell_cell(field: Field, row: int, value: object, findings: Findings) -> Cell:
+def check_cell(field: Field, row: int, value: object, findings: Findings) -> Cell:
     """Return the canonical value, or None after recording in `findings` why there is none."""
     try:
         return read_cell(field, value)
@@ -103,7 +103,7 @@ def _one_by_one(field: Field, values: Sequence[object], findings: Findings) -> p
     cells: list[Cell] = []
     before = len(findings)
     for row, value in enumerate(values):
-        cells.append(tell_cell(field, row, value, findings))
+        cells.append(check_cell(field, row, value, findings))
         # The first findings of the frame may all be in one column, so each column collects up to the limit.
         if len(findings) - before == MOST_TOLD:
             break

@@ -24,11 +24,11 @@ class _Layout(NamedTuple):
     @classmethod
     def of(cls, local: str, zone: str) -> _Layout:
         sample = local + zone
-        digits = [place for place, character in enumerate(sample) if character == "0"]
+        digits = [position for position, character in enumerate(sample) if character == "0"]
         # The mark between date and time, and the sign of the offset, have two spellings each.
-        marks = [place for place, character in enumerate(sample) if character in "-:.Z"]
+        marks = [position for position, character in enumerate(sample) if character in "-:.Z"]
         cut = np.dtype({"names": ["local"], "formats": [f"S{len(local)}"], "itemsize": len(sample)})
-        expected = np.array([ord(sample[place]) for place in marks], np.uint8)
+        expected = np.array([ord(sample[position]) for position in marks], np.uint8)
         return cls(cut, digits, marks, expected, zone.startswith("+"))
 
 

@@ -61,13 +61,13 @@ class TypedJoin(TypedNode):
         assert self.within is not None
         return time + max(self.within.before, self.within.after)
 
-    def reads(self, place: int, wanted: Set[str]) -> set[str]:
+    def reads(self, index: int, wanted: Set[str]) -> set[str]:
         """Keys, and the columns of that side in conditions and outputs: all columns are computed."""
-        return {pair[place] for pair in self.on} | self.paired_columns(place)
+        return {pair[index] for pair in self.on} | self.paired_columns(index)
 
-    def paired_columns(self, place: int) -> set[str]:
+    def paired_columns(self, index: int) -> set[str]:
         """Return the columns of one side that pairs are made of, keys aside."""
-        return _read_of((e for _, e in self.compute), self.where, place)
+        return _read_of((e for _, e in self.compute), self.where, index)
 
     @property
     def row_columns(self) -> tuple[tuple[str, Expression], ...]:
@@ -110,7 +110,7 @@ class TypedTableJoin(TypedNode):
         """Rows retain their time."""
         return time
 
-    def reads(self, place: int, wanted: Set[str]) -> set[str]:
+    def reads(self, index: int, wanted: Set[str]) -> set[str]:
         """Keys, and the columns of the row in the condition and the requested outputs."""
         computed = (expression for column, expression in self.compute if column in wanted)
         return {left for left, _ in self.on} | _read_of(computed, self.where, 0)
@@ -136,9 +136,9 @@ class TypedTableJoin(TypedNode):
         return type(self).__name__, *said
 
 
-def _read_of(computed: Iterable[Expression], where: Expression | None, place: int) -> set[str]:
+def _read_of(computed: Iterable[Expression], where: Expression | None, index: int) -> set[str]:
     """Return the columns of one side that expressions over pairs read."""
-    prefix = _SIDES[place]
+    prefix = _SIDES[index]
     read = computed if where is None else (*computed, where)
     names = {name for expression in read for name in references(expression) if name.startswith(prefix)}
     return {name.removeprefix(prefix) for name in names}

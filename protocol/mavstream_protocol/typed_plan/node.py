@@ -132,7 +132,7 @@ class TypedNode(ABC):
     # Columns
 
     @abstractmethod
-    def reads(self, place: int, wanted: Set[str]) -> set[str]:
+    def reads(self, index: int, wanted: Set[str]) -> set[str]:
         """Return the columns of an input that it needs to compute the requested ones of its own."""
 
     @property

@@ -77,8 +77,8 @@ class TypedPlan:
         wanted: dict[str, set[str]] = {name: set() for name in self.nodes}
         wanted[self.root.node] |= set(self.schema.names if above is None else above)
         for node in reversed(list(self.nodes.values())):
-            for place, reference in enumerate(node.inputs):
-                wanted[reference.node] |= node.reads(place, wanted[node.name])
+            for index, reference in enumerate(node.inputs):
+                wanted[reference.node] |= node.reads(index, wanted[node.name])
         return {
             name: tuple(column for column in self.nodes[name].schema.names if column in columns)
             for name, columns in wanted.items()

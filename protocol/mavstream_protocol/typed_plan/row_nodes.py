@@ -45,7 +45,7 @@ class _Leaf(_StatelessNode):
     row_columns = ()
     commutes_with_select = False
 
-    def reads(self, place: int, wanted: Set[str]) -> set[str]:
+    def reads(self, index: int, wanted: Set[str]) -> set[str]:
         """Never called: there is no input."""
         return set()
 
@@ -84,7 +84,7 @@ class TypedSelect(_StatelessNode):
     commutes_with_select = True
     where: Expression
 
-    def reads(self, place: int, wanted: Set[str]) -> set[str]:
+    def reads(self, index: int, wanted: Set[str]) -> set[str]:
         """The requested columns, and those of the predicate."""
         return {*wanted, *references(self.where)}
 
@@ -114,7 +114,7 @@ class TypedProject(_StatelessNode):
         """All of its columns."""
         return self.compute
 
-    def reads(self, place: int, wanted: Set[str]) -> set[str]:
+    def reads(self, index: int, wanted: Set[str]) -> set[str]:
         """The columns from which the requested ones are computed."""
         return _read(expression for column, expression in self.compute if column in wanted)
 
@@ -144,7 +144,7 @@ class TypedSplit(_StatelessNode):
     commutes_with_select = False  # the other outputs would miss rows
     outputs: tuple[tuple[str, Expression], ...]
 
-    def reads(self, place: int, wanted: Set[str]) -> set[str]:
+    def reads(self, index: int, wanted: Set[str]) -> set[str]:
         """The requested columns, and those of the predicates."""
         return {*wanted, *_read(where for _, where in self.outputs)}
 
@@ -185,7 +185,7 @@ class TypedUnion(_PassingNode):
         """Rows are emitted up to the joint watermark."""
         return self.ordered
 
-    def reads(self, place: int, wanted: Set[str]) -> set[str]:
+    def reads(self, index: int, wanted: Set[str]) -> set[str]:
         """The requested columns."""
         return set(wanted)
 

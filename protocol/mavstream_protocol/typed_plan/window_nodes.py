@@ -76,7 +76,7 @@ class TypedExcept(_WindowedNode):
     commutes_with_select = False
     row_columns = ()
 
-    def reads(self, place: int, wanted: Set[str]) -> set[str]:
+    def reads(self, index: int, wanted: Set[str]) -> set[str]:
         """Whole rows: they are compared."""
         return set(self.schema.names) - set(WINDOW_COLUMNS)
 
@@ -103,7 +103,7 @@ class TypedAggregate(_WindowedNode):
         calls = (call for _, expression in self.compute for call in expression.calls)
         return self.counts_rows or any(call.function in ORDER_SENSITIVE for call in calls)
 
-    def reads(self, place: int, wanted: Set[str]) -> set[str]:
+    def reads(self, index: int, wanted: Set[str]) -> set[str]:
         """Keys and arguments: everything is computed, whatever is wanted."""
         return {*self.by, *(name for argument in self._arguments() for name in references(argument))}
 
@@ -134,7 +134,7 @@ class TypedDistinct(_WindowedNode):
         fields = (field for field in self.schema if field.name not in WINDOW_COLUMNS)
         return tuple((field.name, ColumnRef(field.name, field.type, field.nullable)) for field in fields)
 
-    def reads(self, place: int, wanted: Set[str]) -> set[str]:
+    def reads(self, index: int, wanted: Set[str]) -> set[str]:
         """Whole rows: they are compared."""
         return set(self.schema.names) - set(WINDOW_COLUMNS)
 

@@ -145,7 +145,7 @@ class ScriptedNetwork:
         class_name: str = "default",
         root_operator: str = "output",
     ) -> ScriptedQuery:
-        """Add a query, given as steps, leaf first, or as named steps, bottom-up; an output is added on top."""
+        """Add a query, given as steps from leaf to root or as named steps; an output is added on top."""
         query = ScriptedQuery(id_, class_name)
         steps = dict(chain) if isinstance(chain, Mapping) else _linked(chain)
         (root,) = steps.keys() - {name for step in steps.values() for name in step.inputs}
@@ -344,9 +344,9 @@ class ScriptedNetwork:
 
 def _linked(chain: Sequence[tuple[str, float] | Step]) -> dict[str, Step]:
     steps: dict[str, Step] = {}
-    for place, item in enumerate(chain):
+    for index, item in enumerate(chain):
         step = item if isinstance(item, Step) else Step(*item)
-        steps[f"{place}"] = step._replace(inputs=(f"{place - 1}",) if place else ())
+        steps[f"{index}"] = step._replace(inputs=(f"{index - 1}",) if index else ())
     return steps
 
 

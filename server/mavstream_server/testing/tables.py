@@ -31,8 +31,8 @@ class ScriptedTable:
     def put(self, *rows: Sequence[Any]) -> VersionName:
         """Store rows, tuples in schema order, as a version that is current from now on."""
         columns = {
-            field.name: Column.from_list(field.type, [row[place] for row in rows])
-            for place, field in enumerate(self.schema)
+            field.name: Column.from_list(field.type, [row[index] for row in rows])
+            for index, field in enumerate(self.schema)
         }
         version = VersionName(len(self.versions) + 1, self._clock.now())
         write_version(version.within(self.path), columns, self.schema, len(rows), sync=False)
