@@ -17,7 +17,7 @@ class AdmissionPolicy(StrEnum):
     WARN = "warn"
     """Register the query and list the expected problems in `warnings`."""
     REFUSE = "refuse"
-    """It is not registered (409, `not_admitted`)."""
+    """Refuse the registration (409, `not_admitted`)."""
     OFF = "off"
     """Nothing is estimated."""
 
@@ -36,7 +36,7 @@ class TargetOutlook(BaseModel):
 
     model_config = _CONFIG
     objective: str
-    """latency, memory or throughput."""
+    """The objective: latency, memory or throughput."""
     statistic: str
     """The statistic that is compared with the target: `mean`, `p95`, ..., `bytes`, `rows_per_s`."""
     target: float
@@ -46,7 +46,7 @@ class TargetOutlook(BaseModel):
     """The estimate, in the unit of the target; null if it is unknown or would grow without bound."""
     kept: Outlook
     reason: str
-    """With the numbers."""
+    """Explanation with the numbers."""
 
 
 class EndangeredQuery(BaseModel):
@@ -72,7 +72,7 @@ class Utilisation(BaseModel):
     before: float | None
     """Measured over the last seconds, plus the expected need of queries that are too new to be measured."""
     after: float | None
-    """With the new query."""
+    """Expected utilisation with the new query."""
 
 
 class AdmissionEstimate(BaseModel):
@@ -111,21 +111,21 @@ class AdmissionEstimate(BaseModel):
     )
     policy: AdmissionPolicy
     admitted: bool
-    """Whether `refuse` would let it in."""
+    """Whether the query would be admitted under `refuse`."""
     cost_us_per_s: float
     """Microseconds of the engine's time per second."""
     rows_per_s: float
-    """Rows that its streams bring now."""
+    """Current input rows per second of its streams."""
     memory_bytes: float
     """Expected bytes in the query's windows and queues."""
     utilisation: Utilisation
     class_utilisation: Utilisation
-    """The same of its class."""
+    """Utilisation by the query's class."""
     class_capacity: float | None
     """The share of the engine's time that its class could use beside the others as they are."""
     targets: tuple[TargetOutlook, ...] = ()
     endangered: tuple[EndangeredQuery, ...] = ()
-    """Some of them, the tightest targets first."""
+    """Some of the endangered queries, those with the tightest targets first."""
     endangered_queries: int = 0
     """Total number of endangered queries; `endangered` lists only some of them."""
     warnings: tuple[str, ...] = ()

@@ -32,4 +32,4 @@ class QueryClass(BaseModel):
     priority: Annotated[StrictInt, Field(ge=LOWEST_PRIORITY, le=HIGHEST_PRIORITY)] = LOWEST_PRIORITY
     """Priority from 1 to 1000; class policies divide processor time in proportion to it."""
     description: Annotated[str, Field(max_length=1000)] = ""
-    """For people."""
+    """Description for people."""

@@ -15,7 +15,7 @@ from pydantic import BaseModel, ConfigDict
 
 
 class ProblemItem(BaseModel):
-    """One thing that is wrong, and where."""
+    """A single error and its location."""
 
     model_config = ConfigDict(frozen=True)
 

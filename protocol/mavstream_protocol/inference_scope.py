@@ -127,5 +127,5 @@ def _shape(columns: Mapping[str, FieldType]) -> str:
 
 
 def field_of(name: str, expression: Expression) -> Field:
-    """Return the column that an expression makes."""
+    """Return the field of the column that an expression computes."""
     return Field(name, expression.type, expression.nullable)

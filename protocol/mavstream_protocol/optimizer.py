@@ -44,7 +44,7 @@ class Outcome(StrEnum):
     RELAXED = "relaxed"
     """A measure that was no longer needed was reduced or ended."""
     FAILED = "failed"
-    """It could not be done."""
+    """The action could not be executed."""
     OVERRULED = "overruled"
     """A user changed the affected setting before the action was judged."""
 
@@ -116,7 +116,7 @@ class OptimizerSettings(BaseModel):
     ] = _SECOND
     """Interval between two checks, 100ms to 60s."""
     rules: dict[str, bool] = {}
-    """Rules that are on or off, by name; those left out are on."""
+    """Rules by name, on or off; omitted rules are on."""
     pace: PaceSettings = PaceSettings()
     """Durations and thresholds."""
     policy_choice: PolicyChoice = PolicyChoice.TABLE

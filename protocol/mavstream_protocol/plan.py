@@ -43,7 +43,7 @@ class PlanNode(BaseModel):
     input_fields: ClassVar[tuple[str, ...]]
     """The fields that name inputs, each a node or a list of nodes."""
     table_fields: ClassVar[frozenset[str]] = frozenset()
-    """Those of them that may name a stored table."""
+    """The input fields that may name a stored table."""
     gives_rows: ClassVar[bool] = True
     """Whether rows flow out of it."""
 
@@ -152,7 +152,7 @@ class UnionNode(PlanNode):
 
 
 class ExceptNode(PlanNode):
-    """At a window's close: the left rows without an equal right row."""
+    """Emits, at a window's close, the left rows without an equal right row."""
 
     input_fields = ("left", "right")
     op: Literal["except"]
@@ -326,5 +326,5 @@ def _item(details: Any) -> ProblemItem:
 
 
 def _is_tag(location: list[str], index: int) -> bool:
-    """Pydantic puts the operator behind a node's name and the axis behind `window`."""
+    """Pydantic adds the operator after a node's name and the axis after `window`."""
     return index == 2 or location[index - 1] == "window"

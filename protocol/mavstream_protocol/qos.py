@@ -170,11 +170,11 @@ class ObjectiveWeights(BaseModel):
     model_config = ConfigDict(**_CONFIG, json_schema_extra={"examples": [{"latency": 3, "memory": 1}]})
 
     latency: NonNegative = 0.0
-    """Weight of latency, zero or more; 0 where it is left out."""
+    """Weight of latency, zero or more; 0 if omitted."""
     memory: NonNegative = 0.0
-    """Weight of memory, zero or more; 0 where it is left out."""
+    """Weight of memory, zero or more; 0 if omitted."""
     throughput: NonNegative = 0.0
-    """Weight of throughput, zero or more; 0 where it is left out."""
+    """Weight of throughput, zero or more; 0 if omitted."""
 
     @model_validator(mode="after")
     def _something_counts(self) -> ObjectiveWeights:

@@ -29,13 +29,13 @@ class OnError(StrEnum):
     NULL = "null"
     """The value is null; the error is counted."""
     SKIP = "skip"
-    """The row is left out; the error is counted."""
+    """The row is dropped; the error is counted."""
     FAIL = "fail"
     """The query stops with the error."""
 
 
 class ReadFrom(StrEnum):
-    """Where in its streams a query begins to read."""
+    """The position in its streams at which a query begins to read."""
 
     NOW = "now"
     """At the position of its start."""
@@ -89,7 +89,7 @@ class QuerySpec(BaseModel):
     stop_at: Instant | None = None
     """Rows that arrive at or after this are not read, and the query ends; after `start_at`."""
     from_: ReadFrom = Field(default=ReadFrom.NOW, alias="from")
-    """Where in its streams it begins to read."""
+    """The position in its streams at which the query begins to read."""
     on_error: OnError = OnError.NULL
     """Handling of rows for which an expression fails."""
 

@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 
 class SourceService(StrEnum):
-    """When sources hand on tuples."""
+    """When sources emit tuples."""
 
     BETWEEN_SLICES = "between_slices"
     """A few at a time, between two slices."""
@@ -27,7 +27,7 @@ class Sharing(StrEnum):
     OFF = "off"
     """None: each runs all of its plan."""
     CLASS = "class"
-    """Those of one class."""
+    """Queries of the same class."""
     ALL = "all"
     """All queries; a prefix shared across classes runs in, and is charged to, the highest of these classes.
     """
@@ -54,18 +54,18 @@ LONGEST_TRACE = 60.0
 
 
 class TracedSlice(BaseModel):
-    """A turn: operators of one query that the scheduler let run."""
+    """A recorded slice: operators of one query that the policy ran."""
 
     model_config = ConfigDict(
         frozen=True, populate_by_name=True, serialize_by_alias=True, use_attribute_docstrings=True
     )
 
     at_ms: float
-    """When it began, in milliseconds from the start of the trace."""
+    """Start of the slice, in milliseconds since the start of the trace."""
     took_ms: float
     """Duration of the slice in milliseconds."""
     core: int
-    """Where it ran."""
+    """The core on which it ran."""
     query: str
     """The id of the query, or `shared:1` and so on for a prefix that several have in common."""
     class_: str = Field(alias="class")

@@ -46,7 +46,7 @@ class Requirement(BaseModel):
     metric: Metric
     quantifier: Quantifier
     weight: Annotated[float, Field(gt=0, allow_inf_nan=False)] = 1.0
-    """Relative to the other weights: 3 and 1 mean the same as 0.75 and 0.25."""
+    """Weight relative to the others: 3 and 1 mean the same as 0.75 and 0.25."""
 
 
 class Specification(BaseModel):

@@ -12,7 +12,7 @@ from mavstream_protocol.typed_plan import TypedNode, TypedTable, TypedTableJoin
 
 
 def check_table_readers(plan: Plan) -> None:
-    """Raise InvalidPlan if anything but the right side of a join reads a table."""
+    """Raise InvalidPlan if a table is read other than as the right side of a join."""
     pointed = [("root", InputRef.parse(plan.root))]
     for name, node in plan.nodes.items():
         pointed += [

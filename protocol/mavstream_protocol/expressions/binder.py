@@ -87,7 +87,7 @@ class Binder:
         return rule(node)
 
     def column(self, node: exp.Expr) -> Expression:
-        """Return a reference to the column that a name means."""
+        """Return a reference to the column with a name."""
         field_name = self.column_name(node)
         field = self._columns[field_name]
         return ColumnRef(field_name, field.type, field.nullable)
@@ -100,7 +100,7 @@ class Binder:
         )
 
     def column_name(self, node: exp.Expr) -> str:
-        """Return the key of the column that a name means: exact, else the only one in another case."""
+        """Return the key of the column with a name: an exact match, else the only one that differs in case."""
         parts = [node.args.get(part) for part in ("catalog", "db", "table", "this")]
         if isinstance(node.this, exp.Star):
             raise _unsupported(node)

@@ -36,7 +36,7 @@ def is_null(expression: Expression) -> bool:
 
 
 def mismatch(part: object, expected: str, found: str, advice: str) -> ExpressionError:
-    """Build the error for an argument of a wrong type."""
+    """Return the error for an argument of a wrong type."""
     return ExpressionError("type_mismatch", f"`{part}`: expected {expected}, found {found}; {advice}")
 
 

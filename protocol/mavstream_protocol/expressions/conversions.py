@@ -33,7 +33,7 @@ _DAY = 86_400 * _SECOND
 
 
 def int_of_text(text: str) -> int | None:
-    """Return the integer a text means, halves rounded away from zero; None if it means none in 64 bits."""
+    """Parse an integer, with halves rounded away from zero; None if the text is not a 64-bit integer."""
     text = text.strip(_SPACE)
     if _WHOLE.fullmatch(text) and len(text) <= 40:
         value = int(text)
@@ -54,7 +54,7 @@ def int_of_text(text: str) -> int | None:
 
 
 def float_of_text(text: str) -> float | None:
-    """Return the finite number a text means, or None."""
+    """Parse a finite number; None if the text is not one."""
     text = text.strip(_SPACE)
     if _NUMBER.fullmatch(text) is None:
         return None
@@ -63,7 +63,7 @@ def float_of_text(text: str) -> float | None:
 
 
 def bool_of_text(text: str) -> bool | None:
-    """Return the truth value a text means, or None."""
+    """Parse a bool; None if the text is not one."""
     return _BOOLEANS.get(text.lower())
 
 
@@ -91,7 +91,7 @@ def text_of_float(value: float) -> str:
 
 
 def text_of_bool(value: bool) -> str:
-    """Write a truth value."""
+    """Format a bool."""
     return "true" if value else "false"
 
 

@@ -24,7 +24,7 @@ _recursion_limit = Lock()
 
 
 class _Grammar(DuckDBParser):
-    """The grammar without its own idea of functions: ours are checked by our table."""
+    """The SQL grammar without its own function table: functions are checked by `functions`."""
 
     FUNCTIONS: ClassVar[dict[str, Callable[..., Any]]] = {}
     FUNCTION_PARSERS = {  # noqa: RUF012

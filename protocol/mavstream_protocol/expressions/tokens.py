@@ -96,7 +96,7 @@ def tokenize(text: str, names: Collection[str]) -> list[Token]:
 
 
 def _checked(token: Token, before: Token | None, after: Token | None, names: Collection[str]) -> Token:
-    """Return the token as the grammar shall see it, or refuse it."""
+    """Return the token to pass to the grammar; raises ExpressionError for unsupported ones."""
     called = after is not None and after.token_type is TokenType.L_PAREN
     if token.token_type in _SIGNS:
         if token.token_type is TokenType.IDENTIFIER and called:

@@ -129,7 +129,7 @@ class SendWindow:
         self.rows_added += frame.rows
 
     def fits(self, size: int) -> bool:
-        """Whether credit is left for so many bytes; more than the whole credit may be in flight alone."""
+        """Whether credit suffices for a number of bytes; a single larger frame may be in flight alone."""
         return self.bytes_in_flight + size <= self.credit or (self.bytes_in_flight == 0 and self.credit > 0)
 
     def next_frame(self) -> tuple[int, Frame] | None:

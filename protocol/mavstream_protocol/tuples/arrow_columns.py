@@ -1,4 +1,4 @@
-"""Arrow columns of other types to the canonical ones: cast where every value survives, else refused."""
+"""Casts Arrow columns to the canonical types if every value is preserved, otherwise records errors."""
 
 from __future__ import annotations
 

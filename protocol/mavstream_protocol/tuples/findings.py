@@ -7,7 +7,7 @@ from heapq import nsmallest
 from mavstream_protocol.errors import InvalidTuples, ProblemItem
 
 MOST_TOLD = 10
-"""A frame with more wrong values than this is wrong in one way; more words would not help."""
+"""The most errors that are reported for a frame."""
 
 WHOLE_COLUMN = -1
 """The row number of a finding that concerns a whole column: sorted before those of single rows."""
@@ -20,15 +20,15 @@ class Findings:
         self._found: list[tuple[int, int, ProblemItem]] = []
 
     def in_row(self, row: int, name: str, code: str, detail: str) -> None:
-        """Add a wrong value of the field `name` in a row, counted from 0."""
+        """Add an invalid value of the field `name` in a row, counted from 0."""
         self._add(row, f"rows/{row}/{name}", code, detail)
 
     def in_column(self, name: str, code: str, detail: str) -> None:
-        """Add something wrong with a column as a whole."""
+        """Add an error that concerns a whole column."""
         self._add(WHOLE_COLUMN, f"columns/{name}", code, detail)
 
     def of_row(self, row: int, code: str, detail: str) -> None:
-        """Add something wrong with a row as a whole."""
+        """Add an error that concerns a whole row."""
         self._add(row, f"rows/{row}", code, detail)
 
     def raise_if_any(self) -> None:

@@ -66,7 +66,7 @@ class TypedJoin(TypedNode):
         return {pair[index] for pair in self.on} | self.paired_columns(index)
 
     def paired_columns(self, index: int) -> set[str]:
-        """Return the columns of one side that pairs are made of, keys aside."""
+        """Return the columns of one side that pairs contain, excluding keys."""
         return _read_of((e for _, e in self.compute), self.where, index)
 
     @property

@@ -71,7 +71,7 @@ class TypedNode(ABC):
     @property
     @abstractmethod
     def makes_rows(self) -> bool:
-        """Whether it makes rows of its own, instead of handing on rows of its inputs, each at most once."""
+        """Whether it creates rows of its own, instead of passing on rows of its inputs, each at most once."""
 
     @property
     @abstractmethod
@@ -138,7 +138,7 @@ class TypedNode(ABC):
     @property
     @abstractmethod
     def emits_all_columns(self) -> bool:
-        """Whether its operator serves readers of any of its columns, whichever it was made for."""
+        """Whether its operator can serve readers of any of its columns, independent of the requested ones."""
 
     @property
     @abstractmethod

@@ -24,7 +24,7 @@ class StreamShape:
 
 @dataclass(frozen=True, slots=True)
 class TypedPlan:
-    """A plan that was checked: nodes bottom-up, each behind its inputs."""
+    """A checked plan: nodes bottom-up, each after its inputs."""
 
     nodes: Mapping[str, TypedNode]
     root: InputRef

@@ -172,12 +172,12 @@ class TypedUnion(_PassingNode):
 
     @property
     def needs_time(self) -> bool:
-        """It merges by time."""
+        """An ordered union merges by time."""
         return self.ordered
 
     @property
     def needs_position(self) -> bool:
-        """It merges by time, input and position."""
+        """An ordered union merges by time, input and position."""
         return self.ordered
 
     @property

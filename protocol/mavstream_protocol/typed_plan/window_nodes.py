@@ -70,7 +70,7 @@ class _WindowedNode(TypedNode):
 
 @dataclass(frozen=True, slots=True)
 class TypedExcept(_WindowedNode):
-    """Left rows without an equal right row, per window."""
+    """Emits left rows without an equal right row, per window."""
 
     op = "except"
     commutes_with_select = False
@@ -104,7 +104,7 @@ class TypedAggregate(_WindowedNode):
         return self.counts_rows or any(call.function in ORDER_SENSITIVE for call in calls)
 
     def reads(self, index: int, wanted: Set[str]) -> set[str]:
-        """Keys and arguments: everything is computed, whatever is wanted."""
+        """Keys and arguments: all columns are computed, independent of the requested ones."""
         return {*self.by, *(name for argument in self._arguments() for name in references(argument))}
 
     def computed(self) -> Iterator[Expression]:
@@ -130,7 +130,7 @@ class TypedDistinct(_WindowedNode):
 
     @property
     def row_columns(self) -> tuple[tuple[str, Expression], ...]:
-        """Those of its input, as they are."""
+        """The columns of its input, unchanged."""
         fields = (field for field in self.schema if field.name not in WINDOW_COLUMNS)
         return tuple((field.name, ColumnRef(field.name, field.type, field.nullable)) for field in fields)
 

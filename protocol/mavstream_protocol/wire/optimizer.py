@@ -35,7 +35,7 @@ class DecisionInfo(BaseModel):
     rule: str
     what: str
     why: str
-    """With the numbers that led to it."""
+    """Reason for the action, with the numbers."""
     queries: tuple[str, ...]
     """The queries for which it was taken and those that it restricts."""
     before: float
@@ -44,7 +44,7 @@ class DecisionInfo(BaseModel):
     """Distress when the action was judged; null until then."""
     outcome: Outcome
     ended: str | None
-    """When it was judged, or ended in another way."""
+    """When the action was judged or ended otherwise."""
     note: str
     """Additional explanation of the outcome; may be empty."""
 
@@ -93,7 +93,7 @@ class OptimizerInfo(BaseModel):
     probation: DecisionInfo | None
     """The action that is on probation."""
     shed: dict[str, float]
-    """The share of rows that is left out now, by query; those that read all are not in it."""
+    """Share of rows that is being shed, by query; queries without shedding are omitted."""
     weights: dict[str, int]
     """Weights of queries in their class, by query; a weight of 1 is omitted."""
     targets: dict[str, dict[str, int]]

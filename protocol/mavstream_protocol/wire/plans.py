@@ -41,7 +41,7 @@ class OperatorUnit(BaseModel):
     processing_capacity: float
     """Input rows per second that it could process with the engine to itself."""
     memory_release_capacity: float
-    """Bytes per second that it would free then; negative where it makes rows more or larger."""
+    """Bytes per second that it would then free; negative if it increases the number or size of rows."""
 
 
 class QueryPlan(BaseModel):

@@ -69,7 +69,7 @@ class TargetReport(BaseModel):
     weight: float = 1.0
     """Weight when targets of the query conflict: 1 on average; no action is taken for 0."""
     measured: float | None
-    """In the unit of the target, over the sliding window."""
+    """Measured value over the sliding window, in the unit of the target."""
     state: TargetState
     since: str | None
     """null while it is unknown."""
@@ -101,7 +101,7 @@ class ShedReport(BaseModel):
     share: float
     """The share that is being dropped now."""
     spells: tuple[ShedSpell, ...]
-    """When rows were left out: the last 32 times per source, the newest last."""
+    """Shedding intervals: the last 32 per source, the newest last."""
 
 
 class QosReport(BaseModel):

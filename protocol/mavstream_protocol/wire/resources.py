@@ -59,7 +59,7 @@ class StreamInfo(BaseModel):
     begin: int
     """Position of the oldest row that is stored."""
     bytes: int
-    """On disk."""
+    """Bytes on disk."""
     watermark: str | None
     """The time, by event time or arrival time, up to which the stream is complete."""
     producers: dict[str, int]
@@ -78,7 +78,7 @@ class TableVersion(BaseModel):
     """Rows that arrive from then on join it, until the next one."""
     rows: int
     bytes: int
-    """On disk."""
+    """Bytes on disk."""
 
 
 class TableInfo(BaseModel):

@@ -30,7 +30,7 @@ class GapReason(StrEnum):
     """Why rows are missing."""
 
     RETENTION = "retention"
-    """They were removed before they were read."""
+    """Rows were removed before they were read."""
     RESTART = "restart"
     """The query restarted with empty state under a new epoch."""
 
@@ -53,7 +53,7 @@ class Rows(BaseModel):
     model_config = _CONFIG
     type: Literal["rows"] = "rows"
     offset: int
-    """Of the first row."""
+    """Offset of the first row."""
     epoch: int
     rows: list[dict[str, Any]]
 
@@ -85,7 +85,7 @@ class Closed(BaseModel):
     model_config = _CONFIG
     type: Literal["closed"] = "closed"
     state: str
-    """finished, stopped or failed."""
+    """State of the query: finished, stopped or failed."""
     detail: str = ""
 
 
