@@ -1,0 +1,259 @@
+"""The recipes of docs/extending.md, carried out in a copy of the sources: they pass the tests that they name."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+PAGE = ROOT / "docs" / "extending.md"
+PACKAGES = ("protocol", "client", "server", "feeder", "spark", "experiments")
+COPIED = (*PACKAGES, "bench", "docs", "tests", "pyproject.toml")
+LEFT_OUT = shutil.ignore_patterns("__pycache__", ".*", "*.png", "*.parquet", "*.egg-info")
+
+_FENCE = re.compile(r"^```(\w+)(?: ([^\n]*))?\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+
+
+class BrokenStep(AssertionError):
+    """A step of a recipe that does not fit the sources."""
+
+
+@dataclass(frozen=True)
+class Step:
+    """A block of the page: a file to write, lines to insert, tests to run, a program, or its output.
+
+    The words behind the language say which: `new=path`; `edit=path` with `before=line` or `after=line`, and
+    `fixes=test` where a test fails without it; `test`; `run`.
+    """
+
+    language: str
+    words: tuple[str, ...]
+    text: str
+
+    @property
+    def options(self) -> dict[str, str]:
+        return dict(word.split("=", 1) for word in self.words if "=" in word)
+
+    @property
+    def path(self) -> str | None:
+        """The file that it changes."""
+        return self.options.get("new") or self.options.get("edit")
+
+    def apply(self, root: Path) -> None:
+        """Change the file below a directory; raises BrokenStep."""
+        assert self.path is not None
+        path = root / self.path
+        if "new" in self.options:
+            if path.exists():
+                raise BrokenStep(f"{self.path}: a new file of the recipe exists already")
+            path.write_text(self.text)
+            return
+        if not path.exists():
+            raise BrokenStep(f"{self.path}: the file to edit does not exist")
+        (side,) = self.options.keys() & {"before", "after"}
+        anchor, lines = self.options[side], path.read_text().splitlines(keepends=True)
+        found = [number for number, line in enumerate(lines) if line.strip() == anchor]
+        if len(found) != 1:
+            raise BrokenStep(f"{self.path}: expected the line {anchor!r} once, found it {len(found)} times")
+        lines.insert(found[0] + (side == "after"), self.text)
+        path.write_text("".join(lines))
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """A section of the page."""
+
+    title: str
+    steps: tuple[Step, ...]
+
+    @property
+    def changes(self) -> list[Step]:
+        return [step for step in self.steps if step.path is not None]
+
+    @property
+    def commands(self) -> list[str]:
+        return [line for step in self.steps if step.words == ("test",) for line in step.text.splitlines()]
+
+    @property
+    def example(self) -> tuple[str, str]:
+        """The program at the end, and what it prints."""
+        program, shown = self.steps[-2:]
+        assert (program.words, shown.language) == (("run",), "text"), f"{self.title}: no example at the end"
+        return program.text, shown.text
+
+
+def read_recipes(page: str) -> list[Recipe]:
+    """Return the sections of a page that have steps."""
+    recipes = []
+    for section in page.split("\n## ")[1:]:
+        steps = tuple(
+            Step(language, tuple(shlex.split(info)), text) for language, info, text in _FENCE.findall(section)
+        )
+        recipes.append(Recipe(section.partition("\n")[0], steps))
+    return recipes
+
+
+RECIPES = read_recipes(PAGE.read_text())
+
+
+@dataclass
+class Copy:
+    """Sources in a directory of their own, which programs import instead of the installed ones."""
+
+    root: Path
+    environment: dict[str, str] = field(init=False)
+
+    def __post_init__(self) -> None:
+        for name in COPIED:
+            if (ROOT / name).is_dir():
+                shutil.copytree(ROOT / name, self.root / name, ignore=LEFT_OUT)
+            else:
+                shutil.copy(ROOT / name, self.root / name)
+        known = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
+        paths = os.pathsep.join(str(self.root / name) for name in PACKAGES)
+        self.environment = {**known, "PYTHONPATH": paths}
+
+    def run(self, *words: str) -> subprocess.CompletedProcess[str]:
+        """Run Python in the copy."""
+        return subprocess.run(
+            [sys.executable, *words],
+            cwd=self.root,
+            env=self.environment,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=120,
+        )
+
+    def run_tests(self, words: Sequence[str]) -> subprocess.CompletedProcess[str]:
+        """Run tests in the copy."""
+        return self.run("-m", "pytest", "-n0", "-p", "no:cacheprovider", "--tb=short", *words)
+
+    def failing(self, tests: Sequence[str]) -> set[str]:
+        """Return those of the tests that fail for any of their parameters."""
+        done = self.run_tests(["-rf", "--tb=no", *tests])
+        assert done.returncode in (0, 1), done.stdout + done.stderr
+        return set(re.findall(r"^FAILED ([^\s\[]+)", done.stdout, re.MULTILINE))
+
+
+@dataclass
+class Applied:
+    """A recipe that was carried out."""
+
+    recipe: Recipe
+    copy: Copy
+
+
+@pytest.fixture(scope="module", params=RECIPES, ids=lambda recipe: recipe.title)
+def applied(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Applied:
+    recipe: Recipe = request.param
+    copy = Copy(tmp_path_factory.mktemp("copy"))
+    for step in recipe.changes:
+        step.apply(copy.root)
+    return Applied(recipe, copy)
+
+
+def test_the_copy_is_what_programs_import(applied: Applied) -> None:
+    code = "import mavstream, mavstream_protocol, mavstream_server, mavstream_spark as s; " + (
+        "print(*(m.__file__ for m in (mavstream, mavstream_protocol, mavstream_server, s)), sep='\\n')"
+    )
+    done = applied.copy.run("-c", code)
+    assert done.stderr == ""
+    assert all(Path(line).is_relative_to(applied.copy.root) for line in done.stdout.split())
+
+
+def test_the_example_prints_what_is_shown(applied: Applied) -> None:
+    program, shown = applied.recipe.example
+    done = applied.copy.run("-W", "error", "-c", program)
+    assert done.stderr == ""
+    assert done.stdout == shown
+
+
+def test_changes_are_found_missing_by_the_tests_that_it_says(
+    applied: Applied, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """A test that a change is said to fix fails until that change is made."""
+    recipe = applied.recipe
+    watched = sorted({step.options["fixes"] for step in recipe.changes if "fixes" in step.options})
+    if not watched:
+        return
+    copy = Copy(tmp_path_factory.mktemp("stages"))
+    failing: set[str] = set()
+    for step in recipe.changes:
+        fixed = step.options.get("fixes")
+        if fixed is not None:
+            failing = failing or copy.failing(watched)
+            assert fixed in failing, f"{fixed} does not fail without the change of {step.path}"
+        step.apply(copy.root)
+        if fixed is not None:
+            failing = copy.failing(watched)
+            assert fixed not in failing, f"{fixed} still fails after the change of {step.path}"
+    assert not failing
+
+
+def test_the_tests_that_it_names_pass(applied: Applied) -> None:
+    assert applied.recipe.commands
+    for command in applied.recipe.commands:
+        program, *words = shlex.split(command)
+        assert program == "pytest"
+        done = applied.copy.run_tests(words)
+        assert done.returncode == 0, f"{command}\n{done.stdout[-6000:]}{done.stderr[-2000:]}"
+
+
+def test_what_it_writes_is_in_the_style_of_the_project(applied: Applied) -> None:
+    changed = {path for step in applied.recipe.changes if (path := step.path or "").endswith(".py")}
+    for command in (["check", "--no-cache"], ["format", "--check", "--no-cache"]):
+        done = applied.copy.run("-m", "ruff", *command, *sorted(changed))
+        assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_the_page_has_the_recipes_that_it_promises() -> None:
+    assert [recipe.title for recipe in RECIPES] == ["A policy", "An operator", "An aggregate", "A route"]
+    known = {"new", "edit", "before", "after", "fixes"}
+    for recipe in RECIPES:
+        for step in recipe.steps:
+            assert set(step.options) <= known, f"{recipe.title}: {step.words}"
+
+
+# What is wrong with a recipe is said in words that lead there
+
+
+def step(info: str, text: str = "new\n") -> Step:
+    ((language, info, text),) = _FENCE.findall(f"```{info}\n{text}```\n")
+    return Step(language, tuple(shlex.split(info)), text)
+
+
+@pytest.mark.parametrize(
+    ("side", "result"), [("before", "one\nnew\n  two\nthree\n"), ("after", "one\n  two\nnew\nthree\n")]
+)
+def test_lines_go_before_or_after_the_one_that_is_named(side: str, result: str, tmp_path: Path) -> None:
+    (tmp_path / "a.py").write_text("one\n  two\nthree\n")
+    step(f"python edit=a.py {side}=two").apply(tmp_path)
+    assert (tmp_path / "a.py").read_text() == result
+
+
+@pytest.mark.parametrize(("content", "count"), [("one\n", 0), ("two words\ntwo words\n", 2)])
+def test_a_line_that_is_not_there_exactly_once_is_named(content: str, count: int, tmp_path: Path) -> None:
+    (tmp_path / "a.py").write_text(content)
+    with pytest.raises(
+        BrokenStep, match=rf"a\.py: expected the line 'two words' once, found it {count} times"
+    ):
+        step('python edit=a.py after="two words"').apply(tmp_path)
+    assert (tmp_path / "a.py").read_text() == content
+
+
+def test_files_must_be_new_or_there(tmp_path: Path) -> None:
+    (tmp_path / "a.py").write_text("")
+    with pytest.raises(BrokenStep, match=r"a\.py: a new file of the recipe exists already"):
+        step("python new=a.py").apply(tmp_path)
+    with pytest.raises(BrokenStep, match=r"b\.py: the file to edit does not exist"):
+        step("python edit=b.py after=one").apply(tmp_path)
