@@ -34,7 +34,8 @@ class Step:
     """A block of the page: a file to write, lines to insert, tests to run, a program, or its output.
 
     The words behind the language say which: `new=path`; `edit=path` with `before=`, `after=` or `instead=` a
-    line; `test`; `run`. `breaks=tests` names tests that fail after a change, since others must follow.
+    line; `test`; `run`. `breaks=tests` names tests that fail after a change, since others must follow;
+    `meets=kind` a kind of plans that the comparison with DuckDB must have counted.
     """
 
     language: str
@@ -85,8 +86,8 @@ class Recipe:
         return [step for step in self.steps if step.path is not None]
 
     @property
-    def commands(self) -> list[str]:
-        return [line for step in self.steps if step.words == ("test",) for line in step.text.splitlines()]
+    def tests(self) -> list[Step]:
+        return [step for step in self.steps if "test" in step.words]
 
     @property
     def example(self) -> tuple[str, str]:
@@ -214,12 +215,18 @@ def test_what_is_missing_is_found_by_the_tests_that_it_says(applied: Applied) ->
 
 
 def test_the_tests_that_it_names_pass(applied: Applied) -> None:
-    assert applied.recipe.commands
-    for command in applied.recipe.commands:
-        program, *words = shlex.split(command)
-        assert program == "pytest"
-        done = applied.copy.run_tests(words)
-        assert done.returncode == 0, f"{command}\n{done.stdout[-6000:]}{done.stderr[-2000:]}"
+    assert applied.recipe.tests
+    for step in applied.recipe.tests:
+        printed = ""
+        for command in step.text.splitlines():
+            program, *words = shlex.split(command)
+            assert program == "pytest"
+            done = applied.copy.run_tests(["-s", *words])
+            assert done.returncode == 0, f"{command}\n{done.stdout[-6000:]}{done.stderr[-2000:]}"
+            printed += done.stdout
+        if met := step.options.get("meets"):
+            counts = re.findall(rf"^  {re.escape(met)}.* (\d+)$", printed, re.MULTILINE)
+            assert any(map(int, counts)), f"no case with {met} was run: name others"
 
 
 def test_what_it_writes_is_in_the_style_of_the_project(applied: Applied) -> None:
@@ -234,7 +241,7 @@ def test_the_page_has_the_recipes_that_it_promises() -> None:
 
 
 def test_readers_are_told_which_file_a_block_is_for() -> None:
-    known = {"new", "edit", "breaks", *SIDES}
+    known = {"new", "edit", "breaks", "meets", *SIDES}
     for recipe in RECIPES:
         for step in recipe.steps:
             assert set(step.options) <= known, f"{recipe.title}: {step.words}"
