@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from bench.class_workloads import SHAPE
-from mavstream_protocol.inference import infer
-from mavstream_protocol.plan import Plan
+from mavstream_protocol.plans.inference import infer
+from mavstream_protocol.plans.plan import Plan
 from mavstream_protocol.typed_plan import TypedPlan
 
 PRIORITIES = {"H": 6, "C": 3, "N": 1}

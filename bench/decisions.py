@@ -14,7 +14,7 @@ from typing import Any
 from bench.data import write_stream
 from bench.outcome import Outcome, shown, text_table
 from bench.queries import Q1, Q2, Q3, BenchQuery
-from mavstream_protocol.inference import infer
+from mavstream_protocol.plans.inference import infer
 from mavstream_protocol.scheduling import Sharing
 from mavstream_server.engine.engine import Engine
 from mavstream_server.engine.query import QueryRequest

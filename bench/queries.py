@@ -8,7 +8,7 @@ from typing import Any
 
 from bench import by_hand
 from bench.by_hand import Part
-from mavstream_protocol.plan import Plan
+from mavstream_protocol.plans.plan import Plan
 
 
 @dataclass(frozen=True, slots=True)

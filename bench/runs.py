@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 from bench.data import Stream
 from bench.queries import BenchQuery
-from mavstream_protocol.inference import infer
+from mavstream_protocol.plans.inference import infer
 from mavstream_server.engine.engine import Engine
 from mavstream_server.engine.query import QueryRequest
 from mavstream_server.engine.states import QueryState

@@ -12,8 +12,8 @@ from typing import Any
 
 from bench.data import Stream, write_stream
 from bench.outcome import Outcome, shown, text_table
-from mavstream_protocol.inference import infer
-from mavstream_protocol.plan import Plan
+from mavstream_protocol.plans.inference import infer
+from mavstream_protocol.plans.plan import Plan
 from mavstream_protocol.scheduling import DEFAULT_SCHEDULER, Sharing
 from mavstream_server.engine.engine import Engine
 from mavstream_server.engine.query import QueryRequest, RunningQuery

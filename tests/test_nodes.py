@@ -12,10 +12,11 @@ import pytest
 from tests.support.differential.coverage import KINDS
 
 from mavstream._plans import builder
-from mavstream_protocol import inference, plan, typed_plan
-from mavstream_protocol.plan import NODES, OPERATORS, PlanNode
+from mavstream_protocol import typed_plan
+from mavstream_protocol.plans import inference, plan
+from mavstream_protocol.plans.plan import NODES, OPERATORS, PlanNode
+from mavstream_protocol.plans.windows import TimeWindow
 from mavstream_protocol.typed_plan import TypedNode, TypedSource
-from mavstream_protocol.windows import TimeWindow
 from mavstream_server.operators.windows.index import WindowIndex
 from mavstream_server.planning.instantiator import MAKERS
 from mavstream_server.planning.rewriting import matching

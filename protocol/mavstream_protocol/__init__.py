@@ -1,6 +1,6 @@
 """Types shared by clients and server: schemas, plans, queries, targets, error details and tuple encodings.
 
-Inference needs the SQL parser, so code that checks plans imports it from `mavstream_protocol.inference`.
+Inference needs the SQL parser, so code that checks plans imports it from `mavstream_protocol.plans.inference`.
 """
 
 from mavstream_protocol.classes import DEFAULT_CLASS, HIGHEST_PRIORITY, LOWEST_PRIORITY, QueryClass
@@ -13,7 +13,6 @@ from mavstream_protocol.errors import (
     Problem,
     ProblemItem,
 )
-from mavstream_protocol.hints import Hints
 from mavstream_protocol.instants import (
     FIRST_INSTANT,
     LAST_INSTANT,
@@ -23,7 +22,8 @@ from mavstream_protocol.instants import (
     read_instant,
 )
 from mavstream_protocol.names import NAME_PATTERN, Name
-from mavstream_protocol.plan import (
+from mavstream_protocol.plans.hints import Hints
+from mavstream_protocol.plans.plan import (
     AggregateNode,
     DistinctNode,
     ExceptNode,
@@ -39,6 +39,7 @@ from mavstream_protocol.plan import (
     UnionNode,
     Within,
 )
+from mavstream_protocol.plans.windows import RowWindow, TimeWindow
 from mavstream_protocol.qos import (
     EQUAL_WEIGHTS,
     LatencyTarget,
@@ -69,7 +70,6 @@ from mavstream_protocol.queries import Mode, OnError, QuerySpec, ReadFrom
 from mavstream_protocol.schema import Field, FieldType, Schema
 from mavstream_protocol.streams import RESERVED_NAMES, FieldSpec, Retention, StreamSpec
 from mavstream_protocol.typed_plan import StreamShape, TypedPlan
-from mavstream_protocol.windows import RowWindow, TimeWindow
 
 __all__ = [
     "DEFAULT_CLASS",

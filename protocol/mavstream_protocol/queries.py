@@ -10,7 +10,7 @@ from mavstream_protocol.classes import DEFAULT_CLASS
 from mavstream_protocol.explained import refusal
 from mavstream_protocol.instants import Instant, format_instant
 from mavstream_protocol.names import Name
-from mavstream_protocol.plan import Plan
+from mavstream_protocol.plans.plan import Plan
 from mavstream_protocol.qos import QosSpec
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from mavstream_protocol.errors import ExpressionError, InvalidObject, ProblemItem
 from mavstream_protocol.expressions.parser import parse_scalar
 from mavstream_protocol.expressions.typed import Expression
-from mavstream_protocol.graph import unknown
+from mavstream_protocol.plans.graph import unknown
 from mavstream_protocol.qos import QosSpec
 from mavstream_protocol.schema import FieldType
 from mavstream_protocol.typed_plan import TypedPlan, streams_below

@@ -18,7 +18,7 @@ from mavstream import Client
 from mavstream_feeder.demo.queries import CLASSES
 from mavstream_feeder.input.sample import STREAMS
 from mavstream_protocol import StreamShape
-from mavstream_protocol.inference import infer
+from mavstream_protocol.plans.inference import infer
 
 DEMO = [sys.executable, "-m", "mavstream", "demo"]
 

@@ -11,7 +11,7 @@ from tests.support.rewriting_steps import plan_of, select, step_of, steps_of
 from tests.support.sample_plans import IN, SECOND, STREAMS, problems
 from tests.support.sharing_benches import US, Bench, shares
 
-from mavstream_protocol.inference import check_one_time, infer
+from mavstream_protocol.plans.inference import check_one_time, infer
 from mavstream_protocol.queries import OnError
 from mavstream_protocol.typed_plan import TypedDistinct
 from mavstream_server.engine.reporting import query_metrics

@@ -10,8 +10,8 @@ import pytest
 from conftest import MakeStream
 
 from mavstream_protocol.errors import InvalidPlan
-from mavstream_protocol.inference import check_one_time, infer
-from mavstream_protocol.plan import Plan
+from mavstream_protocol.plans.inference import check_one_time, infer
+from mavstream_protocol.plans.plan import Plan
 from mavstream_protocol.queries import OnError
 from mavstream_protocol.typed_plan import StreamShape
 from mavstream_server.engine.table_needs import oldest_arrival

@@ -11,8 +11,8 @@ from tests.support.sample_plans import IN, SECOND, STREAMS
 from tests.support.shed_streams import kept, numbers, shedder
 
 from mavstream_protocol.errors import InvalidObject
-from mavstream_protocol.inference import infer
-from mavstream_protocol.plan import Plan
+from mavstream_protocol.plans.inference import infer
+from mavstream_protocol.plans.plan import Plan
 from mavstream_protocol.qos import QosSpec
 from mavstream_protocol.queries import QuerySpec
 from mavstream_protocol.schema import FieldType

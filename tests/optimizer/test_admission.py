@@ -12,8 +12,8 @@ import pytest
 from tests.support.differential.cases import random_case
 
 from mavstream_protocol.admission import AdmissionEstimate, AdmissionPolicy, Outlook
-from mavstream_protocol.inference import infer
-from mavstream_protocol.plan import Plan
+from mavstream_protocol.plans.inference import infer
+from mavstream_protocol.plans.plan import Plan
 from mavstream_protocol.qos import QosSpec
 from mavstream_protocol.schema import Schema
 from mavstream_protocol.typed_plan import StreamShape, TypedPlan

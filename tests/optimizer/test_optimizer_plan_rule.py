@@ -7,7 +7,7 @@ from typing import Any
 
 from tests.optimizer.test_optimizer import LATENCY, MEMORY, PACE, ScriptedQuery
 
-from mavstream_protocol.plan import Plan
+from mavstream_protocol.plans.plan import Plan
 from mavstream_protocol.scheduling import DEFAULT_SCHEDULER
 from mavstream_server.optimizer.change import PlanChange
 from mavstream_server.optimizer.journal import Outcome

@@ -10,7 +10,7 @@ from tests.support.sharing_benches import Bench, readings_of, shares
 
 from mavstream import stream as build_stream
 from mavstream_protocol import InvalidPlan, Plan, StreamShape, format_cost, parse_cost
-from mavstream_protocol.inference import infer
+from mavstream_protocol.plans.inference import infer
 from mavstream_protocol.schema import Field, FieldType, Schema
 from mavstream_protocol.typed_plan import TypedPlan
 from mavstream_server.core.metrics import OperatorMetrics

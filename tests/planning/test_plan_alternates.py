@@ -20,7 +20,7 @@ from tests.support.rewriting_steps import (
 from mavstream_protocol.errors import InvalidPlan
 from mavstream_protocol.expressions.functions import FUNCTIONS, OPERATORS, Nulls
 from mavstream_protocol.expressions.parser import parse_scalar
-from mavstream_protocol.inference import infer
+from mavstream_protocol.plans.inference import infer
 from mavstream_protocol.queries import OnError
 from mavstream_server.planning.rewriting import PlanMetrics, alternates
 from mavstream_server.planning.rewriting.expressions import NEVER_FAIL, can_fail

@@ -18,8 +18,8 @@ from tests.support.differential.scripts import Row
 from tests.support.scale import FULL, scaled
 
 from mavstream_protocol.errors import InvalidPlan
-from mavstream_protocol.inference import check_one_time
-from mavstream_protocol.plan import Plan
+from mavstream_protocol.plans.inference import check_one_time
+from mavstream_protocol.plans.plan import Plan
 from mavstream_protocol.queries import OnError
 from mavstream_protocol.schema import Schema
 from mavstream_protocol.typed_plan import StreamShape, TypedAggregate, TypedExcept, TypedPlan

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from tests.support.rewriting_steps import DOORS, IN, METERS, SECOND, STREAMS, Nodes, plan_of, project, select
 
-from mavstream_protocol.inference import infer
-from mavstream_protocol.plan import InputRef
+from mavstream_protocol.plans.inference import infer
+from mavstream_protocol.plans.plan import InputRef
 from mavstream_protocol.typed_plan import TypedPlan
 from mavstream_server.planning.rewriting import PlanMetrics, alternates
 from mavstream_server.planning.rewriting.costing.estimates import (

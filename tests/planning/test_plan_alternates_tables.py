@@ -11,7 +11,7 @@ from tests.support.rewriting_steps import project, select
 from tests.support.scale import scaled
 from tests.tables.test_tables_against_duckdb import NODES, STREAM, TABLE, Story, written
 
-from mavstream_protocol.plan import Plan
+from mavstream_protocol.plans.plan import Plan
 from mavstream_protocol.queries import OnError
 from mavstream_protocol.typed_plan import StreamShape
 from mavstream_server.planning.instantiator import RunOptions

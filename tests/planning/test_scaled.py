@@ -20,8 +20,8 @@ from tests.support.differential.scaled import scaled_cases
 from tests.support.sample_plans import DOORS, IN, SECOND, STREAMS, problems
 
 from mavstream import stream as flow_of
-from mavstream_protocol.inference import infer
-from mavstream_protocol.plan import Plan
+from mavstream_protocol.plans.inference import infer
+from mavstream_protocol.plans.plan import Plan
 from mavstream_protocol.qos import QosSpec
 from mavstream_protocol.utility import infer_utility
 from mavstream_server.columns.column import Array

@@ -8,7 +8,7 @@ import pytest
 from tests.support.sample_plans import DOORS, IN, problems, select
 
 from mavstream_protocol.errors import InvalidPlan
-from mavstream_protocol.plan import Plan
+from mavstream_protocol.plans.plan import Plan
 
 BAD: dict[str, tuple[dict[str, Any], str, str, str, str]] = {
     "unknown stream": (

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from tests.support.sample_plans import STREAMS, aggregate, join
 
-from mavstream_protocol.inference import infer
-from mavstream_protocol.plan import Plan
+from mavstream_protocol.plans.inference import infer
+from mavstream_protocol.plans.plan import Plan
 
 
 def test_types_flow_through_the_whole_plan() -> None:

@@ -8,8 +8,8 @@ import pytest
 from tests.support.sample_plans import DOORS, IN, SECOND, STREAMS, aggregate, join, problems, select
 
 from mavstream_protocol.errors import InvalidPlan
-from mavstream_protocol.inference import check_one_time, infer
-from mavstream_protocol.plan import Plan
+from mavstream_protocol.plans.inference import check_one_time, infer
+from mavstream_protocol.plans.plan import Plan
 
 BAD: dict[str, tuple[dict[str, Any], str, str, str, str]] = {
     "column that is not grouped": (

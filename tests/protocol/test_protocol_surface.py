@@ -10,7 +10,7 @@ import mavstream_protocol
 import mavstream_protocol.tuples
 
 PACKAGES = [mavstream_protocol, mavstream_protocol.tuples]
-FULLY_PUBLIC = ["classes", "plan", "errors", "qos", "queries", "schema", "streams"]
+FULLY_PUBLIC = ["classes", "plans.plan", "errors", "qos", "queries", "schema", "streams"]
 
 
 def public_names(module: ModuleType) -> set[str]:

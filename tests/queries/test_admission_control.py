@@ -23,7 +23,7 @@ from mavstream_server.core.metrics import (
 )
 from mavstream_server.optimizer.admission.load import Arrivals, LoadSample
 from mavstream_server.queries.load_watch import LoadWatch
-from mavstream_server.queries.metrics import MetricsCache
+from mavstream_server.queries.views.metrics import MetricsCache
 
 QOS = {"latency": {"mean": "10ms", "tolerance": "0%"}}
 FAST = Arrivals(1_000_000.0, 100.0)

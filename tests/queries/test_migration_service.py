@@ -11,7 +11,7 @@ import pytest
 from tests.support.query_services import Service, served
 from tests.support.rewriting_steps import STREAMS
 
-from mavstream_protocol.plan import Plan
+from mavstream_protocol.plans.plan import Plan
 from mavstream_server.core.metrics import Latency, OperatorMetrics, QueryMetrics
 from mavstream_server.optimizer.plan_searcher import FRESH_S, PlanSearcher
 from mavstream_server.optimizer.running_plans import SearchedQuery

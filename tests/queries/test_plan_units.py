@@ -9,14 +9,14 @@ from tests.conftest import MakeStream
 from tests.support.sharing_benches import Bench, readings_of, shares
 
 from mavstream_protocol import Plan, StreamShape
-from mavstream_protocol.inference import infer
+from mavstream_protocol.plans.inference import infer
 from mavstream_protocol.schema import Field, FieldType, Schema
 from mavstream_protocol.wire.plans import OperatorUnit
 from mavstream_protocol.wire.resources import OperatorInfo
 from mavstream_server.core.metrics import OperatorMetrics
 from mavstream_server.engine.reporting import query_metrics
-from mavstream_server.queries.metrics import operator_info
-from mavstream_server.queries.plan_units import PlanUnits
+from mavstream_server.queries.views.metrics import operator_info
+from mavstream_server.queries.views.plan_units import PlanUnits
 from mavstream_server.testing import ManualClock
 
 PAIR = {"op": "join", "left": "p1", "right": "p2", "window": {"kind": "tumbling", "size": "1s"},

@@ -21,8 +21,8 @@ from mavstream_server.core.clock import SystemClock
 from mavstream_server.core.errors import Conflict, NotFound, TooMany, WrongVersion
 from mavstream_server.optimizer.change import SheddingChange
 from mavstream_server.optimizer.service import OptimizerService
-from mavstream_server.queries.metrics import MetricsCache
-from mavstream_server.queries.qos import QosReports
+from mavstream_server.queries.views.metrics import MetricsCache
+from mavstream_server.queries.views.qos import QosReports
 from mavstream_server.supervisor.scheduler_choice import SchedulerChoice
 from mavstream_server.testing import ManualClock
 

@@ -20,7 +20,7 @@ from mavstream_protocol.wire.resources import ActualState, DesiredState, QueryCh
 from mavstream_server.core.errors import Conflict, WrongVersion
 from mavstream_server.optimizer.change import SheddingChange
 from mavstream_server.optimizer.service import OptimizerService
-from mavstream_server.queries.qos import QosReports
+from mavstream_server.queries.views.qos import QosReports
 from mavstream_server.supervisor.engine_link import EngineRefused
 from mavstream_server.supervisor.scheduler_choice import SchedulerChoice
 from mavstream_server.testing import ManualClock

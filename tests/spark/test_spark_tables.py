@@ -15,9 +15,9 @@ from tests.support.table_requests import as_arrow, as_parquet
 from typer.testing import CliRunner
 
 from mavstream_protocol import InvalidPlan
-from mavstream_protocol.inference import infer
 from mavstream_protocol.instants import format_instant
 from mavstream_protocol.manifest import Manifest
+from mavstream_protocol.plans.inference import infer
 from mavstream_server.testing import ManualClock, ScriptedStream, ScriptedTable, run_plan
 from mavstream_spark.commands import app
 from mavstream_spark.datasets.reader import Dataset

@@ -11,8 +11,8 @@ from typing import Any
 
 from tests.support.servers import PATIENCE
 
-from mavstream_protocol.inference import infer
-from mavstream_protocol.plan import Plan
+from mavstream_protocol.plans.inference import infer
+from mavstream_protocol.plans.plan import Plan
 from mavstream_protocol.schema import Schema
 from mavstream_protocol.typed_plan import StreamShape, TypedPlan
 from mavstream_server.columns.column import Column

@@ -5,8 +5,8 @@ from __future__ import annotations
 from tests.conftest import MakeStream
 from tests.support.rewriting_steps import IN, Nodes, select
 
-from mavstream_protocol.inference import infer
-from mavstream_protocol.plan import Plan
+from mavstream_protocol.plans.inference import infer
+from mavstream_protocol.plans.plan import Plan
 from mavstream_protocol.typed_plan import TypedPlan
 from mavstream_server.engine.query import MigrationStage, RunningQuery
 from mavstream_server.testing import ScriptedStream

@@ -9,9 +9,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from mavstream_protocol.inference import infer
 from mavstream_protocol.optimizer import Objective, OptimizerSettings, TargetState
-from mavstream_protocol.plan import Plan
+from mavstream_protocol.plans.inference import infer
+from mavstream_protocol.plans.plan import Plan
 from mavstream_protocol.qos import QosSpec
 from mavstream_protocol.scheduling import DEFAULT_SCHEDULER, SchedulerSettings, Sharing
 from mavstream_server.engine.process.messages import StartQuery

@@ -6,7 +6,7 @@ from typing import Any
 
 from tests.support.sample_plans import STREAMS as SAMPLE_STREAMS
 
-from mavstream_protocol.plan import Plan
+from mavstream_protocol.plans.plan import Plan
 from mavstream_protocol.queries import OnError
 from mavstream_protocol.typed_plan import StreamShape
 from mavstream_server.planning.rewriting.costing.metrics import PlanMetrics

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from mavstream_protocol.errors import InvalidPlan, ProblemItem
-from mavstream_protocol.inference import infer
-from mavstream_protocol.plan import Plan
+from mavstream_protocol.plans.inference import infer
+from mavstream_protocol.plans.plan import Plan
 from mavstream_protocol.typed_plan import StreamShape
 from mavstream_server.testing.streams import parse_fields
 

@@ -14,7 +14,7 @@ from pydantic import BaseModel
 
 from mavstream._plans.graph import Node, plan_of
 from mavstream_protocol import Plan
-from mavstream_protocol.plan import ELSE
+from mavstream_protocol.plans.plan import ELSE
 
 Window: TypeAlias = str | int | Mapping[str, Any] | BaseModel
 """A duration (`"1s"`), a number of rows, or a complete window."""

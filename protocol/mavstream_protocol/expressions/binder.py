@@ -100,7 +100,7 @@ class Binder:
         )
 
     def column_name(self, node: exp.Expr) -> str:
-        """Return the key of the column with a name: an exact match, else the only one that differs in case."""
+        """Return the key of a column by name: an exact match, else the only one that differs in case."""
         parts = [node.args.get(part) for part in ("catalog", "db", "table", "this")]
         if isinstance(node.this, exp.Star):
             raise _unsupported(node)

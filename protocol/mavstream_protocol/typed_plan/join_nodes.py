@@ -6,11 +6,11 @@ from collections.abc import Hashable, Iterable, Set
 from dataclasses import dataclass
 
 from mavstream_protocol.expressions.typed import Expression, references
-from mavstream_protocol.plan import Within
+from mavstream_protocol.plans.plan import Within
+from mavstream_protocol.plans.windows import RowWindow, TimeWindow
 from mavstream_protocol.schema import Schema
 from mavstream_protocol.typed_plan.node import TableLookup, TypedNode
 from mavstream_protocol.typed_plan.window_nodes import latest_in_window
-from mavstream_protocol.windows import RowWindow, TimeWindow
 
 __all__ = ["TypedJoin", "TypedTableJoin"]
 

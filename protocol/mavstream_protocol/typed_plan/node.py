@@ -8,10 +8,10 @@ from dataclasses import dataclass, field, fields, replace
 from typing import ClassVar, NamedTuple, Self
 
 from mavstream_protocol.expressions.typed import Expression
-from mavstream_protocol.hints import Hints
-from mavstream_protocol.plan import InputRef
+from mavstream_protocol.plans.hints import Hints
+from mavstream_protocol.plans.plan import InputRef
+from mavstream_protocol.plans.windows import RowWindow, TimeWindow
 from mavstream_protocol.schema import Field, Schema
-from mavstream_protocol.windows import RowWindow, TimeWindow
 
 __all__ = ["TableLookup", "TypedNode"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-from mavstream_protocol.plan import InputRef
+from mavstream_protocol.plans.plan import InputRef
 from mavstream_protocol.schema import Schema
 from mavstream_protocol.typed_plan.node import TypedNode
 from mavstream_protocol.typed_plan.row_nodes import TypedSource

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Set
 from dataclasses import dataclass
 
 from mavstream_protocol.expressions.typed import AggregateExpression, ColumnRef, Expression, references
+from mavstream_protocol.plans.windows import RowWindow, TimeWindow
 from mavstream_protocol.typed_plan.node import TypedNode
-from mavstream_protocol.windows import RowWindow, TimeWindow
 
 __all__ = [
     "ORDER_SENSITIVE",

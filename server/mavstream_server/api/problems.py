@@ -14,7 +14,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from mavstream_protocol.errors import InvalidPlan, MavstreamError, Problem, ProblemItem
-from mavstream_protocol.plan import Plan
+from mavstream_protocol.plans.plan import Plan
 from mavstream_server.core.errors import problem_of
 
 _LOG = logging.getLogger("mavstream.api")

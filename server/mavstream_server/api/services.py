@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from mavstream_server.core.settings import Settings
     from mavstream_server.ingest.stream_store import StreamStore
     from mavstream_server.optimizer.service import OptimizerService
-    from mavstream_server.queries.qos import QosReports
     from mavstream_server.queries.service import QueryService
+    from mavstream_server.queries.views.qos import QosReports
     from mavstream_server.results.service import ResultService
     from mavstream_server.supervisor.engine_link import EngineLink
     from mavstream_server.supervisor.scheduler_choice import SchedulerChoice

@@ -21,7 +21,7 @@ from mavstream_server.optimizer.config import OptimizerConfig
 from mavstream_server.optimizer.plan_searcher import PlanSearcher
 from mavstream_server.optimizer.service import OptimizerService
 from mavstream_server.queries.assembly import assemble
-from mavstream_server.queries.qos import QosReports
+from mavstream_server.queries.views.qos import QosReports
 from mavstream_server.supervisor.engine_link import EngineLink, EngineUnavailable
 from mavstream_server.supervisor.scheduler_choice import SchedulerChoice, current_scheduler
 from mavstream_server.tables.retention import TableRetention

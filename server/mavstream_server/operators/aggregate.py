@@ -7,9 +7,9 @@ from collections.abc import Sequence
 import numpy as np
 
 from mavstream_protocol.expressions.typed import AggregateExpression
+from mavstream_protocol.plans.windows import RowWindow, TimeWindow
 from mavstream_protocol.queries import OnError
 from mavstream_protocol.schema import FieldType
-from mavstream_protocol.windows import RowWindow, TimeWindow
 from mavstream_server.columns.batch import Batch, Mark
 from mavstream_server.columns.column import Column, Ints
 from mavstream_server.columns.keys import KeyCoder

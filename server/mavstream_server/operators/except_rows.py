@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
+from mavstream_protocol.plans.windows import RowWindow, TimeWindow
 from mavstream_protocol.schema import FieldType
-from mavstream_protocol.windows import RowWindow, TimeWindow
 from mavstream_server.columns.batch import Batch
 from mavstream_server.columns.column import Column
 from mavstream_server.columns.keys import KeyCoder

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from mavstream_protocol.expressions.typed import Expression
-from mavstream_protocol.plan import ELSE
+from mavstream_protocol.plans.plan import ELSE
 from mavstream_protocol.queries import OnError
 from mavstream_server.columns.batch import Batch
 from mavstream_server.columns.column import Ints

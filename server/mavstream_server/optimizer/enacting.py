@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from typing import Protocol
 
-from mavstream_protocol.plan import Plan
+from mavstream_protocol.plans.plan import Plan
 from mavstream_protocol.scheduling import SchedulerSettings
 from mavstream_server.core.metrics import TargetMetrics
 from mavstream_server.optimizer.change import (

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from itertools import count
 from typing import NamedTuple
 
-from mavstream_protocol.plan import Plan
+from mavstream_protocol.plans.plan import Plan
 from mavstream_protocol.queries import Mode, QuerySpec
 from mavstream_protocol.schema import Schema
 from mavstream_protocol.typed_plan import StreamShape, TypedPlan

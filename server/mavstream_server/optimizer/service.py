@@ -13,7 +13,7 @@ from typing import NamedTuple, Protocol, TypedDict
 from mavstream_protocol.errors import InvalidObject, MavstreamError, ProblemItem
 from mavstream_protocol.instants import format_instant
 from mavstream_protocol.optimizer import OptimizerSettings, PaceSettings, PolicyChoice
-from mavstream_protocol.plan import Plan
+from mavstream_protocol.plans.plan import Plan
 from mavstream_protocol.qos import QosSpec
 from mavstream_protocol.scheduling import SchedulerSettings
 from mavstream_server.core.clock import Clock

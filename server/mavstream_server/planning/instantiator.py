@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from mavstream_protocol.expressions.typed import Expression
-from mavstream_protocol.plan import InputRef
+from mavstream_protocol.plans.plan import InputRef
 from mavstream_protocol.queries import OnError
 from mavstream_protocol.typed_plan import (
     WINDOW_COLUMNS,

@@ -10,8 +10,8 @@ from collections.abc import Callable, Sequence
 from mavstream_server.ingest.stream_store import StreamStore
 from mavstream_server.optimizer.admission.cost_history import CostHistory
 from mavstream_server.optimizer.admission.load import Arrivals, LoadSample, SlidingLoad
-from mavstream_server.queries.metrics import MetricsCache
 from mavstream_server.queries.query import Query
+from mavstream_server.queries.views.metrics import MetricsCache
 
 _log = logging.getLogger("mavstream.load")
 

@@ -10,8 +10,8 @@ from collections.abc import Callable, Collection, Mapping
 
 from mavstream_protocol.admission import AdmissionPolicy
 from mavstream_protocol.errors import InvalidObject
-from mavstream_protocol.inference import infer
-from mavstream_protocol.plan import Plan
+from mavstream_protocol.plans.inference import infer
+from mavstream_protocol.plans.plan import Plan
 from mavstream_protocol.queries import QuerySpec, ReadFrom
 from mavstream_protocol.schema import Schema
 from mavstream_protocol.typed_plan import TypedPlan
@@ -35,13 +35,13 @@ from mavstream_server.queries.admission_control import AdmissionControl
 from mavstream_server.queries.changes import QueryChanges
 from mavstream_server.queries.finishing import QueryFinisher
 from mavstream_server.queries.load_watch import LoadWatch
-from mavstream_server.queries.metrics import MetricsCache, describe
 from mavstream_server.queries.placement import Placement
 from mavstream_server.queries.query import Query, new_id
 from mavstream_server.queries.registry import QueryRegistry
 from mavstream_server.queries.start_times import StartTimes
 from mavstream_server.queries.stream_readers import StreamReaders
-from mavstream_server.queries.views import QueryViews
+from mavstream_server.queries.views.metrics import MetricsCache, describe
+from mavstream_server.queries.views.queries import QueryViews
 from mavstream_server.results.service import ResultService
 from mavstream_server.supervisor.engine_link import EngineLink, EngineRefused
 from mavstream_server.tables.store import TableStore

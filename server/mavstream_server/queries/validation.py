@@ -10,9 +10,9 @@ from pydantic import ValidationError
 
 from mavstream_protocol.admission import AdmissionEstimate
 from mavstream_protocol.errors import InvalidObject, InvalidPlan, ProblemItem
-from mavstream_protocol.graph import unknown
-from mavstream_protocol.inference import check_one_time, infer
-from mavstream_protocol.plan import Plan
+from mavstream_protocol.plans.graph import unknown
+from mavstream_protocol.plans.inference import check_one_time, infer
+from mavstream_protocol.plans.plan import Plan
 from mavstream_protocol.queries import Mode, QuerySpec
 from mavstream_protocol.schema import Schema
 from mavstream_protocol.streams import field_specs

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from mavstream_protocol.inference import infer
-from mavstream_protocol.plan import Plan
+from mavstream_protocol.plans.inference import infer
+from mavstream_protocol.plans.plan import Plan
 from mavstream_protocol.schema import Schema
 from mavstream_server.columns.batch import Batch
 from mavstream_server.engine.engine import Engine

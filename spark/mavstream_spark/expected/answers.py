@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from mavstream_protocol import FieldSpec, Plan, Schema, StreamShape
-from mavstream_protocol.inference import infer
 from mavstream_protocol.instants import format_instant
 from mavstream_protocol.manifest import Manifest
+from mavstream_protocol.plans.inference import infer
 from mavstream_protocol.typed_plan import TypedPlan
 from mavstream_spark.datasets.reader import Dataset
 from mavstream_spark.datasets.writer import new_dataset

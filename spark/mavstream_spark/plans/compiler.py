@@ -9,7 +9,8 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from mavstream_protocol.expressions.typed import AggregateCall, Call, Expression, Literal
-from mavstream_protocol.plan import ELSE, InputRef
+from mavstream_protocol.plans.plan import ELSE, InputRef
+from mavstream_protocol.plans.windows import RowWindow, TimeWindow
 from mavstream_protocol.schema import FieldType, Schema
 from mavstream_protocol.typed_plan import (
     TypedAggregate,
@@ -24,7 +25,6 @@ from mavstream_protocol.typed_plan import (
     TypedTableJoin,
     TypedUnion,
 )
-from mavstream_protocol.windows import RowWindow, TimeWindow
 from mavstream_spark.errors import UnsupportedPlan
 from mavstream_spark.plans.aggregates import aggregated
 from mavstream_spark.plans.expressions import with_columns

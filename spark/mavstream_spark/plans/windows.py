@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from mavstream_protocol.windows import RowWindow, TimeWindow
+from mavstream_protocol.plans.windows import RowWindow, TimeWindow
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -20,8 +20,8 @@ from tests.support.equivalent_plans import (
 )
 from tests.support.rewriting_steps import DOORS, IN, Nodes, select
 
-from mavstream_protocol.inference import infer
-from mavstream_protocol.plan import Plan
+from mavstream_protocol.plans.inference import infer
+from mavstream_protocol.plans.plan import Plan
 from mavstream_server.engine.query import MigrationStage
 from mavstream_server.engine.reporting import query_metrics
 from mavstream_server.engine.states import QueryState

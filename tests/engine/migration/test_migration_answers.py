@@ -15,8 +15,8 @@ from tests.support.differential.engine_runs import Variant, random_variants, wri
 from tests.support.differential.scripts import Row
 from tests.support.scale import FULL, scaled
 
-from mavstream_protocol.inference import infer
-from mavstream_protocol.plan import Plan
+from mavstream_protocol.plans.inference import infer
+from mavstream_protocol.plans.plan import Plan
 from mavstream_protocol.typed_plan import TypedPlan
 from mavstream_server.engine.migration.migration import MigrationRefused
 from mavstream_server.engine.query import MigrationStage, RunningQuery

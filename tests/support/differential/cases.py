@@ -11,8 +11,8 @@ from random import Random
 from tests.support.differential.plans import Nodes, PlanWriter
 from tests.support.differential.scripts import StreamScript, random_script, random_times
 
-from mavstream_protocol.inference import infer
-from mavstream_protocol.plan import Plan
+from mavstream_protocol.plans.inference import infer
+from mavstream_protocol.plans.plan import Plan
 from mavstream_protocol.schema import Schema
 from mavstream_protocol.typed_plan import StreamShape, TypedPlan
 

@@ -14,8 +14,8 @@ from tests.support.differential.engine_runs import CHOICES, SMALL_SEGMENTS, TRAI
 from tests.support.differential.plans import Made, Nodes, PlanWriter, reachable
 from tests.support.differential.scripts import Row, StreamScript, random_script, random_times
 
-from mavstream_protocol.inference import infer
-from mavstream_protocol.plan import Plan
+from mavstream_protocol.plans.inference import infer
+from mavstream_protocol.plans.plan import Plan
 from mavstream_protocol.queries import OnError
 from mavstream_protocol.scheduling import Sharing
 from mavstream_protocol.schema import Schema

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from tests.support.differential.cases import Case
 
 from mavstream_protocol.expressions.typed import AggregateCall
+from mavstream_protocol.plans.windows import RowWindow, TimeWindow
 from mavstream_protocol.schema import FieldType
 from mavstream_protocol.typed_plan import (
     TypedAggregate,
@@ -22,7 +23,6 @@ from mavstream_protocol.typed_plan import (
     TypedSplit,
     TypedUnion,
 )
-from mavstream_protocol.windows import RowWindow, TimeWindow
 
 _WINDOWS = tuple(
     f"{axis} {kind}"

@@ -18,10 +18,10 @@ from tests.support.differential.scripts import Row, StreamScript
 from tests.support.differential.window_sql import FLOOR_DIVISION, HIDDEN, bounds, windowed
 from tests.support.oracle.duckdb_sql import connect, to_duckdb
 
-from mavstream_protocol import plan as kinds
-from mavstream_protocol.plan import Plan
+from mavstream_protocol.plans import plan as kinds
+from mavstream_protocol.plans.plan import Plan
+from mavstream_protocol.plans.windows import RowWindow, TimeWindow
 from mavstream_protocol.schema import FieldType, Schema
-from mavstream_protocol.windows import RowWindow, TimeWindow
 
 MOST_ROWS = 3000
 """Larger intermediate results say nothing new and take long."""

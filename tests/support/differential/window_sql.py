@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mavstream_protocol.windows import RowWindow, TimeWindow
+from mavstream_protocol.plans.windows import RowWindow, TimeWindow
 
 # DuckDB's `//` cuts towards zero for negative numbers.
 FLOOR_DIVISION = "CREATE MACRO floordiv(a, b) AS (a - ((a % b + b) % b)) // b"

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Depends, Header, Path, Query, Request, Response
 from pydantic import WrapValidator
 
-from mavstream_protocol.plan import Plan
+from mavstream_protocol.plans.plan import Plan
 from mavstream_protocol.queries import QuerySpec
 from mavstream_protocol.wire.plans import QueryPlan
 from mavstream_protocol.wire.qos import QosReport

@@ -14,7 +14,7 @@ from mavstream_server.api.services import Parts, Services
 from mavstream_server.core.metrics import ClassMetrics, EngineMetrics, Latency
 from mavstream_server.ingest.traffic import Traffic
 from mavstream_server.optimizer.fairness import ClassFairness
-from mavstream_server.queries.metrics import Overview
+from mavstream_server.queries.views.metrics import Overview
 
 router = APIRouter(prefix="/v1/stats", tags=["server"])
 _CONFIG = ConfigDict(frozen=True, use_attribute_docstrings=True)

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from mavstream_protocol.plan import InputRef
+from mavstream_protocol.plans.plan import InputRef
 from mavstream_protocol.typed_plan import TypedNode, TypedPlan, TypedSource
 from mavstream_server.operators.shedding.shedder import WEIGHT
 from mavstream_server.operators.source import Needs

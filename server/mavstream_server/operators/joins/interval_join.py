@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from mavstream_protocol.expressions.typed import Expression
-from mavstream_protocol.plan import Within
+from mavstream_protocol.plans.plan import Within
 from mavstream_protocol.queries import OnError
 from mavstream_protocol.schema import FieldType
 from mavstream_server.columns.batch import BEGIN_OF_TIME, Batch

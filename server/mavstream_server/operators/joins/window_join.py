@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from mavstream_protocol.expressions.typed import Expression
+from mavstream_protocol.plans.windows import RowWindow, TimeWindow
 from mavstream_protocol.queries import OnError
 from mavstream_protocol.schema import FieldType
-from mavstream_protocol.windows import RowWindow, TimeWindow
 from mavstream_server.columns.batch import BEGIN_OF_TIME, Batch, Mark
 from mavstream_server.columns.column import Ints
 from mavstream_server.columns.keys import KeyCoder

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from mavstream_protocol.windows import RowWindow, TimeWindow
+from mavstream_protocol.plans.windows import RowWindow, TimeWindow
 from mavstream_server.columns.batch import BEGIN_OF_TIME, Batch, Mark
 from mavstream_server.operators.operator import State
 from mavstream_server.operators.windows.gate import Admitted

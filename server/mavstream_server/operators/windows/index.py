@@ -6,7 +6,7 @@ from math import gcd
 
 import numpy as np
 
-from mavstream_protocol.windows import RowWindow, TimeWindow
+from mavstream_protocol.plans.windows import RowWindow, TimeWindow
 from mavstream_server.columns.batch import BEGIN_OF_TIME, END_OF_TIME
 from mavstream_server.columns.column import Ints, Mask
 

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from mavstream_protocol.windows import RowWindow, TimeWindow
+from mavstream_protocol.plans.windows import RowWindow, TimeWindow
 from mavstream_server.columns.batch import BEGIN_OF_TIME, END_OF_TIME, Batch, Mark
 from mavstream_server.columns.column import Ints
 from mavstream_server.operators.operator import Operator, State

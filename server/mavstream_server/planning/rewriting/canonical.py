@@ -6,7 +6,7 @@ from collections.abc import Callable, Hashable
 from dataclasses import fields
 
 from mavstream_protocol.expressions.typed import Call, ColumnRef, Literal
-from mavstream_protocol.plan import InputRef, Plan, PlanNode
+from mavstream_protocol.plans.plan import InputRef, Plan, PlanNode
 from mavstream_protocol.typed_plan import TypedNode, TypedPlan
 from mavstream_server.planning.rewriting.expressions import conjuncts
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from mavstream_protocol.hints import Hints
-from mavstream_protocol.plan import Node, Plan, SelectNode
+from mavstream_protocol.plans.hints import Hints
+from mavstream_protocol.plans.plan import Node, Plan, SelectNode
 
 _LONGEST_NAME = 64
 

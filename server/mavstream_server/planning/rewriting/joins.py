@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 
 from mavstream_protocol.expressions.typed import Expression, references
-from mavstream_protocol.plan import JoinNode
+from mavstream_protocol.plans.plan import JoinNode
 from mavstream_protocol.typed_plan import TypedJoin, TypedTableJoin
 from mavstream_server.planning.rewriting.editing import Draft, select
 from mavstream_server.planning.rewriting.expressions import conjunction, conjuncts, renamed

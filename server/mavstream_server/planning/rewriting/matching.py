@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Generic, NamedTuple, TypeVar
 
-from mavstream_protocol.plan import (
+from mavstream_protocol.plans.plan import (
     AggregateNode,
     JoinNode,
     PlanNode,

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from itertools import count
 
 from mavstream_protocol.errors import InvalidPlan
-from mavstream_protocol.plan import Plan
+from mavstream_protocol.plans.plan import Plan
 from mavstream_protocol.typed_plan import TypedPlan
 from mavstream_server.planning.rewriting.canonical import canonical, wording
 from mavstream_server.planning.rewriting.costing.model import Assessment, CostModel

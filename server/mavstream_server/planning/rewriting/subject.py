@@ -7,9 +7,9 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from mavstream_protocol.expressions.typed import Expression
-from mavstream_protocol.graph import bottom_up, readers
-from mavstream_protocol.inference import infer
-from mavstream_protocol.plan import InputRef, Plan
+from mavstream_protocol.plans.graph import bottom_up, readers
+from mavstream_protocol.plans.inference import infer
+from mavstream_protocol.plans.plan import InputRef, Plan
 from mavstream_protocol.queries import OnError
 from mavstream_protocol.schema import Field, Schema
 from mavstream_protocol.typed_plan import StreamShape, TypedNode, TypedPlan

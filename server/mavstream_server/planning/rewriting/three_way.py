@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 from mavstream_protocol.expressions.typed import ColumnRef, Expression, references
+from mavstream_protocol.plans.windows import TimeWindow
 from mavstream_protocol.schema import FieldType
-from mavstream_protocol.windows import TimeWindow
 from mavstream_server.planning.rewriting.expressions import can_fail, put_in, renamed
 from mavstream_server.planning.rewriting.joins import wheres
 from mavstream_server.planning.rewriting.matching import Join, every, join_at

@@ -7,7 +7,7 @@ from dataclasses import replace
 from itertools import islice, product
 
 from mavstream_protocol.expressions.typed import Call, ColumnRef, Expression
-from mavstream_protocol.plan import InputRef
+from mavstream_protocol.plans.plan import InputRef
 from mavstream_protocol.typed_plan import TypedNode, TypedPlan
 from mavstream_server.planning.rewriting.expressions import put_in
 

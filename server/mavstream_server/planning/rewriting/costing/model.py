@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
-from mavstream_protocol.hints import Hints
-from mavstream_protocol.plan import InputRef
+from mavstream_protocol.plans.hints import Hints
+from mavstream_protocol.plans.plan import InputRef
 from mavstream_protocol.typed_plan import TypedNode, TypedPlan
 from mavstream_server.planning.rewriting.costing.estimates import BASE_COSTS, evaluation_cost, row_bytes
 from mavstream_server.planning.rewriting.costing.flows import Flow, Flows

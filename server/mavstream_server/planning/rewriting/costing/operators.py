@@ -7,7 +7,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from mavstream_protocol.expressions.typed import Expression
-from mavstream_protocol.plan import ELSE
+from mavstream_protocol.plans.plan import ELSE
+from mavstream_protocol.plans.windows import RowWindow, TimeWindow
 from mavstream_protocol.typed_plan import (
     TypedAggregate,
     TypedDistinct,
@@ -20,7 +21,6 @@ from mavstream_protocol.typed_plan import (
     TypedTableJoin,
     TypedUnion,
 )
-from mavstream_protocol.windows import RowWindow, TimeWindow
 from mavstream_server.planning.rewriting.costing.estimates import (
     BASE_COSTS,
     COLUMN_COST,

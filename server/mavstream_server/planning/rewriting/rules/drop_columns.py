@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from mavstream_protocol.scaling import ERROR
+from mavstream_protocol.plans.scaling import ERROR
 from mavstream_server.planning.rewriting.editing import Draft, unsized
 from mavstream_server.planning.rewriting.matching import aggregate_at, any_join_at, project_at
 from mavstream_server.planning.rewriting.reading import columns_read

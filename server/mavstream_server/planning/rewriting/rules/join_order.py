@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from mavstream_protocol.expressions.typed import Expression, references
-from mavstream_protocol.plan import JoinNode
+from mavstream_protocol.plans.plan import JoinNode
 from mavstream_protocol.schema import Field, FieldType
 from mavstream_server.planning.rewriting.editing import Draft
 from mavstream_server.planning.rewriting.expressions import conjunction, renamed

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from mavstream_protocol.plan import InputRef
+from mavstream_protocol.plans.plan import InputRef
 from mavstream_server.planning.rewriting.editing import Draft, moved_select
 from mavstream_server.planning.rewriting.matching import every, select_at, split_at
 from mavstream_server.planning.rewriting.rule import Rewrite, RewriteRule

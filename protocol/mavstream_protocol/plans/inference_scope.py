@@ -7,11 +7,11 @@ from collections.abc import Iterable, Mapping
 from mavstream_protocol.errors import ExpressionError, ProblemItem
 from mavstream_protocol.expressions.parser import parse_predicate, parse_scalar
 from mavstream_protocol.expressions.typed import Expression
-from mavstream_protocol.graph import unknown
-from mavstream_protocol.plan import InputRef
+from mavstream_protocol.plans.graph import unknown
+from mavstream_protocol.plans.plan import InputRef
+from mavstream_protocol.plans.windows import RowWindow, TimeWindow
 from mavstream_protocol.schema import Field, FieldType, Schema
 from mavstream_protocol.typed_plan import StreamShape, TypedNode
-from mavstream_protocol.windows import RowWindow, TimeWindow
 
 
 class Scope:

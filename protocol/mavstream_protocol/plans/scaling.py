@@ -13,10 +13,10 @@ from itertools import combinations
 from mavstream_protocol.expressions.coercion import FLOAT, cast
 from mavstream_protocol.expressions.functions import OPERATORS
 from mavstream_protocol.expressions.typed import AggregateCall, AggregateExpression, ColumnRef, Literal
-from mavstream_protocol.inference_scope import Scope
-from mavstream_protocol.plan import AggregateNode, InputRef
+from mavstream_protocol.plans.inference_scope import Scope
+from mavstream_protocol.plans.plan import AggregateNode, InputRef
+from mavstream_protocol.plans.windows import RowWindow
 from mavstream_protocol.typed_plan import all_below, streams_below
-from mavstream_protocol.windows import RowWindow
 
 ERROR = "_error"
 """Suffix of the name of a companion column."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from mavstream_protocol.errors import InvalidPlan, ProblemItem
-from mavstream_protocol.inference_scope import Scope, field_of
-from mavstream_protocol.plan import InputRef, JoinNode, Plan
+from mavstream_protocol.plans.inference_scope import Scope, field_of
+from mavstream_protocol.plans.plan import InputRef, JoinNode, Plan
 from mavstream_protocol.schema import Schema
 from mavstream_protocol.typed_plan import TypedNode, TypedTable, TypedTableJoin
 

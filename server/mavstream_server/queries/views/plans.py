@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from mavstream_protocol.plan import Plan
+from mavstream_protocol.plans.plan import Plan
 from mavstream_protocol.streams import field_specs
 from mavstream_protocol.typed_plan import TypedPlan
 from mavstream_protocol.wire.plans import GlobalPlan, PlacedQuery, PlanEdge, QueryPlan
@@ -13,9 +13,9 @@ from mavstream_server.core.metrics import QueryMetrics
 from mavstream_server.engine.declared import declared
 from mavstream_server.engine.states import OperatorState
 from mavstream_server.planning.instantiator import OUTPUT
-from mavstream_server.queries.metrics import operator_info
-from mavstream_server.queries.plan_units import PlanUnits
 from mavstream_server.queries.query import Query
+from mavstream_server.queries.views.metrics import operator_info
+from mavstream_server.queries.views.plan_units import PlanUnits
 
 _ENDED = frozenset((ActualState.FINISHED, ActualState.STOPPED, ActualState.FAILED))
 

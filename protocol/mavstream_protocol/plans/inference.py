@@ -6,15 +6,16 @@ from collections.abc import Mapping
 from dataclasses import replace
 from functools import singledispatch
 
-from mavstream_protocol import plan as nodes
 from mavstream_protocol.errors import ExpressionError, InvalidPlan, ProblemItem
 from mavstream_protocol.expressions.parser import parse_aggregate
-from mavstream_protocol.graph import bottom_up, unknown
-from mavstream_protocol.inference_scope import Scope, field_of
-from mavstream_protocol.plan import InputRef, Node, Plan
-from mavstream_protocol.scaling import scale
+from mavstream_protocol.plans import plan as nodes
+from mavstream_protocol.plans.graph import bottom_up, unknown
+from mavstream_protocol.plans.inference_scope import Scope, field_of
+from mavstream_protocol.plans.plan import InputRef, Node, Plan
+from mavstream_protocol.plans.scaling import scale
+from mavstream_protocol.plans.table_inference import check_table_readers, infer_table_join
+from mavstream_protocol.plans.windows import RowWindow
 from mavstream_protocol.schema import Field, Schema
-from mavstream_protocol.table_inference import check_table_readers, infer_table_join
 from mavstream_protocol.typed_plan import (
     ORDER_SENSITIVE,
     StreamShape,
@@ -31,7 +32,6 @@ from mavstream_protocol.typed_plan import (
     TypedTable,
     TypedUnion,
 )
-from mavstream_protocol.windows import RowWindow
 
 
 def infer(

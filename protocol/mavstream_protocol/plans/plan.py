@@ -17,9 +17,9 @@ from pydantic import (
 
 from mavstream_protocol.errors import InvalidPlan, ProblemItem
 from mavstream_protocol.explained import refusal
-from mavstream_protocol.hints import Hints
 from mavstream_protocol.names import Name
-from mavstream_protocol.windows import NonNegativeSpan, Window
+from mavstream_protocol.plans.hints import Hints
+from mavstream_protocol.plans.windows import NonNegativeSpan, Window
 
 _CONFIG = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
 Input = Annotated[

@@ -11,10 +11,10 @@ from mavstream_protocol.wire.resources import ActualState, Page, QueryInfo
 from mavstream_server.catalog.catalog import QueryRecord
 from mavstream_server.ingest.stream_store import StreamStore
 from mavstream_server.optimizer.running_plans import RunningPlan, SearchedQuery, searched
-from mavstream_server.queries.metrics import MetricsCache, describe
-from mavstream_server.queries.plan_views import current_stats, global_plan, query_plan
 from mavstream_server.queries.query import Query
 from mavstream_server.queries.registry import QueryRegistry
+from mavstream_server.queries.views.metrics import MetricsCache, describe
+from mavstream_server.queries.views.plans import current_stats, global_plan, query_plan
 from mavstream_server.results.service import ResultService
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from difflib import get_close_matches
 
 from mavstream_protocol.errors import InvalidPlan, ProblemItem
-from mavstream_protocol.plan import InputRef, Plan
+from mavstream_protocol.plans.plan import InputRef, Plan
 
 
 def bottom_up(plan: Plan) -> tuple[str, ...]:

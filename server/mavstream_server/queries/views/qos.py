@@ -14,8 +14,8 @@ from mavstream_server.optimizer.service import OptimizerService
 from mavstream_server.optimizer.sliding_metrics import SlidingMetrics, sample
 from mavstream_server.optimizer.target_status import PATIENCE, TargetStatus
 from mavstream_server.optimizer.views import decision_info
-from mavstream_server.queries.metrics import memory
 from mavstream_server.queries.query import Query
+from mavstream_server.queries.views.metrics import memory
 
 # Over less time, a rate depends on how rows are batched into frames rather than on their number.
 _MIN_INTERVAL_S = 1.0

@@ -1,0 +1,1 @@
+"""What clients see of queries: descriptions, plans, metrics and QoS reports."""
