@@ -14,7 +14,7 @@ from mavstream_protocol.plans.inference import check_one_time, infer
 from mavstream_protocol.plans.plan import Plan
 from mavstream_protocol.queries import OnError
 from mavstream_protocol.typed_plan import StreamShape
-from mavstream_server.engine.table_needs import oldest_arrival
+from mavstream_server.engine.reporting import oldest_arrival
 from mavstream_server.planning.instantiator import RunOptions
 from mavstream_server.tables.index_file import LARGE
 from mavstream_server.testing import ManualClock, ScriptedStream, ScriptedTable, run_plan

@@ -7,7 +7,6 @@ from itertools import count
 from typing import TypeVar
 
 from mavstream_server.core.clock import Clock
-from mavstream_server.engine.declared import declared
 from mavstream_server.engine.errors import UnknownObject
 from mavstream_server.engine.intake import Intake
 from mavstream_server.engine.policy_host import PolicyHost
@@ -17,6 +16,7 @@ from mavstream_server.log.cursor import Cursor
 from mavstream_server.operators.operator import Operator
 from mavstream_server.operators.output import Sink
 from mavstream_server.operators.source import Source
+from mavstream_server.planning.declared import declared
 from mavstream_server.planning.instantiator import Network, instantiate
 from mavstream_server.scheduling.statistics import StatisticsCollector
 from mavstream_server.scheduling.view import OperatorKind

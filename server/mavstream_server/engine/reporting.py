@@ -220,3 +220,22 @@ def _resident_bytes() -> int:
             return int(file.read().split()[1]) * resource.getpagesize()
     except OSError:  # not Linux: the peak is all there is
         return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
+
+
+def oldest_arrival(queries: Iterable[RunningQuery], table: str) -> int | None:
+    """Return the lowest arrival time of the rows that are between operators of queries that join a table.
+
+    Rows that were not read yet are not included: the stream logs know their arrival times.
+    """
+    found: list[int] = []
+    for query in queries:
+        if query.active and table in query.request.plan.tables:
+            shared = [
+                operator for member in query.shared for operator in member.trunk.network.operators.values()
+            ]
+            for operator in (*query.network.operators.values(), *shared):
+                batches = (batch for queue in operator.inputs for batch in queue)
+                found += [int(batch.arrival.min()) for batch in batches if batch.size]
+                if operator.oldest_held is not None:
+                    found.append(operator.oldest_held)
+    return min(found, default=None)

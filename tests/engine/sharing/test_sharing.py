@@ -11,8 +11,7 @@ from tests.conftest import MakeStream
 from tests.support.sharing_benches import SECOND, SOURCE, US, Bench, counts, hot, readings_of, shares
 
 from mavstream_protocol.queries import OnError
-from mavstream_server.engine.reporting import query_metrics
-from mavstream_server.engine.table_needs import oldest_arrival
+from mavstream_server.engine.reporting import oldest_arrival, query_metrics
 from mavstream_server.planning.instantiator import RunOptions
 from mavstream_server.tables.stored import OpenTables
 from mavstream_server.testing import ManualClock, ScriptedStream, ScriptedTable

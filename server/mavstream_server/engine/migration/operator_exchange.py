@@ -13,7 +13,6 @@ from dataclasses import replace
 
 from mavstream_protocol.typed_plan import TypedNode, TypedPlan
 from mavstream_server.columns.batch import BEGIN_OF_TIME, Mark
-from mavstream_server.engine.declared import declared
 from mavstream_server.engine.migration import frontier
 from mavstream_server.engine.migration.reuse import kept_nodes
 from mavstream_server.engine.query import NEW, RunningQuery
@@ -21,6 +20,7 @@ from mavstream_server.engine.states import OperatorState
 from mavstream_server.engine.task import Task
 from mavstream_server.operators.operator import Operator
 from mavstream_server.operators.source import Source
+from mavstream_server.planning.declared import declared
 from mavstream_server.planning.instantiator import OUTPUT, OperatorMaker, connect, paths_to_output
 from mavstream_server.scheduling.statistics import StatisticsCollector
 

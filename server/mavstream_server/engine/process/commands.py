@@ -46,8 +46,13 @@ from mavstream_server.engine.process.messages import (
 )
 from mavstream_server.engine.process.result_logs import ResultLogs
 from mavstream_server.engine.query import RunningQuery
-from mavstream_server.engine.reporting import class_metrics, engine_metrics, query_metrics, target_metrics
-from mavstream_server.engine.table_needs import oldest_arrival
+from mavstream_server.engine.reporting import (
+    class_metrics,
+    engine_metrics,
+    oldest_arrival,
+    query_metrics,
+    target_metrics,
+)
 from mavstream_server.engine.trace import RecordedSlices, Trace
 from mavstream_server.log.reader import LogReader
 from mavstream_server.tables.stored import OpenTables

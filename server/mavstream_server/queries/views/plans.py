@@ -10,8 +10,8 @@ from mavstream_protocol.typed_plan import TypedPlan
 from mavstream_protocol.wire.plans import GlobalPlan, PlacedQuery, PlanEdge, QueryPlan
 from mavstream_protocol.wire.resources import ActualState, OperatorInfo
 from mavstream_server.core.metrics import QueryMetrics
-from mavstream_server.engine.declared import declared
 from mavstream_server.engine.states import OperatorState
+from mavstream_server.planning.declared import declared
 from mavstream_server.planning.instantiator import OUTPUT
 from mavstream_server.queries.query import Query
 from mavstream_server.queries.views.metrics import operator_info
