@@ -1,6 +1,6 @@
 """Types shared by clients and server: schemas, plans, queries, targets, error details and tuple encodings.
 
-Inference needs the SQL parser, so code that checks plans imports it from `mavstream_protocol.plans.inference`.
+Inference needs the SQL parser, so plans are checked with `mavstream_protocol.plans.inference`.
 """
 
 from mavstream_protocol.classes import DEFAULT_CLASS, HIGHEST_PRIORITY, LOWEST_PRIORITY, QueryClass

@@ -7,6 +7,7 @@ import resource
 import sys
 import time
 from collections import defaultdict
+from collections.abc import Iterable
 from itertools import islice
 
 from mavstream_server.core.latency import LatencyHistogram
