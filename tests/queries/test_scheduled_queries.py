@@ -19,6 +19,7 @@ from mavstream_protocol.optimizer import OptimizerSettings
 from mavstream_protocol.wire.resources import ActualState, DesiredState, QueryChange, QueryInfo
 from mavstream_server.core.errors import Conflict, WrongVersion
 from mavstream_server.optimizer.change import SheddingChange
+from mavstream_server.optimizer.config import OptimizerConfig
 from mavstream_server.optimizer.service import OptimizerService
 from mavstream_server.queries.views.qos import QosReports
 from mavstream_server.supervisor.engine_link import EngineRefused
@@ -79,10 +80,10 @@ def test_a_query_whose_start_is_to_come_is_scheduled_and_not_there(run: Run, clo
         assert (info.state, info.desired, info.epoch) == (ActualState.SCHEDULED, DesiredState.RUNNING, 0)
         await made.feed(30)
         assert (await made.link.totals()).ids == ()
-        assert made.queries.needed_position("readings") is None
+        assert made.parts.readers.needed_position("readings") is None
         assert made.queries.users("readings") == [info.id]
-        assert made.queries.book.states() == {"scheduled": 1}
-        assert [one.id for one in made.queries.book.select(None, 9, state=ActualState.SCHEDULED)] == [info.id]
+        assert made.queries.registry.states() == {"scheduled": 1}
+        assert [one.id for one in made.queries.registry.select(None, 9, state=ActualState.SCHEDULED)] == [info.id]
         assert not made.queries.watched()
         assert not made.queries.class_sizes()
 
@@ -187,9 +188,9 @@ def test_without_an_engine_it_begins_later_and_misses_nothing(tmp_path: Path, cl
             await made.feed(31)
             await come(made, clock, 1)
             assert await state(made, info.id) is ActualState.STARTING
-            assert made.queries.needed_position("readings") == 1
+            assert made.parts.readers.needed_position("readings") == 1
             await made.feed(32)
-            await made.link.start()
+            await made.link.start(made.queries)
             made.queries._place_all()
             await asyncio.wait_for(made.queries.placement.settled(), PATIENCE)
             assert temps(await made.answers(info.id, 1)) == [32]
@@ -356,7 +357,7 @@ def test_other_targets_are_watched_reported_and_told_to_the_engine(run: Run, clo
     async def test(made: Service) -> None:
         info = await register(made, qos={"latency": {"p95": "50ms"}})
         choice = SchedulerChoice(made.catalog, made.settings, made.link)
-        off = OptimizerSettings(enabled=False)
+        off = OptimizerConfig(OptimizerSettings(enabled=False))
         optimizing = OptimizerService(made.link, choice, made.queries, clock, off)
         reports, query = QosReports(optimizing), made.queries.get(info.id)
 
@@ -373,10 +374,10 @@ def test_other_targets_are_watched_reported_and_told_to_the_engine(run: Run, clo
         await optimizing.enactor.enact(SheddingChange(info.id, 0.2))
         await made.queries.change(info.id, change(qos={**qos, "max_loss": "5%"}))
         await optimizing.round()
-        assert (await made.link.vitals([info.id]))[info.id].share == 0.05
+        assert (await made.link.target_metrics([info.id]))[info.id].share == 0.05
         await made.queries.change(info.id, change(qos=None))
         assert (targets(), list(made.queries.watched())) == ([], [])
-        assert (await made.link.vitals([info.id]))[info.id].share == 0
+        assert (await made.link.target_metrics([info.id]))[info.id].share == 0
 
     run(test)
 

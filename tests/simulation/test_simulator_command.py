@@ -116,7 +116,7 @@ def test_the_benchmark_reports_what_it_timed() -> None:
     arguments = ["--scale", "0.02", "--repeat", "1", "--workload", "A", "--policy", "rr"]
     outcome = simulator.run(parser.parse_args(arguments))
     assert outcome.correct
-    metrics = outcome.figures["A"]["rr"]
+    metrics = outcome.metrics["A"]["rr"]
     assert {"tuple_steps_per_s", "seconds", "cpu_seconds"} <= set(metrics)
     assert metrics["tuple_steps_per_s"] == pytest.approx(
         metrics["tuple_steps"] / metrics["seconds"], rel=0.02

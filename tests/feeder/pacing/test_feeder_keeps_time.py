@@ -125,7 +125,7 @@ def test_the_bare_socket_brings_every_row_and_none_before_its_time(monkeypatch: 
 def test_the_benchmark_counts_every_row_and_tells_all_figures() -> None:
     program = (
         "import argparse, json; from bench import feeder; parser = argparse.ArgumentParser(); "
-        "feeder.add_options(parser); print(json.dumps(feeder.run(parser.parse_args()).figures))"
+        "feeder.add_options(parser); print(json.dumps(feeder.run(parser.parse_args()).metrics))"
     )
     words = ("--seconds", "1", "--streams", "2", "--rate", "300", "--rows", "20000")
     done = subprocess.run(

@@ -48,7 +48,12 @@ class Membership:
             if isinstance(own, WindowedOperator) and isinstance(their, WindowedOperator):
                 their.work_for(own)
         self._joined = [
-            (Counter(own.counters), _counted_for(own, their), own.rows_out - their.rows_out)
+            (
+                Counter(own.counters),
+                _counted_for(own, their),
+                own.rows_out - their.rows_out,
+                own.bytes_out - their.bytes_out,
+            )
             for own, their in zip(self.own, self.theirs, strict=True)
         ]
 
@@ -94,7 +99,7 @@ class Membership:
     def settle(self) -> None:
         """Update the counters, row counts and cursor of the query's inactive operators from the pipeline."""
         for own, their, joined in zip(self.own, self.theirs, self._joined, strict=True):
-            mine, before, rows = joined
+            mine, before, rows, nbytes = joined
             now = _counted_for(own, their)
             counted = {
                 reason: count
@@ -106,6 +111,7 @@ class Membership:
             own.counters.update(counted)
             if own is not self.last:
                 own.rows_out = rows + their.rows_out
+                own.bytes_out = nbytes + their.bytes_out
         source, read = self.own[0], self.theirs[0]
         assert isinstance(source, Source)
         assert isinstance(read, Source)
