@@ -83,7 +83,9 @@ def test_a_query_whose_start_is_to_come_is_scheduled_and_not_there(run: Run, clo
         assert made.parts.readers.needed_position("readings") is None
         assert made.queries.users("readings") == [info.id]
         assert made.queries.registry.states() == {"scheduled": 1}
-        assert [one.id for one in made.queries.registry.select(None, 9, state=ActualState.SCHEDULED)] == [info.id]
+        assert [one.id for one in made.queries.registry.select(None, 9, state=ActualState.SCHEDULED)] == [
+            info.id
+        ]
         assert not made.queries.watched()
         assert not made.queries.class_sizes()
 
