@@ -57,13 +57,13 @@ def test_a_query_that_fails_is_told_once_and_the_others_go_on(tmp_path: Path, re
         [(id_, state, reason)] = events.ended
         assert (id_, state) == ("roots", "failed")
         assert "operator 'r' met a row that cannot be computed" in (reason or "")
-        figures = (await link.stats()).queries["roots"]
+        figures = (await link.metrics()).queries["roots"]
         assert (figures.state, figures.reason, figures.operators) == ("failed", reason, ())
         # What has failed can be started again under the same id, and be forgotten.
         await link.start_query(StartQuery("roots", readings.plan(ROOTS), options=strict, epoch=2))
         await link.forget_query("roots")
         await link.forget_query("roots")
-        assert set((await link.stats()).queries) == {"hot"}
+        assert set((await link.metrics()).queries) == {"hot"}
         assert len(events.ended) == 1
 
     drive(tmp_path, script)
@@ -119,7 +119,7 @@ def test_figures_tell_what_a_query_does(tmp_path: Path, readings: Readings) -> N
         readings.append(*range(1000))
         link.ring()
         await events.until(lambda: len(results(tmp_path, "q")) == 979, "results")
-        stats = await link.stats()
+        stats = await link.metrics()
         assert stats.engine.pid == link.pid
         assert stats.engine.slices >= 1
         assert stats.engine.busy_ns > 0
@@ -136,7 +136,7 @@ def test_figures_tell_what_a_query_does(tmp_path: Path, readings: Readings) -> N
         assert summary["count"] == 979
         assert 0 < (summary["p50"] or 0) <= (summary["p99"] or 0) <= (summary["max"] or 0) < 1000 * PATIENCE
         assert query.latency.at_most([1e-9, PATIENCE]) == [0, 979]
-        assert (await link.stats(["nobody"])).queries == {}
+        assert (await link.metrics(["nobody"])).queries == {}
 
     drive(tmp_path, script)
 
@@ -185,12 +185,12 @@ def test_classes_and_policies_change_while_queries_run(tmp_path: Path, readings:
         readings.append(30)
         link.ring()
         await events.until(lambda: len(results(tmp_path, "q")) == 1, "a result under another policy")
-        stats = await link.stats()
+        stats = await link.metrics()
         assert (stats.engine.policy, stats.queries["q"].class_name) == ("wrr", "alarms")
         with pytest.raises(EngineRefused, match="unknown policy 'best'; known are: ") as refused:
             await link.switch_policy(SchedulerSettings(policy="best"))
         assert refused.value.code == "invalid_policy"
-        assert (await link.totals()).policy == "wrr"
+        assert (await link.engine_metrics()).policy == "wrr"
 
     drive(tmp_path, script)
 

@@ -41,7 +41,7 @@ def test_what_queries_share_waits_no_longer_than_any_of_them_may(
         engine.run()
         clock.advance(seconds=2)
     (part,) = runs[0].query.shared
-    (source,) = part.trunk.sources.values()
+    (source,) = part.pipeline.sources.values()
     engine.aim_at("one", 8_000, {})
     assert source.cap == 2 * MS
     engine.aim_at("one", None, {})

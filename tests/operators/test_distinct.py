@@ -302,7 +302,7 @@ def test_it_goes_on_when_selects_below_it_are_reordered(stream: MakeStream) -> N
     readings.rows(*rows(0, 8))
     run.engine.run()
     held = run.query.network.operators["d"]
-    run.engine.swap("q", typed({**SMALL_THEN_EVEN, "d": distinct("even", window)}, "d", readings))
+    run.engine.migrate("q", typed({**SMALL_THEN_EVEN, "d": distinct("even", window)}, "d", readings))
     readings.rows(*rows(8, 3))
     assert [x for _, _, x, *_ in run.rows()] == [0, 2, 4, 6, 8]
     assert run.query.network.operators["d"] is held
@@ -318,10 +318,10 @@ def test_a_select_that_goes_below_it_while_it_runs_changes_no_answer(stream: Mak
     plain = run_plan(late, "s", [readings], engine=run.engine, id_="plain")
     readings.rows(*rows(0, 7))
     run.engine.run()
-    run.engine.swap("q", typed(soon, "d", readings))
+    run.engine.migrate("q", typed(soon, "d", readings))
     for start in range(7, 60, 3):
         readings.rows(*rows(start, 3))
         run.engine.run()
-    assert run.query.swaps.count == 1
+    assert run.query.migrations.count == 1
     readings.complete()
     assert run.rows() == plain.rows() != []

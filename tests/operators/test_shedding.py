@@ -78,17 +78,17 @@ def test_a_query_tells_when_it_lost_rows_and_how_many(stream: MakeStream, clock:
         rows.columns({"x": [0.0] * 1000, "k": [0] * 1000})
         run.engine.run()
     stats = query_metrics(run.query, 0)
-    assert [spell[:5] for spell in stats.spells] == [
+    assert [spell[:5] for spell in stats.shedding_intervals] == [
         ("numbers", 0.25, arrivals[1], arrivals[2], 2000),
         ("numbers", 0.5, arrivals[3], arrivals[3], 1000),
         ("numbers", 0.25, arrivals[5], arrivals[5], 1000),
     ]
-    assert [spell.shed for spell in stats.spells] == pytest.approx([500, 500, 250], rel=0.2)
-    lost = sum(spell.shed for spell in stats.spells)
+    assert [spell.shed for spell in stats.shedding_intervals] == pytest.approx([500, 500, 250], rel=0.2)
+    lost = sum(spell.shed for spell in stats.shedding_intervals)
     assert stats.counters["in"]["shed"] == lost == 6000 - stats.rows_out
 
     run.engine.stop("q")
-    assert query_metrics(run.query, 0).spells == stats.spells
+    assert query_metrics(run.query, 0).shedding_intervals == stats.shedding_intervals
 
 
 def test_a_share_that_met_no_row_is_not_told(stream: MakeStream) -> None:
@@ -97,7 +97,7 @@ def test_a_share_that_met_no_row_is_not_told(stream: MakeStream) -> None:
     for share in (0.5, 0.0, 0.25):
         source.shed(share)
     run.engine.run()
-    assert [spell.share for spell in run.query.spells] == [0.25]
+    assert [spell.share for spell in run.query.shedding_intervals] == [0.25]
 
 
 def test_the_record_is_short(stream: MakeStream) -> None:
@@ -106,8 +106,8 @@ def test_the_record_is_short(stream: MakeStream) -> None:
     for start in range(100):
         sheds.set(0.5 + start % 2 / 4)
         kept(sheds, rows, start=start, stop=start + 1)
-    assert len(sheds.record.spells) == 32
-    assert isinstance(sheds.record.spells[0], SheddingInterval)
+    assert len(sheds.record.intervals) == 32
+    assert isinstance(sheds.record.intervals[0], SheddingInterval)
 
 
 def test_what_is_shed_goes_on_after_a_restore(stream: MakeStream) -> None:
@@ -120,5 +120,5 @@ def test_what_is_shed_goes_on_after_a_restore(stream: MakeStream) -> None:
     saved, before = run.engine.snapshot("q"), run.answers()
     again = run_plan(IN, "in", [rows], train=4096, saved=saved)
     assert [row[1] for row in before + again.rows()] == kept(shedder(0.3), rows).tolist()
-    (spell,) = again.query.spells
+    (spell,) = again.query.shedding_intervals
     assert (spell.seen, spell.shed) == (3 * BLOCK, 3 * int(0.3 * BLOCK))

@@ -218,7 +218,7 @@ def test_rates_put_rare_answers_last_and_classes_do_not(
     clock = CostlyClock()
     streams = [ScriptedStream(tmp_path, name, "x int", clock) for name in ("fires", "records")]
     engine = Engine(clock, policy)
-    engine.seat.priorities |= {"high": 9, "low": 1}
+    engine.policy_host.priorities |= {"high": 9, "low": 1}
     for one in streams:
         engine.attach(one.name, one.reader)
     run_plan(RARE, "fire", streams, engine=engine, id_="fire", class_name="high")
@@ -236,7 +236,7 @@ def test_rates_put_rare_answers_last_and_classes_do_not(
         for _ in range(5):
             engine.step()
         look()
-    found = fairness(load, engine.seat.priorities)["high"]
+    found = fairness(load, engine.policy_host.priorities)["high"]
     assert found.next_class == "low"
     assert found.inversion_ratio is not None
     assert low < found.inversion_ratio < high

@@ -214,18 +214,18 @@ class ScriptedEngine:
         self.there = True
         self.asked: list[tuple[str, ...]] = []
 
-    async def totals(self) -> EngineMetrics:
+    async def engine_metrics(self) -> EngineMetrics:
         return totals(self.at, {"default": 0.5})
 
-    async def classes(self) -> dict[str, ClassMetrics]:
+    async def class_metrics(self) -> dict[str, ClassMetrics]:
         return {"default": ClassMetrics(1, 0, 0, 0, 0, 0, Latency())}
 
-    async def stats(self, ids: Iterable[str] | None = None) -> EngineReport:
+    async def metrics(self, ids: Iterable[str] | None = None) -> EngineReport:
         wanted = tuple(ids or ())
         self.asked.append(wanted)
         select = OperatorMetrics("hot", "select", "operational", "ready", 0, 0, 0, 1000.0, 0.5, 1000, 0, {})
         found = {id_: _query(id_, (select,)) for id_ in wanted}
-        return EngineReport(await self.totals(), found)
+        return EngineReport(await self.engine_metrics(), found)
 
 
 def _query(id_: str, operators: tuple[OperatorMetrics, ...]) -> QueryMetrics:

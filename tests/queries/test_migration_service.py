@@ -133,7 +133,7 @@ class Running:
         stats = QueryMetrics(
             id="q", state="running", reason=None, class_name="default", epoch=1, offset=0, rows_in=0,
             rows_out=0, queued_bytes=0, state_bytes=0, backlog_bytes=0, latency=Latency(), counters={},
-            positions={}, operators=operators, plan_version=self.version, swap=self.swap,
+            positions={}, operators=operators, plan_version=self.version, migration=self.swap,
         )  # fmt: skip
         subject = PlanSubject(self.plan, {"readings": STREAMS["readings"]})
         return [SearchedQuery("q", subject, {"in": "readings"}, stats)] if "q" in ids else []

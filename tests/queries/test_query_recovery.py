@@ -95,7 +95,7 @@ def test_queries_of_higher_classes_come_back_first(tmp_path: Path) -> None:
         ids = [(await made.queries.register({**HOT, "class": name})).id for name in classes]
         await made.kill_engine()
         # An engine names its queries in the order in which it got them.
-        assert (await made.link.totals()).ids == (*ids[1::2], *ids[::2])
+        assert (await made.link.engine_metrics()).ids == (*ids[1::2], *ids[::2])
         assert made.queries.registry.states() == {"running": 60}
         await made.feed(30)
         for id_ in ids:
@@ -135,7 +135,7 @@ def test_a_query_removed_while_it_waits_for_an_engine_holds_up_no_other(tmp_path
             made.queries.engine_restarted()
             await made.queries.remove(first)
             await asyncio.wait_for(made.queries.placement.settled(), PATIENCE)
-            assert (await made.link.totals()).ids == (second,)
+            assert (await made.link.engine_metrics()).ids == (second,)
             assert made.queries.registry.states() == {"running": 1}
 
     asyncio.run(test())

@@ -173,7 +173,7 @@ def test_a_query_moves_to_another_class_that_exists(run: Run) -> None:
         id_ = (await made.queries.register(HOT)).id
         moved = await made.queries.change(id_, QueryChange.model_validate({"class": "alarms"}))
         assert moved.spec.class_ == "alarms"
-        stats = await made.link.stats([id_])
+        stats = await made.link.metrics([id_])
         assert stats.queries[id_].class_name == "alarms"
         with pytest.raises(InvalidObject, match="no class 'nobles'"):
             await made.queries.change(id_, QueryChange.model_validate({"class": "nobles"}))

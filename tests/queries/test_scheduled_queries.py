@@ -79,7 +79,7 @@ def test_a_query_whose_start_is_to_come_is_scheduled_and_not_there(run: Run, clo
         info = await register(made, start_at=in_hours(clock, 1), plan=WINDOW_PLAN)
         assert (info.state, info.desired, info.epoch) == (ActualState.SCHEDULED, DesiredState.RUNNING, 0)
         await made.feed(30)
-        assert (await made.link.totals()).ids == ()
+        assert (await made.link.engine_metrics()).ids == ()
         assert made.parts.readers.needed_position("readings") is None
         assert made.queries.users("readings") == [info.id]
         assert made.queries.registry.states() == {"scheduled": 1}
@@ -175,7 +175,7 @@ def test_it_waits_on_when_the_engine_dies(run: Run, clock: ManualClock) -> None:
         info = await register(made, start_at=in_hours(clock, 1))
         await made.kill_engine()
         assert await state(made, info.id) is ActualState.SCHEDULED
-        assert (await made.link.totals()).ids == ()
+        assert (await made.link.engine_metrics()).ids == ()
         await come(made, clock, 1)
         await made.feed(33)
         assert temps(await made.answers(info.id, 1)) == [33]
@@ -210,7 +210,7 @@ def test_a_scheduled_query_can_be_paused_stopped_and_removed(run: Run, clock: Ma
         await come(made, clock, 2)
         assert await state(made, paused) is ActualState.PAUSED
         assert await state(made, stopped) is ActualState.STOPPED
-        assert (await made.link.totals()).ids == (paused,)
+        assert (await made.link.engine_metrics()).ids == (paused,)
         await made.queries.change(paused, change(state="running"))
         await made.feed(33)
         assert temps(await made.answers(paused, 1)) == [33]

@@ -237,7 +237,7 @@ def test_pipelines_of_the_engine_are_rated_by_the_members_they_have(
     runs = [*members(bench, 2, "x >= 0"), *members(bench, 4, "x >= 1")]
     bench.feed(1, 2)
     assert shares(*runs)
-    few, many = sorted(bench.trunks, key=lambda trunk: len(trunk.parts))
+    few, many = sorted(bench.trunks, key=lambda trunk: len(trunk.members))
     assert leaf_rate(few) == pytest.approx(expected_rate(2))
     assert leaf_rate(many) == pytest.approx(expected_rate(4))
     readings.rows(*[(value * 1000, value) for value in range(3, 10)])
@@ -269,12 +269,12 @@ def test_a_rate_follows_the_figures_of_members_when_the_pipeline_publishes_its_o
     trunk, member = bench.trunk(), runs[0].query
     assert leaf_rate(trunk) == pytest.approx(expected_rate(2))
     member.tasks["out"].collector.published = Statistics(cost_per_tuple=100.0, selectivity=0.1)
-    bench.engine.seat.refresh(member)
+    bench.engine.policy_host.refresh(member)
     assert leaf_rate(trunk) == pytest.approx(expected_rate(2))
-    bench.engine.seat.refresh(trunk)
+    bench.engine.policy_host.refresh(trunk)
     fan_out = trunk.units.fragments[trunk.tasks["#output"].number]
     assert fan_out.answers == pytest.approx(1.1)
-    bench.engine.seat.refresh(member)
+    bench.engine.policy_host.refresh(member)
     before = trunk.units
     bench.feed(*range(20, 260))
     assert trunk.units is not before

@@ -51,4 +51,4 @@ def rows(start: int, count: int, step: int = SECOND) -> list[tuple[int, int, int
 
 
 def stage(query: RunningQuery) -> MigrationStage | None:
-    return query.swaps.stage
+    return query.migrations.stage

@@ -98,7 +98,7 @@ class World:
         return Counter(one.class_name for one in self.registered.values())
 
     def priorities(self) -> Mapping[str, int]:
-        return self.engine.engine.seat.priorities
+        return self.engine.engine.policy_host.priorities
 
     async def swap_plan(self, id_: str, plan: Plan) -> None:
         await self.engine.migrate_plan(id_, infer(plan, {"readings": self.stream.shape}), 1)
@@ -165,7 +165,7 @@ class World:
     @property
     def members(self) -> set[str]:
         """The queries that run on a shared pipeline now."""
-        return {part.query.id for trunk in self.engine.engine.sharing.trunks for part in trunk.parts}
+        return {part.query.id for trunk in self.engine.engine.sharing.pipelines for part in trunk.members}
 
     @property
     def policy(self) -> str:

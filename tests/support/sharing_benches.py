@@ -7,6 +7,7 @@ from typing import Any
 from tests.conftest import MakeStream
 
 from mavstream_server.engine.engine import Engine
+from mavstream_server.engine.query import RunningQuery
 from mavstream_server.engine.sharing.shared_pipeline import SharedPipeline
 from mavstream_server.testing import ManualClock, PlanRun, ScriptedStream, run_plan
 
@@ -35,8 +36,13 @@ class Bench:
     def __init__(self, readings: ScriptedStream, clock: ManualClock, **options: Any) -> None:
         self.readings = readings
         self.clock = clock
-        self.engine = Engine(clock, **{"train": 8, **options})
+        self.ended: list[str] = []
+        """The ids of the queries that have ended."""
+        self.engine = Engine(clock, **{"train": 8, "ended": self._note_ended, **options})
         self.engine.attach(readings.name, readings.reader)
+
+    def _note_ended(self, query: RunningQuery) -> None:
+        self.ended.append(query.id)
 
     def start(self, id_: str, nodes: dict[str, Any], **request: Any) -> PlanRun:
         return run_plan(nodes, "out", [self.readings], engine=self.engine, id_=id_, **request)
@@ -55,7 +61,7 @@ class Bench:
 
     @property
     def trunks(self) -> list[SharedPipeline]:
-        return list(self.engine.sharing.trunks)
+        return list(self.engine.sharing.pipelines)
 
     def trunk(self) -> SharedPipeline:
         (trunk,) = self.trunks

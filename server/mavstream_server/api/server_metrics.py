@@ -15,7 +15,7 @@ async def engine_report(services: Services) -> EngineReport | None:
     if not services.link.ready:
         return None
     try:
-        return await services.link.stats()
+        return await services.link.metrics()
     except (EngineUnavailable, EngineRefused):
         return None
 

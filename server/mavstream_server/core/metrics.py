@@ -162,15 +162,15 @@ class QueryMetrics(NamedTuple):
     """Lowest position still needed, by stream; empty while the query is paused or when it has ended."""
     operators: tuple[OperatorMetrics, ...]
     """The operators of the running plan."""
-    spells: tuple[SheddingInterval, ...] = ()
+    shedding_intervals: tuple[SheddingInterval, ...] = ()
     """Shedding intervals, oldest first: the last 32 of each source."""
     plan_version: int = 0
     """Version of the running plan: 0 for the initial one, else the number given with the migration."""
-    plan_swaps: int = 0
+    plan_migrations: int = 0
     """Number of migrations to another plan since the query started."""
-    swap: str | None = None
+    migration: str | None = None
     """Phase of the migration under way: `draining`, `warming` or `leaving`; None without one."""
-    swap_note: str | None = None
+    migration_note: str | None = None
     """Why the last migration was abandoned, if it was."""
 
 

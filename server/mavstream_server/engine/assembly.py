@@ -28,16 +28,26 @@ QueryT = TypeVar("QueryT", bound=RunningQuery)
 class Assembly:
     """Creates the queries of an engine, and their tasks, which are numbered in order of creation."""
 
-    def __init__(self, clock: Clock, intake: Intake, policy_host: PolicyHost, train: int, room: int) -> None:
-        """`room` is the number of queued rows at which sources stop reading; a query may set its own."""
+    def __init__(
+        self,
+        clock: Clock,
+        intake: Intake,
+        policy_host: PolicyHost,
+        tables: OpenTables | None,
+        train: int,
+        room: int,
+    ) -> None:
+        """`tables` are the stored tables that queries may join; None if the engine has none.
+
+        `room` is the number of queued rows at which sources stop reading; a query may set its own.
+        """
         self._now = clock.now
         self._intake = intake
         self._policy_host = policy_host
+        self._tables = tables
         self.train = train
         self._room = room
         self._numbers = count(1)
-        self.tables: OpenTables | None = None
-        """The stored tables that queries may join; None if the engine has none."""
 
     def query(self, request: QueryRequest, sink: Sink) -> RunningQuery:
         """Return a query whose cursors are at its start positions; raises UnknownObject."""
@@ -94,6 +104,6 @@ class Assembly:
 
     def table(self, name: str) -> StoredTable:
         """Return a stored table; raises UnknownObject if there are none."""
-        if self.tables is None:
+        if self._tables is None:
             raise UnknownObject(f"table {name!r} cannot be joined: this engine was given no tables")
-        return self.tables.open(name)
+        return self._tables.open(name)

@@ -40,6 +40,7 @@ from mavstream_server.planning.instantiator import operator_maker
 from mavstream_server.planning.weighting import weighted
 from mavstream_server.scheduling.policy import Policy, SourceService
 from mavstream_server.scheduling.view import OperatorKind
+from mavstream_server.tables.stored import OpenTables
 
 _log = logging.getLogger(__name__)
 
@@ -61,45 +62,56 @@ class Engine:
         queue_limit: int | None = None,
         seed: int = 0,
         sharing: Sharing = Sharing.CLASS,
+        tables: OpenTables | None = None,
+        ended: Callable[[RunningQuery], None] | None = None,
     ) -> None:
         """`sources` sets how sources are served; None for the way of the policy's paper.
 
         `train` is the number of rows that a source emits at once, `queue_limit` the default number of queued
         rows at which the sources of a query stop reading.
 
-        `sharing` sets which queries share equal prefixes.
+        `sharing` sets which queries share equal prefixes, `tables` are the stored tables that they may join.
+
+        `ended` is called once for each query that has finished, failed or was stopped.
         """
         self.clock: Clock = clock or SystemClock()
         self.queries: dict[str, RunningQuery] = {}
         """The users' queries by id, ended ones included."""
         runner = SliceRunner(self.clock, self._ran, self.fail)
-        self.seat = PolicyHost(self.clock, runner, Random(seed), policy, options, sources)
-        self.intake = Intake(self.clock.monotonic, self.fail, self.seat.woken)
-        self.intake.service = self.seat.service
-        self.assembly = Assembly(self.clock, self.intake, self.seat, train, queue_limit or 4 * train)
+        self.policy_host = PolicyHost(self.clock, runner, Random(seed), policy, options, sources)
+        self.intake = Intake(self.clock.monotonic, self.fail, self.policy_host)
+        self.assembly = Assembly(
+            self.clock, self.intake, self.policy_host, tables, train, queue_limit or 4 * train
+        )
         self.sharing = QuerySharing(self, sharing, train)
-        self.still_points = QuiescentPoints(self.intake)
-        self.swaps = Migrations(
+        self.quiescent_points = QuiescentPoints(self.intake)
+        self.migrations = Migrations(
             self.clock,
-            self.still_points,
+            self.quiescent_points,
             partial(operator_maker, table=self.assembly.table),
             self.assembly.task,
-            self.seat.rearrange,
-            self.sharing.came,
+            self.policy_host.rearrange,
+            self.sharing.add,
         )
         self._stop_times = StopTimes()
         self.loop = Loop(
             self.clock,
             runner,
-            self.seat,
+            self.policy_host,
             self.intake,
-            self.still_points,
+            self.quiescent_points,
             self.sharing,
             self._stop_times,
         )
-        self.step, self.run = self.loop.step, self.loop.run
-        self.ended: Callable[[RunningQuery], None] = _ignore_ended
-        """Called once for each query that has finished, failed or was stopped."""
+        self._ended = ended
+
+    def step(self) -> bool:
+        """Serve the sources, then run one slice; returns whether anything was done."""
+        return self.loop.step()
+
+    def run(self, most: int = 1_000_000_000) -> int:
+        """Step until there is nothing to do, at most `most` times; returns the number of steps."""
+        return self.loop.run(most)
 
     # Streams and classes
 
@@ -126,11 +138,11 @@ class Engine:
     @property
     def timed(self) -> bool:
         """Whether something depends on the clock, so that `step` must be called regularly."""
-        return bool(self._stop_times or self.swaps)
+        return bool(self._stop_times or self.migrations)
 
     def set_priority(self, class_name: str, priority: int) -> None:
         """Set the priority of a class, from the policy's next decision on."""
-        self.seat.set_priority(class_name, priority)
+        self.policy_host.set_priority(class_name, priority)
         self.sharing.reprioritised()
 
     # Queries
@@ -150,30 +162,30 @@ class Engine:
             del self.queries[request.id]
             raise
         self._stop_times.watch(query)
-        self.sharing.came(query)
+        self.sharing.add(query)
         return query
 
     def _admit(self, query: RunningQuery) -> None:
-        self.seat.admit(query)
+        self.policy_host.admit(query)
         try:
             for node, source in zip(query.request.plan.sources, query.sources.values(), strict=True):
                 self.intake.add(node.stream, source)
             for task in query.tasks.values():
                 if task.ready:
                     task.become(OperatorState.READY)
-                    self.seat.woken(task)
+                    self.policy_host.woken(task)
         except BaseException:
-            self.seat.retire(query)
+            self.policy_host.retire(query)
             self.intake.remove(query)
             raise
 
     # Shared pipelines
 
-    def plant(self, pipeline: SharedPipeline) -> None:
+    def start_pipeline(self, pipeline: SharedPipeline) -> None:
         """Start a shared pipeline."""
         self._admit(pipeline)
 
-    def uproot(self, pipeline: SharedPipeline) -> None:
+    def stop_pipeline(self, pipeline: SharedPipeline) -> None:
         """Stop a shared pipeline."""
         self._retire(pipeline, QueryState.STOPPED)
 
@@ -201,8 +213,8 @@ class Engine:
         """Detach a query from its streams; rows that it has read are processed, its state is retained."""
         query = self.query(id_)
         query.become(QueryState.PAUSED)
-        self.swaps.drop(query, "the query was paused")
-        self.still_points.drop(query)
+        self.migrations.drop(query, "the query was paused")
+        self.quiescent_points.drop(query)
         self.sharing.leave(query)
         self.intake.remove(query)
 
@@ -220,14 +232,14 @@ class Engine:
         """Move a query to another class, effective immediately."""
         query = self._active(id_, "its class")
         self.sharing.keep_apart(query)
-        self.seat.rearrange(query, lambda: setattr(query, "class_name", class_name))
-        if not self.swaps.under_way(query):
-            self.sharing.came(query)
+        self.policy_host.rearrange(query, lambda: setattr(query, "class_name", class_name))
+        if not self.migrations.under_way(query):
+            self.sharing.add(query)
 
     def weigh(self, id_: str, weight: int) -> None:
         """Set a query's weight within its class, for policies that use weights; the default is 1."""
         query = self._active(id_, "its weight")
-        self.seat.rearrange(query, lambda: setattr(query, "weight", weight))
+        self.policy_host.rearrange(query, lambda: setattr(query, "weight", weight))
         self.sharing.reprioritised()
 
     def shed(self, id_: str, share: float) -> None:
@@ -249,8 +261,8 @@ class Engine:
                 source.stop_at(time)
             self._stop_times.watch(query)
         finally:
-            if not self.swaps.under_way(query):
-                self.sharing.came(query)
+            if not self.migrations.under_way(query):
+                self.sharing.add(query)
 
     def aim_at(self, id_: str, latency_target: int | None, worth: Mapping[str, Expression]) -> None:
         """Set a query's latency target (us), and the utility of its rows for load shedding, by stream."""
@@ -271,24 +283,24 @@ class Engine:
             raise IllegalMove(f"query {id_!r} is {query.state.value} and cannot change {what} any more")
         return query
 
-    def swap(self, id_: str, plan: TypedPlan, version: int = 1, limit: int = MIGRATION_LIMIT) -> None:
+    def migrate(self, id_: str, plan: TypedPlan, version: int = 1, limit: int = MIGRATION_LIMIT) -> None:
         """Migrate a query to an equivalent plan as soon as possible (see `migration`).
 
         `version` is the plan's number in the query's metrics. The migration is given up if the new operators
         would take longer than `limit` microseconds to build up their state.
         """
         query, plan = self.query(id_), weighted(plan)
-        self.swaps.check(query, plan)
-        self.swaps.drop(query, "another plan was asked for")
+        self.migrations.check(query, plan)
+        self.migrations.drop(query, "another plan was asked for")
         self.sharing.keep_apart(query)  # until the migration has completed or was given up
-        self.swaps.ask(query, plan, version, limit)
+        self.migrations.ask(query, plan, version, limit)
 
     # Policies
 
     @property
     def policy(self) -> Policy[Any]:
         """The policy that decides at present."""
-        return self.seat.policy
+        return self.policy_host.policy
 
     def switch(
         self,
@@ -300,8 +312,7 @@ class Engine:
 
         A policy of the same name continues with the new options and its state, if it supports that.
         """
-        if self.seat.switch(policy, options, sources):
-            self.intake.service = self.seat.service
+        if self.policy_host.switch(policy, options, sources):
             self.intake.restart()
 
     def snapshot(self, id_: str) -> bytes:
@@ -321,7 +332,7 @@ class Engine:
             if not isinstance(task, SourceTask):
                 task.measure_input()
             if query.outdated or query.units.moved(task):
-                self.seat.refresh(query)
+                self.policy_host.refresh(query)
             if query.request.memory_limit is not None:
                 self.check_memory(query)
             if isinstance(query, SharedPipeline):
@@ -334,8 +345,8 @@ class Engine:
     def _unblock(self, query: RunningQuery) -> None:
         self.intake.unblock(query, self.clock.now())
         for member in query.shared:
-            if member.trunk.blocked and member.trunk.has_room:
-                self.intake.unblock(member.trunk, self.clock.now())
+            if member.pipeline.blocked and member.pipeline.has_room:
+                self.intake.unblock(member.pipeline, self.clock.now())
 
     def check_memory(self, query: RunningQuery) -> None:
         """Fail a query that holds more memory than its limit."""
@@ -345,7 +356,7 @@ class Engine:
         resident = query.memory.resident
         if resident <= limit:
             return
-        if not self.swaps.relieve(query, f"with new operators the query held more than {limit} bytes"):
+        if not self.migrations.relieve(query, f"with new operators the query held more than {limit} bytes"):
             reason = (
                 f"query {query.id!r} holds {resident} bytes, more than its limit of {limit}; "
                 "use a smaller window, fewer groups or a higher limit"
@@ -354,7 +365,7 @@ class Engine:
 
     def fail(self, query: RunningQuery, operator: str, error: Exception) -> None:
         """Fail a query or shared pipeline because one of its operators raised an error."""
-        if not query.active or self.swaps.failed(query, operator, error):
+        if not query.active or self.migrations.failed(query, operator, error):
             return
         if isinstance(query, SharedPipeline):
             query.error = operator, error
@@ -369,19 +380,16 @@ class Engine:
 
     def _retire(self, query: RunningQuery, state: QueryState) -> None:
         query.become(state)
-        self.swaps.forget(query)
-        self.still_points.drop(query)
-        self.seat.retire(query)
+        self.migrations.forget(query)
+        self.quiescent_points.drop(query)
+        self.policy_host.retire(query)
         self.intake.remove(query)
         if isinstance(query, SharedPipeline):
             query.release()
             self.sharing.ended(query)
             return
-        self.sharing.gone(query)
+        self.sharing.remove(query)
         self._stop_times.forget(query)
         query.release()
-        self.ended(query)
-
-
-def _ignore_ended(query: RunningQuery) -> None:
-    """Do nothing: the default callback for ended queries."""
+        if self._ended is not None:
+            self._ended(query)

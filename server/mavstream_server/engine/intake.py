@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
 
+from mavstream_server.engine.policy_host import PolicyHost
 from mavstream_server.engine.query import RunningQuery
 from mavstream_server.engine.source_task import SourceTask
 from mavstream_server.engine.states import OperatorState
@@ -40,24 +41,28 @@ class Intake:
         self,
         monotonic: Callable[[], int],
         failed: Callable[[RunningQuery, str, Exception], None],
-        woken: Callable[[SourceTask], None],
+        policy_host: PolicyHost,
     ) -> None:
         """`monotonic` is the clock that work is measured with (ns).
 
         `failed` is called with a query, the name of its source that cannot read, and the exception.
 
-        `woken` is called with sources that have become ready, if the policy serves sources.
+        `policy_host` says how sources are served, and is notified of those that the policy serves.
         """
         self._monotonic = monotonic
         self._failed = failed
-        self._woken = woken
-        self.service = SourceService.BETWEEN_SLICES
+        self._policy_host = policy_host
         self.feeds: dict[str, StreamFeed] = {}
         self._of_query: dict[str, list[tuple[str, SourceTask]]] = {}
         self.look_at_slice = self.look_at_busy = 0
         """Logs are checked when this many slices were run, or this many nanoseconds were spent in them."""
         self._queue: deque[SourceTask] = deque()
         self._lingering: list[tuple[int, int, SourceTask]] = []  # a heap by the end of their linger
+
+    @property
+    def service(self) -> SourceService:
+        """How sources are served."""
+        return self._policy_host.service
 
     def attach(self, stream: str, reader: LogReader) -> None:
         """Attach a stream's log."""
@@ -213,7 +218,7 @@ class Intake:
             return False
         task.state, task.idle = OperatorState.READY, idle
         if not task.held:
-            self._woken(task)
+            self._policy_host.woken(task)
         return True
 
     def rest(self, task: SourceTask, now: int) -> None:

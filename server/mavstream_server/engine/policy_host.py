@@ -84,7 +84,7 @@ class PolicyHost:
         query.units, query.outdated = QueryUnits(query), False
         self.policy.refreshed(query)
         for member in query.shared:
-            member.trunk.outdated = True
+            member.pipeline.outdated = True
 
     # Policies
 

@@ -127,7 +127,7 @@ class RunningQuery:
         self._counters: dict[str, dict[str, int]] = {}
         self._rows_read = 0
         self._shedding_intervals: tuple[SheddingInterval, ...] = ()
-        self.swaps = PlanMigrations()
+        self.migrations = PlanMigrations()
         self.blocked = False
         """Whether its sources wait until its queues have drained."""
         self.shared: list[Membership] = []
@@ -204,7 +204,7 @@ class RunningQuery:
         """
         memory = self.own_memory
         for member in self.shared:
-            memory = memory.plus(member.trunk.own_memory)
+            memory = memory.plus(member.pipeline.own_memory)
         return memory
 
     @property
@@ -223,9 +223,11 @@ class RunningQuery:
         return self._counters
 
     @property
-    def spells(self) -> tuple[SheddingInterval, ...]:
+    def shedding_intervals(self) -> tuple[SheddingInterval, ...]:
         """The intervals during which load was shed; retained when the query has ended."""
-        return self._shedding_intervals + tuple(s for source in self.network.sources for s in source.spells)
+        return self._shedding_intervals + tuple(
+            s for source in self.network.sources for s in source.shedding_intervals
+        )
 
     def release(self) -> None:
         """Stop all operators, and drop their state and queues."""
@@ -236,7 +238,7 @@ class RunningQuery:
                 queue.clear()
         self._counters = self.counters
         self._rows_read = self.rows_in
-        self._shedding_intervals = self.spells
+        self._shedding_intervals = self.shedding_intervals
         self.network.operators.clear()
         self.tasks, self.sources = {}, {}
         self.operators = self.paths = ()

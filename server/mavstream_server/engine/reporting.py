@@ -70,9 +70,9 @@ def query_metrics(query: RunningQuery, epoch: int) -> QueryMetrics:
         else:
             metrics = _task_metrics(query.tasks[name]) if member is None else _shared_metrics(member, name)
         if member is not None:
-            others = (other.query.id for other in member.trunk.parts if other.query is not query)
+            others = (other.query.id for other in member.pipeline.members if other.query is not query)
             metrics = metrics._replace(
-                sharers=len(member.trunk.parts), shared_with=tuple(islice(others, _MAX_LISTED))
+                sharers=len(member.pipeline.members), shared_with=tuple(islice(others, _MAX_LISTED))
             )
         if not name.startswith(NEW):
             operators.append(metrics)
@@ -93,11 +93,11 @@ def query_metrics(query: RunningQuery, epoch: int) -> QueryMetrics:
         counters=query.counters,
         positions=positions,
         operators=tuple(operators),
-        spells=query.spells,
-        plan_version=query.swaps.version,
-        plan_swaps=query.swaps.count,
-        swap=query.swaps.stage and query.swaps.stage.value,
-        swap_note=query.swaps.note,
+        shedding_intervals=query.shedding_intervals,
+        plan_version=query.migrations.version,
+        plan_migrations=query.migrations.count,
+        migration=query.migrations.stage and query.migrations.stage.value,
+        migration_note=query.migrations.note,
     )
 
 
@@ -127,7 +127,7 @@ def class_metrics(engine: Engine) -> ClassMetricsReply:
     for query in engine.queries.values():
         members[query.class_name].append(query)
     pipelines: dict[str, list[RunningQuery]] = defaultdict(list)
-    for pipeline in engine.sharing.trunks:
+    for pipeline in engine.sharing.pipelines:
         pipelines[pipeline.class_name].append(pipeline)
     return ClassMetricsReply(
         {name: _metrics_of_class(members[name], pipelines[name]) for name in tuple(members)}
@@ -232,7 +232,7 @@ def oldest_arrival(queries: Iterable[RunningQuery], table: str) -> int | None:
     for query in queries:
         if query.active and table in query.request.plan.tables:
             shared = [
-                operator for member in query.shared for operator in member.trunk.network.operators.values()
+                operator for member in query.shared for operator in member.pipeline.network.operators.values()
             ]
             for operator in (*query.network.operators.values(), *shared):
                 batches = (batch for queue in operator.inputs for batch in queue)

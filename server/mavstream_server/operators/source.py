@@ -68,7 +68,7 @@ class Source(Operator):
         self.ended = False
         self.read_to = 0
         """Arrival of the last row or mark that was read (UTC, ns)."""
-        self.told = Mark()
+        self.frontier = Mark()
         """The frontier: the mark that applies after the last batch that was read."""
         self.until: int | None = None
         """The position before which the source stops reading for now; None for no limit."""
@@ -96,9 +96,9 @@ class Source(Operator):
         return self._shedder if self._shedder.share else None
 
     @property
-    def spells(self) -> tuple[SheddingInterval, ...]:
+    def shedding_intervals(self) -> tuple[SheddingInterval, ...]:
         """The most recent shedding intervals, oldest first."""
-        return self._shedder.record.spells
+        return self._shedder.record.intervals
 
     def process(self, port: int, batch: Batch) -> None:
         """Raise an error: sources have no inputs."""
@@ -135,7 +135,7 @@ class Source(Operator):
         """End the source: emits an end mark and nothing after it; open windows stay unanswered."""
         if not self.ended:
             self.ended = True
-            self.told = self.told._replace(end=True)
+            self.frontier = self.frontier._replace(end=True)
             self.emit_mark(Mark(arrival=arrival, end=True))
 
     def read(self, most: int) -> int:
@@ -202,7 +202,7 @@ class Source(Operator):
         needs, spans = self._needs, read_batch.spans
         mark = self._mark(spans)
         if mark is not None:
-            self.told = mark
+            self.frontier = mark
         if not read_batch.rows:
             return mark_only(mark) if mark is not None else Batch({}, 0, _NO_ROWS)
         arrival = read_batch.arrivals
@@ -273,7 +273,7 @@ class Source(Operator):
             "read_to": self.read_to,
             "started": self._start is None,
             "shedding": self._shedder.save(),
-            "told": list(self.told),
+            "frontier": list(self.frontier),
             "first_time": None if self._first_time is None else self._first_time.save(),
         }
 
@@ -285,7 +285,7 @@ class Source(Operator):
         self._shedder.load(state["shedding"])
         if state["started"]:
             self._start = None
-        self.told = Mark(*state["told"])
+        self.frontier = Mark(*state["frontier"])
         if self._first_time is not None:
             self._first_time.load(state["first_time"])
 

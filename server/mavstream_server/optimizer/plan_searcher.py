@@ -68,7 +68,9 @@ class PlanSearcher:
         """
         async with self._lock:
             queries = {query.id: query for query in await self._find_queries(tuple(ids))}
-            self.swapping = frozenset(id_ for id_, query in queries.items() if query.stats.swap is not None)
+            self.swapping = frozenset(
+                id_ for id_, query in queries.items() if query.stats.migration is not None
+            )
             for known in (self.alternates, self._seen, self._searched_at):
                 for gone in [id_ for id_ in known if id_ not in queries]:
                     del known[gone]

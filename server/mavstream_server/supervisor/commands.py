@@ -112,7 +112,7 @@ class EngineCommands(ABC):
         assert isinstance(recorded, RecordedSlices)
         return recorded
 
-    async def classes(self) -> dict[str, ClassMetrics]:
+    async def class_metrics(self) -> dict[str, ClassMetrics]:
         """Return the metrics of the classes that have queries."""
         reply = await self.call(GetClassMetrics())
         assert isinstance(reply, ClassMetricsReply)
@@ -124,15 +124,15 @@ class EngineCommands(ABC):
         assert isinstance(need, TableNeed)
         return need.arrival
 
-    async def totals(self) -> EngineMetrics:
+    async def engine_metrics(self) -> EngineMetrics:
         """Return the metrics of the engine itself."""
         engine = await self.call(GetEngineMetrics())
         assert isinstance(engine, EngineMetrics)
         return engine
 
-    async def stats(self, ids: Iterable[str] | None = None) -> EngineReport:
+    async def metrics(self, ids: Iterable[str] | None = None) -> EngineReport:
         """Return the metrics of the engine and of these queries, by default of all."""
-        engine = await self.totals()
+        engine = await self.engine_metrics()
         wanted = engine.ids if ids is None else tuple(ids)
         queries: dict[str, QueryMetrics] = {}
         for start in range(0, len(wanted), _PAGE):

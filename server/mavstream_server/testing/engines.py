@@ -51,8 +51,8 @@ class SteppedEngine(EngineCommands):
         """Whether it responds as if the engine process had died."""
         self._costs: dict[str, Mapping[str, int]] = {}  # of the operators of queries, by id
         self._hosted = HostedEngine(Hello(data, scheduler, train, sharing), clock, lambda query: None)
-        self._plant = self.engine.plant
-        setattr(self.engine, "plant", self._plant_scripted)  # noqa: B010
+        self._start_pipeline = self.engine.start_pipeline
+        setattr(self.engine, "start_pipeline", self._start_scripted_pipeline)  # noqa: B010
 
     @property
     def engine(self) -> Engine:
@@ -92,9 +92,9 @@ class SteppedEngine(EngineCommands):
             if not self.engine.step():
                 self.clock.advance(nanoseconds=time - self.clock.now())
 
-    def _plant_scripted(self, pipeline: SharedPipeline) -> None:
+    def _start_scripted_pipeline(self, pipeline: SharedPipeline) -> None:
         self._script(pipeline)
-        self._plant(pipeline)
+        self._start_pipeline(pipeline)
 
     def _script(self, query: RunningQuery) -> None:
         """Make the clock advance in operators that were added since the last call."""

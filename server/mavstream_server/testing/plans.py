@@ -66,11 +66,10 @@ def run_plan(
         {table.name: table.schema for table in tables},
     )
     if engine is None:
-        engine = Engine(clock or ManualClock(), policy, policy_options, train=train)
+        stored = OpenTables(tables[0].path.parent) if tables else None
+        engine = Engine(clock or ManualClock(), policy, policy_options, train=train, tables=stored)
         for stream in streams:
             engine.attach(stream.name, stream.reader)
-        if tables:
-            engine.assembly.tables = OpenTables(tables[0].path.parent)
     sink = MemorySink()
     made = QueryRequest(id_, typed, options=options or RunOptions(), earliest=earliest, **request)
     query = engine.start(made, sink, saved)

@@ -44,14 +44,19 @@ def test_a_plan_without_memory_is_exchanged_at_once_and_all_goes_on(readings: Sc
         run.engine.step()
     before, output = run.sink.offset, run.query.output
     assert before < 100
-    run.engine.swap("q", typed(SMALL_THEN_EVEN, "even", readings), version=7)
+    run.engine.migrate("q", typed(SMALL_THEN_EVEN, "even", readings), version=7)
     assert stage(run.query) is MigrationStage.DRAINING
     answers = run.rows()
     assert [x for _, _, x in answers] == list(range(0, 200, 2))
     assert (run.sink.offset, run.query.rows_in, run.query.output.latency.count) == (100, 200, 100)
     assert run.query.output is output
     stats = query_metrics(run.query, 1)
-    assert (stats.plan_version, stats.plan_swaps, stats.swap, stats.swap_note) == (7, 1, None, None)
+    assert (stats.plan_version, stats.plan_migrations, stats.migration, stats.migration_note) == (
+        7,
+        1,
+        None,
+        None,
+    )
     assert [operator.name for operator in stats.operators] == ["in", "small", "even", "#output"]
     assert stats.operators[1].rows_out > 0
 
@@ -61,12 +66,12 @@ def test_what_selects_feed_goes_on_when_they_are_reordered(readings: ScriptedStr
     readings.rows(*rows(0, 8))
     run.rows()
     held = run.query.network.operators["a"]
-    run.engine.swap("q", typed({**SMALL_THEN_EVEN, "a": counting("even")}, "a", readings))
+    run.engine.migrate("q", typed({**SMALL_THEN_EVEN, "a": counting("even")}, "a", readings))
     readings.rows(*rows(8, 3))
     counted = {(home, n, total) for home, n, total, _, _ in run.rows()}
     assert run.query.network.operators["a"] is held
     assert counted == {(0, 2, 6), (2, 2, 10), (1, 1, 4)}
-    assert run.query.swaps.count == 1
+    assert run.query.migrations.count == 1
 
 
 def test_scaled_aggregates_go_on_to_stand_for_rows_that_were_shed(readings: ScriptedStream) -> None:
@@ -79,10 +84,10 @@ def test_scaled_aggregates_go_on_to_stand_for_rows_that_were_shed(readings: Scri
         each.query.sources["in"].work.shed(0.5)
     readings.rows(*rows(0, 25))
     run.engine.run()
-    run.engine.swap("q", typed(other, "a", readings))
+    run.engine.migrate("q", typed(other, "a", readings))
     readings.rows(*rows(25, 25))
     assert run.rows() == plain.rows() != []
-    assert run.query.swaps.count == 1
+    assert run.query.migrations.count == 1
 
 
 def test_windows_begin_anew_beside_the_old_ones_until_those_that_lack_rows_are_closed(
@@ -92,13 +97,13 @@ def test_windows_begin_anew_beside_the_old_ones_until_those_that_lack_rows_are_c
     plain = run_plan(COUNTED, "a", [readings], engine=run.engine, id_="plain")
     readings.rows(*rows(0, 5))
     run.engine.run()
-    run.engine.swap("q", typed(COUNTED_TOO, "a", readings), version=3)
+    run.engine.migrate("q", typed(COUNTED_TOO, "a", readings), version=3)
     run.engine.run()
     held = run.query.network.operators["a"]
     readings.rows(*rows(5, 5))
     run.engine.run()
     assert stage(run.query) is MigrationStage.WARMING  # the window of the first ten seconds lacks five rows
-    assert query_metrics(run.query, 1).swap == "warming"
+    assert query_metrics(run.query, 1).migration == "warming"
     assert {operator.name for operator in query_metrics(run.query, 1).operators} == {
         *COUNTED,
         "#output",
@@ -109,7 +114,7 @@ def test_windows_begin_anew_beside_the_old_ones_until_those_that_lack_rows_are_c
     assert run.query.network.operators["a"] is not held
     readings.rows(*rows(11, 30))
     assert run.rows() == plain.rows() != []
-    assert (run.query.swaps.version, run.query.swaps.count) == (3, 1)
+    assert (run.query.migrations.version, run.query.migrations.count) == (3, 1)
     assert set(run.query.tasks) == {"p", "s", "a", "#output"}
 
 
@@ -133,8 +138,8 @@ def test_pairs_across_a_swap_are_found_once(stream: MakeStream, readings: Script
         doors.rows(*rows(second, 1))
         run.engine.run()
         if second == 10:
-            run.engine.swap("q", typed(BELOW, "j", readings, doors))
-        if run.query.swaps.count and swapped_at is None:
+            run.engine.migrate("q", typed(BELOW, "j", readings, doors))
+        if run.query.migrations.count and swapped_at is None:
             swapped_at = second
     assert swapped_at == 14  # rows of second 10 reach to second 13
     assert sorted(run.rows()) == sorted(plain.rows()) != []
@@ -149,10 +154,10 @@ def test_new_operators_know_of_streams_that_ended_or_fell_silent_before(
     doors.complete()
     readings.rows(*rows(0, 10))
     expected = sorted(run.rows())
-    run.engine.swap("q", typed(BELOW, "j", readings, doors))
+    run.engine.migrate("q", typed(BELOW, "j", readings, doors))
     readings.rows(*rows(10, 10))
     assert sorted(run.rows()) == sorted([*expected, (1, 10, 7), (0, 12, 9)])
-    assert run.query.swaps.count == 1
+    assert run.query.migrations.count == 1
     readings.complete()
     run.engine.run()
     assert run.query.state is QueryState.FINISHED
@@ -167,11 +172,11 @@ def test_a_union_of_a_new_plan_ends_with_its_inputs(stream: MakeStream, readings
     run = run_plan(above, "s", [readings, doors])
     doors.complete()
     run.engine.run()
-    run.engine.swap("q", typed(below, "u", readings, doors))
+    run.engine.migrate("q", typed(below, "u", readings, doors))
     readings.rows(*rows(0, 5))
     readings.complete()
     assert len(run.rows()) == 5
-    assert (run.query.swaps.count, run.query.state) == (1, QueryState.FINISHED)
+    assert (run.query.migrations.count, run.query.state) == (1, QueryState.FINISHED)
 
 
 def test_rows_go_on_to_find_theirs_in_a_table(
@@ -190,12 +195,12 @@ def test_rows_go_on_to_find_theirs_in_a_table(
     new = infer(
         Plan.parse({"root": "j", "nodes": below}), {"readings": readings.shape}, {"homes": homes.schema}
     )
-    run.engine.swap("q", new)
+    run.engine.migrate("q", new)
     clock.advance(seconds=1)
     homes.put((0, "Cid"), (1, "Bob"))
     readings.rows(*rows(6, 6))
     assert run.rows() == [(0, "Ann"), (4, "Bob"), (6, "Cid"), (10, "Bob")]
-    assert run.query.swaps.count == 1
+    assert run.query.migrations.count == 1
     homes.close()
 
 
@@ -205,7 +210,7 @@ def test_counters_go_on(readings: ScriptedStream) -> None:
     run = run_plan(roots, "t", [readings])
     readings.rows((0, 0, -1), (1, 0, 4))
     run.engine.run()
-    run.engine.swap("q", typed(other, "s", readings))
+    run.engine.migrate("q", typed(other, "s", readings))
     readings.rows((2, 0, -1), (3, 0, 9))
     assert [x for _, _, x in run.rows()] == [4, 9]
     assert run.query.counters["s"] == {"errors": 2}
@@ -245,11 +250,11 @@ def test_after_selectivities_flip_a_swap_makes_operators_work_less(readings: Scr
     assert fed(few_even=False) == 2.0
     found = chosen()
     assert found.saving > LEAST_SAVING
-    run.engine.swap("q", infer(found.cheapest.plan, {"readings": readings.shape}))
+    run.engine.migrate("q", infer(found.cheapest.plan, {"readings": readings.shape}))
     run.engine.run()
     assert fed(few_even=False) == 1.1
     assert run.answers() == plain.rows()
-    assert run.query.swaps.count == 1
+    assert run.query.migrations.count == 1
 
 
 def test_a_query_that_shares_its_operators_is_swapped_by_itself(readings: ScriptedStream) -> None:
@@ -270,10 +275,10 @@ def test_a_query_that_shares_its_operators_is_swapped_by_itself(readings: Script
         "even": {**EVEN_FIRST["even"], "input": "home"},
     }
     plan = Plan.parse({"root": "even", "nodes": turned})
-    run.engine.swap("q", infer(plan, {"readings": readings.shape}))
+    run.engine.migrate("q", infer(plan, {"readings": readings.shape}))
     assert not run.query.shared
     fed(1000)
-    assert run.query.swaps.count == 1
+    assert run.query.migrations.count == 1
     assert not other.query.shared
     fed(1500)
     assert run.answers() == other.rows()

@@ -48,7 +48,7 @@ def test_a_plan_that_cannot_give_the_same_answer_is_refused(
 ) -> None:
     run = run_plan(EVEN_THEN_SMALL, "small", [readings])
     with pytest.raises(MigrationRefused, match=reason):
-        run.engine.swap("q", typed(nodes, root, readings))
+        run.engine.migrate("q", typed(nodes, root, readings))
     assert stage(run.query) is None
 
 
@@ -57,19 +57,19 @@ def test_windows_by_rows_go_on_or_the_swap_is_refused(readings: ScriptedStream) 
     run = run_plan({**EVEN_THEN_SMALL, "a": counting("small", three)}, "a", [readings])
     anew = {**PROJECT_BELOW, "t": select("s", "x < 500"), "a": counting("t", three)}
     with pytest.raises(MigrationRefused, match=r"'a' remember: the plan has windows by rows"):
-        run.engine.swap("q", typed(anew, "a", readings))
+        run.engine.migrate("q", typed(anew, "a", readings))
     readings.rows(*rows(0, 4))
     run.engine.run()
-    run.engine.swap("q", typed({**SMALL_THEN_EVEN, "a": counting("even", three)}, "a", readings))
+    run.engine.migrate("q", typed({**SMALL_THEN_EVEN, "a": counting("even", three)}, "a", readings))
     readings.rows(*rows(4, 2))
     assert sorted(total for _, _, total, _, _ in run.rows()) == [0, 2, 4]
-    assert run.query.swaps.count == 1
+    assert run.query.migrations.count == 1
 
 
 def test_a_one_time_query_does_not_begin_anew(readings: ScriptedStream) -> None:
     run = run_plan(COUNTED, "a", [readings], options=RunOptions(one_time=True))
     with pytest.raises(MigrationRefused, match="one-time query"):
-        run.engine.swap("q", typed(COUNTED_TOO, "a", readings))
+        run.engine.migrate("q", typed(COUNTED_TOO, "a", readings))
 
 
 def warming(readings: ScriptedStream, nodes: Nodes = COUNTED_TOO, **options: Any) -> PlanRun:
@@ -77,7 +77,7 @@ def warming(readings: ScriptedStream, nodes: Nodes = COUNTED_TOO, **options: Any
     run = run_plan(COUNTED, "a", [readings], **options)
     readings.rows(*rows(0, 5))
     run.engine.run()
-    run.engine.swap("q", typed(nodes, "a", readings))
+    run.engine.migrate("q", typed(nodes, "a", readings))
     run.engine.run()
     assert stage(run.query) is MigrationStage.WARMING
     return run
@@ -86,7 +86,7 @@ def warming(readings: ScriptedStream, nodes: Nodes = COUNTED_TOO, **options: Any
 def given_up(run: PlanRun, why: str) -> None:
     """Nothing of the new operators is left."""
     assert stage(run.query) is None
-    assert why in (run.query.swaps.note or "")
+    assert why in (run.query.migrations.note or "")
     assert set(run.query.tasks) == {"p", "s", "a", "#output"}
     assert [o.name for o in run.query.network.operators.values()] == [*COUNTED, "#output"]
     assert len(run.query.network.operators["in"].outputs) == 1
@@ -97,7 +97,7 @@ def test_a_paused_query_gives_up_and_is_not_swapped(readings: ScriptedStream) ->
     run.engine.pause("q")
     given_up(run, "paused")
     with pytest.raises(IllegalMove, match="is paused; its plan can be swapped while it is running"):
-        run.engine.swap("q", typed(COUNTED_TOO, "a", readings))
+        run.engine.migrate("q", typed(COUNTED_TOO, "a", readings))
     run.engine.resume("q")
     readings.rows(*rows(5, 25))
     assert {(home, n) for home, n, *_ in run.rows()} == {(0, 2), (2, 1), (1, 2)}  # of the second ten seconds
@@ -106,13 +106,13 @@ def test_a_paused_query_gives_up_and_is_not_swapped(readings: ScriptedStream) ->
 def test_another_plan_takes_the_place_of_one_that_is_not_ready(readings: ScriptedStream) -> None:
     run = warming(readings)
     with pytest.raises(MigrationRefused):
-        run.engine.swap("q", typed(EVEN_THEN_SMALL, "small", readings))
+        run.engine.migrate("q", typed(EVEN_THEN_SMALL, "small", readings))
     assert stage(run.query) is MigrationStage.WARMING
-    run.engine.swap("q", typed(COUNTED, "a", readings), version=0)
+    run.engine.migrate("q", typed(COUNTED, "a", readings), version=0)
     given_up(run, "another plan was asked for")
     readings.rows(*rows(5, 6))
     assert len(run.rows()) == 3
-    assert (run.query.swaps.count, run.query.swaps.version) == (0, 0)
+    assert (run.query.migrations.count, run.query.migrations.version) == (0, 0)
 
 
 @pytest.mark.parametrize("steps", range(1, 40, 3))
@@ -123,7 +123,7 @@ def test_a_query_reads_on_when_new_operators_go_with_rows_that_filled_its_queues
     readings.rows(*rows(5, 100, step=SECOND // 100), frame=3)
     for _ in range(steps):
         run.engine.step()
-    run.engine.swap("q", typed(COUNTED, "a", readings), version=0)
+    run.engine.migrate("q", typed(COUNTED, "a", readings), version=0)
     run.engine.run()
     assert run.query.rows_in == 105
 
@@ -132,8 +132,8 @@ def test_a_query_that_is_stopped_leaves_nothing(readings: ScriptedStream) -> Non
     run = warming(readings)
     run.engine.stop("q")
     assert run.query.memory.resident == 0
-    assert not run.engine.swaps
-    assert not run.engine.still_points.wanted
+    assert not run.engine.migrations
+    assert not run.engine.quiescent_points.wanted
 
 
 @pytest.mark.parametrize("limit", [5 * SECOND, 20 * SECOND])
@@ -141,7 +141,7 @@ def test_what_takes_too_long_is_given_up(limit: int, readings: ScriptedStream, c
     run = run_plan(COUNTED, "a", [readings], clock=clock)
     readings.rows(*rows(0, 1))
     run.engine.run()
-    run.engine.swap("q", typed(COUNTED_TOO, "a", readings), limit=limit)
+    run.engine.migrate("q", typed(COUNTED_TOO, "a", readings), limit=limit)
     run.engine.run()
     if limit < 10 * SECOND:
         given_up(run, "reach 10s ahead, further than the limit of 5s")
@@ -162,7 +162,7 @@ def test_a_new_operator_that_fails_is_given_up_and_the_query_lives(readings: Scr
     run = run_plan(computing(COUNTED, sound), "a", [readings], options=strict)
     readings.rows(*rows(0, 5))
     run.engine.run()
-    run.engine.swap("q", typed(computing(COUNTED_TOO, failing), "a", readings))
+    run.engine.migrate("q", typed(computing(COUNTED_TOO, failing), "a", readings))
     readings.rows(*rows(5, 4))
     run.engine.run()
     assert run.query.state is QueryState.RUNNING
@@ -197,7 +197,7 @@ def test_policies_classes_and_snapshots_change_while_a_swap_is_under_way(
     offset = run.sink.offset
     readings.rows(*rows(5, 25))
     answers = run.rows()
-    assert run.query.swaps.count == 1
+    assert run.query.migrations.count == 1
     engine = Engine(run.engine.clock)
     engine.attach("readings", readings.reader)
     again = run_plan(COUNTED, "a", [readings], engine=engine, saved=saved)

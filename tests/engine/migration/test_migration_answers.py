@@ -67,9 +67,9 @@ def swapped(
     for step in count():
         if step == due and query.state is QueryState.RUNNING:
             due = step + random.choice((1, 2, 4, 8, 16))
-            if query.swaps.stage is None or random.random() < 0.2:
+            if query.migrations.stage is None or random.random() < 0.2:
                 try:
-                    made.engine.swap(query.id, random.choice(plans))
+                    made.engine.migrate(query.id, random.choice(plans))
                 except MigrationRefused:
                     exercised["refused"] += 1
             if random.random() < 0.1:
@@ -79,12 +79,12 @@ def swapped(
         if not made.engine.step():
             break
         check(query)
-        assert "another time" not in (query.swaps.note or "")
-        if query.swaps.stage is not MigrationStage.WARMING and warming:
-            exercised["beside the old operators"] += query.swaps.note is None
-        warming = query.swaps.stage is MigrationStage.WARMING
+        assert "another time" not in (query.migrations.note or "")
+        if query.migrations.stage is not MigrationStage.WARMING and warming:
+            exercised["beside the old operators"] += query.migrations.note is None
+        warming = query.migrations.stage is MigrationStage.WARMING
     exercised["steps"] += step
-    exercised["swapped"] += query.swaps.count
+    exercised["swapped"] += query.migrations.count
     return made
 
 

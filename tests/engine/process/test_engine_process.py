@@ -60,12 +60,12 @@ def test_a_killed_engine_is_told_restarted_and_works_again(tmp_path: Path, readi
         await events.until(lambda: events.died, "its death")
         assert not link.ready
         with pytest.raises(EngineUnavailable, match="not running"):
-            await link.stats()
+            await link.metrics()
         await events.until(lambda: events.restarted, "another engine")
         assert (link.ready, link.restarts) == (True, 1)
         assert link.pid != first
         # Streams and policy are known to the new process; queries are for their owner to start.
-        totals = await link.totals()
+        totals = await link.engine_metrics()
         assert (totals.policy, totals.ids) == ("wrr", ())
         started = await link.start_query(StartQuery("q", readings.plan(HOT), epoch=2))
         assert started.offset == 1
@@ -81,7 +81,7 @@ def test_calls_under_way_fail_when_the_engine_dies(tmp_path: Path) -> None:
         pid = link.pid
         assert pid is not None
         os.kill(pid, signal.SIGSTOP)
-        call = asyncio.create_task(link.totals())
+        call = asyncio.create_task(link.engine_metrics())
         assert not (await asyncio.wait((call,), timeout=0))[0]
         os.kill(pid, signal.SIGKILL)
         with pytest.raises(EngineUnavailable):
@@ -102,7 +102,7 @@ def test_an_engine_that_hangs_is_killed_and_another_takes_its_place(
         assert pid is not None
         os.kill(pid, signal.SIGSTOP)
         with pytest.raises(EngineUnavailable, match="died before it answered"):
-            await link.totals()
+            await link.engine_metrics()
         await events.until(lambda: events.restarted, "another engine")
         assert (link.restarts, link.pid != pid) == (1, True)
         started = await link.start_query(StartQuery("q", readings.plan(HOT)))
@@ -128,7 +128,7 @@ def test_an_engine_that_hangs_is_given_up_though_it_takes_no_more_bytes(
         with pytest.raises(EngineUnavailable):
             await link.start_query(start)
         await events.until(lambda: events.restarted, "another engine")
-        assert (await link.totals()).ids == ()
+        assert (await link.engine_metrics()).ids == ()
         await link.stop()
 
     asyncio.run(main())

@@ -129,7 +129,7 @@ def test_queries_go_to_where_most_is_shared(bench: Bench) -> None:
     others = [bench.start(id_, hot(compute=f"x + {n}")) for n, id_ in enumerate("cde", 2)]
     bench.feed(11, 12)
     assert shares(*pair, *others)
-    assert len(bench.trunk().parts) == 5
+    assert len(bench.trunk().members) == 5
     assert bench.trunk().columns == ("x",)
     assert [run.answers() for run in pair] == [[(11,), (12,), (13,)]] * 2
 
@@ -151,7 +151,7 @@ def test_one_that_is_kept_apart_is_left_alone_until_it_comes_again(bench: Bench)
     bench.engine.sharing.keep_apart(runs[0].query)
     bench.feed(11)
     assert [bool(run.query.shared) for run in runs] == [False, True, True]
-    bench.engine.sharing.came(runs[0].query)
+    bench.engine.sharing.add(runs[0].query)
     bench.feed(12)
     assert shares(*runs)
     assert [run.answers() for run in runs] == [[(11,), (12,), (13,)]] * 3
@@ -209,6 +209,12 @@ def rooms(tmp_path: Path, clock: ManualClock) -> Iterator[ScriptedTable]:
     table.close()
 
 
+@pytest.fixture
+def joining(readings: ScriptedStream, rooms: ScriptedTable, clock: ManualClock) -> Bench:
+    """Return an engine whose queries may join the table of rooms."""
+    return Bench(readings, clock, tables=OpenTables(rooms.path.parent))
+
+
 def looked_up(compute: dict[str, str], above: str) -> dict[str, Any]:
     """Return a select, a table join that computes something, and a project."""
     nodes = hot(compute=above)
@@ -217,38 +223,36 @@ def looked_up(compute: dict[str, str], above: str) -> dict[str, Any]:
     return {**nodes, "rooms": {"op": "table", "table": "rooms"}, "j": join}
 
 
-def test_tables_are_joined_once_with_the_versions_of_the_rows(bench: Bench, rooms: ScriptedTable) -> None:
-    bench.engine.assembly.tables = OpenTables(rooms.path.parent)
+def test_tables_are_joined_once_with_the_versions_of_the_rows(joining: Bench, rooms: ScriptedTable) -> None:
     rooms.put((11, 1), (12, 2))
     runs = [
-        bench.start(id_, looked_up({"cap": "r.cap"}, f"cap + {n}"), tables=[rooms])
+        joining.start(id_, looked_up({"cap": "r.cap"}, f"cap + {n}"), tables=[rooms])
         for id_, n in (("a", 10), ("b", 20))
     ]
-    bench.feed(1, 11)
+    joining.feed(1, 11)
     assert shares(*runs)
     assert [list(run.query.tasks) for run in runs] == [["out", "#output"]] * 2
-    bench.clock.advance(seconds=1)
+    joining.clock.advance(seconds=1)
     rooms.put((11, 5), (12, 6))
-    bench.clock.advance(seconds=1)
-    bench.feed(11, 12)
+    joining.clock.advance(seconds=1)
+    joining.feed(11, 12)
     assert [run.answers() for run in runs] == [[(11,), (15,), (16,)], [(21,), (25,), (26,)]]
 
 
-def test_rows_in_a_trunk_are_on_their_way_to_a_table(bench: Bench, rooms: ScriptedTable) -> None:
-    bench.engine.assembly.tables = OpenTables(rooms.path.parent)
+def test_rows_in_a_trunk_are_on_their_way_to_a_table(joining: Bench, rooms: ScriptedTable) -> None:
     rooms.put((11, 1))
     runs = [
-        bench.start("a", looked_up({"cap": "r.cap"}, "cap"), tables=[rooms]),
-        bench.start("b", looked_up({"cap": "r.cap + 1"}, "cap"), tables=[rooms]),
+        joining.start("a", looked_up({"cap": "r.cap"}, "cap"), tables=[rooms]),
+        joining.start("b", looked_up({"cap": "r.cap + 1"}, "cap"), tables=[rooms]),
     ]
-    bench.feed(1, 10)
+    joining.feed(1, 10)
     assert shares(*runs)
-    assert oldest_arrival(bench.engine.queries.values(), "rooms") is None
-    arrived = bench.clock.now()
-    bench.readings.rows((11_000, 11))
-    bench.clock.advance(seconds=1)
-    bench.engine.intake.look(arrived)
-    assert bench.engine.intake.serve(arrived, idle=True)
-    assert oldest_arrival(bench.engine.queries.values(), "rooms") == arrived
-    bench.engine.run()
+    assert oldest_arrival(joining.engine.queries.values(), "rooms") is None
+    arrived = joining.clock.now()
+    joining.readings.rows((11_000, 11))
+    joining.clock.advance(seconds=1)
+    joining.engine.intake.look(arrived)
+    assert joining.engine.intake.serve(arrived, idle=True)
+    assert oldest_arrival(joining.engine.queries.values(), "rooms") == arrived
+    joining.engine.run()
     assert [run.answers() for run in runs] == [[(1,)], [(2,)]]

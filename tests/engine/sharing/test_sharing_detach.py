@@ -7,7 +7,6 @@ from tests.conftest import MakeStream
 from tests.support.sharing_benches import SECOND, SOURCE, US, Bench, counts, hot, readings_of, shares
 
 from mavstream_protocol.queries import OnError
-from mavstream_server.engine.query import RunningQuery
 from mavstream_server.engine.states import QueryState
 from mavstream_server.planning.instantiator import RunOptions
 from mavstream_server.testing import ManualClock, PlanRun
@@ -74,7 +73,7 @@ def test_one_that_is_left_runs_by_itself(bench: Bench) -> None:
     bench.engine.pause("b")
     bench.feed(11)
     assert not bench.trunks
-    assert list(bench.engine.seat.admitted) == ["b", "c"]
+    assert list(bench.engine.policy_host.admitted) == ["b", "c"]
     assert bench.engine.intake.needed() == {"readings": (3, "c")}
     bench.engine.resume("b")
     bench.feed(12)
@@ -91,7 +90,7 @@ def test_a_stream_is_let_go_when_its_queries_are(bench: Bench) -> None:
         bench.engine.stop(id_)
     assert bench.engine.intake.needed() == {}
     bench.engine.detach("readings")
-    assert not bench.engine.seat.admitted
+    assert not bench.engine.policy_host.admitted
 
 
 def test_queries_fail_as_they_would_have_alone(bench: Bench) -> None:
@@ -103,16 +102,14 @@ def test_queries_fail_as_they_would_have_alone(bench: Bench) -> None:
     ]
     bench.feed(0)
     assert shares(*runs[:2])
-    ended: list[RunningQuery] = []
-    bench.engine.ended = ended.append
     bench.feed(10)
     assert [run.query.state for run in runs] == [QueryState.FAILED, QueryState.FAILED, QueryState.RUNNING]
-    assert [query.id for query in ended] == ["a", "b"]
+    assert bench.ended == ["a", "b"]
     for run, node in zip(runs, ("'hot'", "'warm'"), strict=False):
         assert run.query.reason is not None
         assert f"operator {node} met a row that cannot be computed" in run.query.reason
     assert runs[2].answers() == [(11,)]
-    assert list(bench.engine.seat.admitted) == ["c"]
+    assert list(bench.engine.policy_host.admitted) == ["c"]
 
 
 def test_a_complete_stream_ends_all_of_them(bench: Bench) -> None:
@@ -123,7 +120,7 @@ def test_a_complete_stream_ends_all_of_them(bench: Bench) -> None:
     bench.engine.run()
     assert [run.query.state for run in runs] == [QueryState.FINISHED] * 3
     assert [run.answers() for run in runs] == [[(2, 0, US)]] * 3
-    assert not bench.engine.seat.admitted
+    assert not bench.engine.policy_host.admitted
     assert [run.query.rows_in for run in runs] == [2] * 3
 
 
@@ -183,10 +180,10 @@ def test_what_a_query_has_shed_stays_told_while_it_shares_and_afterwards(bench: 
     bench.engine.shed("a", 0)
     bench.feed(20)
     assert shares(shedding, other)
-    spells, counters = shedding.query.spells, shedding.query.counters
+    spells, counters = shedding.query.shedding_intervals, shedding.query.counters
     assert spells
     assert counters["in"]["shed"] == sum(spell.shed for spell in spells)
     bench.engine.sharing.keep_apart(shedding.query)
     bench.feed(21)
-    assert (shedding.query.spells, shedding.query.counters) == (spells, counters)
+    assert (shedding.query.shedding_intervals, shedding.query.counters) == (spells, counters)
     assert other.query.counters == {}

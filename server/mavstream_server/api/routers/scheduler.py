@@ -75,7 +75,7 @@ async def trace_scheduler(request: Request, parts: Parts, seconds: Seconds = 2.0
             code="trace_running",
         )
     async with link.tracing:
-        policy = (await link.totals()).policy
+        policy = (await link.engine_metrics()).policy
         started = _CLOCK.now()
         recorded, ended = await _record(parts, request, seconds)
     # In a thread: encoding thousands of slices takes a while, and producers wait for their acks.

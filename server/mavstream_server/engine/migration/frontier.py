@@ -31,9 +31,9 @@ def mark_above(node: TypedNode, operator: Operator, below: Marks) -> Mark:
     """Return the last mark that an operator has emitted, given those of the nodes below it."""
     progress = operator.progress
     if isinstance(operator, Source):
-        return operator.told
+        return operator.frontier
     if isinstance(operator, WindowedOperator):
-        return operator.told
+        return operator.frontier
     if isinstance(operator, Union | OrderedUnion | IntervalJoin):
         return Mark(progress.watermark, end=all(progress.ended), since=progress.since)
     return below[node.inputs[0].node]  # it passes marks on unchanged
@@ -61,7 +61,7 @@ def touched(plan: TypedPlan, sources: Mapping[str, Source]) -> dict[str, int]:
     for node in plan.operating:
         if node.name in sources:
             source = sources[node.name]
-            emitted = source.told.watermark
+            emitted = source.frontier.watermark
             frontier = BEGIN_OF_TIME if emitted == END_OF_TIME else emitted
             found[node.name] = max(source.cursor.max_time, frontier)
         else:

@@ -111,11 +111,11 @@ class Migrations:
     def ask(self, query: RunningQuery, plan: TypedPlan, version: int, limit: int) -> None:
         """Begin to migrate a query to a checked plan; no other migration of it may be in progress."""
         if plan == query.request.plan:
-            query.swaps.version = version
+            query.migrations.version = version
             self._completed(query)
             return
         migration = self._in_progress[query] = Migration(OperatorExchange(query, plan), version, limit)
-        query.swaps.stage, query.swaps.note = MigrationStage.DRAINING, None
+        query.migrations.stage, query.migrations.note = MigrationStage.DRAINING, None
         migration.ask = self._quiescent_points.ask([query], partial(self._begin, migration))
 
     def drop(self, query: RunningQuery, why: str) -> None:
@@ -129,13 +129,13 @@ class Migrations:
             migration.exchange.abandon()
             self._rearrange(query, migration.exchange.leave_out)
             self._quiescent_points.wake(query)
-        query.swaps.stage, query.swaps.note = None, query.swaps.note or why
+        query.migrations.stage, query.migrations.note = None, query.migrations.note or why
         self._completed(query)
 
     def forget(self, query: RunningQuery) -> None:
         """Remove the migration of a query that has ended."""
         if self._in_progress.pop(query, None) is not None:
-            query.swaps.stage, query.swaps.note = None, "the query has ended"
+            query.migrations.stage, query.migrations.note = None, "the query has ended"
 
     def failed(self, query: RunningQuery, operator: str, error: Exception) -> bool:
         """Give up a migration because a new operator failed; returns False if the operator is not new."""
@@ -144,10 +144,10 @@ class Migrations:
     def relieve(self, query: RunningQuery, why: str) -> bool:
         """Abandon new operators that run, possibly within a slice; returns whether there were any."""
         migration = self._in_progress.get(query)
-        if migration is None or query.swaps.stage is not MigrationStage.WARMING:
+        if migration is None or query.migrations.stage is not MigrationStage.WARMING:
             return False
         migration.exchange.abandon()
-        query.swaps.stage, query.swaps.note = MigrationStage.LEAVING, why
+        query.migrations.stage, query.migrations.note = MigrationStage.LEAVING, why
         if migration.ask is not None:
             self._quiescent_points.cancel(migration.ask)
         migration.ask = self._quiescent_points.ask([query], partial(self.drop, query, why))
@@ -162,7 +162,7 @@ class Migrations:
         except Exception as error:
             self.drop(query, f"the new operators could not be made: {error}")
             return
-        migration.since, query.swaps.stage = self._monotonic(), MigrationStage.WARMING
+        migration.since, query.migrations.stage = self._monotonic(), MigrationStage.WARMING
         if exchange.reach > migration.limit:
             reach, limit = format_duration(exchange.reach), format_duration(migration.limit)
             self.drop(query, f"its windows and joins reach {reach} ahead, further than the limit of {limit}")
@@ -177,7 +177,7 @@ class Migrations:
                 return
             self._rearrange(query, exchange.finish)
             del self._in_progress[query]
-            query.swaps.done(migration.version)
+            query.migrations.done(migration.version)
             self._completed(query)
         elif self._overdue(migration):
             limit = format_duration(migration.limit)

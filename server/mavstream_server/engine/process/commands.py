@@ -84,9 +84,9 @@ class HostedEngine:
             sources=chosen.sources,
             train=hello.train or DEFAULT_TRAIN,
             sharing=hello.sharing,
+            tables=OpenTables(hello.data / "tables"),
+            ended=self._ended,
         )
-        self.engine.ended = self._ended
-        self.engine.assembly.tables = OpenTables(hello.data / "tables")
         self.logs = ResultLogs(hello.data / "results", hello.result_bytes, hello.result_time_ns)
         self._notify_ended = ended
         self._started = clock.monotonic()
@@ -149,7 +149,7 @@ class HostedEngine:
             case ShedRows(id_, share):
                 engine.shed(id_, share)
             case MigratePlan(id_, plan, version, limit_us):
-                engine.swap(id_, plan, version, MIGRATION_LIMIT if limit_us is None else limit_us)
+                engine.migrate(id_, plan, version, MIGRATION_LIMIT if limit_us is None else limit_us)
             case SetPriority(class_name, priority):
                 engine.set_priority(class_name, priority)
             case StartTrace(most):
@@ -218,7 +218,7 @@ class HostedEngine:
         _log.error(
             "the loop broke; the policy starts anew", exc_info=error, extra={"fields": {"policy": name}}
         )
-        self.engine.switch(name, options, self.engine.seat.sources)
+        self.engine.switch(name, options, self.engine.policy_host.sources)
 
     def close(self) -> None:
         """Close all result logs."""

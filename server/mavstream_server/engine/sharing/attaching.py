@@ -49,36 +49,36 @@ class Attaching:
         self._crowded = crowded
         self._numbers = count(1)
 
-    def plant(
+    def start(
         self, prefix: RunningPrefix, depth: int, columns: tuple[str, ...], class_name: str
     ) -> SharedPipeline:
         """Start a shared pipeline with the state and position of a running prefix; it has no members yet."""
         query = prefix.query
-        pipeline = self._build(query, prefix.chain.nodes[: depth + 1], prefix, columns, class_name)
-        tasks = [query.tasks[name] for name in prefix.chain.nodes[1 : depth + 1]]
+        pipeline = self._build(query, prefix.definition.nodes[: depth + 1], prefix, columns, class_name)
+        tasks = [query.tasks[name] for name in prefix.definition.nodes[1 : depth + 1]]
         for mine, task in zip(tasks, pipeline.tasks.values(), strict=False):
             task.collector = copy(mine.collector)
         _copy_into(pipeline, prefix.operators(depth))
-        self._engine.plant(pipeline)
+        self._engine.start_pipeline(pipeline)
         return pipeline
 
-    def replant(self, pipeline: SharedPipeline, columns: tuple[str, ...]) -> SharedPipeline:
+    def widen(self, pipeline: SharedPipeline, columns: tuple[str, ...]) -> SharedPipeline:
         """Replace an idle shared pipeline by one that emits more columns; its members move along."""
-        member = pipeline.parts[0]
-        wider = self._build(member.query, member.names, member.strand, columns, pipeline.class_name)
+        member = pipeline.members[0]
+        wider = self._build(member.query, member.names, member.prefix, columns, pipeline.class_name)
         _copy_into(wider, member.theirs)
-        self._engine.plant(wider)
-        for member in pipeline.parts:
+        self._engine.start_pipeline(wider)
+        for member in pipeline.members:
             member.settle()
             member.join(wider)
             wider.add(member)
             wider.fan_out.add(member.branch())
-        pipeline.parts = []
-        self._engine.uproot(pipeline)
+        pipeline.members = []
+        self._engine.stop_pipeline(pipeline)
         _apply_limits(wider)
         return wider
 
-    def graft(self, prefix: RunningPrefix, depth: int, pipeline: SharedPipeline) -> None:
+    def attach(self, prefix: RunningPrefix, depth: int, pipeline: SharedPipeline) -> None:
         """Attach a query: the pipeline runs its prefix from now on. Their states must agree."""
         query = prefix.query
         member = Membership(prefix, depth, pipeline)
@@ -90,18 +90,18 @@ class Attaching:
                 query.sources.pop(name, None)
             query.shared.append(member)
 
-        self._engine.seat.rearrange(query, change)
+        self._engine.policy_host.rearrange(query, change)
         for own in member.own:
             if isinstance(own, WindowedOperator):
                 own.clear()
-        prefix.part = member
+        prefix.membership = member
         pipeline.add(member)
         pipeline.fan_out.add(member.branch())
         _apply_limits(pipeline)
 
-    def cut(self, member: Membership) -> None:
+    def detach(self, member: Membership) -> None:
         """Detach a query: it runs its prefix itself, with copies of the pipeline's state and queues."""
-        query, pipeline = member.query, member.trunk
+        query, pipeline = member.query, member.pipeline
         pipeline.fan_out.flush()
         for batch in pipeline.fan_out.inputs[0]:
             member.last.emit(member.narrowed(batch))
@@ -116,21 +116,21 @@ class Attaching:
             for task in member.tasks.values():
                 task.state = OperatorState.READY if task.ready else OperatorState.SUSPEND
 
-        self._engine.seat.rearrange(query, change)
-        self._engine.intake.add(member.strand.chain.stream, member.source)
+        self._engine.policy_host.rearrange(query, change)
+        self._engine.intake.add(member.prefix.definition.stream, member.source)
 
     def drop(self, member: Membership) -> None:
         """Remove the membership of a query that has ended; no state is copied back."""
         member.settle()
-        member.strand.part = None
+        member.prefix.membership = None
         member.query.shared.remove(member)
-        member.trunk.remove(member)
-        member.trunk.fan_out.remove(member.last)
+        member.pipeline.remove(member)
+        member.pipeline.fan_out.remove(member.last)
         for index, their in enumerate(member.theirs):
             if isinstance(their, WindowedOperator):
-                users = [other.own[index] for other in member.trunk.parts]
+                users = [other.own[index] for other in member.pipeline.members]
                 their.work_only_for(own for own in users if isinstance(own, WindowedOperator))
-        _apply_limits(member.trunk)
+        _apply_limits(member.pipeline)
 
     def follow(self, pipeline: SharedPipeline) -> None:
         """Apply the latency targets and memory limits that the members have now."""
@@ -161,7 +161,7 @@ class Attaching:
             lambda: self._crowded(pipeline),
         )
         network = instantiate_below(
-            plan, request.options, cursor, engine.assembly.table, columns, prefix.chain.needs, output
+            plan, request.options, cursor, engine.assembly.table, columns, prefix.definition.needs, output
         )
         pipeline = engine.assembly.of(request, network, SharedPipeline)
         return pipeline
@@ -213,8 +213,10 @@ def _restore_tasks(query: RunningQuery, member: Membership) -> None:
 def _apply_limits(pipeline: SharedPipeline) -> None:
     """Set a pipeline's linger cap and memory limit to the smallest of its members'."""
     for task in pipeline.sources.values():
-        task.cap = min((member.source.cap for member in pipeline.parts), default=task.cap)
-    limits = [limit for member in pipeline.parts if (limit := member.query.request.memory_limit) is not None]
+        task.cap = min((member.source.cap for member in pipeline.members), default=task.cap)
+    limits = [
+        limit for member in pipeline.members if (limit := member.query.request.memory_limit) is not None
+    ]
     pipeline.lowest_limit = min(limits, default=None)
 
 

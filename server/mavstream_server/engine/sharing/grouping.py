@@ -26,7 +26,7 @@ class PrefixGroups:
         self._groups: dict[tuple[str | None, str], PrefixGroup] = {}
         self._agenda: list[tuple[int, int, PrefixGroup]] = []  # a heap by due time
         self._ties = count()
-        self.trunks: dict[SharedPipeline, PrefixGroup] = {}
+        self.pipelines: dict[SharedPipeline, PrefixGroup] = {}
         self.moving: dict[RunningPrefix, None] = {}
         """Prefixes that are to leave their pipeline for a group that saves more operators."""
 
@@ -39,10 +39,10 @@ class PrefixGroups:
         running = [RunningPrefix(query, prefix) for prefix in prefixes(request.plan, request.options)]
         self._prefixes[query] = running
         for prefix in running:
-            for depth, done in enumerate(prefix.chain.keys, 1):
+            for depth, done in enumerate(prefix.definition.keys, 1):
                 key = class_name, done
                 group = self._groups.setdefault(key, PrefixGroup(key, depth))
-                group.everyone[prefix] = group.strands[prefix] = None
+                group.everyone[prefix] = group.unattached[prefix] = None
                 prefix.groups.append(group)
                 self._plan(group, group.hurry)
             self._review(prefix)
@@ -51,20 +51,20 @@ class PrefixGroups:
         """Remove the prefixes of a query that is not a member of any pipeline."""
         for prefix in self._prefixes.pop(query, ()):
             for group in prefix.groups:
-                group.strands.pop(prefix, None)
+                group.unattached.pop(prefix, None)
                 del group.everyone[prefix]
                 if not group.everyone:
                     del self._groups[group.key]
 
-    def grafted(self, prefix: RunningPrefix) -> None:
+    def attached(self, prefix: RunningPrefix) -> None:
         """Record that a prefix was attached to a pipeline: it is no candidate any more."""
         for group in prefix.groups:
-            del group.strands[prefix]
+            del group.unattached[prefix]
 
-    def cut(self, prefix: RunningPrefix, now: int) -> None:
+    def detached(self, prefix: RunningPrefix, now: int) -> None:
         """Record that a prefix was detached: it is a candidate again, after a delay."""
         for group in prefix.groups:
-            group.strands[prefix] = None
+            group.unattached[prefix] = None
             self.put_off(group, now)
 
     def _review(self, added: RunningPrefix) -> None:
@@ -76,7 +76,9 @@ class PrefixGroups:
             size = len(group.everyone)
             if size & (size - 1) == 0:
                 for prefix in group.everyone:
-                    present = None if prefix.part is None else self.trunks.get(prefix.part.trunk)
+                    present = (
+                        None if prefix.membership is None else self.pipelines.get(prefix.membership.pipeline)
+                    )
                     if present is not None and group.value > _MUCH * present.value:
                         self.moving[prefix] = None
                         self._schedule(0)

@@ -30,10 +30,10 @@ class Membership:
 
     def __init__(self, prefix: RunningPrefix, depth: int, pipeline: SharedPipeline) -> None:
         """The pipeline runs the prefix's source and the first `depth` nodes above it."""
-        self.strand = prefix
+        self.prefix = prefix
         self.query = query = prefix.query
-        self.names = names = prefix.chain.nodes[: depth + 1]
-        self.columns = prefix.chain.columns[depth - 1]
+        self.names = names = prefix.definition.nodes[: depth + 1]
+        self.columns = prefix.definition.columns[depth - 1]
         """The columns that the query's own operator would emit."""
         self.source: SourceTask = query.sources[names[0]]
         self.tasks: dict[str, Task] = {name: query.tasks[name] for name in names[1:]}
@@ -42,7 +42,7 @@ class Membership:
 
     def join(self, pipeline: SharedPipeline) -> None:
         """Become a member of a pipeline; counters of an earlier one must have been settled."""
-        self.trunk = pipeline
+        self.pipeline = pipeline
         self.theirs = list(pipeline.network.operators.values())[: len(self.names)]
         for own, their in zip(self.own, self.theirs, strict=True):
             if isinstance(own, WindowedOperator) and isinstance(their, WindowedOperator):
@@ -74,21 +74,21 @@ class Membership:
 
     def task(self, name: str) -> Task | None:
         """Return the pipeline's task for a node of the query; None if the pipeline has ended."""
-        return self.trunk.tasks.get(self.theirs[self.names.index(name)].name)
+        return self.pipeline.tasks.get(self.theirs[self.names.index(name)].name)
 
     @property
     def running_source(self) -> SourceTask:
         """The source that reads for the query: the pipeline's, or its own if that has ended."""
-        return next(iter(self.trunk.sources.values()), self.source)
+        return next(iter(self.pipeline.sources.values()), self.source)
 
     def branch(self) -> Branch:
         """Return the branch of the pipeline's fan-out that leads to the query."""
-        columns = None if self.columns == self.trunk.columns else self.columns
+        columns = None if self.columns == self.pipeline.columns else self.columns
         return Branch(self.last, columns, self.query.network.account, self.source.room)
 
     def narrowed(self, batch: Batch) -> Batch:
         """Return a batch of the pipeline with the query's columns only."""
-        same = self.columns == self.trunk.columns or not batch.size
+        same = self.columns == self.pipeline.columns or not batch.size
         return batch if same else batch.narrowed(self.columns)
 
     @property

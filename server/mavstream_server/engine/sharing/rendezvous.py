@@ -67,10 +67,10 @@ class Rendezvous:
 def meeting(group: PrefixGroup, now: int, near: int) -> Rendezvous | None:
     """Begin a rendezvous of a group's prefixes and its pipeline; None unless two are within `near` rows."""
     participants = [_Participant(prefix, group.depth) for prefix in group.free(now)]
-    if group.trunk is None:
+    if group.pipeline is None:
         participants = _largest_cluster(participants, near)
     else:
-        pipeline = _Participant(group.trunk, group.depth)
+        pipeline = _Participant(group.pipeline, group.depth)
         if pipeline.task.work.ended:
             return None
         participants = [

@@ -23,8 +23,8 @@ class RunningPrefix:
     """A prefix of a running query."""
 
     query: RunningQuery
-    chain: Prefix
-    part: Membership | None = None
+    definition: Prefix
+    membership: Membership | None = None
     """The membership in the pipeline that runs it; None while the query runs it itself."""
     rests_until: int = 0
     """The time (ns) before which it is not shared."""
@@ -36,19 +36,23 @@ class RunningPrefix:
     @property
     def task(self) -> SourceTask:
         """The task of its source; only while it is not attached."""
-        return self.query.sources[self.chain.nodes[0]]
+        return self.query.sources[self.definition.nodes[0]]
 
     def operators(self, depth: int) -> list[Operator]:
         """Return the query's own operators: of the source and the first `depth` nodes."""
-        return [self.query.network.operators[name] for name in self.chain.nodes[: depth + 1]]
+        return [self.query.network.operators[name] for name in self.definition.nodes[: depth + 1]]
 
     def is_free(self, now: int) -> bool:
         """Whether it may be attached to a pipeline."""
-        if self.part is not None or self.query.state is not QueryState.RUNNING or now < self.rests_until:
+        if (
+            self.membership is not None
+            or self.query.state is not QueryState.RUNNING
+            or now < self.rests_until
+        ):
             return False
         source = self.task.work
         # Its windows may lack rows that it has shed.
-        shed = source.shedder is not None or (self.chain.windowed and bool(source.counters["shed"]))
+        shed = source.shedder is not None or (self.definition.windowed and bool(source.counters["shed"]))
         return not shed and not source.ended and source.until is None
 
     @property
@@ -80,9 +84,9 @@ class PrefixGroup:
     depth: int
     """Nodes above the source."""
     everyone: dict[RunningPrefix, None] = field(default_factory=dict)
-    strands: dict[RunningPrefix, None] = field(default_factory=dict)
+    unattached: dict[RunningPrefix, None] = field(default_factory=dict)
     """The prefixes that are not attached."""
-    trunk: SharedPipeline | None = None
+    pipeline: SharedPipeline | None = None
     due: int | None = None
     """The time of the next attempt to attach them (ns); None if none is scheduled."""
     wait: int = _FIRST_WAIT
@@ -96,7 +100,7 @@ class PrefixGroup:
     @property
     def worth_it(self) -> bool:
         """Whether there are two candidates to be shared, the pipeline included."""
-        return len(self.strands) + (self.trunk is not None) > 1
+        return len(self.unattached) + (self.pipeline is not None) > 1
 
     def put_off(self, now: int) -> int:
         """Schedule the next attempt with a growing delay; returns its time (ns)."""
@@ -112,7 +116,7 @@ class PrefixGroup:
     def free(self, now: int) -> list[RunningPrefix]:
         """Return prefixes that may be attached now, at most as many as are attached at a time."""
         found = []
-        for prefix in self.strands:
+        for prefix in self.unattached:
             if prefix.is_free(now) and prefix.would_join(self):
                 found.append(prefix)
                 if len(found) == _MOST:
@@ -122,10 +126,10 @@ class PrefixGroup:
     def standing_together(self, now: int) -> list[RunningPrefix]:
         """Return free prefixes whose state equals the pipeline's, or each other's if there is no pipeline."""
         still = [prefix for prefix in self.free(now) if prefix.is_still(self.depth)]
-        if self.trunk is not None:
-            if not self.trunk.is_still:
+        if self.pipeline is not None:
+            if not self.pipeline.is_still:
                 return []
-            return self._in_agreement(list(self.trunk.network.operators.values())[:-1], still)
+            return self._in_agreement(list(self.pipeline.network.operators.values())[:-1], still)
         by_position: dict[object, list[RunningPrefix]] = {}
         for prefix in still:
             position = prefix.task.work.cursor.read_key(0)

@@ -46,7 +46,7 @@ class SharedPipeline(RunningQuery):
 
     def __init__(self, request: QueryRequest, network: Network) -> None:
         super().__init__(request, network)
-        self.parts: list[Membership] = []
+        self.members: list[Membership] = []
         """The memberships of its queries."""
         self._readers: list[OperatorView] = []
         self.fan_out = _fan_out(self)
@@ -61,13 +61,13 @@ class SharedPipeline(RunningQuery):
 
     def add(self, member: Membership) -> None:
         """Add a member: policies see its readers of the fan-out, and the pipeline's units become outdated."""
-        self.parts.append(member)
+        self.members.append(member)
         self._readers += member.readers
         self.outdated = True
 
     def remove(self, member: Membership) -> None:
         """Remove a member."""
-        self.parts.remove(member)
+        self.members.remove(member)
         for reader in member.readers:
             self._readers.remove(reader)
         self.outdated = True
@@ -80,7 +80,7 @@ class SharedPipeline(RunningQuery):
     @property
     def known_as(self) -> str | None:
         """The id of a member; None if there are none left."""
-        return self.parts[0].query.id if self.parts else None
+        return self.members[0].query.id if self.members else None
 
     @property
     def has_more(self) -> bool:
@@ -95,7 +95,7 @@ class SharedPipeline(RunningQuery):
         """Whether the queues of a member are full. Marks such members blocked, so that draining wakes it."""
         if not self.fan_out.crowded:
             return False
-        for member in self.parts:
+        for member in self.members:
             if not member.has_room:
                 member.query.blocked = True
         return True

@@ -43,21 +43,21 @@ class QuerySharing:
         self.due = min(self.due, time)
 
     @property
-    def trunks(self) -> Iterable[SharedPipeline]:
+    def pipelines(self) -> Iterable[SharedPipeline]:
         """The shared pipelines that run at present."""
-        return self._groups.trunks.keys()
+        return self._groups.pipelines.keys()
 
     # Changes of queries and pipelines
 
-    def came(self, query: RunningQuery) -> None:
+    def add(self, query: RunningQuery) -> None:
         """Make a query a candidate for sharing, from the next step on."""
         self._groups.add(query)
 
-    def gone(self, query: RunningQuery) -> None:
+    def remove(self, query: RunningQuery) -> None:
         """Remove a query that has ended; it must have been retired from the policy."""
         for member in tuple(query.shared):
             self._attaching.drop(member)
-            self._upkeep.trouble(member.trunk)
+            self._upkeep.trouble(member.pipeline)
         self._groups.remove(query)
 
     def leave(self, query: RunningQuery) -> None:
@@ -66,26 +66,26 @@ class QuerySharing:
             self._detach(member, self._engine.clock.now())
 
     def keep_apart(self, query: RunningQuery) -> None:
-        """Detach a query and exclude it from sharing until `came` is called for it again."""
+        """Detach a query and exclude it from sharing until `add` is called for it again."""
         self.leave(query)
         self._groups.remove(query)
 
     def ended(self, pipeline: SharedPipeline) -> None:
         """Remove a pipeline that has ended: its stream is complete, it was stopped, or it has failed."""
-        group = self._groups.trunks.pop(pipeline, None)
-        if group is not None and group.trunk is pipeline:
-            group.trunk = None
+        group = self._groups.pipelines.pop(pipeline, None)
+        if group is not None and group.pipeline is pipeline:
+            group.pipeline = None
         self._upkeep.ended(pipeline)
 
     def reprioritised(self) -> None:
         """Set each pipeline's class and weight to the highest of its members'."""
-        for pipeline in self.trunks:
+        for pipeline in self.pipelines:
             self._account(pipeline)
 
     def retargeted(self, query: RunningQuery) -> None:
         """Apply a query's changed latency target to its pipelines."""
         for member in query.shared:
-            self._attaching.follow(member.trunk)
+            self._attaching.follow(member.pipeline)
 
     def check_memory(self, pipeline: SharedPipeline) -> None:
         """Check the memory limits of the members of a pipeline."""
@@ -129,7 +129,7 @@ class QuerySharing:
     def _relieve(self, now: int) -> bool:
         moving = self._groups.moving
         helped = bool(moving)
-        for member in [prefix.part for prefix in moving]:
+        for member in [prefix.membership for prefix in moving]:
             if member is not None:
                 self._detach(member, now)
         moving.clear()
@@ -157,31 +157,34 @@ class QuerySharing:
             return False
         pipeline = self._pipeline(group, prefixes)
         for prefix in prefixes:
-            self._attaching.graft(prefix, group.depth, pipeline)
-            self._groups.grafted(prefix)
+            self._attaching.attach(prefix, group.depth, pipeline)
+            self._groups.attached(prefix)
         self._account(pipeline)
         self._groups.put_off(group, now)
         return True
 
     def _pipeline(self, group: PrefixGroup, prefixes: list[RunningPrefix]) -> SharedPipeline:
         """Return a pipeline that emits all columns that the group's old and new members read."""
-        columns = _union(prefixes, group.depth, group.trunk)
-        if group.trunk is None:
+        columns = _union(prefixes, group.depth, group.pipeline)
+        if group.pipeline is None:
             first = prefixes[0]
-            group.trunk = self._attaching.plant(first, group.depth, columns, first.query.class_name)
-        elif columns != group.trunk.columns:
-            group.trunk = self._attaching.replant(group.trunk, columns)
-        self._groups.trunks[group.trunk] = group
-        return group.trunk
+            group.pipeline = self._attaching.start(first, group.depth, columns, first.query.class_name)
+        elif columns != group.pipeline.columns:
+            group.pipeline = self._attaching.widen(group.pipeline, columns)
+        self._groups.pipelines[group.pipeline] = group
+        return group.pipeline
 
     def _account(self, pipeline: SharedPipeline) -> None:
         """Set a pipeline's class and weight to the highest of its members'.
 
         If its members have changed, the policy is given units that reflect their number and statistics.
         """
-        if not pipeline.parts:
+        if not pipeline.members:
             return
-        priorities, queries = self._engine.seat.priorities, [member.query for member in pipeline.parts]
+        priorities, queries = (
+            self._engine.policy_host.priorities,
+            [member.query for member in pipeline.members],
+        )
         names = {query.class_name for query in queries}
         highest = min(names, key=lambda name: (-priorities.get(name, 1), name))
         weight = max(query.weight for query in queries)
@@ -190,23 +193,23 @@ class QuerySharing:
             pipeline.class_name, pipeline.weight = highest, weight
 
         if (pipeline.class_name, pipeline.weight) != (highest, weight):
-            self._engine.seat.rearrange(pipeline, change)
+            self._engine.policy_host.rearrange(pipeline, change)
         elif pipeline.outdated:
-            self._engine.seat.refresh(pipeline)
+            self._engine.policy_host.refresh(pipeline)
 
     def _detach(self, member: Membership, now: int) -> None:
-        pipeline = member.trunk
-        self._attaching.cut(member)
+        pipeline = member.pipeline
+        self._attaching.detach(member)
         if pipeline.active:
             self._account(pipeline)
-            if len(pipeline.parts) < 2:
+            if len(pipeline.members) < 2:
                 self._upkeep.trouble(pipeline)
-        self._groups.cut(member.strand, now)
+        self._groups.detached(member.prefix, now)
 
 
 def _union(prefixes: Iterable[RunningPrefix], depth: int, pipeline: SharedPipeline | None) -> tuple[str, ...]:
     """Return all columns that the prefixes emit at a depth, those of their pipeline first."""
     columns = dict.fromkeys(() if pipeline is None else pipeline.columns)
     for prefix in prefixes:
-        columns |= dict.fromkeys(prefix.chain.columns[depth - 1])
+        columns |= dict.fromkeys(prefix.definition.columns[depth - 1])
     return tuple(columns)

@@ -108,12 +108,12 @@ class PipelineUpkeep:
             return True
         if not pipeline.active:
             return True
-        for member in tuple(pipeline.parts):
+        for member in tuple(pipeline.members):
             self._engine.check_memory(member.query)
-        if len(pipeline.parts) < 2:
-            for member in tuple(pipeline.parts):
+        if len(pipeline.members) < 2:
+            for member in tuple(pipeline.members):
                 self._detach(member, now)
-            self._engine.uproot(pipeline)
+            self._engine.stop_pipeline(pipeline)
             return True
         self._account(pipeline)
         return self._room_restored(pipeline, now)
@@ -123,23 +123,23 @@ class PipelineUpkeep:
         if not pipeline.crowded:
             pipeline.crowded_since = None
             return True
-        full = [member for member in pipeline.parts if not member.has_room]
+        full = [member for member in pipeline.members if not member.has_room]
         since = pipeline.crowded_since
-        if since is None or len(full) == len(pipeline.parts):
+        if since is None or len(full) == len(pipeline.members):
             pipeline.crowded_since = now  # no member waits for another one
             return False
         if since <= now < since + _PATIENCE:
             return False
         for member in full:
-            member.strand.was_slow(now)
+            member.prefix.was_slow(now)
             self._detach(member, now)
         pipeline.crowded_since = None
         self._engine.intake.unblock(pipeline, now)
-        return len(pipeline.parts) >= 2
+        return len(pipeline.members) >= 2
 
     def _fail_with(self, pipeline: SharedPipeline, operator: str, error: Exception) -> None:
         """Fail the members with the error that they would have raised themselves."""
-        for member in tuple(pipeline.parts):
+        for member in tuple(pipeline.members):
             own = member.own_name(operator)
             reported = error
             if isinstance(error, MavstreamError):

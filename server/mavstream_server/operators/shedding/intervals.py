@@ -34,17 +34,17 @@ class SheddingIntervals:
         self._intervals[-1] = current._replace(until=last, seen=current.seen + seen, shed=current.shed + shed)
 
     @property
-    def spells(self) -> tuple[SheddingInterval, ...]:
+    def intervals(self) -> tuple[SheddingInterval, ...]:
         """The shedding intervals, oldest first."""
         return tuple(self._intervals)
 
     def save(self) -> dict[str, Any]:
         """Return the record for a snapshot."""
-        return {"share": self._share, "spells": [list(interval) for interval in self._intervals]}
+        return {"share": self._share, "intervals": [list(interval) for interval in self._intervals]}
 
     def load(self, state: dict[str, Any]) -> None:
         """Restore the record from a snapshot."""
         self._share = state["share"]
         self._intervals = deque(
-            (SheddingInterval(*saved) for saved in state["spells"]), maxlen=_MAX_INTERVALS
+            (SheddingInterval(*saved) for saved in state["intervals"]), maxlen=_MAX_INTERVALS
         )

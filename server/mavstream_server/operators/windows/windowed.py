@@ -60,7 +60,7 @@ class WindowedOperator(Operator):
         return watermark
 
     @property
-    def told(self) -> Mark:
+    def frontier(self) -> Mark:
         """The frontier: the mark that applies to the output now, even if it was not emitted yet."""
         if self._done:
             return Mark(END_OF_TIME, end=True)

@@ -27,13 +27,13 @@ _MAX_CACHED = 10_000
 class MetricsSource(Protocol):
     """Source of metrics: the link to the engine."""
 
-    async def stats(self, ids: Iterable[str] | None = None) -> EngineReport:
+    async def metrics(self, ids: Iterable[str] | None = None) -> EngineReport:
         """Return the metrics of these queries, or of all."""
 
-    async def totals(self) -> EngineMetrics:
+    async def engine_metrics(self) -> EngineMetrics:
         """Return the metrics of the engine itself."""
 
-    async def classes(self) -> dict[str, ClassMetrics]:
+    async def class_metrics(self) -> dict[str, ClassMetrics]:
         """Return the metrics of the classes that have queries."""
 
 
@@ -60,7 +60,7 @@ class MetricsCache:
         async with self._overview_lock:
             if self._overview is None or self._overview[0] <= self._clock() - FRESH_S:
                 try:
-                    found = Overview(await self._source.totals(), await self._source.classes())
+                    found = Overview(await self._source.engine_metrics(), await self._source.class_metrics())
                 except (EngineUnavailable, EngineRefused):
                     found = Overview()
                 # Collecting them takes long with thousands of queries, so the age counts from the answer.
@@ -80,7 +80,7 @@ class MetricsCache:
 
     async def _fetch(self, ids: list[str]) -> None:
         try:
-            stats = (await self._source.stats(ids)).queries
+            stats = (await self._source.metrics(ids)).queries
         except EngineUnavailable:
             stats = {}
         now = self._clock()

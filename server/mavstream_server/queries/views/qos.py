@@ -99,7 +99,7 @@ class QosReports:
         )
 
     def _shed(self, id_: str, stats: QueryMetrics | None) -> ShedReport:
-        counters, spells = ({}, ()) if stats is None else (stats.counters, stats.spells)
+        counters, intervals = ({}, ()) if stats is None else (stats.counters, stats.shedding_intervals)
         return ShedReport(
             rows=sum(reasons.get("shed", 0) for reasons in counters.values()),
             share=self._optimizing.enactor.shares.get(id_, 0.0),
@@ -112,7 +112,7 @@ class QosReports:
                     seen=interval.seen,
                     rows=interval.shed,
                 )
-                for interval in spells
+                for interval in intervals
             ),
         )
 
