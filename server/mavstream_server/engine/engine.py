@@ -39,7 +39,6 @@ from mavstream_server.operators.source import Source
 from mavstream_server.planning.instantiator import operator_maker
 from mavstream_server.planning.weighting import weighted
 from mavstream_server.scheduling.policy import Policy, SourceService
-from mavstream_server.scheduling.view import OperatorKind
 from mavstream_server.tables.stored import OpenTables
 
 _log = logging.getLogger(__name__)
@@ -326,6 +325,8 @@ class Engine:
     def _ran(self, task: AnyTask, published: bool) -> None:
         """Update sources, units and memory after a task has run, and retire the query if it has ended."""
         query = task.query
+        if not query.active:  # it has failed in another operator of the same slice
+            return
         if isinstance(task, SourceTask) and task.state is OperatorState.SUSPEND:
             self.intake.rest(task, self.clock.now())
         if published:
@@ -339,7 +340,7 @@ class Engine:
                 self.sharing.check_memory(query)
         if query.blocked and query.has_room:
             self._unblock(query)
-        if task.kind is OperatorKind.OUTPUT and query.output.ended and query.active:
+        if query.output.ended and query.active:
             self._retire(query, QueryState.FINISHED)
 
     def _unblock(self, query: RunningQuery) -> None:

@@ -87,6 +87,7 @@ class Loop:
         if self.trace is not None:
             self.trace.add(now, _CORE, slice_, report)
         self._policy_host.policy.finished(slice_, report)
+        self._policy_host.follow_decider()
 
     def run(self, most: int = 1_000_000_000) -> int:
         """Step until there is nothing to do, at most `most` times; returns the number of steps."""

@@ -17,7 +17,7 @@ from mavstream_server.engine.slice_runner import AnyTask, SliceRunner
 from mavstream_server.engine.states import OperatorState
 from mavstream_server.engine.task import Task
 from mavstream_server.scheduling.mechanisms.units import QueryUnits
-from mavstream_server.scheduling.policy import Policy, SourceService
+from mavstream_server.scheduling.policy import Policy, SourceService, UnitKind
 from mavstream_server.scheduling.registry import check_options, make_policy
 
 
@@ -42,6 +42,7 @@ class PolicyHost:
         self._view = _EngineView(self.admitted, self.priorities, random)
         self.policy: Policy[Any] = make_policy(policy, self._view, options)
         """The policy that decides at present."""
+        self._fused_for = self.policy.decider
         self.sources = sources
         """How sources were requested to be served; None for the way of the policy's paper."""
         self.service = _service(self.policy, sources)
@@ -55,6 +56,7 @@ class PolicyHost:
         try:
             query.arrange(self._serves_sources)
             self.policy.admit(query)
+            self._fuse(query)
         except BaseException:
             del self.admitted[query.id]
             raise
@@ -74,6 +76,7 @@ class PolicyHost:
             for task in query.tasks.values():  # some may have been inactive while the policy was switched
                 self.watch(task)
             self.policy.admit(query)
+            self._fuse(query)
             self._notify_ready(query)
 
     def refresh(self, query: RunningQuery) -> None:
@@ -83,6 +86,8 @@ class PolicyHost:
         """
         query.units, query.outdated = QueryUnits(query), False
         self.policy.refreshed(query)
+        if self.policy.unit is UnitKind.SEGMENT:  # the units themselves may have changed
+            self._fuse(query)
         for member in query.shared:
             member.pipeline.outdated = True
 
@@ -102,6 +107,7 @@ class PolicyHost:
         if same and self.policy.adopt(check_options(policy, options)):
             return False
         self.policy = make_policy(policy, self._view, options)
+        self._fused_for = self.policy.decider
         served = self._serves_sources
         self.sources, self.service = sources, _service(self.policy, sources)
         for query in self.admitted.values():
@@ -110,8 +116,19 @@ class PolicyHost:
             for task in query.tasks.values():
                 self.watch(task)
             self.policy.admit(query)
+            self._fuse(query)
             self._notify_ready(query)
         return True
+
+    def follow_decider(self) -> None:
+        """Fuse the operators of all queries anew if another policy decides since the last call."""
+        if self._fused_for is not self.policy.decider:
+            self._fused_for = self.policy.decider
+            for query in self.admitted.values():
+                self._fuse(query)
+
+    def _fuse(self, query: RunningQuery) -> None:
+        query.fuse(self.policy.hands_over, self._runner.receiver)
 
     @property
     def _serves_sources(self) -> bool:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 from mavstream_protocol.typed_plan import TypedPlan
+from mavstream_server.columns.batch import Batch
 from mavstream_server.core.metrics import SheddingInterval
 from mavstream_server.engine.source_task import SourceTask
 from mavstream_server.engine.states import QUERY_MOVES, OperatorState, QueryState, move
@@ -76,6 +77,11 @@ class PlanMigrations:
         self.count += 1
 
 
+HandsOver = Callable[[OperatorView, OperatorView], bool]
+"""Whether the second operator may process at once what the first one emits; a policy answers."""
+Receiver = Callable[[Task, int], Callable[[Batch], None]]
+"""Returns what processes batches for an input of a task at once."""
+
 _DEFAULTS = RunOptions()
 
 
@@ -121,6 +127,7 @@ class RunningQuery:
         self.sources: dict[str, SourceTask] = {}
         self.operators: Sequence[OperatorView] = ()
         self.paths: Sequence[Sequence[OperatorView]] = ()
+        self._serves_sources = False
         self.units: QueryUnits
         self.outdated = False
         """Whether its units must be recomputed: it is a shared pipeline whose members have changed."""
@@ -144,6 +151,10 @@ class RunningQuery:
         for task in self._all_tasks():
             task.downstream = tuple(readers[id(queue)] for queue in task.work.all_outputs)
 
+    def _visible(self) -> list[Task | SourceTask]:
+        """Return the tasks that the policy runs: those of sources only where it serves them."""
+        return [*(self.sources.values() if self._serves_sources else ()), *self.tasks.values()]
+
     def _all_tasks(self) -> list[Task | SourceTask]:
         return [*self.sources.values(), *self.tasks.values()]
 
@@ -156,8 +167,9 @@ class RunningQuery:
 
     def arrange(self, with_sources: bool) -> None:
         """Compute the operators, paths and units that policies see, with the sources or without."""
+        self._serves_sources = with_sources
         tasks, sources = self.tasks, self.sources if with_sources else {}
-        self.operators = [*sources.values(), *tasks.values()]
+        self.operators = self._visible()
         pairs = zip(self.network.sources, self.network.paths, strict=True)
         below = [
             (sources.get(source.name), [tasks[name] for name in path if name in tasks])
@@ -170,6 +182,22 @@ class RunningQuery:
             task.leaf = any(task is path[0] for _, path in below)
             task.fed_by = [writers[id(queue)] for queue in task.work.inputs if id(queue) in writers]
         self.units, self.outdated = QueryUnits(self), False
+
+    def fuse(self, hands_over: HandsOver, receiver: Receiver) -> None:
+        """Leave out the queues between operators that the policy runs in one turn.
+
+        A queue that is not empty is left out once its reader has drained it, so order is kept. New operators
+        of a migration are never fused: if one fails, the others must not notice.
+        """
+        writers = {id(queue): task for task in self._visible() for queue in task.work.all_outputs}
+        for operator in self.network.operators.values():  # those of a shared prefix are inactive
+            for queue in operator.inputs:
+                queue.receive = None
+        for name, task in self.tasks.items():
+            for port, queue in enumerate(task.work.inputs):
+                writer = None if name.startswith(NEW) else writers.get(id(queue))
+                if writer is not None and hands_over(writer, task):
+                    queue.receive = receiver(task, port)
 
     def settle(self) -> None:
         """Update the counters of operators that shared pipelines run for it."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from mavstream_server.columns.batch import Batch
 from mavstream_server.core.clock import Clock
 from mavstream_server.engine.source_task import SourceTask
 from mavstream_server.engine.states import OperatorState
@@ -18,11 +19,24 @@ AnyTask = Task | SourceTask
 
 # Module globals, since they are looked up in every run of every operator.
 _READY, _RUN, _SUSPEND = OperatorState.READY, OperatorState.RUN, OperatorState.SUSPEND
-_SOURCE, _OUTPUT = OperatorKind.SOURCE, OperatorKind.OUTPUT
+_SOURCE = OperatorKind.SOURCE
+
+
+class _OperatorBroke(Exception):
+    """An operator raised an error while a fused operator below it was running."""
+
+    def __init__(self, name: str, error: Exception) -> None:
+        super().__init__(name, error)
+        self.name = name
+        self.error = error
 
 
 class SliceRunner:
-    """Runs the operators of a slice, each until a bound is reached or its inputs are empty."""
+    """Runs the operators of a slice, each until a bound is reached or its inputs are empty.
+
+    Operators that are fused with one below them run inside its call; their time is subtracted from its time,
+    so that the statistics are those of each operator alone.
+    """
 
     def __init__(
         self,
@@ -39,6 +53,9 @@ class SliceRunner:
         self._failed = failed
         self.cut = False
         """Set to end the slice at the next batch, so that a preemptive policy can decide again."""
+        self._inner = 0  # ns in fused operators above the one that runs
+        self._consumed = self._produced = 0  # tuples of fused operators in this slice
+        self._published: list[Task] = []  # fused operators that published statistics in this call
 
     def run(self, slice_: Slice) -> Report:
         """Run the operators of a slice in order; returns what was consumed, produced and spent."""
@@ -48,33 +65,33 @@ class SliceRunner:
         stop = None if slice_.duration is None else begin + slice_.duration
         consumed = produced = answers = response = 0
         self.cut = False
+        self._consumed = self._produced = 0
         for task in tasks:
             task.held = True
         for task in tasks:
             if task.state is not _READY:
                 continue
-            if task.kind is _OUTPUT:
-                latency = task.query.output.latency
-                count, total = latency.count, latency.total
-                rows, now = self._run_task(task, slice_.tuples, stop, now)
-                answers += latency.count - count
-                response += latency.total - total
-            else:
-                before = task.work.rows_out
-                rows, now = self._run_task(task, slice_.tuples, stop, now)
-                produced += task.work.rows_out - before
+            latency, before = task.query.output.latency, task.work.rows_out
+            count, total = latency.count, latency.total
+            rows, now = self._run_task(task, slice_.tuples, stop, now)
+            answers += latency.count - count
+            response += latency.total - total
+            produced += task.work.rows_out - before
             consumed += rows
             if self.cut or (stop is not None and now >= stop):
                 break
         for task in tasks:
             task.held = False
+        consumed += self._consumed
+        produced += self._produced
         return Report(consumed, produced + answers, now - begin, answers, response)
 
     def _run_task(self, task: AnyTask, tuples: int | None, stop: int | None, begin: int) -> tuple[int, int]:
         """Run an operator that starts at `begin`; returns the rows that it consumed and when it ended."""
-        work, monotonic = task.work, self._monotonic
+        work, query, monotonic = task.work, task.query, self._monotonic
         rows_before, bytes_before = work.rows_out, work.bytes_out
         consumed, calls, now = 0, 1, begin
+        self._inner = 0
         task.state = _RUN
         try:
             consumed = task.run(tuples)
@@ -93,16 +110,47 @@ class SliceRunner:
                         break
             if task.state is _RUN:
                 task.state = _READY if ready else _SUSPEND
+            elapsed = now - begin - self._inner
             published = task.collector.add(
-                consumed, work.rows_out - rows_before, work.bytes_out - bytes_before, now - begin, calls
+                consumed, work.rows_out - rows_before, work.bytes_out - bytes_before, elapsed, calls
             )
-            if (
-                published
-                or task.query.blocked
-                or (task.kind is _SOURCE and not ready)
-                or (task.kind is _OUTPUT and task.query.output.ended)
-            ):
+            if self._published:
+                self._follow_up()
+            if published or query.blocked or (task.kind is _SOURCE and not ready) or query.output.ended:
                 self._ran(task, published)
+        except _OperatorBroke as broke:
+            self._published.clear()
+            self._failed(query, broke.name, broke.error)
         except Exception as error:
-            self._failed(task.query, work.name, error)
+            self._published.clear()
+            self._failed(query, work.name, error)
         return consumed, now
+
+    def receiver(self, task: Task, port: int) -> Callable[[Batch], None]:
+        """Return what a fused operator below `task` calls with its batches for the input `port`."""
+        work, monotonic = task.work, self._monotonic
+
+        def receive(batch: Batch) -> None:
+            before = self._inner
+            self._inner = 0
+            rows, nbytes, begin = work.rows_out, work.bytes_out, monotonic()
+            try:
+                work.process(port, batch)
+            except _OperatorBroke:
+                raise
+            except Exception as error:
+                raise _OperatorBroke(work.name, error) from error
+            elapsed, emitted = monotonic() - begin, work.rows_out - rows
+            self._consumed += batch.size
+            self._produced += emitted
+            if task.collector.add(batch.size, emitted, work.bytes_out - nbytes, elapsed - self._inner, 1):
+                self._published.append(task)
+            self._inner = before + elapsed
+
+        return receive
+
+    def _follow_up(self) -> None:
+        """Report fused operators that published statistics, now that no operator is running."""
+        published, self._published = self._published, []
+        for task in published:
+            self._ran(task, True)

@@ -26,11 +26,13 @@ class Queue:
     """Batches in stream order, with their rows and bytes accounted, and callbacks for pushes.
 
     `filled` is called when a batch is pushed to an empty queue, `grown`, where it is set, when one is pushed
-    to a queue that is not empty. Both are assigned after construction, since pushing is a hot path: by the
-    task that reads the queue, and while batches are moved from one queue to another.
+    to a queue that is not empty. Where `receive` is set, operators are fused: a batch that finds the queue
+    empty is not queued, but processed by the reader at once. They are assigned after construction, since
+    pushing is a hot path: by the task that reads the queue, and while batches are moved from one queue to
+    another.
     """
 
-    __slots__ = ("_account", "_batches", "cut", "filled", "grown", "nbytes", "rows")
+    __slots__ = ("_account", "_batches", "cut", "filled", "grown", "nbytes", "receive", "rows")
 
     def __init__(self, account: QueueAccount) -> None:
         self._account = account
@@ -41,6 +43,7 @@ class Queue:
         """Rows of the first batch that were popped already, while the rest of it is still queued."""
         self.filled: Callable[[], None] = _ignore
         self.grown: Callable[[], None] | None = None
+        self.receive: Callable[[Batch], None] | None = None
 
     def __len__(self) -> int:
         return len(self._batches)
@@ -57,16 +60,22 @@ class Queue:
         return None
 
     def push(self, batch: Batch) -> None:
-        """Append a batch; a mark that follows a mark directly replaces it."""
+        """Append a batch, or hand it to a fused reader; a mark that follows a mark directly replaces it."""
         batches = self._batches
-        if batches and not batch.size and _supersedes(batch, batches[-1]):
+        if not batches:
+            if self.receive is not None:
+                self.receive(batch)
+                return
+            batches.append(batch)
+            self._count(batch.size, batch.nbytes)
+            self.filled()
+            return
+        if not batch.size and _supersedes(batch, batches[-1]):
             batches[-1] = _with_arrival_of(batches[-1], batch)
             return
         batches.append(batch)
         self._count(batch.size, batch.nbytes)
-        if len(batches) == 1:
-            self.filled()
-        elif self.grown is not None:
+        if self.grown is not None:
             self.grown()
 
     def pop(self, most: int | None = None) -> Batch:

@@ -21,7 +21,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from enum import StrEnum
-from typing import ClassVar, Generic, TypeVar
+from typing import Any, ClassVar, Generic, TypeVar
 
 from pydantic import BaseModel, ConfigDict
 
@@ -51,6 +51,19 @@ class Level(StrEnum):
     """Which other policy decides."""
 
 
+class UnitKind(StrEnum):
+    """What a policy runs in one turn. Batches are handed over directly between the operators of a unit."""
+
+    OPERATOR = "operator"
+    """Single operators, with a queue in front of each."""
+    SEGMENT = "segment"
+    """Runs of operators that free memory together."""
+    PATH = "path"
+    """All operators from one to the output."""
+    QUERY = "query"
+    """All operators of a query."""
+
+
 class Policy(ABC, Generic[OptionsT]):
     """A scheduling policy: decides what to run next and is informed of the outcome."""
 
@@ -67,6 +80,8 @@ class Policy(ABC, Generic[OptionsT]):
     """Whether queries of higher weight get more; a class-level policy leaves that to its inner policy."""
     watches_growth: bool = False
     """Whether the driver must call `grew`, which costs a call per batch."""
+    unit: UnitKind = UnitKind.OPERATOR
+    """What it runs in one turn; an option may decide it."""
     Options: ClassVar[type[PolicyOptions]]
 
     def __init__(self, view: View, options: OptionsT) -> None:
@@ -94,6 +109,27 @@ class Policy(ABC, Generic[OptionsT]):
     @abstractmethod
     def finished(self, slice_: Slice, report: Report) -> None:
         """Note that a slice has been run; `ready` of its operators says whether they have more to do."""
+
+    def hands_over(self, lower: OperatorView, upper: OperatorView) -> bool:
+        """Return whether `upper` may process what `lower` emits at once, as part of the same turn.
+
+        Asked about neighbours of one query, after it was admitted or refreshed. The live engine then leaves
+        out the queue between them (fusing), so that nothing ever waits at `upper`.
+        """
+        return self.unit is UnitKind.QUERY
+
+    def may_wait(self, source: OperatorView) -> bool:
+        """Return whether a source without a latency target may wait for more rows, though it could run.
+
+        Asked when rows have arrived for it. Larger batches cost less per row, so that a class that could not
+        run now anyway should wait.
+        """
+        return False
+
+    @property
+    def decider(self) -> Policy[Any]:
+        """The policy that decides at present: this one, except where it chooses between others."""
+        return self
 
     def refreshed(self, query: QueryView) -> None:
         """Note that statistics of a query changed by more than 10 % and its units were recomputed."""

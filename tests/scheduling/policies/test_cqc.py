@@ -337,7 +337,7 @@ def with_source(network: ScriptedNetwork, name: str, numbers: int, class_name: s
 
 def inner_policies() -> list[dict[str, Any]]:
     names = [name for name, policy in sorted(POLICIES.items()) if policy.level is Level.OPERATOR]
-    return [*({"policy": name} for name in names), {"policy": "rr", "options": {"unit": "query"}}]
+    return [{"policy": name} for name in names]
 
 
 @pytest.mark.parametrize("inner", inner_policies())
@@ -356,6 +356,20 @@ def test_sources_are_asked_only_when_nothing_else_of_the_class_is_ready(inner: d
             served.append(slice_.operators[0].query.id)
         network.end()
     assert served == ["q0", "q1", "q2"] * 4
+    assert set(network.answers.values()) == {20}
+
+
+@pytest.mark.parametrize("policy", ["rr", "hr", "rb"])
+def test_a_query_that_runs_as_a_whole_reads_in_its_own_turn(policy: str) -> None:
+    inner = {"policy": policy, "options": {"unit": "query"}}
+    network = ScriptedNetwork("cqc", {"train": 5, "inner": inner})
+    for place in range(3):
+        with_source(network, f"q{place}", 100 + 10 * place, "default")
+        network.arrive(f"q{place}", 20)
+    while (slice_ := network.begin()) is not None:
+        assert list(slice_.operators) == list(slice_.operators[0].query.operators)
+        network.end()
+        assert not any(operator.waiting for operator in slice_.operators[1:])
     assert set(network.answers.values()) == {20}
 
 

@@ -20,7 +20,9 @@ class ClassLevelPolicy(Policy[OptionsT]):
 
     def __init__(self, view: View, options: OptionsT) -> None:
         super().__init__(view, options)
-        self.watches_growth = self.inner.make(view).watches_growth
+        inner = self.inner.make(view)
+        self.watches_growth = inner.watches_growth
+        self.unit = inner.unit
         self._inner: dict[str, Policy[Any]] = {}
         self._queries: dict[str, int] = {}
         self._awake: set[str] = set()  # classes that may have something ready
@@ -87,6 +89,10 @@ class ClassLevelPolicy(Policy[OptionsT]):
     def grew(self, operator: OperatorView, now: int) -> None:
         """Forward to the inner policy of the operator's class."""
         self._inner[operator.query.class_name].grew(operator, now)
+
+    def hands_over(self, lower: OperatorView, upper: OperatorView) -> bool:
+        """Return what the inner policy of the query's class answers."""
+        return self._inner[upper.query.class_name].hands_over(lower, upper)
 
     def finished(self, slice_: Slice, report: Report) -> None:
         """Forward to the class that the slice came from, or to the one the query has moved to since."""

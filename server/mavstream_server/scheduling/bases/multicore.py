@@ -6,7 +6,7 @@ from abc import abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Generic, NamedTuple, TypeVar
 
-from mavstream_server.scheduling.policy import Level, OptionsT, Policy, SourceService
+from mavstream_server.scheduling.policy import Level, OptionsT, Policy, SourceService, UnitKind
 from mavstream_server.scheduling.view import OperatorView, QueryView, Report, Slice, View
 
 
@@ -58,6 +58,7 @@ class MulticorePolicy(Policy[OptionsT], Generic[OptionsT, UnitT]):
     """
 
     level = Level.QUERY
+    unit = UnitKind.QUERY
     sources = SourceService.OWN_CORE
 
     def __init__(self, view: View, options: OptionsT) -> None:
@@ -83,10 +84,6 @@ class MulticorePolicy(Policy[OptionsT], Generic[OptionsT, UnitT]):
     def leave(self, unit: UnitT) -> None:
         """Remove a unit from those to choose from; by default `pick` skips units that are gone."""
 
-    def parts(self, query: QueryView) -> Iterable[tuple[OperatorView, ...]]:
-        """Return the groups of operators of a query that run together: by default one with all of them."""
-        return (tuple(query.operators),)
-
     def turn(self, unit: UnitT) -> Slice:
         """Return the slice of a unit that was picked: by default everything that waits in it."""
         return unit.slice
@@ -110,7 +107,8 @@ class MulticorePolicy(Policy[OptionsT], Generic[OptionsT, UnitT]):
 
     def admit(self, query: QueryView) -> None:
         """Form units of the query; existing units that share operators with it are merged into them."""
-        for operators in self.parts(query):
+        together = self.unit is UnitKind.QUERY
+        for operators in [tuple(query.operators)] if together else [(each,) for each in query.operators]:
             sharing = self._units_with(operators)
             members = [member for unit in sharing for member in self._dissolve(unit).members]
             unit = self._form([*members, Member(query, operators)])

@@ -1,16 +1,19 @@
-"""Base of policies that always run the ready operator of highest priority."""
+"""Base of policies that always run the ready operator, or query, of highest priority."""
 
 from __future__ import annotations
 
 from abc import abstractmethod
 
 from mavstream_server.scheduling.mechanisms.ranking import Ranking
-from mavstream_server.scheduling.policy import OptionsT, Policy
+from mavstream_server.scheduling.policy import OptionsT, Policy, UnitKind
 from mavstream_server.scheduling.view import OperatorView, QueryView, Report, Slice, View
 
 
 class RankedPolicy(Policy[OptionsT]):
-    """Keeps ready operators in a heap by priority, which subclasses define."""
+    """Keeps ready operators in a heap by priority, which subclasses define.
+
+    Where the unit is the query, its first operator stands for all of them.
+    """
 
     def __init__(self, view: View, options: OptionsT) -> None:
         super().__init__(view, options)
@@ -27,6 +30,8 @@ class RankedPolicy(Policy[OptionsT]):
 
     def rank(self, operator: OperatorView) -> None:
         """Insert an operator into the ranking by its current priority."""
+        if self.unit is UnitKind.QUERY:
+            operator = operator.query.operators[0]
         self._ready.put(operator, (-self.priority(operator), operator.number))
 
     def retire(self, query: QueryView) -> None:
@@ -49,6 +54,8 @@ class RankedPolicy(Policy[OptionsT]):
         for operator in slice_.operators:
             if operator.ready:
                 self.rank(operator)
+                if self.unit is UnitKind.QUERY:
+                    return
 
     def refreshed(self, query: QueryView) -> None:
         """Rank the query's ready operators by their new statistics."""

@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 
 from mavstream_server.scheduling.mechanisms.precedence import Precedence
 from mavstream_server.scheduling.mechanisms.units import QueryUnits
-from mavstream_server.scheduling.policy import Policy
+from mavstream_server.scheduling.policy import Policy, UnitKind
 from mavstream_server.scheduling.registry import InnerPolicy
 from mavstream_server.scheduling.view import OperatorKind, OperatorView, QueryView, Report, Slice, View
 
@@ -47,6 +47,7 @@ class SourcesLast(Policy[Any]):
     def __init__(self, inner: Policy[Any]) -> None:
         super().__init__(inner.view, inner.options)
         self.watches_growth = inner.watches_growth
+        self.unit = inner.unit
         self._inner = inner
         self._ready: _Line = OrderedDict()
         self._ahead: _Line = OrderedDict()
@@ -104,6 +105,10 @@ class SourcesLast(Policy[Any]):
         elif first.ready:
             self._put(first)
 
+    def hands_over(self, lower: OperatorView, upper: OperatorView) -> bool:
+        """Return what the inner policy answers; what a source emits waits for a decision of that policy."""
+        return lower.kind is not OperatorKind.SOURCE and self._inner.hands_over(lower, upper)
+
     def refreshed(self, query: QueryView) -> None:
         """Recompute the units that the inner policy sees, then forward."""
         seen = self._seen.get(query.id)
@@ -120,8 +125,12 @@ class InnerWithSources(InnerPolicy):
     """The policy inside a class whose sources run on the credit of the class."""
 
     def make(self, view: View) -> Policy[Any]:
-        """Create the policy, with a ring of sources behind it."""
-        return SourcesLast(super().make(view))
+        """Create the policy, with a ring of sources behind it unless it runs whole queries.
+
+        A query that runs as a whole reads and processes a train in one turn, so its sources are part of it.
+        """
+        inner = super().make(view)
+        return inner if inner.unit is UnitKind.QUERY else SourcesLast(inner)
 
 
 def _without_sources(operators: Sequence[OperatorView]) -> list[OperatorView]:

@@ -11,7 +11,7 @@ from pydantic import Field
 from mavstream_server.scheduling.mechanisms.claimed_operators import ClaimedOperators
 from mavstream_server.scheduling.mechanisms.ranking import Ranking
 from mavstream_server.scheduling.mechanisms.segments import AnswerMemory, Unit
-from mavstream_server.scheduling.policy import Policy, PolicyOptions
+from mavstream_server.scheduling.policy import Policy, PolicyOptions, UnitKind
 from mavstream_server.scheduling.view import OperatorView, QueryView, Report, Slice, View
 
 
@@ -87,6 +87,7 @@ class UnitPolicy(Policy[UnitOptionsT]):
     """
 
     fair = False
+    unit = UnitKind.SEGMENT
 
     def __init__(self, view: View, options: UnitOptionsT) -> None:
         super().__init__(view, options)
@@ -144,6 +145,13 @@ class UnitPolicy(Policy[UnitOptionsT]):
         self._now = now
         for ranked in self._units_of[operator.number]:
             self._update(ranked)
+
+    def hands_over(self, lower: OperatorView, upper: OperatorView) -> bool:
+        """Return whether all units that run `lower` also run `upper`; with a quantum they do not at once."""
+        if self._quantum is not None:
+            return False
+        above = self._units_of[upper.number]
+        return all(ranked in above for ranked in self._units_of[lower.number])
 
     # Decisions
 

@@ -57,6 +57,11 @@ class Account:
         if not self.running:
             self._settle()
 
+    @property
+    def exhausted(self) -> bool:
+        """Whether the class cannot run before the next round."""
+        return self.credit <= self.spent
+
     def rounds_to_wait(self) -> int:
         """Return the number of rounds until the class may run."""
         return 0 if self.turn or self.credit > 0 else -self.credit // self.share + 1

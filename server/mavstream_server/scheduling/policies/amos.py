@@ -158,6 +158,19 @@ class AdaptiveSelection(Policy[AdaptiveOptions]):
             if operator.ready:
                 self._policy.arrived(operator, self._now)
 
+    @property
+    def decider(self) -> Policy[Any]:
+        """The active policy."""
+        return self._policy
+
+    def hands_over(self, lower: OperatorView, upper: OperatorView) -> bool:
+        """Return what the active policy answers."""
+        return self._policy.hands_over(lower, upper)
+
+    def may_wait(self, source: OperatorView) -> bool:
+        """Return what the active policy answers."""
+        return self._policy.may_wait(source)
+
     # Measurement and choice
 
     def _restart(self, now: int) -> None:

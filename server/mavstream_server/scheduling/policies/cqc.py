@@ -11,7 +11,7 @@ from mavstream_server.scheduling.bases.sources_last import InnerWithSources
 from mavstream_server.scheduling.mechanisms.credit import Account
 from mavstream_server.scheduling.policy import PolicyOptions, SourceService
 from mavstream_server.scheduling.registry import InnerPolicy, register
-from mavstream_server.scheduling.view import Report, Slice, View
+from mavstream_server.scheduling.view import OperatorView, Report, Slice, View
 
 
 class QueryClassOptions(PolicyOptions):
@@ -23,10 +23,14 @@ class QueryClassOptions(PolicyOptions):
     in its 1 ms."""
     step_3b: Literal["intent", "literal"] = "intent"
     """Credit of the next turn of a class that ran tu > c: T - (tu - c), or as printed T - (tu - T)."""
-    train: Annotated[int, Field(gt=0)] | None = 4096
-    """Most tuples per operator between two checks of the credit; None: all that wait."""
-    inner: InnerWithSources = Field(default_factory=lambda: InnerWithSources(policy="hr"))
-    """The policy inside a class."""
+    train: Annotated[int, Field(gt=0)] | None = None
+    """Most tuples per operator between two checks of the credit; None: all that wait. The trains of sources
+    are bounded in time anyway."""
+    inner: InnerWithSources = Field(
+        default_factory=lambda: InnerWithSources(policy="hr", options={"unit": "query"})
+    )
+    """The policy inside a class. The paper's `hr` decides for each operator; whole queries take half of the
+    time at few tuples per turn."""
 
 
 @register
@@ -64,6 +68,10 @@ class QueryClasses(ClassLevelPolicy[QueryClassOptions]):
     def accounts(self) -> list[Account]:
         """The accounts of the classes, by descending priority."""
         return self._ring
+
+    def may_wait(self, source: OperatorView) -> bool:
+        """Return whether the class of a source has used up its credit: it could not run now anyway."""
+        return self._accounts[source.query.class_name].exhausted
 
     def classes_changed(self) -> None:
         """Divide the period again; the class whose turn it is keeps it, and debts stay."""

@@ -9,7 +9,7 @@ from pydantic import Field
 from mavstream_server.scheduling.bases.ranked import RankedPolicy
 from mavstream_server.scheduling.mechanisms.claimed_operators import ClaimedOperators
 from mavstream_server.scheduling.mechanisms.route import onward
-from mavstream_server.scheduling.policy import PolicyOptions
+from mavstream_server.scheduling.policy import PolicyOptions, UnitKind
 from mavstream_server.scheduling.registry import register
 from mavstream_server.scheduling.view import OperatorView, QueryView, Report, Slice, View
 
@@ -42,6 +42,7 @@ class FirstInFirstOut(RankedPolicy[FirstInFirstOutOptions]):
 
     name = "fifo"
     optimises = "maximum response time; no starvation"
+    unit = UnitKind.PATH
     watches_growth = True  # an operator with several inputs can get a tuple older than those it has
     Options = FirstInFirstOutOptions
 
@@ -86,6 +87,10 @@ class FirstInFirstOut(RankedPolicy[FirstInFirstOutOptions]):
     def grew(self, operator: OperatorView, now: int) -> None:
         """Rank the operator again: an older tuple may have arrived."""
         self.rank(operator)
+
+    def hands_over(self, lower: OperatorView, upper: OperatorView) -> bool:
+        """Return True: a turn goes on to the output."""
+        return True
 
     def next(self, core: int, now: int) -> Slice | None:
         """Return the pipeline from the oldest tuple to the output."""

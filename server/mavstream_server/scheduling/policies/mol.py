@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 from mavstream_server.scheduling.bases.lottery_policy import LotteryPolicy
-from mavstream_server.scheduling.policy import PolicyOptions
+from mavstream_server.scheduling.policy import PolicyOptions, UnitKind
 from mavstream_server.scheduling.registry import register
-from mavstream_server.scheduling.view import OperatorView, QueryView
 
 
 class MulticoreOperatorLotteryOptions(PolicyOptions):
@@ -25,8 +22,5 @@ class MulticoreOperatorLottery(LotteryPolicy[MulticoreOperatorLotteryOptions]):
 
     name = "mol"
     optimises = "a baseline without a goal of its own"
+    unit = UnitKind.OPERATOR
     Options = MulticoreOperatorLotteryOptions
-
-    def parts(self, query: QueryView) -> Iterable[tuple[OperatorView, ...]]:
-        """Return each operator separately."""
-        return ((operator,) for operator in query.operators)

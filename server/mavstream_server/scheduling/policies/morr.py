@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from mavstream_server.scheduling.bases.multicore import CoreUnit, Member
 from mavstream_server.scheduling.bases.multicore_ring import MulticoreRing
-from mavstream_server.scheduling.policy import PolicyOptions
+from mavstream_server.scheduling.policy import PolicyOptions, UnitKind
 from mavstream_server.scheduling.registry import register
-from mavstream_server.scheduling.view import OperatorView, QueryView
 
 
 class MulticoreOperatorRoundRobinOptions(PolicyOptions):
@@ -24,12 +23,9 @@ class MulticoreOperatorRoundRobin(MulticoreRing[MulticoreOperatorRoundRobinOptio
 
     name = "morr"
     optimises = "one query can use several cores; a baseline"
+    unit = UnitKind.OPERATOR
     Options = MulticoreOperatorRoundRobinOptions
 
     def make_unit(self, members: Sequence[Member]) -> CoreUnit:
         """Return a plain unit."""
         return CoreUnit(members)
-
-    def parts(self, query: QueryView) -> Iterable[tuple[OperatorView, ...]]:
-        """Return each operator separately."""
-        return ((operator,) for operator in query.operators)

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from mavstream_server.scheduling.bases.unit_level import UnitOptions, UnitPolicy
 from mavstream_server.scheduling.mechanisms.segments import Unit
+from mavstream_server.scheduling.policy import UnitKind
 from mavstream_server.scheduling.registry import register
 from mavstream_server.scheduling.view import QueryView
 
@@ -22,6 +23,7 @@ class PathCapacity(UnitPolicy[UnitOptions]):
 
     name = "path_capacity"
     optimises = "latency and a smooth output"
+    unit = UnitKind.PATH
     Options = UnitOptions
 
     def units(self, query: QueryView) -> Sequence[Unit]:

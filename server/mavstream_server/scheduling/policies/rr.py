@@ -8,9 +8,9 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from mavstream_server.scheduling.bases.ring import RingPolicy
-from mavstream_server.scheduling.policy import PolicyOptions
+from mavstream_server.scheduling.policy import PolicyOptions, UnitKind
 from mavstream_server.scheduling.registry import register
-from mavstream_server.scheduling.view import QueryView, Slice
+from mavstream_server.scheduling.view import QueryView, Slice, View
 
 
 class RoundRobinOptions(PolicyOptions):
@@ -34,6 +34,10 @@ class RoundRobin(RingPolicy[RoundRobinOptions]):
     name = "rr"
     optimises = "fairness between operators; no starvation"
     Options = RoundRobinOptions
+
+    def __init__(self, view: View, options: RoundRobinOptions) -> None:
+        super().__init__(view, options)
+        self.unit = UnitKind(options.unit)
 
     def turns(self, query: QueryView) -> Iterable[Slice]:
         """Return one turn per operator, or one for the whole query, all with the same bounds."""
