@@ -23,11 +23,15 @@ def readings(stream: MakeStream) -> ScriptedStream:
 def test_a_source_waits_a_quarter_of_the_latency_target(readings: ScriptedStream) -> None:
     run = run_plan(HOT, "hot", [readings], latency_target=100_000)
     task = run.query.sources["in"]
-    task.linger = 20 * MS
+    task.linger.length = 20 * MS
     run.engine.aim_at("q", 8_000, {})
-    assert (task.cap, task.linger, run.query.request.latency_target) == (2 * MS, 2 * MS, 8_000)
+    assert (task.linger.limit, task.linger.length, run.query.request.latency_target) == (
+        2 * MS,
+        2 * MS,
+        8_000,
+    )
     run.engine.aim_at("q", None, {})
-    assert task.cap == 50 * MS
+    assert task.linger.limit == 50 * MS
 
 
 def test_what_queries_share_waits_no_longer_than_any_of_them_may(
@@ -43,12 +47,12 @@ def test_what_queries_share_waits_no_longer_than_any_of_them_may(
     (part,) = runs[0].query.shared
     (source,) = part.pipeline.sources.values()
     engine.aim_at("one", 8_000, {})
-    assert source.cap == 2 * MS
+    assert source.linger.limit == 2 * MS
     engine.aim_at("one", None, {})
-    assert source.cap == 50 * MS
+    assert source.linger.limit == 50 * MS
     engine.aim_at("one", 8_000, {})
     engine.shed("one", 0.1)  # it leaves, and keeps its own
-    assert (runs[0].query.sources["in"].cap, engine.query("other").network.sources[0].ended) == (
+    assert (runs[0].query.sources["in"].linger.limit, engine.query("other").network.sources[0].ended) == (
         2 * MS,
         False,
     )

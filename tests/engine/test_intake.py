@@ -2,33 +2,58 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from tests.conftest import MakeStream
 
+from mavstream_protocol.scheduling import Sharing
 from mavstream_server.engine.engine import Engine
-from mavstream_server.engine.source_task import SourceTask
-from mavstream_server.planning.instantiator import RunOptions
+from mavstream_server.engine.linger import Linger
+from mavstream_server.engine.reporting import latency_of
 from mavstream_server.scheduling.policy import SourceService
-from mavstream_server.testing import ManualClock, run_plan
+from mavstream_server.testing import ManualClock, PlanRun, run_plan, take_time
 
+MS = 1_000_000
 NODES = {
     "in": {"op": "source", "stream": "readings"},
     "s": {"op": "select", "input": "in", "where": "x >= 0"},
 }
 
 
-def task_of(stream: MakeStream, clock: ManualClock, **request: int) -> SourceTask:
-    run = run_plan(NODES, "s", [stream("readings", "x int")], clock=clock, **request)
-    return run.query.sources["in"]
+TRAIN = 64
 
 
-def grown(task: SourceTask, times: int) -> list[int]:
-    """Let a source hand on small batches under load; returns how long it waits after each."""
-    task.idle, waits = False, []
-    for _ in range(times):
-        task.adapt(10)
-        waits.append(task.linger)
-    return waits
+class Busy:
+    """An engine that has more than it can do: the stream `flood` always has unread rows.
+
+    Operators take a microsecond per row.
+    """
+
+    def __init__(self, stream: MakeStream, clock: ManualClock, **options: Any) -> None:
+        self.clock = clock
+        self.readings, self.flood = stream("readings", "x int"), stream("flood", "x int")
+        self.engine = Engine(clock, train=TRAIN, sharing=Sharing.OFF, **options)
+        for each in (self.readings, self.flood):
+            self.engine.attach(each.name, each.reader)
+        self.start("flooded", "flood")
+
+    def start(self, id_: str, stream: str, **request: Any) -> PlanRun:
+        nodes = {**NODES, "in": {"op": "source", "stream": stream}}
+        run = run_plan(nodes, "s", [self.readings, self.flood], engine=self.engine, id_=id_, **request)
+        for operator in run.query.network.operators.values():
+            if operator.kind == "select":
+                take_time(operator, self.clock, lambda: 1000)
+        return run
+
+    def work(self, milliseconds: int, rows: int = 2000) -> None:
+        """Step for a time; rows arrive for flooded queries faster than any of them can process them."""
+        until = self.clock.now() + milliseconds * MS
+        while self.clock.now() < until:
+            sources = self.engine.intake.feeds["flood"].sources
+            if min(source.work.waiting_rows for source in sources) < rows:
+                self.flood.rows(*((number,) for number in range(rows)))
+            self.engine.step()
 
 
 def test_an_idle_engine_never_waits_for_more_rows(stream: MakeStream, clock: ManualClock) -> None:
@@ -39,60 +64,109 @@ def test_an_idle_engine_never_waits_for_more_rows(stream: MakeStream, clock: Man
         assert len(run.rows()) == number + 1
 
 
-def test_small_trains_under_load_make_a_source_wait_longer_up_to_its_cap(
+def test_small_batches_make_a_source_wait_longer_up_to_a_quarter_of_its_target() -> None:
+    linger = Linger()
+    linger.aim_at(8_000)
+    waits = []
+    for _ in range(12):
+        linger.adapt(10, 4096, idle=False, permitted=False)
+        waits.append(linger.wait(permitted=False))
+    assert waits[:3] == [50_000, 100_000, 200_000]
+    assert waits[-1] == 2 * MS
+    linger.adapt(4096, 4096, idle=False, permitted=False)
+    assert linger.wait(permitted=False) == MS
+    for _ in range(10):
+        linger.adapt(10, 4096, idle=True, permitted=False)
+    assert linger.wait(permitted=False) == 0
+
+
+def test_without_a_target_a_source_waits_only_while_the_policy_permits_it() -> None:
+    linger = Linger()
+    for _ in range(20):
+        linger.adapt(10, 4096, idle=False, permitted=True)
+    assert (linger.wait(permitted=True), linger.wait(permitted=False)) == (50 * MS, 0)
+    for _ in range(20):
+        linger.adapt(10, 4096, idle=False, permitted=False)
+    assert linger.wait(permitted=True) == 0, "it starts anew when pressure comes back"
+
+
+@pytest.mark.parametrize("policy", ["rr", "hr", "cqc", "abd"])
+def test_a_source_without_a_target_never_waits_because_others_keep_the_engine_busy(
+    stream: MakeStream, clock: ManualClock, policy: str
+) -> None:
+    busy = Busy(stream, clock, policy=policy, sources=SourceService.BETWEEN_SLICES)
+    run = busy.start("q", "readings", class_name="important")
+    busy.engine.set_priority("important", 6)
+    for number in range(50):
+        busy.readings.rows((number,))
+        busy.work(2)
+        assert len(run.answers()) == number + 1, "it may wait for a slice, not for more rows"
+
+
+def test_a_source_with_a_target_waits_for_larger_batches_under_load(
     stream: MakeStream, clock: ManualClock
 ) -> None:
-    task = task_of(stream, clock, latency_target=8_000)
-    waits = grown(task, 12)
-    assert waits[:3] == [50_000, 100_000, 200_000]
-    assert waits[-1] == 2_000_000  # a quarter of the target of 8 ms
-    task.waiting_since = clock.now()
-    assert not task.due(clock.now())
-    task.idle = True
-    assert task.due(clock.now())
+    busy = Busy(stream, clock, policy="cqc")
+    run = busy.start("q", "readings", class_name="important", latency_target=80_000)
+    busy.engine.set_priority("important", 6)
+    for number in range(200):
+        busy.readings.rows((number,))
+        busy.work(1)
+    (source,) = run.query.network.sources
+    assert 4 * len(run.sink.batches) < source.rows_out, "several rows in a batch"
+    latency = latency_of(run.query.output.latency)
+    assert latency.maximum < 30 * MS, "a quarter of the target, and a few slices"
 
 
-def test_full_trains_or_idleness_make_it_wait_less(stream: MakeStream, clock: ManualClock) -> None:
-    task = task_of(stream, clock)
-    high = grown(task, 6)[-1]
-    task.adapt(4096)
-    assert task.linger == high // 2
-    task.idle = True
-    for _ in range(10):
-        task.adapt(10)
-    assert task.linger == 0
+def test_a_class_that_has_used_up_its_credit_waits_for_larger_batches(
+    stream: MakeStream, clock: ManualClock
+) -> None:
+    busy = Busy(stream, clock, policy="cqc")
+    busy.engine.set_priority("important", 50)
+    busy.start("important", "flood", class_name="important")
+    low = [busy.start(f"low{number}", "readings") for number in range(10)]
+    for number in range(300):
+        busy.readings.rows((number,))
+        busy.work(1)
+    assert low[0].answers()
+    assert sum(len(run.sink.batches) for run in low) < 0.5 * sum(len(run.answers()) for run in low)
 
 
-def test_a_source_that_waits_hands_on_when_its_time_is_up(stream: MakeStream, clock: ManualClock) -> None:
-    task = task_of(stream, clock)
-    grown(task, 6)
-    task.waiting_since = clock.now()
-    assert not task.due(clock.now())
-    clock.advance(nanoseconds=task.linger)
-    assert task.due(clock.now())
+@pytest.mark.parametrize("sources", [SourceService.BETWEEN_SLICES, SourceService.PER_CLASS])
+def test_trains_are_as_long_as_can_be_processed_in_time(
+    stream: MakeStream, clock: ManualClock, sources: SourceService
+) -> None:
+    readings = stream("readings", "x int")
+    engine = Engine(clock, sources=sources)
+    engine.attach(readings.name, readings.reader)
+    run = run_plan(NODES, "s", [readings], engine=engine)
+    cost = {"ns": 100}
+    take_time(run.query.network.operators["s"], clock, lambda: cost["ns"])
+    for _ in range(40):
+        readings.rows(*((number,) for number in range(10_000)))
+        engine.run()
+    readings.rows(*((number,) for number in range(60_000)))
+    sizes = len(run.sink.batches)
+    engine.run()
+    assert max(batch.size for batch in run.sink.batches[sizes:]) == pytest.approx(15_000, rel=0.1)
+    cost["ns"] = 10_000
+    readings.rows(*((number,) for number in range(100_000)))
+    engine.run()
+    assert run.sink.batches[-2].size == 4096, "costly rows: never less than a full train, but no more"
+    assert len(run.answers()) == 560_000
 
 
 def test_a_source_served_by_the_policy_waits_too(stream: MakeStream, clock: ManualClock) -> None:
-    readings, others = stream("readings", "x int"), stream("others", "x int")
-    engine = Engine(clock, sources=SourceService.PER_CLASS, train=64)
-    for each in (readings, others):
-        engine.attach(each.name, each.reader)
-    run = run_plan(NODES, "s", [readings], engine=engine)
-    nodes = {**NODES, "in": {"op": "source", "stream": "others"}}
-    flood = run_plan(nodes, "s", [others], engine=engine, id_="flood", options=RunOptions())
-    grown(run.query.sources["in"], 6)
-    others.rows(*((number,) for number in range(20_000)))
-    engine.step()  # busy from here on
-    readings.rows((1,))
-    while len(flood.answers()) < 5_000:
-        engine.step()
-        assert not run.answers()
-    clock.advance(nanoseconds=run.query.sources["in"].linger)
-    engine.run(80)
+    busy = Busy(stream, clock, sources=SourceService.PER_CLASS)
+    run = busy.start("q", "readings", latency_target=80_000)
+    task = run.query.sources["in"]
+    task.linger.length = 10 * MS
+    busy.work(1)
+    busy.readings.rows((1,))
+    busy.work(9)
+    assert not run.answers()
+    busy.work(3)
     assert run.answers() == [(1,)]
-    assert len(flood.answers()) < 20_000
-    engine.run()
-    assert len(flood.answers()) == 20_000
 
 
 @pytest.mark.parametrize("policy", ["rr", "cqc", "abd", "path_capacity"])

@@ -62,11 +62,12 @@ class World:
         scheduler: SchedulerSettings = DEFAULT_SCHEDULER,
         settings: OptimizerSettings | None = None,
         sharing: Sharing = Sharing.CLASS,
+        train: int = TRAIN,
         **priorities: int,
     ) -> None:
         self.clock = ManualClock()
         self.stream = ScriptedStream(path, "readings", "x int", self.clock)
-        self.engine = SteppedEngine(path, self.clock, scheduler, train=TRAIN, sharing=sharing)
+        self.engine = SteppedEngine(path, self.clock, scheduler, train=train, sharing=sharing)
         self.engine.engine.attach("readings", self.stream.reader)
         for name, priority in priorities.items():
             self.engine.engine.set_priority(name, priority)

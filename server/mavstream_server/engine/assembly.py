@@ -11,6 +11,7 @@ from mavstream_server.engine.errors import UnknownObject
 from mavstream_server.engine.intake import Intake
 from mavstream_server.engine.policy_host import PolicyHost
 from mavstream_server.engine.query import QueryRequest, RunningQuery
+from mavstream_server.engine.source_task import TrainSize
 from mavstream_server.engine.task import Task
 from mavstream_server.log.cursor import Cursor
 from mavstream_server.operators.operator import Operator
@@ -34,7 +35,7 @@ class Assembly:
         intake: Intake,
         policy_host: PolicyHost,
         tables: OpenTables | None,
-        train: int,
+        train: TrainSize,
         room: int,
     ) -> None:
         """`tables` are the stored tables that queries may join; None if the engine has none.
@@ -46,6 +47,7 @@ class Assembly:
         self._policy_host = policy_host
         self._tables = tables
         self.train = train
+        """The sizes of the trains of sources."""
         self._room = room
         self._numbers = count(1)
 

@@ -20,7 +20,7 @@ from mavstream_server.core.clock import Clock, SystemClock
 from mavstream_server.engine import saving
 from mavstream_server.engine.assembly import Assembly
 from mavstream_server.engine.errors import ObjectInUse, UnknownObject
-from mavstream_server.engine.intake import DEFAULT_TRAIN, Intake
+from mavstream_server.engine.intake import Intake
 from mavstream_server.engine.loop import Loop
 from mavstream_server.engine.migration.migration import MIGRATION_LIMIT, Migrations
 from mavstream_server.engine.migration.quiescence import QuiescentPoints
@@ -29,7 +29,7 @@ from mavstream_server.engine.query import QueryRequest, RunningQuery
 from mavstream_server.engine.sharing.shared_pipeline import SharedPipeline
 from mavstream_server.engine.sharing.sharing import QuerySharing
 from mavstream_server.engine.slice_runner import AnyTask, SliceRunner
-from mavstream_server.engine.source_task import SourceTask
+from mavstream_server.engine.source_task import SourceTask, TrainSize
 from mavstream_server.engine.states import IllegalMove, OperatorState, QueryState
 from mavstream_server.engine.stop_times import StopTimes, check_stop
 from mavstream_server.log.reader import LogReader
@@ -57,7 +57,7 @@ class Engine:
         options: Mapping[str, Any] | None = None,
         *,
         sources: SourceService | None = None,
-        train: int = DEFAULT_TRAIN,
+        train: int | None = None,
         queue_limit: int | None = None,
         seed: int = 0,
         sharing: Sharing = Sharing.CLASS,
@@ -66,8 +66,8 @@ class Engine:
     ) -> None:
         """`sources` sets how sources are served; None for the way of the policy's paper.
 
-        `train` is the number of rows that a source emits at once, `queue_limit` the default number of queued
-        rows at which the sources of a query stop reading.
+        `train` is the number of rows that a source emits at once; None for as many as can be processed in
+        1.5 ms. `queue_limit` is the default number of queued rows at which the sources of a query wait.
 
         `sharing` sets which queries share equal prefixes, `tables` are the stored tables that they may join.
 
@@ -79,10 +79,10 @@ class Engine:
         runner = SliceRunner(self.clock, self._ran, self.fail)
         self.policy_host = PolicyHost(self.clock, runner, Random(seed), policy, options, sources)
         self.intake = Intake(self.clock.monotonic, self.fail, self.policy_host)
-        self.assembly = Assembly(
-            self.clock, self.intake, self.policy_host, tables, train, queue_limit or 4 * train
-        )
-        self.sharing = QuerySharing(self, sharing, train)
+        trains = TrainSize() if train is None else TrainSize(train, train)
+        room = queue_limit or 4 * trains.full
+        self.assembly = Assembly(self.clock, self.intake, self.policy_host, tables, trains, room)
+        self.sharing = QuerySharing(self, sharing, trains.full)
         self.quiescent_points = QuiescentPoints(self.intake)
         self.migrations = Migrations(
             self.clock,

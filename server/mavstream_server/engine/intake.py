@@ -14,9 +14,6 @@ from mavstream_server.engine.states import OperatorState
 from mavstream_server.log.reader import LogReader
 from mavstream_server.scheduling.policy import SourceService
 
-DEFAULT_TRAIN = 4096
-"""Rows that a source emits at once: cost per tuple falls steeply up to here and hardly beyond."""
-
 _LOOK_SLICES = 32
 _LOOK_SHARE = 20
 """Checking the logs takes about a twentieth (1 / _LOOK_SHARE) of the time under load."""
@@ -188,8 +185,8 @@ class Intake:
                 return False
             due = task.due(now)
             if due:
-                task.run(None)
-                task.waiting_since = now
+                self._emit(task)
+                self._set_wait(task, now)
             if not due or (source.behind and not source.ended):
                 task.state = OperatorState.READY
                 self._queue.append(task)
@@ -198,6 +195,21 @@ class Intake:
             return False
         return due
 
+    def _emit(self, task: SourceTask) -> None:
+        work, begin = task.work, self._monotonic()
+        rows_before, bytes_before = work.rows_out, work.bytes_out
+        rows = task.run(None)
+        task.collector.add(
+            rows, work.rows_out - rows_before, work.bytes_out - bytes_before, self._monotonic() - begin, 1
+        )
+
+    def _set_wait(self, task: SourceTask, now: int) -> int:
+        """Decide until when a source waits for more rows; returns how long (ns)."""
+        task.permitted = self._policy_host.policy.may_wait(task)
+        wait = task.linger.wait(task.permitted)
+        task.emits_at = now + wait
+        return wait
+
     # Sources that the policy serves
 
     def _release(self, now: int, idle: bool) -> bool:
@@ -205,7 +217,7 @@ class Intake:
         lingering, released = self._lingering, False
         while lingering and (idle or lingering[0][0] <= now):
             due, _, task = heappop(lingering)
-            if task.lingers and due == task.waiting_since + task.linger:
+            if task.lingers and due == task.emits_at:
                 task.lingers = False
                 released = self._notify_policy(task, idle) or released
         return released
@@ -232,15 +244,17 @@ class Intake:
             if task.state is not OperatorState.SUSPEND or task.work.ended:
                 continue
             if not scheduled:
-                task.waiting_since = now
+                self._set_wait(task, now)
                 task.state = OperatorState.READY
                 self._queue.append(task)
-            elif not task.linger or task.work.waiting_rows >= task.train:
+            elif task.lingers and task.work.waiting_rows < task.train:
+                continue
+            elif task.work.waiting_rows >= task.train or not self._set_wait(task, now):
                 task.lingers = False
                 self._notify_policy(task, idle=False)
-            elif not task.lingers:
-                task.lingers, task.waiting_since = True, now
-                heappush(self._lingering, (now + task.linger, task.number, task))
+            else:
+                task.lingers = True
+                heappush(self._lingering, (task.emits_at, task.number, task))
 
 
 def _may_read(task: SourceTask) -> bool:

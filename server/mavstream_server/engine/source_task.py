@@ -1,10 +1,11 @@
-"""Source tasks: sources as the scheduler sees them, and how long they linger for more rows."""
+"""Source tasks: sources as the scheduler sees them, and the sizes of their trains."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
+from mavstream_server.engine.linger import Linger
 from mavstream_server.engine.states import OPERATOR_MOVES, OperatorState, move
 from mavstream_server.operators.source import Source
 from mavstream_server.scheduling.statistics import Statistics, StatisticsCollector
@@ -12,33 +13,45 @@ from mavstream_server.scheduling.view import OperatorKind, OperatorView
 
 if TYPE_CHECKING:
     from mavstream_server.engine.query import RunningQuery
+    from mavstream_server.scheduling.mechanisms.units import QueryUnits
 
-_LONGEST_LINGER = 50_000_000  # ns, where no query on the stream has a latency target
-_SHORTEST_LINGER = 50_000
+_TRAIN_NS = 1_500_000  # ns that processing a train takes at most, by measured costs
+
+
+class TrainSize(NamedTuple):
+    """The number of rows that a source emits at once."""
+
+    full: int = 4096
+    """Rows from which on a train counts as full: the cost per row falls steeply up to here."""
+    longest: int = 65_536
+    """Rows of the longest train, where that many wait and can be processed in 1.5 ms: others must not wait
+    longer for a turn, however many rows there are."""
 
 
 class SourceTask:
     """A source of a query. It is ready when its stream has unread rows and the query's queues have room.
 
-    It lingers for a train to fill: not at all while the engine is idle, since nothing is gained then; under
-    load small batches make it linger longer, up to a quarter of the query's latency target.
+    It may linger until a train is full (see `Linger`).
     """
 
     __slots__ = (
+        "_fits",
+        "_fits_for",
+        "_longest",
         "attached",
-        "cap",
         "collector",
         "downstream",
+        "emits_at",
         "held",
         "idle",
         "linger",
         "lingers",
         "number",
+        "permitted",
         "query",
         "room",
         "state",
         "train",
-        "waiting_since",
         "work",
     )
 
@@ -47,12 +60,14 @@ class SourceTask:
     leaf = False
     progress = 0
 
-    def __init__(self, number: int, work: Source, query: RunningQuery, train: int, room: int) -> None:
+    def __init__(self, number: int, work: Source, query: RunningQuery, train: TrainSize, room: int) -> None:
         """`room` is the number of rows in the query's queues at which it stops reading."""
         self.number = number
         self.work = work
         self.query = query
-        self.train = train
+        self.train, self._longest = train
+        self._fits = 0  # rows that can be processed in the time of a train, by the costs in these units
+        self._fits_for: QueryUnits | None = None
         self.room = room
         self.downstream: Sequence[OperatorView] = ()
         self.state = OperatorState.SUSPEND
@@ -60,22 +75,20 @@ class SourceTask:
         self.attached = False
         """Whether the intake serves it: not while the query is paused."""
         self.collector = StatisticsCollector()
-        self.linger = 0
-        """How long it waits for more rows (ns)."""
-        self.waiting_since = 0
-        """When it began to wait for more rows (ns)."""
+        self.linger = Linger()
+        """How long it waits for more rows."""
         self.lingers = False
-        """Whether it waits for more rows."""
+        """Whether it waits for more rows, until `emits_at` (ns)."""
+        self.emits_at = 0
+        self.permitted = False
+        """Whether the policy permits waiting: what it answered last."""
         self.idle = True
         """Whether the engine was idle when it became ready."""
-        self.cap = _LONGEST_LINGER
-        """The longest linger (ns)."""
         self.aim_at(query.request.latency_target)
 
     def aim_at(self, target: int | None) -> None:
         """Linger at most a quarter of a latency target (us); None for no target."""
-        self.cap = _LONGEST_LINGER if target is None else min(_LONGEST_LINGER, target * 1000 // 4)
-        self.linger = min(self.linger, self.cap)
+        self.linger.aim_at(target)
 
     def become(self, state: OperatorState) -> None:
         """Change the state; raises IllegalMove."""
@@ -92,7 +105,7 @@ class SourceTask:
         if not self.attached or self.work.ended or not self.work.behind:
             return False
         notified = self.state is OperatorState.READY
-        if not notified and self.linger and self.work.waiting_rows < self.train:
+        if not notified and self.linger.wait(self.permitted) and self.work.waiting_rows < self.train:
             return False
         if self.query.network.account.rows < self.room:
             return True
@@ -127,19 +140,22 @@ class SourceTask:
 
     def run(self, most: int | None) -> int:
         """Emit at most a train, or `most` rows; returns the number of rows."""
-        rows = self.work.read(self.train if most is None else min(most, self.train))
-        self.adapt(rows)
+        train = self.train
+        if train < self._longest and self.work.waiting_rows > train:
+            train = min(max(self._rows_in_time(), train), self._longest)
+        rows = self.work.read(train if most is None else min(most, train))
+        self.linger.adapt(rows, self.train, self.idle, self.permitted)
         return rows
+
+    def _rows_in_time(self) -> int:
+        """Return how many rows can be processed in the time of a train, by measured costs."""
+        units = self.query.units
+        if units is not self._fits_for:
+            cost = max((units.turn_cost(reader) for reader in self.downstream), default=0.0)
+            self._fits = int(_TRAIN_NS / max(cost + self.statistics.cost_per_tuple, 1.0))
+            self._fits_for = units
+        return self._fits
 
     def due(self, now: int) -> bool:
         """Whether to emit now rather than to wait for more rows."""
-        if self.idle or not self.linger or now >= self.waiting_since + self.linger:
-            return True
-        return self.work.waiting_rows >= self.train
-
-    def adapt(self, rows: int) -> None:
-        """Adapt the linger to the number of rows in the batch that was emitted."""
-        if self.idle or rows >= self.train // 2:
-            self.linger = self.linger // 2 if self.linger > _SHORTEST_LINGER else 0
-        elif rows < self.train // 4:
-            self.linger = min(self.cap, max(2 * self.linger, _SHORTEST_LINGER))
+        return self.idle or now >= self.emits_at or self.work.waiting_rows >= self.train

@@ -1,6 +1,7 @@
 """Test tools: a manual clock, scripted streams, tables and networks, and plans run to completion."""
 
 from mavstream_server.testing.clock import ManualClock
+from mavstream_server.testing.costs import take_time
 from mavstream_server.testing.engines import SteppedEngine
 from mavstream_server.testing.network import ScriptedNetwork, ScriptedOperator, ScriptedQuery, Step
 from mavstream_server.testing.plans import PlanRun, run_plan
@@ -18,4 +19,5 @@ __all__ = [
     "Step",
     "SteppedEngine",
     "run_plan",
+    "take_time",
 ]

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 
 from mavstream_protocol.scheduling import DEFAULT_SCHEDULER, SchedulerSettings, Sharing
-from mavstream_server.columns.batch import Batch
 from mavstream_server.engine.engine import Engine
 from mavstream_server.engine.process.commands import HostedEngine
 from mavstream_server.engine.process.messages import (
@@ -24,6 +23,7 @@ from mavstream_server.engine.sharing.shared_pipeline import SharedPipeline
 from mavstream_server.supervisor.commands import EngineCommands
 from mavstream_server.supervisor.engine_link import EngineRefused, EngineUnavailable
 from mavstream_server.testing.clock import ManualClock
+from mavstream_server.testing.costs import take_time
 
 
 class SteppedEngine(EngineCommands):
@@ -99,9 +99,7 @@ class SteppedEngine(EngineCommands):
     def _script(self, query: RunningQuery) -> None:
         """Make the clock advance in operators that were added since the last call."""
         for operator in query.network.operators.values():
-            if "process" not in vars(operator):
-                cost = partial(self._cost, query, operator.kind)
-                setattr(operator, "process", _taking_time(operator.process, cost, self.clock))  # noqa: B010
+            take_time(operator, self.clock, partial(self._cost, query, operator.kind))
 
     def _cost(self, query: RunningQuery, kind: str) -> int:
         return self._costs.get(query.known_as or "", {}).get(kind, 0)
@@ -109,13 +107,3 @@ class SteppedEngine(EngineCommands):
     def close(self) -> None:
         """Close the result logs."""
         self._hosted.close()
-
-
-def _taking_time(
-    process: Callable[[int, Batch], None], cost: Callable[[], int], clock: ManualClock
-) -> Callable[[int, Batch], None]:
-    def work(port: int, batch: Batch) -> None:
-        clock.advance(nanoseconds=cost() * batch.size)
-        process(port, batch)
-
-    return work

@@ -10,7 +10,6 @@ from mavstream_server.core.clock import Clock
 from mavstream_server.core.metrics import TargetMetricsReply
 from mavstream_server.engine.engine import Engine
 from mavstream_server.engine.errors import ObjectInUse
-from mavstream_server.engine.intake import DEFAULT_TRAIN
 from mavstream_server.engine.migration.migration import MIGRATION_LIMIT
 from mavstream_server.engine.process.messages import (
     AttachStream,
@@ -82,7 +81,7 @@ class HostedEngine:
             chosen.policy,
             chosen.options,
             sources=chosen.sources,
-            train=hello.train or DEFAULT_TRAIN,
+            train=hello.train,
             sharing=hello.sharing,
             tables=OpenTables(hello.data / "tables"),
             ended=self._ended,

@@ -155,7 +155,7 @@ class Attaching:
         output = FanOut(
             OUTPUT,
             columns,
-            engine.assembly.train,
+            engine.assembly.train.full,
             lambda: pipeline.has_more,
             lambda: self._gathers(pipeline),
             lambda: self._crowded(pipeline),
@@ -211,9 +211,11 @@ def _restore_tasks(query: RunningQuery, member: Membership) -> None:
 
 
 def _apply_limits(pipeline: SharedPipeline) -> None:
-    """Set a pipeline's linger cap and memory limit to the smallest of its members'."""
-    for task in pipeline.sources.values():
-        task.cap = min((member.source.cap for member in pipeline.members), default=task.cap)
+    """Set the longest linger and the memory limit of a pipeline to the smallest of its members'."""
+    lingers = [member.source.linger for member in pipeline.members]
+    if lingers:
+        for task in pipeline.sources.values():
+            task.linger.bound(min(each.limit for each in lingers), all(each.planned for each in lingers))
     limits = [
         limit for member in pipeline.members if (limit := member.query.request.memory_limit) is not None
     ]

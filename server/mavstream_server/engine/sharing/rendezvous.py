@@ -80,7 +80,9 @@ def meeting(group: PrefixGroup, now: int, near: int) -> Rendezvous | None:
     if len(participants) < 2:
         return None
     # No longer than any of them may wait for more rows under load.
-    return Rendezvous(group, participants, now, min(participant.task.cap for participant in participants))
+    return Rendezvous(
+        group, participants, now, min(participant.task.linger.limit for participant in participants)
+    )
 
 
 def _largest_cluster(participants: list[_Participant], near: int) -> list[_Participant]:

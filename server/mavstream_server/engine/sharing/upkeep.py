@@ -55,8 +55,8 @@ class PipelineUpkeep:
         """Record that a pipeline buffers rows to emit larger batches, at most for its source's linger cap."""
         (source,) = pipeline.sources.values()
         now = self._engine.clock.now()
-        self._gathering[pipeline] = now, now + source.cap
-        self._schedule(now + source.cap)
+        self._gathering[pipeline] = now, now + source.linger.limit
+        self._schedule(now + source.linger.limit)
 
     def flush(self, now: int | None) -> bool:
         """Emit rows that were buffered long enough by `now`, or all if None; returns whether any were."""

@@ -68,6 +68,15 @@ class QueryUnits:
         above = (reader.query.units.fragments[reader.number] for reader in readers_beyond(self._query))
         return sorted(above, key=lambda fragment: -fragment.rate)
 
+    def turn_cost(self, operator: OperatorView) -> float:
+        """Return what a tuple that enters an operator costs at most in one turn (ns).
+
+        Members of a shared pipeline have turns of their own, of which the most costly one counts.
+        """
+        inside = self._inside[operator.number]
+        members = (reader.query.units.turn_cost(reader) for reader in readers_beyond(self._query))
+        return max(inside.cost, inside.selectivity * max(members, default=0.0))
+
     @cached_property
     def routes(self) -> tuple[Route, ...]:
         """Routes from leaf to root with the statistics in use; every operator is on at least one."""
