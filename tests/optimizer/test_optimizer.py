@@ -124,7 +124,7 @@ def test_latency_is_that_of_the_last_seconds() -> None:
         query.answer(100, 1000 if now < 5 else 1)
         monitor.observe([query.observed()], float(now))
     assert monitor.queries["q"].targets[Objective.LATENCY].measured == pytest.approx(1.0)
-    assert monitor.queries["q"].standings[Objective.LATENCY].state is KEPT
+    assert monitor.queries["q"].statuses[Objective.LATENCY].state is KEPT
 
 
 def test_a_query_that_is_silent_while_rows_wait_misses_its_latency() -> None:
@@ -134,14 +134,14 @@ def test_a_query_that_is_silent_while_rows_wait_misses_its_latency() -> None:
         monitor.observe([query.observed()], float(now))
     target = monitor.queries["q"].targets[Objective.LATENCY]
     assert target.measured == pytest.approx(3000)
-    assert monitor.queries["q"].standings[Objective.LATENCY].state is MISSED
+    assert monitor.queries["q"].statuses[Objective.LATENCY].state is MISSED
 
 
 def test_a_query_that_has_nothing_to_do_is_not_silent() -> None:
     query, monitor = ScriptedQuery("q", qos=LATENCY), Monitor(seconds=3, patience=1)
     for now in range(6):
         monitor.observe([query.observed()], float(now))
-    assert monitor.queries["q"].standings[Objective.LATENCY].state is UNKNOWN
+    assert monitor.queries["q"].statuses[Objective.LATENCY].state is UNKNOWN
 
 
 def test_figures_of_an_earlier_epoch_do_not_count() -> None:
@@ -162,7 +162,7 @@ def test_a_throughput_is_missed_only_while_rows_wait(backlog: int, state: Target
     for now in range(4):
         query.rows += 100
         monitor.observe([query.observed()], float(now))
-    assert monitor.queries["q"].standings[Objective.THROUGHPUT].state is state
+    assert monitor.queries["q"].statuses[Objective.THROUGHPUT].state is state
 
 
 def test_a_query_that_is_gone_is_forgotten() -> None:
@@ -223,7 +223,7 @@ def test_memory_that_is_missed_brings_a_policy_that_releases_memory_and_it_stays
     assert decision.outcome is Outcome.KEPT
     assert decision.before == pytest.approx(2.0)
     assert decision.after == 0
-    assert "bytes is 3e+06, the target 1e+06" in decision.proposal.why
+    assert "bytes is 3e+06, the target is 1e+06" in decision.proposal.why
 
 
 def test_an_action_that_does_not_help_is_undone_and_the_next_one_tried() -> None:
@@ -262,7 +262,7 @@ def test_a_policy_is_switched_before_a_target_is_missed_and_rows_are_not_given_f
         for latency in (1, 1, 7, 9):
             query.answer(1000, latency)
             changes += server.seconds(1)
-            assert server.monitor.queries["q"].standings[Objective.LATENCY].state is not MISSED
+            assert server.monitor.queries["q"].statuses[Objective.LATENCY].state is not MISSED
         return changes
 
     assert changes_of(SwitchPolicyRule()) == [PolicyChange(DEFAULT_SCHEDULER)]
@@ -328,7 +328,7 @@ def test_for_a_target_without_weight_nothing_is_done() -> None:
     for _ in range(20):
         query.answer(100, 1)
         assert server.second() is None
-    assert server.monitor.queries["q"].standings[Objective.MEMORY].state is MISSED, "it is told all the same"
+    assert server.monitor.queries["q"].statuses[Objective.MEMORY].state is MISSED, "it is told all the same"
 
 
 def test_a_more_important_class_comes_first_whatever_weighs_more() -> None:

@@ -186,7 +186,7 @@ def test_weights_decide_which_of_two_missed_targets_is_mended(
             await world.seconds(1)
             assert world.policy == policy
             why = next(iter(world.optimizing.optimizer.journal)).proposal.why
-            assert why.endswith(f"with a weight of {40 / 21:.4g}")
+            assert why.endswith(f"with weight {40 / 21:.4g}")
 
     play(scenario)
 
