@@ -8,14 +8,8 @@ from typing import Protocol
 from mavstream_protocol.plans.plan import Plan
 from mavstream_protocol.scheduling import SchedulerSettings
 from mavstream_server.core.metrics import TargetMetrics
-from mavstream_server.optimizer.change import (
-    Change,
-    CombinedChange,
-    PlanChange,
-    PolicyChange,
-    SheddingChange,
-    WeightChange,
-)
+from mavstream_server.engine.process.messages import ShedRows, SwitchPolicy, WeighQuery
+from mavstream_server.optimizer.change import Change, CombinedChange, PlanChange
 from mavstream_server.supervisor.commands import EngineCommands
 
 
@@ -66,15 +60,15 @@ class Enactor:
             case CombinedChange(changes):
                 for each in changes:
                     await self._make(each)
-            case PolicyChange(settings):
+            case SwitchPolicy(settings):
                 await self._scheduler.choose(settings)
-            case SheddingChange(query, share):
-                await self._engine.shed_rows(query, share)
+            case ShedRows(query, share):
+                await self._engine.call(change)
                 self._request_share(query, share)
             case PlanChange(query, plan):
                 await self._migrate(query, plan)
-            case WeightChange(query, weight):
-                await self._engine.weigh_query(query, weight)
+            case WeighQuery(query, weight):
+                await self._engine.call(change)
                 if weight == 1:
                     self.weights.pop(query, None)
                 else:

@@ -6,7 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from mavstream_protocol.scheduling import DEFAULT_SCHEDULER, SchedulerSettings, SourceService
-from mavstream_server.optimizer.change import PolicyChange, Proposal
+from mavstream_server.engine.process.messages import SwitchPolicy
+from mavstream_server.optimizer.change import Proposal
 from mavstream_server.optimizer.monitor import Objective
 from mavstream_server.optimizer.rule import OptimizerRule
 from mavstream_server.optimizer.situation import Situation
@@ -71,8 +72,8 @@ class SwitchPolicyRule(OptimizerRule):
                 return
             yield Proposal(
                 rule=self.name,
-                change=PolicyChange(settings),
-                undo=PolicyChange(situation.scheduler),
+                change=SwitchPolicy(settings),
+                undo=SwitchPolicy(situation.scheduler),
                 what=f"switch from {_policy_name(situation.scheduler)} to {_policy_name(settings)}",
                 why=target.describe(worst.query),
                 priority=worst.query.priority,

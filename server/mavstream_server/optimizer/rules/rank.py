@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
-from mavstream_server.optimizer.change import Proposal, WeightChange
+from mavstream_server.engine.process.messages import WeighQuery
+from mavstream_server.optimizer.change import Proposal
 from mavstream_server.optimizer.monitor import Objective
 from mavstream_server.optimizer.rule import OptimizerRule
 from mavstream_server.optimizer.situation import Situation
@@ -42,8 +43,8 @@ class RankRule(OptimizerRule):
                 continue
             yield Proposal(
                 rule=self.name,
-                change=WeightChange(query.id, 2 * now),
-                undo=WeightChange(query.id, now),
+                change=WeighQuery(query.id, 2 * now),
+                undo=WeighQuery(query.id, now),
                 what=f"raise the weight of query {query.id} in class {query.class_name} to {2 * now}",
                 why=target.describe(query),
                 priority=query.priority,
@@ -56,8 +57,8 @@ class RankRule(OptimizerRule):
             if now > 1:
                 yield Proposal(
                     rule=self.name,
-                    change=WeightChange(id_, now // 2),
-                    undo=WeightChange(id_, now),
+                    change=WeighQuery(id_, now // 2),
+                    undo=WeighQuery(id_, now),
                     what=f"lower the weight of query {id_} to {now // 2}",
                     why="all targets are met",
                     queries=(id_,),

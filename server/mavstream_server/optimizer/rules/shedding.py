@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import groupby
 
-from mavstream_server.optimizer.change import Proposal, SheddingChange, combined
+from mavstream_server.engine.process.messages import ShedRows
+from mavstream_server.optimizer.change import Proposal, combined
 from mavstream_server.optimizer.monitor import Watched
 from mavstream_server.optimizer.rule import OptimizerRule
 from mavstream_server.optimizer.situation import Situation
@@ -37,10 +38,8 @@ class ShedRule(OptimizerRule):
                 most = max(one.query.qos.max_loss for one in shedding)
                 yield Proposal(
                     rule=self.name,
-                    change=combined(
-                        [SheddingChange(one.query.id, one.query.qos.max_loss) for one in shedding]
-                    ),
-                    undo=combined([SheddingChange(one.query.id, _shed(situation, one)) for one in shedding]),
+                    change=combined([ShedRows(one.query.id, one.query.qos.max_loss) for one in shedding]),
+                    undo=combined([ShedRows(one.query.id, _shed(situation, one)) for one in shedding]),
                     what=f"shed up to {most:.2%} of the rows of {_names(shedding)} in class {class_name}",
                     why=target.describe(worst.query),
                     queries=tuple(dict.fromkeys([worst.query.id, *(one.query.id for one in shedding)])),
@@ -56,9 +55,9 @@ class ShedRule(OptimizerRule):
             yield Proposal(
                 rule=self.name,
                 change=combined(
-                    [SheddingChange(one.query.id, share) for one, share in zip(shedding, less, strict=True)]
+                    [ShedRows(one.query.id, share) for one, share in zip(shedding, less, strict=True)]
                 ),
-                undo=combined([SheddingChange(one.query.id, _shed(situation, one)) for one in shedding]),
+                undo=combined([ShedRows(one.query.id, _shed(situation, one)) for one in shedding]),
                 what=f"shed only {max(less):.2%} of the rows of {_names(shedding)} in class {class_name}",
                 why="all targets are met",
                 queries=tuple(one.query.id for one in shedding),
