@@ -26,7 +26,7 @@ SERVER_PARTS = {
     "ingest": ["catalog", "columns", "core", "log"],
     "results": ["columns", "core", "log"],
     "supervisor": ["catalog", "core", "engine", "log", "scheduling"],
-    "optimizer": ["core", "planning", "scheduling", "supervisor"],
+    "optimizer": ["core", "engine.process.messages", "planning", "scheduling", "supervisor"],
     "queries": [
         "catalog",
         "core",

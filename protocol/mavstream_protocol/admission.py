@@ -99,7 +99,7 @@ class AdmissionEstimate(BaseModel):
                             "tolerance": 0.1,
                             "expected": 4.2,
                             "kept": "yes",
-                            "reason": "p95 is expected to be 4.2 ms, allowed are 55 ms",
+                            "reason": "p95 is expected to be 4.2 ms, at most 55 ms are allowed",
                         }
                     ],
                     "endangered": [],

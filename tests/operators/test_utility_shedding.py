@@ -121,16 +121,16 @@ def test_a_query_sheds_by_a_column_that_it_does_not_read(stream: MakeStream) -> 
     rows.complete()
     nodes = {"in": {"op": "source", "stream": "numbers"}, "p": project("in", k="k")}
     plan = infer(Plan.parse({"root": "p", "nodes": nodes}), {"numbers": rows.shape})
-    worth = infer_utility(QosSpec(worth={"numbers": "-x"}), plan)
+    options = RunOptions(utility=infer_utility(QosSpec(worth={"numbers": "-x"}), plan))
     expected = kept(shedder(0.2, "-x"), rows).tolist()
 
-    run = run_plan(nodes, "p", [rows], options=RunOptions(worth=worth), train=900)
+    run = run_plan(nodes, "p", [rows], options=options, train=900)
     (source,) = run.query.network.sources
     source.shed(0.2)
     run.engine.run(9)
     saved, before = run.engine.snapshot("q"), run.answers()
     assert [k for (k,) in run.rows()] == expected
-    again = run_plan(nodes, "p", [rows], options=RunOptions(worth=worth), train=64, policy="wrr", saved=saved)
+    again = run_plan(nodes, "p", [rows], options=options, train=64, policy="wrr", saved=saved)
     assert [k for (k,) in before + again.rows()] == expected
     assert "errors" not in run.query.counters["in"]
 
@@ -141,8 +141,8 @@ def test_the_engine_is_told_what_rows_are_worth() -> None:
     record = QueryRecord("q", spec, DesiredState.RUNNING, None, None, 0, 1, 0)
     typed = infer(plan, STREAMS)
     command = start_command(Query(record, typed, lambda: typed.schema), None)
-    assert command.options.worth == infer_utility(spec.qos, typed)
-    assert command.options.worth["readings"].type is FieldType.BOOL
+    assert command.options.utility == infer_utility(spec.qos, typed)
+    assert command.options.utility["readings"].type is FieldType.BOOL
 
 
 def project(input_: str, **compute: str) -> dict[str, Any]:

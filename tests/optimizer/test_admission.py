@@ -112,17 +112,22 @@ def test_a_target_that_cannot_be_kept_says_so_with_the_numbers() -> None:
     (target,) = found.targets
     assert (target.kept, found.admitted, target.expected) == (Outlook.NO, False, None)
     assert target.reason == (
-        "mean is expected to grow without end, allowed are 10 ms: "
-        "class 'low' needs 94% of the engine, and can have 81%"
+        "mean is expected to grow without bound, at most 10 ms are allowed: "
+        "class 'low' needs 94% of the engine's time, and at most 81% is available"
     )
-    assert found.warnings[0] == f"its latency target cannot be kept: {target.reason}"
-    assert found.warnings[1] == "it would fall behind: class 'low' needs 94% of the engine, and can have 81%"
+    assert found.warnings[0] == f"its latency target cannot be met: {target.reason}"
+    assert (
+        found.warnings[1]
+        == "it would fall behind: class 'low' needs 94% of the engine's time, and at most 81% is available"
+    )
 
 
 def test_a_query_without_targets_that_would_fall_behind_is_let_in_with_a_warning() -> None:
     found = judge(0.75, occupancy=two_classes())
     assert found.admitted
-    assert found.warnings == ("it would fall behind: class 'low' needs 94% of the engine, and can have 81%",)
+    assert found.warnings == (
+        "it would fall behind: class 'low' needs 94% of the engine's time, and at most 81% is available",
+    )
 
 
 def test_an_important_query_is_let_in_beside_an_overload_of_others() -> None:
@@ -162,7 +167,7 @@ def test_without_figures_or_rows_nothing_is_claimed() -> None:
     assert found.admitted
     assert found.warnings == ()
     quiet = judge(0.0, LATENCY, occupancy=two_classes(), silent=("doors",))
-    assert quiet.targets[0].reason.startswith("unknown: no rows arrived lately on 'doors'")
+    assert quiet.targets[0].reason.startswith("unknown: no rows arrived recently on 'doors'")
     assert quiet.targets[0].expected is None
 
 

@@ -9,7 +9,8 @@ import pytest
 from mavstream_protocol.qos import QosSpec
 from mavstream_protocol.scheduling import DEFAULT_SCHEDULER, SchedulerSettings
 from mavstream_server.core.metrics import Latency, QueryMetrics
-from mavstream_server.optimizer.change import Change, PolicyChange, SheddingChange
+from mavstream_server.engine.process.messages import ShedRows, SwitchPolicy
+from mavstream_server.optimizer.change import Change
 from mavstream_server.optimizer.journal import Outcome
 from mavstream_server.optimizer.monitor import Monitor, Objective, Observed
 from mavstream_server.optimizer.optimizer import Optimizer, Pace
@@ -124,7 +125,7 @@ def test_latency_is_that_of_the_last_seconds() -> None:
         query.answer(100, 1000 if now < 5 else 1)
         monitor.observe([query.observed()], float(now))
     assert monitor.queries["q"].targets[Objective.LATENCY].measured == pytest.approx(1.0)
-    assert monitor.queries["q"].standings[Objective.LATENCY].state is KEPT
+    assert monitor.queries["q"].statuses[Objective.LATENCY].state is KEPT
 
 
 def test_a_query_that_is_silent_while_rows_wait_misses_its_latency() -> None:
@@ -134,14 +135,14 @@ def test_a_query_that_is_silent_while_rows_wait_misses_its_latency() -> None:
         monitor.observe([query.observed()], float(now))
     target = monitor.queries["q"].targets[Objective.LATENCY]
     assert target.measured == pytest.approx(3000)
-    assert monitor.queries["q"].standings[Objective.LATENCY].state is MISSED
+    assert monitor.queries["q"].statuses[Objective.LATENCY].state is MISSED
 
 
 def test_a_query_that_has_nothing_to_do_is_not_silent() -> None:
     query, monitor = ScriptedQuery("q", qos=LATENCY), Monitor(seconds=3, patience=1)
     for now in range(6):
         monitor.observe([query.observed()], float(now))
-    assert monitor.queries["q"].standings[Objective.LATENCY].state is UNKNOWN
+    assert monitor.queries["q"].statuses[Objective.LATENCY].state is UNKNOWN
 
 
 def test_figures_of_an_earlier_epoch_do_not_count() -> None:
@@ -162,7 +163,7 @@ def test_a_throughput_is_missed_only_while_rows_wait(backlog: int, state: Target
     for now in range(4):
         query.rows += 100
         monitor.observe([query.observed()], float(now))
-    assert monitor.queries["q"].standings[Objective.THROUGHPUT].state is state
+    assert monitor.queries["q"].statuses[Objective.THROUGHPUT].state is state
 
 
 def test_a_query_that_is_gone_is_forgotten() -> None:
@@ -196,9 +197,9 @@ class Server:
             Situation(self.now, self.monitor, self.scheduler, priorities, dict(self.shed))
         )
         match change:
-            case PolicyChange(settings):
+            case SwitchPolicy(settings):
                 self.scheduler = settings
-            case SheddingChange(query, share):
+            case ShedRows(query, share):
                 self.shed[query] = share
         return change
 
@@ -216,14 +217,14 @@ def test_memory_that_is_missed_brings_a_policy_that_releases_memory_and_it_stays
     query = ScriptedQuery("q", qos=MEMORY, held=3_000_000)
     server = Server(query)
     (change,) = server.seconds(3)
-    assert change == PolicyChange(SEGMENT)
+    assert change == SwitchPolicy(SEGMENT)
     query.held = 500_000
     assert server.seconds(20) == []
     (decision,) = server.optimizer.journal
     assert decision.outcome is Outcome.KEPT
     assert decision.before == pytest.approx(2.0)
     assert decision.after == 0
-    assert "bytes is 3e+06, the target 1e+06" in decision.proposal.why
+    assert "bytes is 3e+06, the target is 1e+06" in decision.proposal.why
 
 
 def test_an_action_that_does_not_help_is_undone_and_the_next_one_tried() -> None:
@@ -231,9 +232,9 @@ def test_an_action_that_does_not_help_is_undone_and_the_next_one_tried() -> None
     server = Server(query, rules=Optimizer([SwitchPolicyRule()], PACE))
     changes = server.seconds(30)
     rr = SchedulerSettings(policy="rr")
-    assert changes == [PolicyChange(one) for one in (SEGMENT, rr, CHAIN, rr)], "then both are barred"
+    assert changes == [SwitchPolicy(one) for one in (SEGMENT, rr, CHAIN, rr)], "then both are barred"
     assert {decision.outcome for decision in server.optimizer.journal} == {Outcome.UNDONE}
-    assert server.seconds(60)[:1] == [PolicyChange(SEGMENT)], "tried again later"
+    assert server.seconds(60)[:1] == [SwitchPolicy(SEGMENT)], "tried again later"
 
 
 @pytest.mark.parametrize("objective", list(Objective))
@@ -250,7 +251,7 @@ def test_latency_of_an_important_class_brings_a_policy_for_classes() -> None:
     for _ in range(4):
         query.answer(100, 500)
         changes += server.seconds(1)
-    assert changes == [PolicyChange(DEFAULT_SCHEDULER)]
+    assert changes == [SwitchPolicy(DEFAULT_SCHEDULER)]
 
 
 def test_a_policy_is_switched_before_a_target_is_missed_and_rows_are_not_given_for_that() -> None:
@@ -262,10 +263,10 @@ def test_a_policy_is_switched_before_a_target_is_missed_and_rows_are_not_given_f
         for latency in (1, 1, 7, 9):
             query.answer(1000, latency)
             changes += server.seconds(1)
-            assert server.monitor.queries["q"].standings[Objective.LATENCY].state is not MISSED
+            assert server.monitor.queries["q"].statuses[Objective.LATENCY].state is not MISSED
         return changes
 
-    assert changes_of(SwitchPolicyRule()) == [PolicyChange(DEFAULT_SCHEDULER)]
+    assert changes_of(SwitchPolicyRule()) == [SwitchPolicy(DEFAULT_SCHEDULER)]
     assert changes_of(ShedRule()) == []
 
 
@@ -296,7 +297,7 @@ def test_the_miss_that_weighs_most_is_mended(
     for _ in range(3):
         query.answer(100, 15)
         changes += server.seconds(1)
-    assert changes == [PolicyChange(expected)]
+    assert changes == [SwitchPolicy(expected)]
 
 
 @pytest.mark.parametrize(
@@ -328,7 +329,7 @@ def test_for_a_target_without_weight_nothing_is_done() -> None:
     for _ in range(20):
         query.answer(100, 1)
         assert server.second() is None
-    assert server.monitor.queries["q"].standings[Objective.MEMORY].state is MISSED, "it is told all the same"
+    assert server.monitor.queries["q"].statuses[Objective.MEMORY].state is MISSED, "it is told all the same"
 
 
 def test_a_more_important_class_comes_first_whatever_weighs_more() -> None:
@@ -339,7 +340,7 @@ def test_a_more_important_class_comes_first_whatever_weighs_more() -> None:
     for _ in range(3):
         high.answer(100, 15)
         changes += server.seconds(1)
-    assert changes == [PolicyChange(DEFAULT_SCHEDULER)]
+    assert changes == [SwitchPolicy(DEFAULT_SCHEDULER)]
 
 
 def test_one_action_at_a_time() -> None:
@@ -395,7 +396,7 @@ def test_a_change_that_cannot_be_made_is_written_down_and_not_tried_again_at_onc
     server.optimizer.failed("the engine is away", server.now)
     server.scheduler = SchedulerSettings(policy="rr")
     (change,) = server.seconds(1)
-    assert change == PolicyChange(CHAIN)
+    assert change == SwitchPolicy(CHAIN)
     first, _ = server.optimizer.journal
     assert first.outcome is Outcome.FAILED
     assert first.note == "the engine is away"

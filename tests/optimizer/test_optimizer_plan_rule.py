@@ -74,8 +74,8 @@ def test_a_missed_query_gets_a_plan_that_costs_a_fifth_less() -> None:
     assert world.proposed({"q": choice(100, 79)}) == ["q"]
     (proposal,) = AlternatePlanRule().propose(world.situation({"q": choice(4e8, 1e8)}))
     assert (proposal.change, proposal.undo) == (PlanChange("q", NEW), PlanChange("q", OLD))
-    assert proposal.what == "swap the plan of query q: reorder selects at s: b first"
-    assert "the target 10; it would cost 100 ms per second instead of 400" in proposal.why
+    assert proposal.what == "migrate query q to another plan: reorder selects at s: b first"
+    assert "the target is 10; the other plan would cost 100 ms per second instead of 400" in proposal.why
 
 
 def test_then_come_heavy_queries_in_its_way_but_none_that_matter_more() -> None:
@@ -90,7 +90,7 @@ def test_then_come_heavy_queries_in_its_way_but_none_that_matter_more() -> None:
         "gone": choice(5, 1),
     }
     assert world.proposed(alternates) == ["q", "heavy", "light"]
-    assert world.proposed(alternates, swapping=frozenset({"q", "heavy"})) == ["light"]
+    assert world.proposed(alternates, migrating=frozenset({"q", "heavy"})) == ["light"]
 
 
 def test_for_a_memory_target_only_plans_that_hold_less_are_of_use() -> None:
@@ -106,7 +106,7 @@ def test_a_swap_is_judged_from_when_it_is_done_and_undone_if_it_does_not_help() 
     alternates = {"q": choice(100, 10)}
     assert world.optimizer.decide(world.situation(alternates)) == PlanChange("q", NEW)
     for _ in range(20):  # new operators get to know what the old ones know
-        under_way = world.situation({}, swapping=frozenset({"q"}))
+        under_way = world.situation({}, migrating=frozenset({"q"}))
         assert world.optimizer.decide(under_way) is None
     decisions = [world.optimizer.decide(world.situation({})) for _ in range(6)]
     assert decisions == [None, None, None, None, PlanChange("q", OLD), None]

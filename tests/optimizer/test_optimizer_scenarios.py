@@ -13,8 +13,8 @@ from tests.support.optimizer_scenarios import World
 from mavstream_protocol.optimizer import Objective, OptimizerSettings, PolicyChoice, TargetState
 from mavstream_protocol.scheduling import SchedulerSettings, Sharing
 from mavstream_protocol.specification import Specification
-from mavstream_server.engine.process.messages import GetTargetMetrics
-from mavstream_server.optimizer.change import CombinedChange, SheddingChange, WeightChange
+from mavstream_server.engine.process.messages import GetTargetMetrics, ShedRows, WeighQuery
+from mavstream_server.optimizer.change import CombinedChange
 from mavstream_server.optimizer.service import InvalidOptimizer
 from mavstream_server.scheduling.policies.amos import AdaptiveSelection
 from mavstream_server.supervisor.engine_link import EngineRefused
@@ -187,7 +187,7 @@ def test_weights_decide_which_of_two_missed_targets_is_mended(
             await world.seconds(1)
             assert world.policy == policy
             why = next(iter(world.optimizing.optimizer.journal)).proposal.why
-            assert why.endswith(f"with a weight of {40 / 21:.4g}")
+            assert why.endswith(f"with weight {40 / 21:.4g}")
 
     play(scenario)
 
@@ -337,9 +337,7 @@ def test_what_is_wanted_of_a_query_is_told_again_when_it_begins_anew(tmp_path: P
     async def scenario() -> None:
         with World(tmp_path) as world:
             await world.query("q", "default", {"max_loss": "50%"}, 0)
-            await world.optimizing.enactor.enact(
-                CombinedChange((SheddingChange("q", 0.5), WeightChange("q", 4)))
-            )
+            await world.optimizing.enactor.enact(CombinedChange((ShedRows("q", 0.5), WeighQuery("q", 4))))
             await world.engine.forget_query("q")
             await world.query("q", "default", {"max_loss": "50%"}, 0)
             await world.optimizing.round()
@@ -357,7 +355,7 @@ def test_a_change_that_is_refused_halfway_is_taken_back_and_written_down(tmp_pat
     async def scenario() -> None:
         with World(tmp_path) as world:
             await world.query("there", "default", {"max_loss": "50%"}, 0)
-            change = CombinedChange((SheddingChange("there", 0.5), SheddingChange("gone", 0.5)))
+            change = CombinedChange((ShedRows("there", 0.5), ShedRows("gone", 0.5)))
             with pytest.raises(EngineRefused, match="unknown query 'gone'"):
                 await world.optimizing.enactor.enact(change)
             assert world.optimizing.enactor.shares == {}

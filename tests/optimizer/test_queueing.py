@@ -100,18 +100,18 @@ def test_a_busy_engine_with_short_turns_only_takes_longer_ones() -> None:
 
 
 def test_more_work_on_rows_than_time_falls_behind() -> None:
-    assert not one_class(1.3, 100).response("default").lasting
-    assert one_class(0.9, 100).response("default").lasting
+    assert not one_class(1.3, 100).response("default").stable
+    assert one_class(0.9, 100).response("default").stable
 
 
 def test_an_overloaded_class_does_not_take_the_room_of_another() -> None:
     classes = {"high": ClassLoad(9, 1, 0.2, 200), "low": ClassLoad(1, 1, 3.0, 300)}
     shared = Occupancy(classes, by_priority=True)
     assert shared.response("high").room == pytest.approx(0.9)
-    assert shared.response("high").lasting
-    assert not shared.response("low").lasting
+    assert shared.response("high").stable
+    assert not shared.response("low").stable
     in_line = Occupancy(classes, by_priority=False)
-    assert not in_line.response("high").lasting
+    assert not in_line.response("high").stable
 
 
 def test_one_more_query_is_added_to_its_class() -> None:

@@ -114,7 +114,7 @@ def test_warned_of_a_query_is_registered_all_the_same(tmp_path: Path) -> None:
         seen(made, {"default": 0.98})
         info = await made.queries.register({**HOT, "qos": QOS})
         assert info.admission is not None
-        assert info.admission.warnings[0].startswith("its latency target cannot be kept: mean is expected")
+        assert info.admission.warnings[0].startswith("its latency target cannot be met: mean is expected")
         assert made.catalog.count_queries() == 1
         assert (await made.queries.views.info(info.id)).admission is None  # figures are shown instead
 
@@ -138,7 +138,7 @@ def test_where_nothing_was_measured_or_no_rows_come_nothing_is_claimed(tmp_path:
     async def test(made: Service) -> None:
         first = await made.queries.register({**HOT, "qos": QOS})
         assert first.admission is not None
-        assert first.admission.targets[0].reason.startswith("unknown: the engine was not looked at")
+        assert first.admission.targets[0].reason.startswith("unknown: the engine was not measured")
         seen(made, {"default": 0.98}, arrivals=QUIET)
         second = await made.queries.register({**HOT, "qos": QOS})
         assert second.admission is not None

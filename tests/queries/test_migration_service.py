@@ -44,7 +44,7 @@ def test_a_query_shows_the_plan_that_runs_beside_the_registered_one(tmp_path: Pa
         await service.answers(id_, 2)
         assert (await queries.views.plan(id_)).running is None
 
-        await queries.swap_plan(id_, OTHER)
+        await queries.migrate_plan(id_, OTHER)
         await swapped(service, id_, 1)
         shown = await queries.views.plan(id_)
         assert (shown.plan, shown.running, shown.swaps, shown.swap) == (REGISTERED, OTHER, 1, None)
@@ -56,20 +56,20 @@ def test_a_query_shows_the_plan_that_runs_beside_the_registered_one(tmp_path: Pa
         assert [row["temp"] for row in await service.answers(id_, 3)] == [21, 22, 23]
         (found,) = await queries.views.searched([id_, "unknown"])
         assert (found.subject.plan, found.sources) == (OTHER, {"in": "readings"})
-        measured = queries.get(id_).plan_of(found.stats)
+        measured = queries.get(id_).plan_of(found.metrics)
         assert measured is not None
         assert measured.paths() == (("in", "hall", "warm"),)
 
         with pytest.raises(EngineRefused, match="give a plan with the same columns") as refused:
-            await queries.swap_plan(id_, selects_less())
+            await queries.migrate_plan(id_, selects_less())
         assert refused.value.code == "swap_refused"
         assert (await queries.views.plan(id_)).running == OTHER
 
-        await queries.swap_plan(id_, REGISTERED)
+        await queries.migrate_plan(id_, REGISTERED)
         await swapped(service, id_, 2)
         assert (await queries.views.plan(id_)).running is None
 
-        await queries.swap_plan(id_, OTHER)
+        await queries.migrate_plan(id_, OTHER)
         await swapped(service, id_, 3)
         await service.kill_engine()
         queries.metrics.forget(id_)
@@ -149,7 +149,7 @@ def test_the_searcher_finds_a_cheaper_plan_when_selectivities_flip() -> None:
             nonlocal now
             now += seconds
             query.rows += rows
-            return {id_: found.saving for id_, found in (await searcher.look(["q"])).items()}
+            return {id_: found.saving for id_, found in (await searcher.search(["q"])).items()}
 
         try:
             assert await later(0, 0) == {}  # nothing was measured yet
@@ -163,10 +163,10 @@ def test_the_searcher_finds_a_cheaper_plan_when_selectivities_flip() -> None:
             assert best.cheapest.cost < 0.8 * best.running.cost
             query.swap = "warming"
             await later(1, 1000)
-            assert searcher.swapping == {"q"}
+            assert searcher.migrating == {"q"}
             query.swap, query.version = None, 1
             assert await later(1, 1000) == {}  # another plan runs
-            assert await searcher.look([]) == {}
+            assert await searcher.search([]) == {}
         finally:
             await searcher.stop()
 

@@ -19,7 +19,7 @@ from mavstream_protocol.wire.qos import QosReport
 from mavstream_protocol.wire.resources import ActualState, DesiredState, QueryChange
 from mavstream_server.core.clock import SystemClock
 from mavstream_server.core.errors import Conflict, NotFound, TooMany, WrongVersion
-from mavstream_server.optimizer.change import SheddingChange
+from mavstream_server.engine.process.messages import ShedRows
 from mavstream_server.optimizer.service import OptimizerService
 from mavstream_server.queries.views.metrics import MetricsCache
 from mavstream_server.queries.views.qos import QosReports
@@ -307,7 +307,7 @@ def test_what_is_shed_is_counted_and_told_to_an_engine_that_comes_after(run: Run
         enactor = optimized.optimizing.enactor
         id_ = (await made.queries.register({**HOT, "qos": {"max_loss": "50%"}})).id
         await optimized.optimizing.round()
-        await enactor.enact(SheddingChange(id_, 0.5))
+        await enactor.enact(ShedRows(id_, 0.5))
         await made.feed(*[30] * 1000)
         await until(lambda: made.parts.readers.needed_position("readings") == 1000, "all rows to be read")
         report = await optimized.report(id_)

@@ -18,7 +18,7 @@ from mavstream_protocol.instants import format_instant
 from mavstream_protocol.optimizer import OptimizerSettings
 from mavstream_protocol.wire.resources import ActualState, DesiredState, QueryChange, QueryInfo
 from mavstream_server.core.errors import Conflict, WrongVersion
-from mavstream_server.optimizer.change import SheddingChange
+from mavstream_server.engine.process.messages import ShedRows
 from mavstream_server.optimizer.config import OptimizerConfig
 from mavstream_server.optimizer.service import OptimizerService
 from mavstream_server.queries.views.qos import QosReports
@@ -373,7 +373,7 @@ def test_other_targets_are_watched_reported_and_told_to_the_engine(run: Run, clo
         assert targets() == [("latency", 4.0), ("memory", 1e6)]
         await optimizing.round()
         assert targets() == [("latency", 4.0), ("memory", 1e6)]
-        await optimizing.enactor.enact(SheddingChange(info.id, 0.2))
+        await optimizing.enactor.enact(ShedRows(info.id, 0.2))
         await made.queries.change(info.id, change(qos={**qos, "max_loss": "5%"}))
         await optimizing.round()
         assert (await made.link.target_metrics([info.id]))[info.id].share == 0.05

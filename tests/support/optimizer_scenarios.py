@@ -34,9 +34,9 @@ class Scout:
     def __init__(self, world: World) -> None:
         self._world = world
         self.alternates: dict[str, PlanChoice] = {}
-        self.swapping: frozenset[str] = frozenset()
+        self.migrating: frozenset[str] = frozenset()
 
-    async def look(self, ids: Iterable[str]) -> Mapping[str, PlanChoice]:
+    async def search(self, ids: Iterable[str]) -> Mapping[str, PlanChoice]:
         world = self._world
         for id_ in ids:
             query = world.engine.engine.query(id_)
@@ -101,7 +101,7 @@ class World:
     def priorities(self) -> Mapping[str, int]:
         return self.engine.engine.policy_host.priorities
 
-    async def swap_plan(self, id_: str, plan: Plan) -> None:
+    async def migrate_plan(self, id_: str, plan: Plan) -> None:
         await self.engine.migrate_plan(id_, infer(plan, {"readings": self.stream.shape}), 1)
         self.plans[id_] = plan
 
@@ -158,7 +158,7 @@ class World:
     # What is looked at
 
     def state(self, id_: str, objective: Objective = Objective.LATENCY) -> TargetState:
-        return self.optimizing.monitor.queries[id_].standings[objective].state
+        return self.optimizing.monitor.queries[id_].statuses[objective].state
 
     def measured(self, id_: str, objective: Objective = Objective.LATENCY) -> float | None:
         return self.optimizing.monitor.queries[id_].targets[objective].measured

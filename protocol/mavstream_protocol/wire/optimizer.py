@@ -15,7 +15,7 @@ _DECISION: dict[str, Any] = {
     "at": "2026-01-01T12:00:00.000000Z",
     "rule": "policy",
     "what": "switch from rr to cqc",
-    "why": "latency of query alarms-k3xv7q in class critical: p95 is 210, the target 50",
+    "why": "latency of query alarms-k3xv7q in class critical: p95 is 210, the target is 50",
     "queries": ["alarms-k3xv7q"],
     "before": 19.2,
     "after": 0.0,

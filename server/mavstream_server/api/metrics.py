@@ -119,7 +119,7 @@ def _optimizer(optimizing: OptimizerService) -> Iterator[Metric]:
     statuses = [
         ((id_, watched.query.class_name, objective.value), status)
         for id_, watched in queries.items()
-        for objective, status in watched.standings.items()
+        for objective, status in watched.statuses.items()
     ]
     yield _counter(
         "optimizer_decisions",

@@ -263,15 +263,15 @@ class Engine:
             if not self.migrations.under_way(query):
                 self.sharing.add(query)
 
-    def aim_at(self, id_: str, latency_target: int | None, worth: Mapping[str, Expression]) -> None:
+    def aim_at(self, id_: str, latency_target: int | None, utility: Mapping[str, Expression]) -> None:
         """Set a query's latency target (us), and the utility of its rows for load shedding, by stream."""
         query = self._active(id_, "its targets")
-        options = replace(query.request.options, worth=worth)
+        options = replace(query.request.options, utility=utility)
         query.request = replace(query.request, latency_target=latency_target, options=options)
         for node in query.request.plan.sources:
             source = query.network.operators[node.name]
             assert isinstance(source, Source)
-            source.rank_by(worth.get(node.stream))
+            source.rank_by(utility.get(node.stream))
         for task in (*query.sources.values(), *(member.source for member in query.shared)):
             task.aim_at(latency_target)
         self.sharing.retargeted(query)

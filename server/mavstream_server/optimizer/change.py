@@ -1,4 +1,8 @@
-"""Changes that the optimizer can make, as data; each can be undone by an opposite change."""
+"""Changes that the optimizer can make, as data; each can be undone by an opposite change.
+
+Most are messages to the engine. `PlanChange` is not `MigratePlan`, which has the typed plan and its version:
+the query service adds them.
+"""
 
 from __future__ import annotations
 
@@ -7,20 +11,7 @@ from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias
 
 from mavstream_protocol.plans.plan import Plan
-from mavstream_protocol.scheduling import SchedulerSettings
-
-
-class PolicyChange(NamedTuple):
-    """Switch the scheduling policy."""
-
-    settings: SchedulerSettings
-
-
-class SheddingChange(NamedTuple):
-    """Shed this share of the rows that a query reads; 0 stops shedding."""
-
-    query: str
-    share: float
+from mavstream_server.engine.process.messages import ShedRows, SwitchPolicy, WeighQuery
 
 
 class PlanChange(NamedTuple):
@@ -30,20 +21,13 @@ class PlanChange(NamedTuple):
     plan: Plan
 
 
-class WeightChange(NamedTuple):
-    """Set the weight of a query within its class: as if it were that many queries; 1 is normal."""
-
-    query: str
-    weight: int
-
-
 class CombinedChange(NamedTuple):
     """Several changes, applied all or none."""
 
     changes: tuple[Change, ...]
 
 
-Change: TypeAlias = PolicyChange | SheddingChange | WeightChange | PlanChange | CombinedChange
+Change: TypeAlias = SwitchPolicy | ShedRows | WeighQuery | PlanChange | CombinedChange
 
 
 def combined(changes: Sequence[Change]) -> Change:

@@ -8,14 +8,8 @@ from typing import Protocol
 from mavstream_protocol.plans.plan import Plan
 from mavstream_protocol.scheduling import SchedulerSettings
 from mavstream_server.core.metrics import TargetMetrics
-from mavstream_server.optimizer.change import (
-    Change,
-    CombinedChange,
-    PlanChange,
-    PolicyChange,
-    SheddingChange,
-    WeightChange,
-)
+from mavstream_server.engine.process.messages import ShedRows, SwitchPolicy, WeighQuery
+from mavstream_server.optimizer.change import Change, CombinedChange, PlanChange
 from mavstream_server.supervisor.commands import EngineCommands
 
 
@@ -30,14 +24,14 @@ class Scheduler(Protocol):
         """Switch to another policy."""
 
 
-Swap = Callable[[str, Plan], Awaitable[None]]
+Migrate = Callable[[str, Plan], Awaitable[None]]
 """Migrates a running query, given by id, to an equivalent plan."""
 
 
 class Enactor:
     """Carries out changes. Settings of queries are sent again until the queries report them."""
 
-    def __init__(self, engine: EngineCommands, scheduler: Scheduler, migrate: Swap) -> None:
+    def __init__(self, engine: EngineCommands, scheduler: Scheduler, migrate: Migrate) -> None:
         self._engine = engine
         self._scheduler = scheduler
         self._migrate = migrate
@@ -58,7 +52,7 @@ class Enactor:
             self.weights = weights
             for query in self.shares.keys() | shares.keys():
                 if self.shares.get(query) != shares.get(query):
-                    self._want_share(query, shares.get(query, 0.0))
+                    self._request_share(query, shares.get(query, 0.0))
             raise
 
     async def _make(self, change: Change) -> None:
@@ -66,21 +60,21 @@ class Enactor:
             case CombinedChange(changes):
                 for each in changes:
                     await self._make(each)
-            case PolicyChange(settings):
+            case SwitchPolicy(settings):
                 await self._scheduler.choose(settings)
-            case SheddingChange(query, share):
-                await self._engine.shed_rows(query, share)
-                self._want_share(query, share)
+            case ShedRows(query, share):
+                await self._engine.call(change)
+                self._request_share(query, share)
             case PlanChange(query, plan):
                 await self._migrate(query, plan)
-            case WeightChange(query, weight):
-                await self._engine.weigh_query(query, weight)
+            case WeighQuery(query, weight):
+                await self._engine.call(change)
                 if weight == 1:
                     self.weights.pop(query, None)
                 else:
                     self.weights[query] = weight
 
-    async def tell_again(self, metrics: Mapping[str, TargetMetrics]) -> None:
+    async def resend(self, metrics: Mapping[str, TargetMetrics]) -> None:
         """Send settings again to queries whose metrics differ from them: restarted ones and reset ones."""
         for id_, reported in metrics.items():
             share, weight = self.shares.get(id_, 0.0), self.weights.get(id_, 1)
@@ -94,11 +88,11 @@ class Enactor:
         """Whether a query has settings, or settings that are still to be reset."""
         return id_ in self.shares or id_ in self.weights or id_ in self._to_reset
 
-    def take_back(self, *, shares: bool = True, weights: bool = True) -> None:
+    def withdraw(self, *, shares: bool = True, weights: bool = True) -> None:
         """Withdraw all settings; the queries are reset in the next round."""
         if shares:
             for query in tuple(self.shares):
-                self._want_share(query, 0.0)
+                self._request_share(query, 0.0)
         if weights:
             self._to_reset.update(self.weights)
             self.weights.clear()
@@ -107,16 +101,16 @@ class Enactor:
         """Cap the shares of shed rows at what the queries allow now; their QoS may have changed."""
         for query, share in tuple(self.shares.items()):
             if share > most.get(query, share):
-                self._want_share(query, most[query])
+                self._request_share(query, most[query])
 
-    def forget(self, there: Collection[str]) -> None:
+    def forget(self, present: Collection[str]) -> None:
         """Drop the settings of queries that no longer exist."""
         for known in (self.shares, self.weights):
-            for gone in [id_ for id_ in known if id_ not in there]:
-                del known[gone]
-        self._to_reset.intersection_update(there)
+            for absent in [id_ for id_ in known if id_ not in present]:
+                del known[absent]
+        self._to_reset.intersection_update(present)
 
-    def _want_share(self, query: str, share: float) -> None:
+    def _request_share(self, query: str, share: float) -> None:
         if share:
             self.shares[query] = share
         else:

@@ -38,8 +38,8 @@ def fairness(load: SlidingLoad, priorities: Mapping[str, int]) -> dict[str, Clas
     found = {}
     for name, mean in means.items():
         other = below.get(name)
-        quick = None if other is None else means[other]
-        ratio = mean / quick if mean is not None and quick else None
+        fastest = None if other is None else means[other]
+        ratio = mean / fastest if mean is not None and fastest else None
         starved = long_enough and load.waited(name) and load.busy(name) == 0
         found[name] = ClassFairness(ratio, other if ratio is not None else None, starved)
     return found
@@ -47,12 +47,12 @@ def fairness(load: SlidingLoad, priorities: Mapping[str, int]) -> dict[str, Clas
 
 def _next_class(means: Mapping[str, float | None], priorities: Mapping[str, int]) -> dict[str, str]:
     """Map each class that answered to the fastest class of the next lower priority that answered."""
-    heard = [(priorities.get(name, 1), mean, name) for name, mean in means.items() if mean is not None]
+    answered = [(priorities.get(name, 1), mean, name) for name, mean in means.items() if mean is not None]
     found: dict[str, str] = {}
-    quickest: str | None = None
-    for _, group in groupby(sorted(heard), key=lambda one: one[0]):
+    fastest: str | None = None
+    for _, group in groupby(sorted(answered), key=lambda one: one[0]):
         members = [name for _, _, name in group]
-        if quickest is not None:
-            found |= dict.fromkeys(members, quickest)
-        quickest = members[0]
+        if fastest is not None:
+            found |= dict.fromkeys(members, fastest)
+        fastest = members[0]
     return found

@@ -13,7 +13,7 @@ from mavstream_server.optimizer.target_status import PATIENCE, TargetState, Targ
 WINDOW_S = 10.0
 """Length of the sliding window, in seconds: a slow query gives some hundred answers in it."""
 
-_SAFE_RATIO = 0.5  # up to this share of its targets, a query is in no danger of missing one soon
+_SAFE_RATIO = 0.5  # up to this share of its targets, a query is unlikely to miss one soon
 
 
 class Observed(NamedTuple):
@@ -23,7 +23,7 @@ class Observed(NamedTuple):
     class_name: str
     priority: int
     qos: QosSpec
-    stats: Measured | None
+    metrics: Measured | None
     """None while the engine does not run the query."""
 
 
@@ -49,14 +49,14 @@ class Target(NamedTuple):
         """Weighted excess relative to the target; 0 while unknown."""
         return 0.0 if self.ratio is None else self.weight * (self.ratio - 1)
 
-    def told(self, query: Observed) -> str:
-        """Describe the missed target with its measured value."""
+    def describe(self, query: Observed) -> str:
+        """Describe the target and its measured value."""
         measured = "unknown" if self.measured is None else f"{self.measured:.4g}"
         return (
             f"{self.objective} of query {query.id} in class {query.class_name}: "
-            f"{self.statistic} is {measured}, the target {self.target:.4g}"
-            + (" and near" if self.foreseen else "")
-            + ("" if self.weight == 1 else f", with a weight of {self.weight:.4g}")
+            f"{self.statistic} is {measured}, the target is {self.target:.4g}"
+            + (" and is predicted to be missed" if self.foreseen else "")
+            + ("" if self.weight == 1 else f", with weight {self.weight:.4g}")
         )
 
 
@@ -65,34 +65,34 @@ class Watched:
 
     def __init__(self, query: Observed, seconds: float, patience: int) -> None:
         self.query = query
-        self.figures = SlidingMetrics(seconds)
-        self.standings: dict[Objective, TargetStatus] = {}
+        self.metrics = SlidingMetrics(seconds)
+        self.statuses: dict[Objective, TargetStatus] = {}
         self.targets: dict[Objective, Target] = {}
         self._patience = patience
 
     def observe(self, query: Observed, now: float) -> None:
         """Add the latest metrics and judge every target."""
         self.query = query
-        if query.stats is not None:
-            self.figures.add(sample(now, query.stats))
-        self.targets = {one.objective: one for one in _targets(query, self.figures)}
-        self.standings = {
-            objective: self.standings.get(objective) or self._new_status(objective)
+        if query.metrics is not None:
+            self.metrics.add(sample(now, query.metrics))
+        self.targets = {one.objective: one for one in _targets(query, self.metrics)}
+        self.statuses = {
+            objective: self.statuses.get(objective) or self._new_status(objective)
             for objective in self.targets
         }
         for objective, target in self.targets.items():
-            self.standings[objective].judge(target.ratio, target.tolerance, target.measured, now)
+            self.statuses[objective].judge(target.ratio, target.tolerance, target.measured, now)
 
     def _new_status(self, objective: Objective) -> TargetStatus:
         # Latency only: memory grows while windows fill, and stops by itself.
         return TargetStatus(self._patience, foresees=objective is Objective.LATENCY)
 
     @property
-    def at_ease(self) -> bool:
+    def safe(self) -> bool:
         """Whether all targets are met by a wide margin."""
-        return not self.figures.empty and all(
+        return not self.metrics.empty and all(
             status.state is TargetState.KEPT and status.ratio is not None and status.ratio <= _SAFE_RATIO
-            for status in self.standings.values()
+            for status in self.statuses.values()
         )
 
     @property
@@ -103,7 +103,7 @@ class Watched:
     @property
     def pressing(self) -> Iterator[Target]:
         """The targets that are missed, or soon will be; those of weight 0 are left out."""
-        for objective, status in self.standings.items():
+        for objective, status in self.statuses.items():
             target = self.targets[objective]
             if not target.weight:
                 continue
@@ -129,10 +129,10 @@ class Monitor:
                 watched = self.queries[query.id] = Watched(query, self._seconds, self._patience)
             watched.observe(query, now)
 
-    def forget(self, there: Collection[str]) -> None:
-        """Drop all queries except those in `there`."""
-        for gone in [id_ for id_ in self.queries if id_ not in there]:
-            del self.queries[gone]
+    def forget(self, present: Collection[str]) -> None:
+        """Drop all queries except those in `present`."""
+        for absent in [id_ for id_ in self.queries if id_ not in present]:
+            del self.queries[absent]
 
     @property
     def distress(self) -> float:
@@ -151,7 +151,7 @@ class Monitor:
     def growth_from(self, priority: int) -> float:
         """Return the growth per second of `distress_from`."""
         return sum(
-            watched.query.priority * target.weight * watched.standings[target.objective].growth
+            watched.query.priority * target.weight * watched.statuses[target.objective].growth
             for watched in self.queries.values()
             if watched.query.priority >= priority
             for target in watched.pressing
@@ -168,10 +168,10 @@ class Monitor:
 
 
 def _targets(query: Observed, metrics: SlidingMetrics) -> Iterator[Target]:
-    qos, there, weights = query.qos, query.stats is not None, query.qos.target_weights
+    qos, running, weights = query.qos, query.metrics is not None, query.qos.target_weights
     if qos.latency is not None:
         limit = qos.latency.at_most / 1000
-        measured = _latency(metrics, qos.latency.percentile) if there else None
+        measured = _latency(metrics, qos.latency.percentile) if running else None
         ratio = None if measured is None else measured / limit
         yield Target(
             Objective.LATENCY,
@@ -183,7 +183,7 @@ def _targets(query: Observed, metrics: SlidingMetrics) -> Iterator[Target]:
             weights["latency"],
         )
     if qos.memory is not None:
-        held = metrics.held if there else None
+        held = metrics.held if running else None
         ratio = None if held is None else held / qos.memory.at_most
         yield Target(
             Objective.MEMORY,
@@ -196,7 +196,7 @@ def _targets(query: Observed, metrics: SlidingMetrics) -> Iterator[Target]:
         )
     if qos.throughput is not None:
         least, tolerance = qos.throughput.at_least, qos.throughput.tolerance
-        rate = metrics.rows_per_s if there else None
+        rate = metrics.rows_per_s if running else None
         yield Target(
             Objective.THROUGHPUT,
             "rows_per_s",

@@ -57,7 +57,7 @@ class Optimizer:
         now, distress = situation.now, situation.monitor.distress
         if self._trial is not None:
             change = self._trial.proposal.change
-            if isinstance(change, PlanChange) and change.query in situation.swapping:
+            if isinstance(change, PlanChange) and change.query in situation.migrating:
                 # A migration takes effect later, so the probation starts over.
                 self._probation_end = now + self.pace.probation
             if now < self._probation_end:
@@ -101,7 +101,7 @@ class Optimizer:
         if distress <= expected * (1 - self.pace.gain):
             self.journal.end(trial, Outcome.KEPT, now, distress)
             return None
-        self.journal.end(trial, Outcome.UNDONE, now, distress, "it did not help")
+        self.journal.end(trial, Outcome.UNDONE, now, distress, "misses did not decrease enough")
         self._bar(trial.proposal, now)
         self._requested = trial
         return trial.proposal.undo

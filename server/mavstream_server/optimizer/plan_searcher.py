@@ -1,4 +1,4 @@
-"""Plan searcher: looks for cheaper plans of running queries, in a process of its own.
+"""Plan searcher: searches for cheaper plans of running queries, in a process of its own.
 
 Generating and costing plans takes tens of milliseconds of CPU time per query, which would block the event
 loop or an engine.
@@ -44,7 +44,7 @@ class _Seen(NamedTuple):
 
 
 class PlanSearcher:
-    """Finds the cheapest equivalent plan of the queries that it is asked about."""
+    """Finds the cheapest equivalent plans of the given queries."""
 
     def __init__(self, find_queries: FindQueries, clock: Callable[[], float] = time.monotonic) -> None:
         """`find_queries` returns running queries by id, as `QueryViews.searched` does."""
@@ -57,10 +57,10 @@ class PlanSearcher:
         self._lock = asyncio.Lock()
         self.alternates: dict[str, PlanChoice] = {}
         """The cheapest plan found, by query; only for plans that still run."""
-        self.swapping: frozenset[str] = frozenset()
-        """Of the queries asked about last, those with a migration under way."""
+        self.migrating: frozenset[str] = frozenset()
+        """Of the queries of the last search, those with a migration under way."""
 
-    async def look(self, ids: Iterable[str]) -> Mapping[str, PlanChoice]:
+    async def search(self, ids: Iterable[str]) -> Mapping[str, PlanChoice]:
         """Update the known alternates of these queries and return `alternates`; to be called periodically.
 
         Metrics are differences between two calls, and each call searches plans for at most one query. Results
@@ -68,14 +68,14 @@ class PlanSearcher:
         """
         async with self._lock:
             queries = {query.id: query for query in await self._find_queries(tuple(ids))}
-            self.swapping = frozenset(
-                id_ for id_, query in queries.items() if query.stats.migration is not None
+            self.migrating = frozenset(
+                id_ for id_, query in queries.items() if query.metrics.migration is not None
             )
             for known in (self.alternates, self._seen, self._searched_at):
-                for gone in [id_ for id_ in known if id_ not in queries]:
-                    del known[gone]
+                for absent in [id_ for id_ in known if id_ not in queries]:
+                    del known[absent]
             measured = {id_: self._measured(query) for id_, query in queries.items()}
-            due = [id_ for id_ in queries if id_ not in self.swapping and self._due(id_)]
+            due = [id_ for id_ in queries if id_ not in self.migrating and self._due(id_)]
             # Queries that were never searched go first, in the given order.
             for id_ in sorted(due, key=lambda id_: self._searched_at.get(id_, 0.0)):
                 metrics = measured[id_]
@@ -94,11 +94,11 @@ class PlanSearcher:
 
     def _measured(self, query: SearchedQuery) -> PlanMetrics | None:
         """Return the metrics since the last call, or None if there is no basis for them yet."""
-        stats, now, before = query.stats, self._clock(), self._seen.get(query.id)
-        rows = {one.name: one.rows_out for one in stats.operators if one.name in query.sources}
-        seen = _Seen(now, stats.epoch, stats.plan_version, rows)
+        metrics, now, before = query.metrics, self._clock(), self._seen.get(query.id)
+        rows = {one.name: one.rows_out for one in metrics.operators if one.name in query.sources}
+        seen = _Seen(now, metrics.epoch, metrics.plan_version, rows)
         if before is None or (before.epoch, before.version) != (seen.epoch, seen.version):
-            # The plan has changed: what was found is about another one.
+            # The plan has changed: earlier results are for another one.
             self._seen[query.id] = seen
             self.alternates.pop(query.id, None)
             self._searched_at.pop(query.id, None)
@@ -111,7 +111,7 @@ class PlanSearcher:
         for name, stream in query.sources.items():
             rate = (rows.get(name, 0) - before.rows.get(name, 0)) / (now - before.at)
             rates[stream] = max(rate, rates.get(stream, 0.0))
-        return PlanMetrics(rates, operator_metrics(stats)) if any(rates.values()) else None
+        return PlanMetrics(rates, operator_metrics(metrics)) if any(rates.values()) else None
 
     async def _choose(self, query: SearchedQuery, metrics: PlanMetrics) -> None:
         self._searched_at[query.id] = self._clock()
@@ -123,21 +123,21 @@ class PlanSearcher:
         try:
             found = await loop.run_in_executor(self._pool, choose, query.subject, metrics)
         except BrokenProcessPool:
-            _log.warning("the process that looks for plans died; the next look starts another one")
+            _log.warning("the process that searches for plans died; the next search starts another one")
             await self.stop()
         except MavstreamError as error:  # a stream or table has changed meanwhile
-            _log.info("no plans were looked for", extra={"query": query.id, "reason": str(error)})
+            _log.info("no plans were searched", extra={"query": query.id, "reason": str(error)})
         else:
             self.alternates[query.id] = found
 
 
-def operator_metrics(stats: QueryMetrics) -> dict[str, Statistics]:
+def operator_metrics(metrics: QueryMetrics) -> dict[str, Statistics]:
     """Return the statistics of a query's operators, by node."""
     return {
         one.name: Statistics(
             cost_per_tuple=one.cost_per_tuple_ns, selectivity=one.selectivity, tuples=one.tuples
         )
-        for one in stats.operators
+        for one in metrics.operators
         if one.kind == "operational"
     }
 

@@ -18,7 +18,7 @@ class OptimizerRule(ABC):
 
     @abstractmethod
     def propose(self, situation: Situation) -> Iterable[Proposal]:
-        """Return possible changes, most promising first; called while targets are in danger."""
+        """Return possible changes, most promising first; called while targets are missed or about to be."""
 
     def relax(self, situation: Situation) -> Iterable[Proposal]:
         """Return changes that revert earlier actions; called while all targets are met."""

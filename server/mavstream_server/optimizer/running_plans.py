@@ -40,11 +40,11 @@ class SearchedQuery(NamedTuple):
     subject: PlanSubject
     sources: dict[str, str]
     """Stream names by source node."""
-    stats: QueryMetrics
+    metrics: QueryMetrics
 
 
 def searched(
-    id_: str, spec: QuerySpec, plan: RunningPlan, stats: QueryMetrics, shapes: Shapes, tables: Tables
+    id_: str, spec: QuerySpec, plan: RunningPlan, metrics: QueryMetrics, shapes: Shapes, tables: Tables
 ) -> SearchedQuery:
     """Return the search input for a query that runs this plan, with the streams and tables it reads."""
     sources = {node.name: node.stream for node in plan.typed.sources}
@@ -55,7 +55,7 @@ def searched(
         spec.on_error,
         spec.mode is Mode.ONE_TIME,
     )
-    return SearchedQuery(id_, subject, sources, stats)
+    return SearchedQuery(id_, subject, sources, metrics)
 
 
 class RunningPlans:
@@ -77,6 +77,6 @@ class RunningPlans:
         """Remove a plan that the engine refused."""
         self._plans.pop(version, None)
 
-    def running(self, stats: QueryMetrics | None) -> RunningPlan | None:
+    def running(self, metrics: QueryMetrics | None) -> RunningPlan | None:
         """Return the plan that metrics of the current epoch report, or None for the registered one."""
-        return None if stats is None else self._plans.get(stats.plan_version)
+        return None if metrics is None else self._plans.get(metrics.plan_version)

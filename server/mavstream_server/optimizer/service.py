@@ -33,7 +33,7 @@ from mavstream_server.supervisor.engine_link import EngineRefused, EngineUnavail
 
 _log = logging.getLogger("mavstream.optimizer")
 
-_SAFE_QUERY_ROUNDS = 3  # queries in no danger are observed in one of so many rounds
+_SAFE_QUERY_ROUNDS = 3  # queries that meet their targets by a wide margin are observed once in so many rounds
 _MAX_SEARCHED = 50  # queries at a time for which plans are searched
 _ALWAYS_OBSERVED = 100  # queries: up to this number, all are observed in every round
 
@@ -58,7 +58,7 @@ class Queries(Protocol):
     def priorities(self) -> Mapping[str, int]:
         """Return the priorities of the classes."""
 
-    async def swap_plan(self, id_: str, plan: Plan) -> None:
+    async def migrate_plan(self, id_: str, plan: Plan) -> None:
         """Start the migration of a running query to an equivalent plan."""
 
 
@@ -67,10 +67,10 @@ class PlanSearch(Protocol):
 
     alternates: dict[str, PlanChoice]
     """The plans found, by query id."""
-    swapping: frozenset[str]
+    migrating: frozenset[str]
     """Ids of the queries with a migration under way."""
 
-    async def look(self, ids: Iterable[str]) -> Mapping[str, PlanChoice]:
+    async def search(self, ids: Iterable[str]) -> Mapping[str, PlanChoice]:
         """Update what is known about these queries."""
 
     async def stop(self) -> None:
@@ -86,7 +86,7 @@ class InvalidOptimizer(InvalidObject):
 
 class _Plans(TypedDict, total=False):
     alternates: Mapping[str, PlanChoice]
-    swapping: frozenset[str]
+    migrating: frozenset[str]
 
 
 class OptimizerService:
@@ -105,7 +105,7 @@ class OptimizerService:
         config: OptimizerConfig | None = None,
         searcher: PlanSearch | None = None,
     ) -> None:
-        """`searcher` looks for alternate plans; without one, plans are never migrated."""
+        """`searcher` searches for alternate plans; without one, queries are never migrated."""
         self._engine = engine
         self._scheduler = scheduler
         self._queries = queries
@@ -114,13 +114,13 @@ class OptimizerService:
         self._offset = clock.now() - clock.monotonic()
         self.monitor = Monitor()
         self.optimizer = Optimizer(all_rules())
-        self.enactor = Enactor(engine, scheduler, queries.swap_plan)
+        self.enactor = Enactor(engine, scheduler, queries.migrate_plan)
         self._searcher = searcher
         self._searching: asyncio.Task[object] | None = None
         self._config = config or OptimizerConfig(OptimizerSettings())
         self._acting = asyncio.Lock()
         self._rounds = 0
-        self._take_over(self.settings)
+        self._apply(self.settings)
 
     @property
     def settings(self) -> OptimizerSettings:
@@ -171,38 +171,38 @@ class OptimizerService:
             return
         self._rounds += 1
         every = 1 if len(watched) <= _ALWAYS_OBSERVED else _SAFE_QUERY_ROUNDS
-        asked = [query for index, query in enumerate(watched.values()) if self._due(query, index, every)]
+        due = [query for index, query in enumerate(watched.values()) if self._is_due(query, index, every)]
         priorities = self._queries.priorities()
-        metrics = await self._target_metrics([query.id for query in asked])
+        metrics = await self._target_metrics([query.id for query in due])
         now = self.now
         self.monitor.observe(
             (
                 Observed(id_, class_, priorities.get(class_, 1), qos, metrics.get(id_))
-                for id_, class_, qos in asked
+                for id_, class_, qos in due
             ),
             now,
         )
         async with self._acting:
-            if asked and not metrics:
+            if due and not metrics:
                 self.optimizer.interrupted(now)
                 return
             try:
-                await self.enactor.tell_again(metrics)
+                await self.enactor.resend(metrics)
                 if self.settings.enabled:
                     await self._act(now, priorities)
             except EngineUnavailable:
                 self.optimizer.interrupted(now)
 
-    def _due(self, query: Registered, index: int, every: int) -> bool:
-        """Whether to observe a query in this round; queries in no danger are, one round in `every`."""
+    def _is_due(self, query: Registered, index: int, every: int) -> bool:
+        """Whether to observe a query in this round; safe queries are observed once in `every` rounds."""
         known = self.monitor.queries.get(query.id)
-        at_ease = (
+        safe = (
             known is not None
-            and known.at_ease
+            and known.safe
             and known.query.qos == query.qos
             and not self.enactor.concerns(query.id)
         )
-        return not at_ease or (index + self._rounds) % every == 0
+        return not safe or (index + self._rounds) % every == 0
 
     async def _target_metrics(self, ids: list[str]) -> dict[str, TargetMetrics]:
         try:
@@ -229,8 +229,8 @@ class OptimizerService:
         try:
             await self.enactor.enact(change)
         except MavstreamError as error:
-            self.optimizer.failed(f"it could not be done: {error}", now)
-            _log.warning("a change was refused", extra={"change": repr(change)[:500], "reason": str(error)})
+            self.optimizer.failed(f"the change failed: {error}", now)
+            _log.warning("a change failed", extra={"change": repr(change)[:500], "reason": str(error)})
 
     def _plans(self, missed: bool) -> _Plans:
         """Return the known alternate plans; updates them in the background while targets are missed."""
@@ -238,13 +238,13 @@ class OptimizerService:
             return {}
         if missed and (self._searching is None or self._searching.done()):
             self._searching = asyncio.create_task(self._search_plans(self._searcher, self._candidates()))
-        return {"alternates": self._searcher.alternates, "swapping": self._searcher.swapping}
+        return {"alternates": self._searcher.alternates, "migrating": self._searcher.migrating}
 
-    async def _search_plans(self, scout: PlanSearch, ids: list[str]) -> None:
+    async def _search_plans(self, searcher: PlanSearch, ids: list[str]) -> None:
         try:
-            await scout.look(ids)
+            await searcher.search(ids)
         except Exception:
-            _log.exception("looking for other plans failed")
+            _log.exception("the search for alternate plans failed")
 
     def _candidates(self) -> list[str]:
         """Return the queries to search plans for: those that miss targets, then less important ones."""
@@ -270,7 +270,7 @@ class OptimizerService:
             current = self._scheduler.current
             if current.policy == "amos" and settings.specification != self.settings.specification:
                 await self._scheduler.choose(_amos(settings, current.options, current))
-            self._take_over(settings)
+            self._apply(settings)
 
     def _check(self, settings: OptimizerSettings) -> None:
         known = [rule.name for rule in self.optimizer.rules]
@@ -287,7 +287,7 @@ class OptimizerService:
                 ]
             )
 
-    def _take_over(self, settings: OptimizerSettings) -> None:
+    def _apply(self, settings: OptimizerSettings) -> None:
         optimizer, now = self.optimizer, self.now
         self._config.settings = settings
         optimizer.pace = _pace(settings.pace)
@@ -297,10 +297,10 @@ class OptimizerService:
             if isinstance(rule, SwitchPolicyRule):
                 prefers = settings.policy_choice is PolicyChoice.AMOS
                 rule.preferred = _amos(settings, {"learner": "sharp"}) if prefers else None
-        self.enactor.take_back(shares=ShedRule.name in off, weights=RankRule.name in off)
+        self.enactor.withdraw(shares=ShedRule.name in off, weights=RankRule.name in off)
         trial = optimizer.on_probation
         if trial is not None and trial.proposal.rule in off:
-            optimizer.overruled(f"rule {trial.proposal.rule} was switched off", now)
+            optimizer.overruled(f"rule {trial.proposal.rule} was disabled", now)
 
 
 def _pace(pace: PaceSettings) -> Pace:

@@ -28,5 +28,5 @@ class Situation:
     """Number of queries by class, with or without targets."""
     alternates: Mapping[str, PlanChoice] = field(default_factory=dict)
     """Cheapest alternate plan by query id, where one is known."""
-    swapping: frozenset[str] = frozenset()
+    migrating: frozenset[str] = frozenset()
     """Ids of queries with a migration under way, whose effect shows later."""

@@ -50,11 +50,11 @@ class Sample(NamedTuple):
     """Whether there are unread rows."""
 
 
-def sample(at: float, stats: Measured) -> Sample:
+def sample(at: float, metrics: Measured) -> Sample:
     """Return a sample of a query's metrics."""
-    held = stats.queued_bytes + stats.state_bytes + stats.backlog_bytes
-    waiting = stats.backlog_bytes + stats.queued_bytes > 0
-    return Sample(at, stats.epoch, stats.latency, stats.rows_in, held, waiting)
+    held = metrics.queued_bytes + metrics.state_bytes + metrics.backlog_bytes
+    waiting = metrics.backlog_bytes + metrics.queued_bytes > 0
+    return Sample(at, metrics.epoch, metrics.latency, metrics.rows_in, held, waiting)
 
 
 class SlidingMetrics:

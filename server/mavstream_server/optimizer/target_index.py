@@ -25,23 +25,23 @@ class TargetIndex:
 
     def __init__(self, targets: Iterable[IndexedTarget] = ()) -> None:
         self._latency: dict[str, dict[str, _Group]] = {}
-        self._lasting: dict[str, list[tuple[str, str, str]]] = {}
+        self._others: dict[str, list[tuple[str, str, str]]] = {}
         for query, class_name, qos in targets:
             if qos.latency is not None:
                 groups = self._latency.setdefault(class_name, {})
                 group = groups.setdefault(qos.latency.statistic, _Group(qos.latency.percentile))
                 group.members.append((allowed_ms(qos.latency), query))
             if qos.throughput is not None:
-                self._lasting.setdefault(class_name, []).append((query, "throughput", "rows_per_s"))
+                self._others.setdefault(class_name, []).append((query, "throughput", "rows_per_s"))
             if qos.memory is not None:
-                self._lasting.setdefault(class_name, []).append((query, "memory", "bytes"))
+                self._others.setdefault(class_name, []).append((query, "memory", "bytes"))
         for groups in self._latency.values():
             for group in groups.values():
                 group.members.sort()
 
     def __contains__(self, class_name: object) -> bool:
         """Whether queries of a class have targets."""
-        return class_name in self._latency or class_name in self._lasting
+        return class_name in self._latency or class_name in self._others
 
     def endangered(
         self, class_name: str, latency: Latency, factor: float, most: int
@@ -63,9 +63,9 @@ class TargetIndex:
             for allowed, query in group.members[first : min(last, first + most)]:
                 found.append(_endangered(class_name, query, "latency", statistic, allowed, now, expected))
         if factor == inf:
-            lasting = self._lasting.get(class_name, [])
-            count += len(lasting)
-            found += [_endangered(class_name, *one, None, None, None) for one in lasting[:most]]
+            others = self._others.get(class_name, [])
+            count += len(others)
+            found += [_endangered(class_name, *one, None, None, None) for one in others[:most]]
         return count, found[:most]
 
 

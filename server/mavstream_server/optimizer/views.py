@@ -35,7 +35,7 @@ def optimizer_info(optimizing: OptimizerService) -> OptimizerInfo:
 def _targets(optimizing: OptimizerService) -> dict[str, dict[str, int]]:
     found = {}
     for name, queries in by_class(optimizing.monitor.queries).items():
-        states = Counter(one.state for watched in queries for one in watched.standings.values())
+        states = Counter(one.state for watched in queries for one in watched.statuses.values())
         if states:
             found[name] = {state.value: states[state] for state in TargetState}
     return found
@@ -47,7 +47,7 @@ def decisions_page(
     """Return a page of decisions, newest first; `after` is the last number of the previous page."""
     if after is not None and not (after.isascii() and after.isdecimal()):
         raise Refused(
-            f"'after={after[:40]}' is no number of a decision: give `next` of the part before",
+            f"'after={after[:40]}' is not the number of a decision; pass `next` of the previous page",
             code="invalid_after",
         )
     journal = optimizing.optimizer.journal

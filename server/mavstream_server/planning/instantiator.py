@@ -84,7 +84,7 @@ class RunOptions:
     stop_at: int | None = None
     since: int | None = None
     """When a one-time query started: windows that had closed before do not end it."""
-    worth: Mapping[str, Expression] = field(default_factory=dict)
+    utility: Mapping[str, Expression] = field(default_factory=dict)
     """The utility of rows by stream: where load is shed, rows of least utility go first; any rows without."""
 
 
@@ -138,7 +138,7 @@ def _built(
                 needs,
                 options.start_at,
                 options.stop_at,
-                Shedder(source.stream, options.worth.get(source.stream)),
+                Shedder(source.stream, options.utility.get(source.stream)),
                 FirstTime(options.since) if options.one_time else None,
             )
         connect(network.account, operator, node.inputs, network.operators)

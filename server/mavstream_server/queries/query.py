@@ -50,7 +50,7 @@ class Query:
         """The class of the query in the engine."""
         self.placed_qos = record.spec.qos
         """The QoS targets of the query in the engine."""
-        self.swapped = RunningPlans()
+        self.running_plans = RunningPlans()
         """Plans that the query was migrated to."""
         self.lock = asyncio.Lock()
         self._known_schema = schema
@@ -101,10 +101,10 @@ class Query:
         """Names of the streams that the query reads; empty once it has ended."""
         return frozenset() if self.plan is None else frozenset(source.stream for source in self.plan.sources)
 
-    def plan_of(self, stats: QueryMetrics) -> TypedPlan | None:
+    def plan_of(self, metrics: QueryMetrics) -> TypedPlan | None:
         """Return the plan that the metrics refer to, which may be one the query was migrated to."""
-        swapped = self.swapped.running(stats)
-        return self.plan if swapped is None else swapped.typed
+        migrated = self.running_plans.running(metrics)
+        return self.plan if migrated is None else migrated.typed
 
     @property
     def tables(self) -> frozenset[str]:

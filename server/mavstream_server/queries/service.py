@@ -235,7 +235,7 @@ class QueryService:
         self.metrics.forget(id_)
         return await self.views.info(id_)
 
-    async def swap_plan(self, id_: str, plan: Plan) -> None:
+    async def migrate_plan(self, id_: str, plan: Plan) -> None:
         """Start the migration of a running query to an equivalent plan.
 
         Lasts until the query is restarted, with its registered plan; `plan` reports what runs. Raises
@@ -245,16 +245,16 @@ class QueryService:
         async with query.lock:
             if query.state is not ActualState.RUNNING:
                 raise Conflict(
-                    f"query '{id_}' is {query.state.value}; its plan can be swapped while it is running",
+                    f"query '{id_}' is {query.state.value}; only a running query can be migrated",
                     code="wrong_state",
                 )
             typed = infer(plan, self._streams.shapes(), self._tables)
             registered = plan == query.record.spec.plan
-            version = REGISTERED if registered else query.swapped.add(plan, typed)
+            version = REGISTERED if registered else query.running_plans.add(plan, typed)
             try:
                 await self._link.migrate_plan(id_, typed, version)
             except EngineRefused:
-                query.swapped.forget(version)
+                query.running_plans.forget(version)
                 raise
         self.metrics.forget(id_)
 

@@ -33,7 +33,7 @@ def start_command(query: Query, begins: Mapping[str, int] | None) -> StartQuery:
             _start_at(query, begins),
             spec.stop_at,
             since=_started(query),
-            worth=infer_utility(spec.qos, query.plan),
+            utility=infer_utility(spec.qos, query.plan),
         ),
         # A restarted query continues with new rows.
         earliest=spec.from_ is ReadFrom.EARLIEST and not query.begun,

@@ -76,10 +76,10 @@ class EngineCommands(ABC):
         await self.call(SetStopTime(id_, stop_at))
 
     async def set_targets(
-        self, id_: str, latency_target_us: int | None, worth: Mapping[str, Expression]
+        self, id_: str, latency_target_us: int | None, utility: Mapping[str, Expression]
     ) -> None:
-        """Let a query have another latency target, and rows another worth where load is shed."""
-        await self.call(SetTargets(id_, latency_target_us, worth))
+        """Set a query's latency target, and the utility of its rows by stream for load shedding."""
+        await self.call(SetTargets(id_, latency_target_us, utility))
 
     async def weigh_query(self, id_: str, weight: int) -> None:
         """Set the weight of a query within its class."""

@@ -141,8 +141,8 @@ class HostedEngine:
                 engine.reclass(id_, class_name)
             case SetStopTime(id_, stop_at):
                 engine.stop_at(id_, stop_at)
-            case SetTargets(id_, latency_target_us, worth):
-                engine.aim_at(id_, latency_target_us, worth)
+            case SetTargets(id_, latency_target_us, utility):
+                engine.aim_at(id_, latency_target_us, utility)
             case WeighQuery(id_, weight):
                 engine.weigh(id_, weight)
             case ShedRows(id_, share):

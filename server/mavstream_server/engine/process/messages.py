@@ -113,7 +113,7 @@ class SetTargets:
 
     id: str
     latency_target_us: int | None
-    worth: Mapping[str, Expression]
+    utility: Mapping[str, Expression]
     """Utility expressions, by stream."""
 
 

@@ -58,7 +58,7 @@ class CostHistory:
             )
             for one in measured
         }
-        # Measured values only: the hints of one query say nothing about others.
+        # Measured values only: the hints of one query do not apply to others.
         self._knowledge.pool(CostModel(plan, PlanMetrics(rates, known), hints=False).knowledge)
 
     def assess(self, plan: TypedPlan, arrivals: Mapping[str, Arrivals]) -> Demand:

@@ -30,7 +30,7 @@ _NOTHING_KNOWN = Occupancy({}, by_priority=True)
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A query that asks for admission."""
+    """A query to be admitted."""
 
     class_name: str
     priority: int
@@ -41,20 +41,20 @@ class Candidate:
 
 
 def estimate(
-    candidate: Candidate, occupancy: Occupancy | None, promises: TargetIndex, policy: AdmissionPolicy
+    candidate: Candidate, occupancy: Occupancy | None, targets: TargetIndex, policy: AdmissionPolicy
 ) -> AdmissionEstimate:
     """Estimate the effects of admitting a query; `occupancy` is None until the engine was measured."""
-    return _Estimator(candidate, occupancy, promises).estimate(policy)
+    return _Estimator(candidate, occupancy, targets).estimate(policy)
 
 
 class _Estimator:
-    def __init__(self, candidate: Candidate, measured: Occupancy | None, promises: TargetIndex) -> None:
+    def __init__(self, candidate: Candidate, measured: Occupancy | None, targets: TargetIndex) -> None:
         self._new = candidate
         self._measured = measured is not None
         self._before = measured or _NOTHING_KNOWN
         self._after = self._before.plus(candidate.class_name, candidate.priority, candidate.demand)
         self._response = self._after.response(candidate.class_name)
-        self._targets_by_class = promises
+        self._targets_by_class = targets
 
     def estimate(self, policy: AdmissionPolicy) -> AdmissionEstimate:
         new, name = self._new, self._new.class_name
@@ -93,7 +93,7 @@ class _Estimator:
     def _latency(self, target: LatencyTarget) -> TargetOutlook:
         expected, allowed = self._expected_ms(target), allowed_ms(target)
         kind = target.statistic
-        shown = f"{kind} is expected to {_be(expected, 'ms')}, allowed are {allowed:.3g} ms"
+        shown = f"{kind} is expected to {_be(expected, 'ms')}, at most {allowed:.3g} ms are allowed"
         return self._target_estimate(
             "latency", kind, target.at_most / 1000, target.tolerance, expected, allowed, shown
         )
@@ -104,9 +104,9 @@ class _Estimator:
         load = self._after.classes[name]
         longer = demand.work / demand.turns - load.busy / load.turns if demand.turns else 0.0
         known = statistic_ms(load.latency, target.percentile)
-        if known is not None and after.lasting:
+        if known is not None and after.stable:
             return known * self._slowdown(name) + 1000 * max(longer, 0.0)
-        # The class has produced no answers lately. Under load, its sources may linger for more rows.
+        # The class has produced no answers recently. Under load, its sources may linger for more rows.
         linger = self._after.busy * min(_LONGEST_LINGER_S, target.at_most / 1e6 / 4)
         wait = after.mean if target.percentile is None else percentile(after.mean, target.percentile)
         return 1000 * (wait + linger + max(longer, 0.0))
@@ -116,14 +116,14 @@ class _Estimator:
         expected = (
             demand.memory + demand.row_bytes * demand.rows * self._response.mean if demand.rows else 0.0
         )
-        shown = f"what it holds is expected to {_be(expected, 'bytes')}, allowed are {allowed:.3g} bytes"
+        shown = f"its memory is expected to {_be(expected, 'bytes')}, at most {allowed:.3g} bytes are allowed"
         return self._target_estimate(
             "memory", "bytes", target.at_most, target.tolerance, expected, allowed, shown
         )
 
     def _throughput(self, target: ThroughputTarget) -> TargetOutlook:
         expected, least = self._most_rows(), target.at_least * (1 - target.tolerance)
-        shown = f"up to {expected:.4g} rows per second are expected to be worked on, {least:.4g} are wanted"
+        shown = f"up to {expected:.4g} rows per second are expected, at least {least:.4g} are required"
         return self._target_estimate(
             "throughput", "rows_per_s", target.at_least, target.tolerance, expected, least, shown, more=True
         )
@@ -176,7 +176,7 @@ class _Estimator:
     def _slowdown(self, name: str) -> float:
         """Return the factor by which the response time of a class is expected to grow."""
         before = self._before.response(name) if name in self._before.classes else None
-        if before is None or not before.lasting:
+        if before is None or not before.stable:
             return 1.0  # it falls behind already, with or without this query
         return self._after.response(name).mean / before.mean
 
@@ -185,28 +185,28 @@ class _Estimator:
     def _unknown(self) -> str | None:
         """Return the reason why no estimate is possible, or None."""
         if not self._measured:
-            return "unknown: the engine was not looked at for long enough; ask again in some seconds"
+            return "unknown: the engine was not measured for long enough; try again in a few seconds"
         if self._new.silent:
             streams = ", ".join(f"'{name}'" for name in self._new.silent)
-            return f"unknown: no rows arrived lately on {streams}, so no estimate is possible"
+            return f"unknown: no rows arrived recently on {streams}, so no estimate is possible"
         return None
 
     def _why_behind(self) -> str:
         who = f"class '{self._new.class_name}' needs" if self._after.by_priority else "all queries need"
         work = self._after.work_of(self._new.class_name)
-        return f"{who} {work:.0%} of the engine, and can have {self._response.room:.0%}"
+        return f"{who} {work:.0%} of the engine's time, and at most {self._response.room:.0%} is available"
 
     def _warnings(
         self, targets: Sequence[TargetOutlook], count: int, endangered: Sequence[EndangeredQuery]
     ) -> Iterator[str]:
         for target in targets:
             if target.kept is Outlook.NO:
-                yield f"its {target.objective} target cannot be kept: {target.reason}"
+                yield f"its {target.objective} target cannot be met: {target.reason}"
         if count:
             names = ", ".join(f"'{one.query}' ({_danger(one)})" for one in endangered)
             more = f" and {count - len(endangered)} more" if count > len(endangered) else ""
-            yield f"targets of running queries would be missed, {count} in all: {names}{more}"
-        if self._measured and not self._response.lasting:
+            yield f"targets of running queries would be missed ({count}): {names}{more}"
+        if self._measured and not self._response.stable:
             yield f"it would fall behind: {self._why_behind()}"
 
 
@@ -214,10 +214,11 @@ _UNKNOWN_UTILISATION = Utilisation(before=None, after=None)
 
 
 def _be(value: float, unit: str) -> str:
-    return "grow without end" if value == inf else f"be {value:.3g} {unit}"
+    return "grow without bound" if value == inf else f"be {value:.3g} {unit}"
 
 
 def _danger(one: EndangeredQuery) -> str:
     if one.allowed is None or one.expected is None:
         return f"{one.objective}: class '{one.class_}' would fall behind"
-    return f"{one.statistic} {one.expected:.3g} ms in class '{one.class_}', allowed are {one.allowed:.3g} ms"
+    limit = f"at most {one.allowed:.3g} ms are allowed"
+    return f"{one.statistic} {one.expected:.3g} ms in class '{one.class_}', {limit}"

@@ -50,7 +50,7 @@ class SlidingLoad:
             samples.popleft()
 
     def forget(self) -> None:
-        """Discard all samples: the engine is gone, and they say nothing about the next one."""
+        """Discard all samples: they do not apply to a new engine process."""
         self._samples.clear()
 
     @property
@@ -67,10 +67,6 @@ class SlidingLoad:
     def classes(self) -> Mapping[str, ClassMetrics]:
         """The latest metrics of all classes that have queries."""
         return self._samples[-1].classes if self._samples else {}
-
-    def stats(self, class_name: str) -> ClassMetrics:
-        """Return the latest metrics of a class."""
-        return self.classes.get(class_name, _NOTHING)
 
     def busy(self, class_name: str) -> float:
         """Return the share of the engine's time that a class used, from 0 to 1."""

@@ -63,7 +63,7 @@ class Response(NamedTuple):
     """Mean seconds from a row's arrival to the end of its turn; inf if the class falls behind."""
 
     @property
-    def lasting(self) -> bool:
+    def stable(self) -> bool:
         """Whether the class keeps up with its arrivals."""
         return self.mean < inf
 

@@ -19,8 +19,8 @@ class AlternatePlanRule(OptimizerRule):
 
     name = "plan"
     about = (
-        "swaps the plan of a query whose target is missed, or of a heavy one in its way, for an equivalent "
-        "one that costs at least a fifth less"
+        "migrates a query that misses a target, or an expensive query of the same or a lower class, "
+        "to an equivalent plan that costs at least 20 % less"
     )
 
     def propose(self, situation: Situation) -> Iterator[Proposal]:
@@ -39,12 +39,8 @@ class AlternatePlanRule(OptimizerRule):
                 rule=self.name,
                 change=PlanChange(id_, choice.cheapest.plan),
                 undo=PlanChange(id_, choice.running.plan),
-                what=f"swap the plan of query {id_}: {'; '.join(map(str, choice.cheapest.steps))}",
-                why=(
-                    f"{target.objective} of query {worst.query.id} in class {worst.query.class_name}: "
-                    f"{target.statistic} is {target.measured:.4g}, the target {target.target:.4g}; "
-                    f"{_compared(choice, by_memory)}"
-                ),
+                what=f"migrate query {id_} to another plan: {'; '.join(map(str, choice.cheapest.steps))}",
+                why=f"{target.describe(worst.query)}; {_compared(choice, by_memory)}",
                 queries=tuple(dict.fromkeys((worst.query.id, id_))),
                 priority=worst.query.priority,
             )
@@ -61,21 +57,23 @@ def _candidates(
     known = [
         watched
         for id_, watched in situation.monitor.queries.items()
-        if id_ in situation.alternates and id_ not in situation.swapping
+        if id_ in situation.alternates and id_ not in situation.migrating
     ]
-    suffering = {one.query.id: one for one in missed}
-    yield from (one for one in suffering.values() if one in known)
+    missing = {one.query.id: one for one in missed}
+    yield from (one for one in missing.values() if one in known)
     if by_memory:
         return
-    others = [one for one in known if one.query.id not in suffering]
-    in_the_way = [one for one in others if one.query.priority <= worst.query.priority]
+    others = [one for one in known if one.query.id not in missing]
+    competing = [one for one in others if one.query.priority <= worst.query.priority]
     yield from sorted(
-        in_the_way, key=lambda one: (-situation.alternates[one.query.id].running.cost, one.query.id)
+        competing, key=lambda one: (-situation.alternates[one.query.id].running.cost, one.query.id)
     )
 
 
 def _compared(choice: PlanChoice, by_memory: bool) -> str:
     before, after = choice.running, choice.cheapest
     if by_memory:
-        return f"it would hold {after.memory:.4g} bytes instead of {before.memory:.4g}"
-    return f"it would cost {after.cost / 1e6:.4g} ms per second instead of {before.cost / 1e6:.4g}"
+        return f"the other plan would use {after.memory:.4g} bytes instead of {before.memory:.4g}"
+    return (
+        f"the other plan would cost {after.cost / 1e6:.4g} ms per second instead of {before.cost / 1e6:.4g}"
+    )

@@ -6,7 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from mavstream_protocol.scheduling import DEFAULT_SCHEDULER, SchedulerSettings, SourceService
-from mavstream_server.optimizer.change import PolicyChange, Proposal
+from mavstream_server.engine.process.messages import SwitchPolicy
+from mavstream_server.optimizer.change import Proposal
 from mavstream_server.optimizer.monitor import Objective
 from mavstream_server.optimizer.rule import OptimizerRule
 from mavstream_server.optimizer.situation import Situation
@@ -43,14 +44,14 @@ what helps one class must not cost a more important one its share.
 
 
 class SwitchPolicyRule(OptimizerRule):
-    """Switches to a policy that is made for the missed objective.
+    """Switches to a policy that suits the missed objective.
 
-    Only policies that precede the current one in the table are tried: if a policy made for the objective
-    misses it, time is short, and a similar policy would not help.
+    Only policies that precede the current one in the table are tried: if a policy that suits the
+    objective misses it, the engine is overloaded, and a similar policy would not help.
     """
 
     name = "policy"
-    about = "switches to a policy that is made for the objective that is missed, unless one decides already"
+    about = "switches to a scheduling policy that suits the missed objective, unless such a policy is active"
 
     def __init__(self) -> None:
         self.preferred: SchedulerSettings | None = None
@@ -71,10 +72,10 @@ class SwitchPolicyRule(OptimizerRule):
                 return
             yield Proposal(
                 rule=self.name,
-                change=PolicyChange(settings),
-                undo=PolicyChange(situation.scheduler),
+                change=SwitchPolicy(settings),
+                undo=SwitchPolicy(situation.scheduler),
                 what=f"switch from {_policy_name(situation.scheduler)} to {_policy_name(settings)}",
-                why=target.told(worst.query),
+                why=target.describe(worst.query),
                 priority=worst.query.priority,
                 queries=tuple(
                     watched.query.id for watched, other in missed if other.objective is target.objective

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
-from mavstream_server.optimizer.change import Proposal, WeightChange
+from mavstream_server.engine.process.messages import WeighQuery
+from mavstream_server.optimizer.change import Proposal
 from mavstream_server.optimizer.monitor import Objective
 from mavstream_server.optimizer.rule import OptimizerRule
 from mavstream_server.optimizer.situation import Situation
@@ -13,20 +14,20 @@ from mavstream_server.scheduling.policy import Level
 from mavstream_server.scheduling.registry import POLICIES, weighs
 
 HEAVIEST = 8
-"""Highest weight of a query; another query of its class still gets a ninth of the turns."""
+"""Highest weight of a query; another query of its class then gets a ninth of the turns."""
 
 
 class RankRule(OptimizerRule):
     """Doubles the weight of a query in its class, at the expense of the class's other queries only.
 
     Applicable if the policy separates classes (or there is only one) and uses weights inside them, and if
-    most queries of the class miss nothing and so have time to give.
+    most queries of the class meet their targets and so can wait longer.
     """
 
     name = "rank"
     about = (
-        "gives a query that misses its latency or throughput more turns inside its class, "
-        "where the policy goes by weights and most others of the class miss nothing"
+        "raises the weight of a query that misses its latency or throughput target, "
+        "if the policy uses weights and most other queries of the class meet their targets"
     )
 
     def propose(self, situation: Situation) -> Iterator[Proposal]:
@@ -34,18 +35,18 @@ class RankRule(OptimizerRule):
         if not _inside_classes(situation):
             return
         slow = [one for one in situation.monitor.missed() if one[1].objective is not Objective.MEMORY]
-        needy = Counter(class_name for _, class_name in {(w.query.id, w.query.class_name) for w, _ in slow})
+        missing = Counter(class_name for _, class_name in {(w.query.id, w.query.class_name) for w, _ in slow})
         for watched, target in slow:
             query, now = watched.query, situation.weights.get(watched.query.id, 1)
-            givers = situation.class_sizes.get(query.class_name, 0) - needy[query.class_name]
-            if givers < needy[query.class_name] or now >= HEAVIEST:
+            others = situation.class_sizes.get(query.class_name, 0) - missing[query.class_name]
+            if others < missing[query.class_name] or now >= HEAVIEST:
                 continue
             yield Proposal(
                 rule=self.name,
-                change=WeightChange(query.id, 2 * now),
-                undo=WeightChange(query.id, now),
-                what=f"let query {query.id} weigh {2 * now} instead of {now} in class {query.class_name}",
-                why=target.told(query),
+                change=WeighQuery(query.id, 2 * now),
+                undo=WeighQuery(query.id, now),
+                what=f"raise the weight of query {query.id} in class {query.class_name} to {2 * now}",
+                why=target.describe(query),
                 priority=query.priority,
                 queries=(query.id,),
             )
@@ -56,10 +57,10 @@ class RankRule(OptimizerRule):
             if now > 1:
                 yield Proposal(
                     rule=self.name,
-                    change=WeightChange(id_, now // 2),
-                    undo=WeightChange(id_, now),
-                    what=f"let query {id_} weigh {now // 2} instead of {now}",
-                    why="all targets are kept",
+                    change=WeighQuery(id_, now // 2),
+                    undo=WeighQuery(id_, now),
+                    what=f"lower the weight of query {id_} to {now // 2}",
+                    why="all targets are met",
                     queries=(id_,),
                 )
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import groupby
 
-from mavstream_server.optimizer.change import Proposal, SheddingChange, combined
+from mavstream_server.engine.process.messages import ShedRows
+from mavstream_server.optimizer.change import Proposal, combined
 from mavstream_server.optimizer.monitor import Watched
 from mavstream_server.optimizer.rule import OptimizerRule
 from mavstream_server.optimizer.situation import Situation
@@ -16,47 +17,50 @@ _STEPS = 4  # steps from the full allowed share back to zero
 class ShedRule(OptimizerRule):
     """Sheds the full share that the queries of a class allow, then reduces it in quarters.
 
-    Small steps up would be judged, and undone, while the backlog still grows. Excess shedding is found on the
-    way back, which begins as soon as all targets have been met for a while.
+    Small steps up would be judged, and undone, while the backlog is still growing. Excess shedding is found
+    while it is reduced, which begins as soon as all targets have been met for a while.
     """
 
     name = "shedding"
-    about = "drops rows of the least important class that allows loss, and gives them back when all is well"
+    about = (
+        "sheds rows of the least important class that allows loss, "
+        "and reduces shedding once all targets are met"
+    )
 
     def propose(self, situation: Situation) -> Iterator[Proposal]:
         """Propose the lowest class first, never for the sake of a less important class."""
         for priority, missed in groupby(situation.monitor.missed(), lambda one: one[0].query.priority):
             worst, target = next(missed)
             for (lower, class_name), members in groupby(_sheddable(situation), _class):
-                giving = [one for one in members if _shed(situation, one) < one.query.qos.max_loss]
-                if not giving or lower > priority:
+                shedding = [one for one in members if _shed(situation, one) < one.query.qos.max_loss]
+                if not shedding or lower > priority:
                     continue
-                most = max(one.query.qos.max_loss for one in giving)
+                most = max(one.query.qos.max_loss for one in shedding)
                 yield Proposal(
                     rule=self.name,
-                    change=combined([SheddingChange(one.query.id, one.query.qos.max_loss) for one in giving]),
-                    undo=combined([SheddingChange(one.query.id, _shed(situation, one)) for one in giving]),
-                    what=f"drop up to {most:.2%} of the rows of {_names(giving)} of class {class_name}",
-                    why=target.told(worst.query),
-                    queries=tuple(dict.fromkeys([worst.query.id, *(one.query.id for one in giving)])),
+                    change=combined([ShedRows(one.query.id, one.query.qos.max_loss) for one in shedding]),
+                    undo=combined([ShedRows(one.query.id, _shed(situation, one)) for one in shedding]),
+                    what=f"shed up to {most:.2%} of the rows of {_names(shedding)} in class {class_name}",
+                    why=target.describe(worst.query),
+                    queries=tuple(dict.fromkeys([worst.query.id, *(one.query.id for one in shedding)])),
                     priority=priority,
                 )
 
     def relax(self, situation: Situation) -> Iterator[Proposal]:
         """Reduce shedding by a quarter, for the most important class first."""
-        losing = [one for one in _sheddable(situation) if _shed(situation, one) > 0]
-        for (_, class_name), members in groupby(reversed(losing), _class):
-            given = list(members)
-            less = [_less(situation, one) for one in given]
+        current = [one for one in _sheddable(situation) if _shed(situation, one) > 0]
+        for (_, class_name), members in groupby(reversed(current), _class):
+            shedding = list(members)
+            less = [_less(situation, one) for one in shedding]
             yield Proposal(
                 rule=self.name,
                 change=combined(
-                    [SheddingChange(one.query.id, share) for one, share in zip(given, less, strict=True)]
+                    [ShedRows(one.query.id, share) for one, share in zip(shedding, less, strict=True)]
                 ),
-                undo=combined([SheddingChange(one.query.id, _shed(situation, one)) for one in given]),
-                what=f"drop only up to {max(less):.2%} of the rows of {_names(given)} of class {class_name}",
-                why="all targets are kept",
-                queries=tuple(one.query.id for one in given),
+                undo=combined([ShedRows(one.query.id, _shed(situation, one)) for one in shedding]),
+                what=f"shed only {max(less):.2%} of the rows of {_names(shedding)} in class {class_name}",
+                why="all targets are met",
+                queries=tuple(one.query.id for one in shedding),
             )
 
 

@@ -50,13 +50,13 @@ def _harmless_divisor(divisor: Expression) -> bool:
     return isinstance(divisor, Literal) and divisor.value not in (None, 0, -1)
 
 
-def tells_zeros_apart(expression: Expression) -> bool:
+def distinguishes_zeros(expression: Expression) -> bool:
     """Whether an expression may differ for 0.0 and -0.0, which are equal: their texts differ."""
     if not isinstance(expression, Call):
         return False
     shown = expression.type is FieldType.STRING
     shown = shown and any(argument.type is FieldType.FLOAT for argument in expression.arguments)
-    return shown or any(map(tells_zeros_apart, expression.arguments))
+    return shown or any(map(distinguishes_zeros, expression.arguments))
 
 
 def conjuncts(predicate: Expression) -> tuple[Expression, ...]:
@@ -87,7 +87,7 @@ def _parts(expression: Expression) -> Iterator[Expression]:
             yield from _parts(argument)
 
 
-def put_in(expression: Expression, columns: Mapping[str, Expression]) -> Expression | None:
+def substituted(expression: Expression, columns: Mapping[str, Expression]) -> Expression | None:
     """Return the expression with the named columns replaced; None if it would grow too large."""
     sizes = {name: size(inner) for name, inner in columns.items()}
     grown = sum(sizes.get(p.name, 1) if isinstance(p, ColumnRef) else 1 for p in _parts(expression))

@@ -16,7 +16,7 @@ class Rewrite:
 
     draft: Draft
     node: str
-    told: str
+    description: str
 
     @property
     def plan(self) -> Plan:
@@ -44,7 +44,7 @@ class RewriteStep:
 
     rule: str
     node: str
-    told: str
+    description: str
 
     def __str__(self) -> str:
-        return f"{self.rule} at {self.node}: {self.told}"
+        return f"{self.rule} at {self.node}: {self.description}"

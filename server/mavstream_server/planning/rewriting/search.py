@@ -96,4 +96,4 @@ class Search:
 
 
 def _step(rule: RewriteRule, rewrite: Rewrite) -> RewriteStep:
-    return RewriteStep(rule.name, rewrite.node, rewrite.told)
+    return RewriteStep(rule.name, rewrite.node, rewrite.description)

@@ -101,7 +101,7 @@ class Subject:
         return self.surroundings.on_error is not OnError.FAIL or not any(map(can_fail, expressions))
 
     @cached_property
-    def may_forget(self) -> bool:
+    def may_drop_columns(self) -> bool:
         """Whether computed columns may be removed.
 
         The engine computes a column only if it is read. Where failures skip rows or fail the query, a column

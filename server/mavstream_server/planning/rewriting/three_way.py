@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from mavstream_protocol.expressions.typed import ColumnRef, Expression, references
 from mavstream_protocol.plans.windows import TimeWindow
 from mavstream_protocol.schema import FieldType
-from mavstream_server.planning.rewriting.expressions import can_fail, put_in, renamed
+from mavstream_server.planning.rewriting.expressions import can_fail, renamed, substituted
 from mavstream_server.planning.rewriting.joins import wheres
 from mavstream_server.planning.rewriting.matching import Join, every, join_at
 from mavstream_server.planning.rewriting.subject import Subject
@@ -75,7 +75,7 @@ def three_ways(subject: Subject) -> Iterator[ThreeWay]:
       the upper join are columns of its inputs. The new lower join computes only what the upper one reads, so
       no column in the plan may be able to fail, unless failures are mere nulls.
     """
-    if subject.surroundings.one_time or not subject.may_forget:
+    if subject.surroundings.one_time or not subject.may_drop_columns:
         return
     for upper in every(subject, join_at):
         for field in ("left", "right"):
@@ -103,7 +103,7 @@ def _together(upper: Join, below: Join, window: TimeWindow, on_left: bool) -> Th
     given = {f"{nested}{column}": expression for column, expression in made.items()}
     parts = []
     for expression in (*wheres(typed), *(e for _, e in typed.compute)):
-        whole = put_in(renamed(expression, _prefixes({other: "2."})), given)
+        whole = substituted(renamed(expression, _prefixes({other: "2."})), given)
         if whole is None:
             return None
         parts.append(whole)

@@ -23,7 +23,7 @@ _ENDED = frozenset((ActualState.FINISHED, ActualState.STOPPED, ActualState.FAILE
 def query_plan(query: Query, plan: TypedPlan | None, stats: QueryMetrics | None) -> QueryPlan:
     """Return a query's plan; `plan` is the registered one, None if it cannot be typed any more."""
     current = current_stats(query, stats)
-    running = query.swapped.running(current)
+    running = query.running_plans.running(current)
     plan = plan if running is None else running.typed
     written = query.record.spec.plan if running is None else running.plan
     ended = query.state in _ENDED
@@ -63,7 +63,7 @@ def global_plan(
         if query.plan is None:
             continue
         current = current_stats(query, stats.get(query.id))
-        running = query.swapped.running(current)
+        running = query.running_plans.running(current)
         for stream in sorted(query.streams):
             readers.setdefault(stream, []).append(query.id)
         placed.append(

@@ -34,7 +34,7 @@ class QosReports:
         """Report on a query with its current metrics, None if the engine does not run it."""
         current = stats if stats is not None and stats.epoch == query.epoch else None
         watched = self._watched(query)
-        metrics = self._since_last_report(query.id, current) if watched is None else watched.figures
+        metrics = self._since_last_report(query.id, current) if watched is None else watched.metrics
         sliding = current is not None and watched is not None and not metrics.empty
         latency = None
         if current is not None:
@@ -84,9 +84,9 @@ class QosReports:
                 tolerance=target.tolerance,
                 weight=target.weight,
                 measured=target.measured,
-                state=watched.standings[objective].state,
-                since=self._instant(watched.standings[objective].since),
-                history=self._history(watched.standings[objective]),
+                state=watched.statuses[objective].state,
+                since=self._instant(watched.statuses[objective].since),
+                history=self._history(watched.statuses[objective]),
             )
             for objective, target in watched.targets.items()
         )

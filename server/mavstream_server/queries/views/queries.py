@@ -82,6 +82,6 @@ class QueryViews:
             current, spec = current_stats(query, stats.get(query.id)), query.record.spec
             if current is None or query.plan is None or query.state is not ActualState.RUNNING:
                 continue
-            plan = query.swapped.running(current) or RunningPlan(spec.plan, query.plan)
+            plan = query.running_plans.running(current) or RunningPlan(spec.plan, query.plan)
             found.append(searched(query.id, spec, plan, current, shapes, self._tables))
         return found

@@ -42,7 +42,7 @@ class ArrivalTimes:
         at, times = self._at, self._times
         end = at + 1
         if end >= len(times) or times[end] <= until or self.next > until:  # usually it is just one
-            end = self._come(until)
+            end = self._arrived_until(until)
             at, times = self._at, self._times
         if end - at > most:
             end = at + most
@@ -54,7 +54,7 @@ class ArrivalTimes:
 
     def waiting(self, until: int) -> int:
         """Return how many tuples have arrived up to a time and have not been read."""
-        return self._come(until) - self._at
+        return self._arrived_until(until) - self._at
 
     def at_least(self, count: int, until: int) -> bool:
         """Return whether at least `count` tuples have arrived up to a time and have not been read."""
@@ -63,7 +63,7 @@ class ArrivalTimes:
                 return False
         return self._times[self._at + count - 1] <= until
 
-    def _come(self, until: int) -> int:
+    def _arrived_until(self, until: int) -> int:
         """Return the index after the last tuple that has arrived; usually there are few."""
         times, at = self._times, self._at
         for few in _FEW:

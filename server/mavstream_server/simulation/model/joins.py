@@ -25,7 +25,7 @@ class JoinOperator(SimulatedOperator):
     synchronised need no separate sides and are ordinary operators.
     """
 
-    __slots__ = ("_before", "_came", "_heads", "_seen", "_sides", "_window")
+    __slots__ = ("_before", "_heads", "_received", "_seen", "_sides", "_window")
 
     def __init__(
         self,
@@ -41,7 +41,7 @@ class JoinOperator(SimulatedOperator):
         self._sides: list[list[int]] = [[], []]
         self._heads = [0, 0]
         self._seen = [-1, -1]  # newest arrival time of each side that was processed
-        self._came = [-1, -1]  # newest arrival time of each side that was received
+        self._received = [-1, -1]  # newest arrival time of each side that was received
         # Taken by the last call: side, tuples, `_seen` before.
         self._before: list[tuple[int, list[int], list[int]]] = []
 
@@ -60,7 +60,7 @@ class JoinOperator(SimulatedOperator):
         """Append tuples to the queue of a side."""
         if batch:
             self._sides[port] += batch
-            self._came[port] = max(self._came[port], batch[-1])
+            self._received[port] = max(self._received[port], batch[-1])
 
     def is_empty_at(self, port: int) -> bool:
         """Return whether nothing waits at a side."""
@@ -79,13 +79,13 @@ class JoinOperator(SimulatedOperator):
 
     def stop_waiting(self) -> None:
         """Stop waiting for the other side, because the streams have ended."""
-        self._came = [NEVER, NEVER]
+        self._received = [NEVER, NEVER]
 
     def _may_take(self, port: int) -> int:
         side, head = self._sides[port], self._heads[port]
         if not self.spec.synchronised:
             return len(side) - head
-        return bisect_right(side, min(self._came), head) - head
+        return bisect_right(side, min(self._received), head) - head
 
     def take(self, count: int) -> list[int]:
         """Take tuples of the side with the older head, then of the other; return their arrival times."""

@@ -105,9 +105,9 @@ class SimulatedNetwork:
         return sum(sizes) / len(sizes)
 
     def _shared_sources(self) -> None:
-        nobody = SimulatedQuery("", "")
+        unowned = SimulatedQuery("", "")
         for arrivals in self.arrivals:
-            self._source(next(self._numbers), arrivals, nobody, self.readers[arrivals.name])
+            self._source(next(self._numbers), arrivals, unowned, self.readers[arrivals.name])
 
     def _source(
         self, number: int, arrivals: ArrivalTimes, query: SimulatedQuery, readers: ReaderList

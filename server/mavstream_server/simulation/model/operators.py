@@ -240,7 +240,7 @@ class SimulatedOperator(BaseOperator):
         if self.record is not None:
             self.record.undo(count)
 
-    def keep(self, progress: int) -> None:
+    def set_progress(self, progress: int) -> None:
         """Store the work (ns) that was done on the head of the queue."""
         self.progress = progress
         self.plain = self._always_plain and not progress

@@ -1,6 +1,6 @@
 """Driver: runs a scenario in virtual time under a policy.
 
-It keeps the promises of drivers to policies (`scheduling/policy.py`). A slice is computed when it starts, on
+It guarantees what policies may rely on (`scheduling/policy.py`). A slice is computed when it starts, on
 the tuples that wait then; its output reaches other operators when it ends (dissertation, 6.2: a query
 executes the tuples that have arrived before its scheduling point). So there is one event per slice.
 """
@@ -83,7 +83,7 @@ class Driver:
         """Counters; a consultation is a tuple that arrived while a slice was running."""
         self.work_arrived = True
         """Whether something has become ready since idle cores were last offered work."""
-        self._cut = False  # whether the policy has asked for an immediate decision
+        self._cut = False  # whether the policy requested an immediate decision
         self._watches_growth = self.policy.watches_growth
         self._scheduled = self.service is Service.PER_CLASS
         self._serving = self.service is Service.BETWEEN_SLICES
@@ -158,10 +158,10 @@ class Driver:
     def _wake(self, now: int) -> None:
         """Ask the policy for slices for idle cores, until there is none for one of them."""
         self.work_arrived = False
-        asked, self._idle = self._idle, []
-        while asked and not self._idle:
-            self._go_on(asked.pop(0), now)
-        self._idle += asked
+        cores, self._idle = self._idle, []
+        while cores and not self._idle:
+            self._go_on(cores.pop(0), now)
+        self._idle += cores
 
     def _stop_waiting(self) -> bool:
         """Let joins stop waiting, as no more tuples will arrive; return whether any was waiting."""
@@ -177,7 +177,7 @@ class Driver:
 
     # Arrivals
 
-    def hand_on(self, readers: Readers, batch: Sequence[int], now: int) -> None:
+    def deliver(self, readers: Readers, batch: Sequence[int], now: int) -> None:
         """Add tuples to the queues of their readers, and notify the policy for those that are not running."""
         for reader, port in readers:
             if reader.appends:
@@ -234,7 +234,7 @@ class Driver:
         core.slice = core.single = None
         if core.outbox:
             for readers, batch in core.outbox:
-                self.hand_on(readers, batch, now)
+                self.deliver(readers, batch, now)
             core.outbox.clear()
         operators: tuple[SimulatedOperator, ...] = slice_.operators  # type: ignore[assignment]
         for operator in operators:
@@ -256,10 +256,10 @@ class Driver:
 
     def _end_serving(self, core: Core, now: int) -> None:
         core.busy += now - core.begin
-        handed, core.source_outbox = core.source_outbox, []
-        for source, batch in handed:
+        batches, core.source_outbox = core.source_outbox, []
+        for source, batch in batches:
             source.core = FREE
-            self.hand_on(source.readers, batch, now)
+            self.deliver(source.readers, batch, now)
             self.intake.await_arrivals(source)
         self._decide(core, now)
 

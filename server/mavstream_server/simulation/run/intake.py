@@ -16,7 +16,6 @@ from mavstream_server.simulation.run.source_order import source_order
 if TYPE_CHECKING:
     from mavstream_server.simulation.run.driver import Driver
 
-Handed = list[tuple[SourceOperator, Sequence[int]]]
 
 _AT_ONCE = 2
 """Sources that are run between two slices, as in the live engine."""
@@ -73,7 +72,7 @@ class DirectIntake(SimulatedIntake):
         self.delivered += 1
         self.delivered_to_readers += len(readers)
         self._driver.consult()
-        self._driver.hand_on(readers, (now,), now)
+        self._driver.deliver(readers, (now,), now)
 
 
 class WakingIntake(SimulatedIntake):
@@ -177,7 +176,7 @@ class OwnCoreIntake(SimulatedIntake):
         """Pass on what a core has read, and let it continue."""
         readers, batch = self._readers, self._batch
         self._go_on()
-        self._driver.hand_on(readers, batch, now)
+        self._driver.deliver(readers, batch, now)
 
     def _go_on(self) -> None:
         self.next, self._readers, self._batch = next(self._handings, (NEVER, (), ()))

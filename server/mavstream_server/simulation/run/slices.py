@@ -157,14 +157,14 @@ class SimulatedSliceRunner:
         operator, begin, call, factor, progress = core.single
         done, left = operator.done_by(now, begin, call, factor, progress)
         operator.undo(begin, call)
-        operator.keep(progress)
+        operator.set_progress(progress)
         core.outbox.clear()
         out: Sequence[int] = ()
         response = 0
         if done:
             _, out, begin, response = operator.work(begin, done, None, factor)
             core.outbox.append((operator.readers, out))
-        operator.keep(left)
+        operator.set_progress(left)
         operator.elapsed += max(now - begin, 0)
         answers = 0 if operator.record is None else done
         core.report = Report(done, len(out), now - core.begin, answers, response)

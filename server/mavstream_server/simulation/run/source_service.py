@@ -24,9 +24,9 @@ def chosen_service(scenario: Scenario, paper: SourceService) -> Service:
     Without separate cores, as in the policy's paper; sources that would need a core of their own are then
     run by the policy, as in the live engine.
     """
-    asked = scenario.sources.service
-    if asked is not Service.POLICY:
-        return asked
+    service = scenario.sources.service
+    if service is not Service.POLICY:
+        return service
     if scenario.sources.cores or scenario.cores > 1:
         return Service.OWN_CORE
     return Service.PER_CLASS if paper is SourceService.OWN_CORE else Service(paper.value)

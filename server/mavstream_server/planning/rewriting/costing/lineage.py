@@ -9,7 +9,7 @@ from itertools import islice, product
 from mavstream_protocol.expressions.typed import Call, ColumnRef, Expression
 from mavstream_protocol.plans.plan import InputRef
 from mavstream_protocol.typed_plan import TypedNode, TypedPlan
-from mavstream_server.planning.rewriting.expressions import put_in
+from mavstream_server.planning.rewriting.expressions import substituted
 
 _MAX_ORIGINS = 8
 
@@ -70,7 +70,7 @@ class Lineage:
 
 
 def _resolved(expression: Expression, given: Mapping[str, Expression]) -> Expression:
-    whole = put_in(expression, given)
+    whole = substituted(expression, given)
     # An expression that would grow too large is identified by the names of its columns alone.
     return _without_nullability(expression if whole is None else whole)
 

@@ -136,10 +136,10 @@ def _join(node: TypedJoin, flows: Flows, inflow: Inflow) -> Flow:
     pairs = near * math.prod(knowledge.equality(pair) for pair in flows.equalities(node))
     pairs *= knowledge.gain(node.name, 1.0) if not node.on else 1.0
     out = pairs * flows.share(node.name, node.where)
-    asked = 0.0 if node.where is None else evaluation_cost(node.where)
-    work = sum(rates) * BASE_COSTS["join"] + pairs * (PAIR_COST + asked)
-    handed = _total(e for _, e in node.compute) + COLUMN_COST * len(node.compute)
-    work += out * (handed + (BASE_COSTS["ordered"] if node.ordered else 0.0))
+    condition = 0.0 if node.where is None else evaluation_cost(node.where)
+    work = sum(rates) * BASE_COSTS["join"] + pairs * (PAIR_COST + condition)
+    emitted = _total(e for _, e in node.compute) + COLUMN_COST * len(node.compute)
+    work += out * (emitted + (BASE_COSTS["ordered"] if node.ordered else 0.0))
     if node.window is not None:
         return Flow({None: out}, work, _held(node.window, rates))
     assert node.within is not None
@@ -162,8 +162,8 @@ def _table_join(node: TypedTableJoin, flows: Flows, inflow: Inflow) -> Flow:
     out = pairs * flows.share(node.name, node.where)
     if node.outer:
         out = max(out, rate)
-    asked = 0.0 if node.where is None else evaluation_cost(node.where)
-    work = rate * BASE_COSTS["table"] + pairs * (PAIR_COST + asked)
+    condition = 0.0 if node.where is None else evaluation_cost(node.where)
+    work = rate * BASE_COSTS["table"] + pairs * (PAIR_COST + condition)
     return Flow({None: out}, work + out * _total(e for column, e in node.compute if column in inflow.read))
 
 

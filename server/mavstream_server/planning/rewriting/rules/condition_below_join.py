@@ -39,11 +39,12 @@ def rewrites(subject: Subject) -> Iterator[Rewrite]:
             changed = with_where(subject, name, changed, kept)
         if changed is not None:
             draft.put(name, changed)
-            yield Rewrite(draft, name, f"{moved} of its conditions asked below it")
+            yield Rewrite(draft, name, f"{moved} of its conditions moved below it")
 
 
 RULE = RewriteRule(
     "condition below join",
-    "What an inner join by time asks of one side alone becomes a select below that side.",
+    "Moves conditions of an inner join that read one side into a select below that side; not past a window "
+    "by rows.",
     rewrites,
 )

@@ -49,7 +49,7 @@ def rewrites(subject: Subject) -> Iterator[Rewrite]:
             draft.put(name, subject.plan.nodes[name].model_copy(update=fewer))
             changed.append(name)
     if changed:
-        yield Rewrite(draft, changed[0], f"columns that nobody reads left out in {', '.join(changed)}")
+        yield Rewrite(draft, changed[0], f"unread columns removed from {', '.join(changed)}")
 
 
 def _texts(subject: Subject, name: str) -> Mapping[str, str] | None:
@@ -72,11 +72,11 @@ def _droppable(subject: Subject, name: str, column: str) -> bool:
         return True
     aggregate = aggregate_at(subject, name)
     calls = () if aggregate is None else dict(aggregate.typed.compute)[column].calls
-    return subject.may_forget and all(call.function in _NEVER_OVERFLOW for call in calls)
+    return subject.may_drop_columns and all(call.function in _NEVER_OVERFLOW for call in calls)
 
 
 RULE = RewriteRule(
     "drop columns",
-    "Columns that nobody reads are not computed, unless their failure is part of the answer.",
+    "Removes computed columns that are not read, unless their failure affects the answer.",
     rewrites,
 )

@@ -167,6 +167,6 @@ def _window_join(
 
 RULE = RewriteRule(
     "join order",
-    "Two joins over the same window by time, without overlap and order, take their inputs in another order.",
+    "Changes the order of two unordered joins over the same non-overlapping window by time.",
     rewrites,
 )

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from mavstream_protocol.expressions.typed import ColumnRef, Expression, references
 from mavstream_server.planning.rewriting.editing import Draft, unsized
-from mavstream_server.planning.rewriting.expressions import can_fail, put_in, size
+from mavstream_server.planning.rewriting.expressions import can_fail, size, substituted
 from mavstream_server.planning.rewriting.matching import any_join_at, every, project_at
 from mavstream_server.planning.rewriting.rule import Rewrite, RewriteRule
 from mavstream_server.planning.rewriting.subject import Subject
@@ -34,7 +34,7 @@ def rewrites(subject: Subject) -> Iterator[Rewrite]:
         if found is None or subject.only_reader(below) is None or found.typed.windowed:
             continue
         _, inner, lower = found
-        if not lower.computes_on_demand and not subject.may_forget:
+        if not lower.computes_on_demand and not subject.may_drop_columns:
             continue
         texts = _merged(subject, upper.compute, lower.compute, below)
         if texts is not None:
@@ -42,7 +42,7 @@ def rewrites(subject: Subject) -> Iterator[Rewrite]:
             draft.drop(name)
             draft.put(below, inner.model_copy(update={"compute": texts, "hints": unsized(inner.hints)}))
             draft.reconnect(name, below)
-            yield Rewrite(draft, name, f"computed in {below}")
+            yield Rewrite(draft, name, f"merged into {below}")
 
 
 def _merged(subject: Subject, upper: _Compute, lower: _Compute, below: str) -> dict[str, str] | None:
@@ -56,7 +56,7 @@ def _merged(subject: Subject, upper: _Compute, lower: _Compute, below: str) -> d
         nested = not isinstance(expression, ColumnRef)
         if nested and any(can_fail(inner[name]) for name in references(expression)):
             return None
-        whole = put_in(expression, inner)
+        whole = substituted(expression, inner)
         text = None if whole is None else text_of(whole, subject.columns(below))
         if text is None:
             return None
@@ -66,6 +66,6 @@ def _merged(subject: Subject, upper: _Compute, lower: _Compute, below: str) -> d
 
 RULE = RewriteRule(
     "merge projects",
-    "A project becomes a part of the project, or of the join without a window, that it reads.",
+    "Merges a project into the project, or the join without a window, that it reads.",
     rewrites,
 )

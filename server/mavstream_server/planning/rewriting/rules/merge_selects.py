@@ -31,11 +31,11 @@ def rewrites(subject: Subject) -> Iterator[Rewrite]:
             draft = Draft(subject.plan)
             draft.drop(below)
             draft.put(name, select(inner.input, text))
-            yield Rewrite(draft, name, f"asks what {below} asked, too")
+            yield Rewrite(draft, name, f"includes the condition of {below}")
 
 
 RULE = RewriteRule(
     "merge selects",
-    "Two selects directly below each other become one; with `on_error: fail` only if neither can fail.",
+    "Merges consecutive selects into one; with `on_error: fail` only if neither can fail.",
     rewrites,
 )

@@ -29,7 +29,7 @@ def rewrites(subject: Subject) -> Iterator[Rewrite]:
         for name in ranked:
             draft.put(name, row[name].node.model_copy(update={"input": below}))
             below = name
-        yield Rewrite(draft, top.name, f"{' before '.join(ranked)} by rank")
+        yield Rewrite(draft, top.name, f"ordered by rank: {', '.join(ranked)}")
 
 
 def row_of_selects(subject: Subject, top: Select) -> list[Select]:
@@ -47,6 +47,6 @@ def row_of_selects(subject: Subject, top: Select) -> list[Select]:
 
 RULE = RewriteRule(
     "order selects",
-    "Selects directly below each other are asked by rank; with `on_error: fail` only if none can fail.",
+    "Orders consecutive selects by rank; with `on_error: fail` only if none can fail.",
     rewrites,
 )

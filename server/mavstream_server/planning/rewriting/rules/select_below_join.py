@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from mavstream_protocol.expressions.typed import Expression, references
 from mavstream_server.planning.rewriting.editing import Draft, select, unsized
-from mavstream_server.planning.rewriting.expressions import can_fail, conjunction, conjuncts, put_in
+from mavstream_server.planning.rewriting.expressions import can_fail, conjunction, conjuncts, substituted
 from mavstream_server.planning.rewriting.joins import LEFT, RIGHT, put_below, sides_of, wheres, with_where
 from mavstream_server.planning.rewriting.matching import AnyJoin, Select, any_join_at, every, select_at
 from mavstream_server.planning.rewriting.rule import Rewrite, RewriteRule
@@ -78,7 +78,7 @@ def _target(subject: Subject, part: Expression, join: AnyJoin) -> tuple[str, Exp
     read = set(references(part))
     if not read <= set(compute) or any(can_fail(compute[column]) for column in read):
         return _ABOVE, part
-    moved = put_in(part, compute)
+    moved = substituted(part, compute)
     if moved is None:
         return _ABOVE, part
     sides = sides_of(moved)
@@ -91,7 +91,7 @@ def _target(subject: Subject, part: Expression, join: AnyJoin) -> tuple[str, Exp
 
 RULE = RewriteRule(
     "select below join",
-    "Parts of a select go below the side of a join that they read, or into its condition; never past a "
-    "window by rows, nor onto the side of a left join that gives nulls.",
+    "Moves conjuncts of a select below the side of a join that they read, or into its condition; not past a "
+    "window by rows, and not to the nullable side of a left join.",
     rewrites,
 )

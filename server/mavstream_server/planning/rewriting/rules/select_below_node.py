@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from mavstream_protocol.expressions.typed import references
 from mavstream_server.planning.rewriting.editing import Draft, moved_select
-from mavstream_server.planning.rewriting.expressions import can_fail, put_in, tells_zeros_apart
+from mavstream_server.planning.rewriting.expressions import can_fail, distinguishes_zeros, substituted
 from mavstream_server.planning.rewriting.matching import every, select_at
 from mavstream_server.planning.rewriting.rule import Rewrite, RewriteRule
 from mavstream_server.planning.rewriting.subject import Subject
@@ -34,11 +34,11 @@ def rewrites(subject: Subject) -> Iterator[Rewrite]:
             continue
         if any(can_fail(compute[column]) for column in read):
             continue
-        if lower.makes_rows and tells_zeros_apart(typed.where):
+        if lower.makes_rows and distinguishes_zeros(typed.where):
             continue
         if not subject.may_move((typed.where, *compute.values())):
             continue
-        where = put_in(typed.where, compute)
+        where = substituted(typed.where, compute)
         text = None if where is None else text_of(where, subject.columns(below))
         if text is not None:
             draft = Draft(subject.plan)
@@ -51,6 +51,6 @@ def rewrites(subject: Subject) -> Iterator[Rewrite]:
 
 RULE = RewriteRule(
     "select below node",
-    "A select goes below a project or a distinct by time if no column in its predicate can fail.",
+    "Moves a select below a project or a distinct by time if no column in its predicate can fail.",
     rewrites,
 )

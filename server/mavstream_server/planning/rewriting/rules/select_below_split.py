@@ -40,6 +40,6 @@ def rewrites(subject: Subject) -> Iterator[Rewrite]:
 
 RULE = RewriteRule(
     "select below split",
-    "What is asked of every output of a split that is read is asked below the split.",
+    "Moves a condition that all readers of a split have in common below the split.",
     rewrites,
 )

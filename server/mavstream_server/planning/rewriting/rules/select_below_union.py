@@ -37,6 +37,6 @@ def rewrites(subject: Subject) -> Iterator[Rewrite]:
 
 RULE = RewriteRule(
     "select below union",
-    "A select goes below the union it reads, into every input; with `on_error: fail` only if it cannot fail.",
+    "Moves a select below a union, into every input; with `on_error: fail` only if it cannot fail.",
     rewrites,
 )

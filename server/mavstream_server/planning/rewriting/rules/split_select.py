@@ -33,11 +33,11 @@ def rewrites(subject: Subject) -> Iterator[Rewrite]:
             below = lower
         if None not in texts:
             draft.put(name, select(below, str(texts[-1])))
-            yield Rewrite(draft, name, f"its {len(parts)} conditions are asked one after the other")
+            yield Rewrite(draft, name, f"split into {len(parts)} consecutive selects")
 
 
 RULE = RewriteRule(
     "split select",
-    "A select with a conjunction becomes a row of selects; with `on_error: fail` only if no part can fail.",
+    "Splits a conjunction into consecutive selects; with `on_error: fail` only if no conjunct can fail.",
     rewrites,
 )
