@@ -36,10 +36,9 @@ class RateRankedPolicy(RankedPolicy[RateOptionsT]):
     def priority(self, operator: OperatorView) -> float:
         """Return the output rate above an operator, or the highest of a query, times the query's weight."""
         query = operator.query
-        fragments = query.units.fragments
-        if self.unit is UnitKind.OPERATOR:
-            return query.weight * fragments[operator.number].rate
-        return query.weight * max(fragments[path[0].number].rate for path in query.paths)
+        if self.unit is UnitKind.QUERY:
+            return query.weight * query.units.rate
+        return query.weight * query.units.fragments[operator.number].rate
 
     def turn(self, operator: OperatorView) -> Slice:
         """Return a turn of bounded length, of the operator or of its whole query."""

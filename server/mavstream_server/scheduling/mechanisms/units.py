@@ -68,6 +68,11 @@ class QueryUnits:
         above = (reader.query.units.fragments[reader.number] for reader in readers_beyond(self._query))
         return sorted(above, key=lambda fragment: -fragment.rate)
 
+    @cached_property
+    def rate(self) -> float:
+        """The highest output rate of a tuple that enters the query."""
+        return max(self.fragments[path[0].number].rate for path in self._query.paths)
+
     def turn_cost(self, operator: OperatorView) -> float:
         """Return what a tuple that enters an operator costs at most in one turn (ns).
 
