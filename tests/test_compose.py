@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 import typer
 import yaml
-from tests.support.servers import PATIENCE, running_server
+from tests.support.servers.running_server import PATIENCE, running_server
 
 from mavstream_feeder.commands import app as feeder_app
 from mavstream_server.commands import app as server_app

@@ -9,8 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from tests.support.sensor_requests import PLAN, SENSORS, STREAM, TUPLES, problem
-from tests.support.servers import (
+from tests.support.servers.running_server import (
     PATIENCE,
     RawProducer,
     RunningServer,
@@ -18,6 +17,7 @@ from tests.support.servers import (
     eventually,
     running_server,
 )
+from tests.support.servers.sensors import PLAN, SENSORS, STREAM, TUPLES, problem
 
 from mavstream_protocol.wire.envelope import seal
 

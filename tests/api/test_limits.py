@@ -7,8 +7,14 @@ import signal
 from pathlib import Path
 from typing import Any
 
-from tests.support.sensor_requests import PLAN, SENSORS, STREAM, TUPLES, problem
-from tests.support.servers import PATIENCE, RawProducer, closed_with, eventually, running_server
+from tests.support.servers.running_server import (
+    PATIENCE,
+    RawProducer,
+    closed_with,
+    eventually,
+    running_server,
+)
+from tests.support.servers.sensors import PLAN, SENSORS, STREAM, TUPLES, problem
 
 
 def test_limits_are_told(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from tests.support.scale import scaled
-from tests.support.servers import RunningServer, running_server
+from tests.support.servers.running_server import RunningServer, running_server
 
 ROUTES = """
     POST /v1/streams                  GET /v1/streams              GET /v1/streams/{name}

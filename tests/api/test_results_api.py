@@ -13,8 +13,14 @@ import httpx
 import numpy as np
 import pyarrow as pa
 import pytest
-from tests.support.query_services import HOT, HOT_PLAN, READINGS, WINDOW_PLAN
-from tests.support.servers import RawProducer, RunningServer, closed_with, eventually, running_server
+from tests.support.servers.running_server import (
+    RawProducer,
+    RunningServer,
+    closed_with,
+    eventually,
+    running_server,
+)
+from tests.support.services.query_service import HOT, HOT_PLAN, READINGS, WINDOW_PLAN
 
 from mavstream_protocol import Schema, StreamSpec
 from mavstream_protocol.tuples import arrow_schema, decode_message, decode_stream, rows_of

@@ -13,7 +13,7 @@ from typing import Any
 import httpx
 import pytest
 import websockets
-from tests.support.server_readings import (
+from tests.support.servers.readings import (
     READINGS,
     SCHEMA,
     batch,
@@ -25,7 +25,7 @@ from tests.support.server_readings import (
     row,
     rows,
 )
-from tests.support.servers import (
+from tests.support.servers.running_server import (
     PATIENCE,
     RawProducer,
     RunningServer,

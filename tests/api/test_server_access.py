@@ -8,8 +8,8 @@ from typing import Any
 
 import httpx
 import pytest
-from tests.support.server_readings import create
-from tests.support.servers import PATIENCE, RunningServer, closed_with, running_server
+from tests.support.servers.readings import create
+from tests.support.servers.running_server import PATIENCE, RunningServer, closed_with, running_server
 
 TOKENS = {"MAVSTREAM_TOKENS": "admin:root-secret,client:reader-secret,feeder:writer-secret"}
 ROLES = {"admin": "root-secret", "client": "reader-secret", "feeder": "writer-secret"}

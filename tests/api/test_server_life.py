@@ -13,8 +13,8 @@ from pathlib import Path
 
 import httpx
 import pytest
-from tests.support.server_readings import columns, create, pull, register, rows
-from tests.support.servers import (
+from tests.support.servers.readings import columns, create, pull, register, rows
+from tests.support.servers.running_server import (
     PATIENCE,
     RawProducer,
     RunningServer,

@@ -9,8 +9,8 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from tests.support.servers import RunningServer, running_server
-from tests.support.table_requests import (
+from tests.support.servers.running_server import RunningServer, running_server
+from tests.support.servers.tables import (
     FIELDS,
     READINGS,
     ROOMS,

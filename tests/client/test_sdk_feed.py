@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.support.cutting import cutting_proxy
-from tests.support.servers import running_server
+from tests.support.servers.cutting_proxy import cutting_proxy
+from tests.support.servers.running_server import running_server
 
 from mavstream import (
     AsyncClient,

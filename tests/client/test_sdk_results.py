@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from tests.support.cutting import cutting_proxy
-from tests.support.servers import eventually
+from tests.support.servers.cutting_proxy import cutting_proxy
+from tests.support.servers.running_server import eventually
 
 from mavstream import (
     AsyncClient,

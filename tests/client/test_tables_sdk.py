@@ -11,9 +11,9 @@ from typing import Any
 import pandas as pd
 import pyarrow as pa
 import pytest
-from tests.support.commands_here import Outcome
-from tests.support.commands_here import command as run_here
-from tests.support.table_requests import as_arrow, as_parquet, rooms_table
+from tests.support.commands.in_process import Outcome
+from tests.support.commands.in_process import command as run_here
+from tests.support.servers.tables import as_arrow, as_parquet, rooms_table
 
 from mavstream import (
     AsyncClient,

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.support.engine_links import HOT, ROOTS, Events, Readings, drive, results
-from tests.support.servers import PATIENCE
+from tests.support.servers.running_server import PATIENCE
+from tests.support.services.engine_link import HOT, ROOTS, Events, Readings, drive, results
 
 from mavstream_protocol.queries import OnError
 from mavstream_protocol.scheduling import SchedulerSettings

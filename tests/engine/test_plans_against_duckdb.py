@@ -10,7 +10,7 @@ from random import Random
 import pytest
 from tests.support.differential.coverage import KINDS, kinds_of
 from tests.support.differential.engine_runs import Variant, random_variants
-from tests.support.differential.ever_new import PLANS, ROWS, ever_new_case
+from tests.support.differential.families.ever_new_keys import PLANS, ROWS, ever_new_case
 from tests.support.differential.oracle import Oracle, answered_case
 from tests.support.differential.verdicts import disagreement
 

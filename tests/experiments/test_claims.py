@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from tests.support.claim_checks import faults
+from tests.support.simulation.claim_checks import faults
 
 from mavstream_experiments.bands import Band, above, at_least, at_most, below, between
 from mavstream_experiments.model import Cell, Claim, Experiment, Table

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
-from tests.support.made_up import experiment
+from tests.support.simulation.sample_experiment import experiment
 from typer.testing import CliRunner
 
 from mavstream_experiments.commands import app

@@ -7,7 +7,7 @@ from dataclasses import replace
 from math import nan
 from pathlib import Path
 
-from tests.support.made_up import experiment, tables
+from tests.support.simulation.sample_experiment import experiment, tables
 
 from mavstream_experiments.model import Experiment, Table
 from mavstream_experiments.pictures_model import Bars, Boxes, Lines

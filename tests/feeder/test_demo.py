@@ -12,7 +12,7 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from tests.support.servers import PATIENCE, running_server
+from tests.support.servers.running_server import PATIENCE, running_server
 
 from mavstream import Client
 from mavstream_feeder.demo.queries import CLASSES

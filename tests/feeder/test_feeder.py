@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.support.cutting import cutting_proxy
-from tests.support.feeder_commands import command
+from tests.support.commands.as_process import command
 from tests.support.reading_files import written
-from tests.support.servers import PATIENCE, RunningServer, running_server, until
+from tests.support.servers.cutting_proxy import cutting_proxy
+from tests.support.servers.running_server import PATIENCE, RunningServer, running_server, until
 
 from mavstream import AsyncClient, Client, stream
 from mavstream_feeder import (

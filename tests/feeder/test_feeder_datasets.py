@@ -10,8 +10,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet
 import pytest
-from tests.support.feeder_commands import command
-from tests.support.servers import PATIENCE, RunningServer, running_server
+from tests.support.commands.as_process import command
+from tests.support.servers.running_server import PATIENCE, RunningServer, running_server
 
 from mavstream import Client, stream
 from mavstream_feeder import FileSource, UnreadableFile, infer_stream

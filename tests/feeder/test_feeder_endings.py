@@ -10,9 +10,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.support.cutting import cutting_proxy
-from tests.support.feeder_commands import PATIENCE, command, started
-from tests.support.servers import RunningServer, eventually, running_server, until
+from tests.support.commands.as_process import PATIENCE, command, started
+from tests.support.servers.cutting_proxy import cutting_proxy
+from tests.support.servers.running_server import RunningServer, eventually, running_server, until
 
 from mavstream import Client
 from mavstream_feeder import (

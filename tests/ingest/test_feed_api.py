@@ -11,7 +11,13 @@ from typing import Any
 
 import pytest
 import websockets
-from tests.support.servers import PATIENCE, RawProducer, RunningServer, eventually, running_server
+from tests.support.servers.running_server import (
+    PATIENCE,
+    RawProducer,
+    RunningServer,
+    eventually,
+    running_server,
+)
 from websockets.exceptions import ConnectionClosed
 
 from mavstream_protocol import StreamSpec

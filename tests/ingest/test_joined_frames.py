@@ -6,7 +6,15 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from tests.support.stream_stores import NUMBERS, HandTimers, Producer, Server, limited_files, numbers, spec
+from tests.support.services.stream_store import (
+    NUMBERS,
+    HandTimers,
+    Producer,
+    Server,
+    limited_files,
+    numbers,
+    spec,
+)
 
 from mavstream_server.ingest.background import Inline
 from mavstream_server.testing import ManualClock

@@ -9,7 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from tests.support.stream_stores import (
+from tests.support.services.stream_store import (
     EVENTS,
     NUMBERS,
     Producer,

@@ -7,7 +7,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.support.stream_stores import NUMBERS, ReturnedCredit, ScriptedReaders, Server, numbers, spec
+from tests.support.services.stream_store import (
+    NUMBERS,
+    ReturnedCredit,
+    ScriptedReaders,
+    Server,
+    numbers,
+    spec,
+)
 
 from mavstream_server.core.errors import OverQuota, StorageFull, TooLarge, TooMany
 from mavstream_server.ingest.stream_store import Accepted, Repeated, StreamStore

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.support.stream_stores import NUMBERS, ReturnedCredit, Server, limited_files, numbers, spec
+from tests.support.services.stream_store import NUMBERS, ReturnedCredit, Server, limited_files, numbers, spec
 
 from mavstream_server.catalog.catalog import Catalog
 from mavstream_server.core.clock import SystemClock

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.support.stream_stores import EVENTS, NUMBERS, HandTimers, Server, events, numbers, spec
+from tests.support.services.stream_store import EVENTS, NUMBERS, HandTimers, Server, events, numbers, spec
 
 from mavstream_protocol.errors import InvalidTuples
 from mavstream_server.catalog.catalog import Catalog

@@ -6,7 +6,15 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.support.stream_stores import EVENTS, NUMBERS, ScriptedReaders, Server, events, numbers, spec
+from tests.support.services.stream_store import (
+    EVENTS,
+    NUMBERS,
+    ScriptedReaders,
+    Server,
+    events,
+    numbers,
+    spec,
+)
 
 from mavstream_server.core.errors import Conflict
 from mavstream_server.ingest.stream_store import Accepted

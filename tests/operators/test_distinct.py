@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 from tests.conftest import MakeStream
-from tests.support.equivalent_plans import EVEN_THEN_SMALL, SMALL_THEN_EVEN, readings_of, rows, typed
-from tests.support.rewriting_steps import plan_of, select, step_of, steps_of
-from tests.support.sample_plans import IN, SECOND, STREAMS, problems
-from tests.support.sharing_benches import US, Bench, shares
+from tests.support.engine.shared_pipelines import US, Bench, shares
+from tests.support.plans.equivalent_plans import EVEN_THEN_SMALL, SMALL_THEN_EVEN, readings_of, rows, typed
+from tests.support.plans.rewriting_steps import plan_of, select, step_of, steps_of
+from tests.support.plans.sample_plans import IN, SECOND, STREAMS, problems
 
 from mavstream_protocol.plans.inference import check_one_time, infer
 from mavstream_protocol.queries import OnError

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from tests.conftest import MakeStream
-from tests.support.shed_streams import kept, numbers, shedder
+from tests.support.engine.shed_streams import kept, numbers, shedder
 
 from mavstream_server.engine.reporting import query_metrics
 from mavstream_server.operators.shedding.intervals import SheddingInterval

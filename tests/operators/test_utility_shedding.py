@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 from tests.conftest import MakeStream
-from tests.support.sample_plans import IN, SECOND, STREAMS
-from tests.support.shed_streams import kept, numbers, shedder
+from tests.support.engine.shed_streams import kept, numbers, shedder
+from tests.support.plans.sample_plans import IN, SECOND, STREAMS
 
 from mavstream_protocol.errors import InvalidObject
 from mavstream_protocol.plans.inference import infer

@@ -8,7 +8,7 @@ from itertools import groupby
 from pathlib import Path
 
 import pytest
-from tests.support.optimizer_scenarios import World
+from tests.support.optimizer.scenarios import World
 
 from mavstream_protocol.optimizer import Objective, OptimizerSettings, PolicyChoice, TargetState
 from mavstream_protocol.scheduling import SchedulerSettings, Sharing

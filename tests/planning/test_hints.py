@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from tests.conftest import MakeStream
-from tests.support.sharing_benches import Bench, readings_of, shares
+from tests.support.engine.shared_pipelines import Bench, readings_of, shares
 
 from mavstream import stream as build_stream
 from mavstream_protocol import InvalidPlan, Plan, StreamShape, format_cost, parse_cost

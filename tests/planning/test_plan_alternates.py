@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from tests.support.rewriting_steps import (
+from tests.support.plans.rewriting_steps import (
     DOORS,
     IN,
     SECOND,

@@ -13,7 +13,7 @@ from tests.engine.test_plan_invariance import assert_same
 from tests.support.differential.cases import Case, random_case
 from tests.support.differential.columns import ARRIVAL_BASE
 from tests.support.differential.engine_runs import Variant, random_variants, written
-from tests.support.differential.rewritable import rewritable_case
+from tests.support.differential.families.rewritable import rewritable_case
 from tests.support.differential.scripts import Row
 from tests.support.scale import FULL, scaled
 

@@ -5,7 +5,17 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from tests.support.rewriting_steps import DOORS, IN, METERS, SECOND, STREAMS, Nodes, plan_of, project, select
+from tests.support.plans.rewriting_steps import (
+    DOORS,
+    IN,
+    METERS,
+    SECOND,
+    STREAMS,
+    Nodes,
+    plan_of,
+    project,
+    select,
+)
 
 from mavstream_protocol.plans.inference import infer
 from mavstream_protocol.plans.plan import InputRef

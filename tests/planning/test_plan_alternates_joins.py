@@ -5,7 +5,17 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from tests.support.rewriting_steps import DOORS, IN, METERS, SECOND, Nodes, project, select, step_of, steps_of
+from tests.support.plans.rewriting_steps import (
+    DOORS,
+    IN,
+    METERS,
+    SECOND,
+    Nodes,
+    project,
+    select,
+    step_of,
+    steps_of,
+)
 
 from mavstream_protocol.queries import OnError
 from mavstream_server.planning.rewriting.rules import (

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from tests.support.differential.engine_runs import TRAINS
-from tests.support.rewriting_steps import project, select
+from tests.support.plans.rewriting_steps import project, select
 from tests.support.scale import scaled
 from tests.tables.test_tables_against_duckdb import NODES, STREAM, TABLE, Story, written
 

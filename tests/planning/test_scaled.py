@@ -15,9 +15,9 @@ import pytest
 from tests.conftest import MakeStream
 from tests.support.differential.comparison import difference
 from tests.support.differential.engine_runs import Variant, run_case
+from tests.support.differential.families.scaled import scaled_cases
 from tests.support.differential.oracle import Oracle, Unanswerable
-from tests.support.differential.scaled import scaled_cases
-from tests.support.sample_plans import DOORS, IN, SECOND, STREAMS, problems
+from tests.support.plans.sample_plans import DOORS, IN, SECOND, STREAMS, problems
 
 from mavstream import stream as flow_of
 from mavstream_protocol.plans.inference import infer

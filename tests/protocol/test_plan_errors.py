@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from tests.support.sample_plans import DOORS, IN, problems, select
+from tests.support.plans.sample_plans import DOORS, IN, problems, select
 
 from mavstream_protocol.errors import InvalidPlan
 from mavstream_protocol.plans.plan import Plan

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.support.sample_plans import STREAMS, aggregate, join
+from tests.support.plans.sample_plans import STREAMS, aggregate, join
 
 from mavstream_protocol.plans.inference import infer
 from mavstream_protocol.plans.plan import Plan

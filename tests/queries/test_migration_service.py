@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.support.query_services import Service, served
-from tests.support.rewriting_steps import STREAMS
+from tests.support.plans.rewriting_steps import STREAMS
+from tests.support.services.query_service import Service, served
 
 from mavstream_protocol.plans.plan import Plan
 from mavstream_server.core.metrics import Latency, OperatorMetrics, QueryMetrics

@@ -6,8 +6,8 @@ import asyncio
 import json
 from pathlib import Path
 
-from tests.support.query_services import HOT, WINDOW_PLAN, Service, served, service
-from tests.support.servers import PATIENCE, until
+from tests.support.servers.running_server import PATIENCE, until
+from tests.support.services.query_service import HOT, WINDOW_PLAN, Service, served, service
 
 from mavstream_protocol import QueryClass
 from mavstream_protocol.wire.resources import ActualState, DesiredState, QueryChange

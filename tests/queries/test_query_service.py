@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.support.query_services import HOT, HOT_PLAN, READINGS, WINDOW_PLAN, Service, served
-from tests.support.servers import PATIENCE, until
+from tests.support.servers.running_server import PATIENCE, until
+from tests.support.services.query_service import HOT, HOT_PLAN, READINGS, WINDOW_PLAN, Service, served
 
 from mavstream_protocol import InvalidObject, QueryClass, StreamSpec
 from mavstream_protocol.optimizer import TargetState

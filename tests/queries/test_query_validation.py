@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.support.query_services import HOT, HOT_PLAN, WINDOW_PLAN, service
+from tests.support.services.query_service import HOT, HOT_PLAN, WINDOW_PLAN, service
 
 from mavstream_protocol import InvalidObject
 

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.support.query_services import HOT, WINDOW_PLAN, Service, served, service
-from tests.support.servers import PATIENCE, until
+from tests.support.servers.running_server import PATIENCE, until
+from tests.support.services.query_service import HOT, WINDOW_PLAN, Service, served, service
 
 from mavstream_protocol import InvalidObject
 from mavstream_protocol.instants import format_instant

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.support.result_logs import SCHEMA, Answers, Query, fall_behind
+from tests.support.services.result_log import SCHEMA, Answers, Query, fall_behind
 
 from mavstream_protocol.tuples import decode_stream, rows_of
 from mavstream_protocol.wire.resources import PulledResults

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.support.result_logs import SCHEMA, Answers, at_hand, fall_behind, numbers, waiting_for
+from tests.support.services.result_log import SCHEMA, Answers, at_hand, fall_behind, numbers, waiting_for
 
 from mavstream_protocol.tuples import decode_message, rows_of
 from mavstream_protocol.wire.envelope import unseal

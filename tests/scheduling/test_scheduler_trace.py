@@ -18,9 +18,9 @@ from xml.etree import ElementTree
 import httpx
 import pytest
 from matplotlib.image import imread
-from tests.support.commands_here import Outcome
-from tests.support.commands_here import command as run_here
-from tests.support.servers import PATIENCE, RunningServer, eventually, running_server
+from tests.support.commands.in_process import Outcome
+from tests.support.commands.in_process import command as run_here
+from tests.support.servers.running_server import PATIENCE, RunningServer, eventually, running_server
 
 from mavstream import AsyncClient, Client, Conflict, Query, stream
 from mavstream.cli.timeline import draw

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from tests.conftest import MakeStream
-from tests.support.sharing_benches import Bench, hot, readings_of, shares
+from tests.support.engine.shared_pipelines import Bench, hot, readings_of, shares
 
 from mavstream_protocol.scheduling import SourceService
 from mavstream_server.engine.sharing.shared_pipeline import SharedPipeline

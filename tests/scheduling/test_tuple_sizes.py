@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 from tests.conftest import MakeStream
-from tests.support.scenarios import direct, output, query, recorded, select
-from tests.support.sharing_benches import Bench, shares
+from tests.support.engine.shared_pipelines import Bench, shares
+from tests.support.simulation.scenarios import direct, output, query, recorded, select
 
 from mavstream_protocol.scheduling import SourceService
 from mavstream_server.scheduling.mechanisms.progress_chart import progress_chart

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.support.spark_session import SEED
+from tests.support.spark.session import SEED
 from typer.testing import CliRunner
 
 from mavstream_protocol import InvalidPlan
@@ -22,7 +22,7 @@ from mavstream_spark.java import check_java
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytest_plugins = ("tests.support.spark_fixtures",)
+pytest_plugins = ("tests.support.spark.fixtures",)
 pytestmark = pytest.mark.xdist_group("spark")
 
 PLAN = {

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.parquet
 import pytest
-from tests.support.spark_answers import rows_of
+from tests.support.spark.answers import rows_of
 
 from mavstream_protocol.instants import parse_instant
 from mavstream_protocol.manifest import Manifest
@@ -21,7 +21,7 @@ from mavstream_spark.errors import InvalidJob, UnreadableInput
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytest_plugins = ("tests.support.spark_fixtures",)
+pytest_plugins = ("tests.support.spark.fixtures",)
 pytestmark = pytest.mark.xdist_group("spark")
 
 CASAS = """\

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet
 import pytest
-from tests.support.spark_session import HOMES, SETTINGS
+from tests.support.spark.session import HOMES, SETTINGS
 
 from mavstream_feeder.input.sample import DATA
 from mavstream_protocol.manifest import MANIFEST, InvalidDataset, Manifest
@@ -32,7 +32,7 @@ from mavstream_spark.generate.plain import PlainOptions, generate_plain
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytest_plugins = ("tests.support.spark_fixtures",)
+pytest_plugins = ("tests.support.spark.fixtures",)
 pytestmark = pytest.mark.xdist_group("spark")
 
 ONE_CORE = f"""

@@ -21,7 +21,7 @@ from mavstream_spark.plans.expressions import with_columns
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytest_plugins = ("tests.support.spark_fixtures",)
+pytest_plugins = ("tests.support.spark.fixtures",)
 pytestmark = pytest.mark.xdist_group("spark")
 
 EXPRESSIONS = scaled(50, 400)

@@ -13,7 +13,7 @@ from tests.support.differential.cases import Case, random_case
 from tests.support.differential.hidden import hidden_columns
 from tests.support.differential.oracle import Oracle, Unanswerable
 from tests.support.differential.scripts import StreamScript
-from tests.support.spark_answers import (
+from tests.support.spark.answers import (
     Row,
     assert_same_rows,
     engine_rows,
@@ -35,7 +35,7 @@ from mavstream_spark.plans.windows import POSITION, TIME
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-pytest_plugins = ("tests.support.spark_fixtures",)
+pytest_plugins = ("tests.support.spark.fixtures",)
 pytestmark = pytest.mark.xdist_group("spark")
 
 DEMO = {name: flow for each in CLASSES for name, flow in each.queries.items()}

@@ -7,7 +7,7 @@ import threading
 from types import SimpleNamespace
 from typing import Any
 
-from tests.support.servers import PATIENCE
+from tests.support.servers.running_server import PATIENCE
 
 from mavstream_spark.progress import Bar, Lines
 

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from tests.support.feeder_commands import command
+from tests.support.commands.as_process import command
 
 from mavstream_protocol.manifest import Manifest
 from mavstream_spark.shipping import workers_are_here, write_packages

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.support.query_services import READINGS
-from tests.support.servers import PATIENCE, until
+from tests.support.servers.running_server import PATIENCE, until
+from tests.support.services.query_service import READINGS
 
 from mavstream_protocol import StreamSpec
 from mavstream_protocol.schema import Schema

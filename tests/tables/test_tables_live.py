@@ -8,8 +8,14 @@ import threading
 from pathlib import Path
 from typing import Any
 
-from tests.support.servers import PATIENCE, RawProducer, RunningServer, eventually, running_server
-from tests.support.table_requests import READINGS, answers, append, join_plan, put, register
+from tests.support.servers.running_server import (
+    PATIENCE,
+    RawProducer,
+    RunningServer,
+    eventually,
+    running_server,
+)
+from tests.support.servers.tables import READINGS, answers, append, join_plan, put, register
 from websockets.exceptions import ConnectionClosed
 
 VERSIONS = 30

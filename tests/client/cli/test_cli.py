@@ -14,9 +14,9 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from pyarrow import parquet
-from tests.support.commands_here import Outcome
-from tests.support.commands_here import command as run_here
-from tests.support.servers import eventually
+from tests.support.commands.in_process import Outcome
+from tests.support.commands.in_process import command as run_here
+from tests.support.servers.running_server import eventually
 
 from mavstream import Client
 from mavstream.testing import start_server

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from tests.conftest import MakeStream
-from tests.support.equivalent_plans import (
+from tests.support.plans.equivalent_plans import (
     COUNTED,
     COUNTED_TOO,
     EVEN_THEN_SMALL,
@@ -18,7 +18,7 @@ from tests.support.equivalent_plans import (
     stage,
     typed,
 )
-from tests.support.rewriting_steps import DOORS, IN, Nodes, select
+from tests.support.plans.rewriting_steps import DOORS, IN, Nodes, select
 
 from mavstream_protocol.plans.inference import infer
 from mavstream_protocol.plans.plan import Plan

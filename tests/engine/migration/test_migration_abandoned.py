@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from tests.conftest import MakeStream
-from tests.support.equivalent_plans import (
+from tests.support.plans.equivalent_plans import (
     COUNTED,
     COUNTED_TOO,
     EVEN_THEN_SMALL,
@@ -20,7 +20,7 @@ from tests.support.equivalent_plans import (
     stage,
     typed,
 )
-from tests.support.rewriting_steps import IN, Nodes, select
+from tests.support.plans.rewriting_steps import IN, Nodes, select
 
 from mavstream_protocol.queries import OnError
 from mavstream_server.engine.engine import Engine

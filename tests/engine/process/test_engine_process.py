@@ -14,8 +14,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from tests.support.engine_links import HOT, Events, Readings, drive, results
-from tests.support.servers import PATIENCE
+from tests.support.servers.running_server import PATIENCE
+from tests.support.services.engine_link import HOT, Events, Readings, drive, results
 
 from mavstream_protocol.scheduling import SchedulerSettings
 from mavstream_server.engine.process.channel import HEADER

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from tests.conftest import MakeStream
-from tests.support.sharing_benches import SECOND, SOURCE, US, Bench, counts, hot, readings_of, shares
+from tests.support.engine.shared_pipelines import SECOND, SOURCE, US, Bench, counts, hot, readings_of, shares
 
 from mavstream_protocol.queries import OnError
 from mavstream_server.engine.reporting import oldest_arrival, query_metrics

@@ -5,8 +5,8 @@ from __future__ import annotations
 from random import Random
 
 import pytest
-from tests.support.differential.common_prefixes import Course, Outcome, World, random_world
 from tests.support.differential.comparison import difference
+from tests.support.differential.families.common_prefixes import Course, Outcome, World, random_world
 from tests.support.differential.order import is_ordered, is_ordered_throughout
 from tests.support.scale import scaled
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from tests.conftest import MakeStream
-from tests.support.sharing_benches import Bench, hot, readings_of, shares
+from tests.support.engine.shared_pipelines import Bench, hot, readings_of, shares
 
 from mavstream_protocol.scheduling import Sharing
 from mavstream_server.testing import ManualClock, ScriptedStream

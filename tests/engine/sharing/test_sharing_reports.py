@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from tests.conftest import MakeStream
-from tests.support.sharing_benches import SECOND, SOURCE, Bench, hot, readings_of, shares
+from tests.support.engine.shared_pipelines import SECOND, SOURCE, Bench, hot, readings_of, shares
 
 from mavstream_protocol.scheduling import Sharing
 from mavstream_server.engine.reporting import class_metrics, query_metrics, target_metrics

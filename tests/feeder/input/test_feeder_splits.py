@@ -8,9 +8,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.support.feeder_commands import command
+from tests.support.commands.as_process import command
 from tests.support.reading_files import READINGS, ROWS
-from tests.support.servers import RunningServer, running_server
+from tests.support.servers.running_server import RunningServer, running_server
 
 from mavstream import Client
 from mavstream_feeder import (

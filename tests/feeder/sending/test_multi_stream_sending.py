@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.support.servers import PATIENCE, RunningServer, running_server
+from tests.support.servers.running_server import PATIENCE, RunningServer, running_server
 from websockets.asyncio.server import ServerConnection, serve
 
 from mavstream import Client

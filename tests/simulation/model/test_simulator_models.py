@@ -7,7 +7,16 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.support.scenarios import US, departures_us, direct, output, query, recorded, responses_us, select
+from tests.support.simulation.scenarios import (
+    US,
+    departures_us,
+    direct,
+    output,
+    query,
+    recorded,
+    responses_us,
+    select,
+)
 
 from mavstream_server.simulation.model.arrivals import NEVER, ArrivalTimes, merge_arrivals
 from mavstream_server.simulation.model.selection import Selection

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from tests.support.scenarios import (
+from tests.support.simulation.scenarios import (
     US,
     departures_us,
     direct,

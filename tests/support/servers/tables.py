@@ -7,7 +7,7 @@ from typing import Any
 import httpx
 import pyarrow as pa
 from pyarrow import parquet
-from tests.support.servers import RunningServer, eventually
+from tests.support.servers.running_server import RunningServer, eventually
 
 CSV = {"content-type": "text/csv"}
 ROOMS = b"room,threshold\nattic,31.5\nkitchen,\n"

@@ -11,7 +11,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from tests.support.servers import PATIENCE, until
+from tests.support.servers.running_server import PATIENCE, until
 
 from mavstream_protocol import StreamSpec
 from mavstream_protocol.admission import AdmissionPolicy

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tests.conftest import MakeStream
-from tests.support.rewriting_steps import IN, Nodes, select
+from tests.support.plans.rewriting_steps import IN, Nodes, select
 
 from mavstream_protocol.plans.inference import infer
 from mavstream_protocol.plans.plan import Plan

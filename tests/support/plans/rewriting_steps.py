@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.support.sample_plans import STREAMS as SAMPLE_STREAMS
+from tests.support.plans.sample_plans import STREAMS as SAMPLE_STREAMS
 
 from mavstream_protocol.plans.plan import Plan
 from mavstream_protocol.queries import OnError

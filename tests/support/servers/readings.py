@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pyarrow as pa
-from tests.support.servers import RunningServer, eventually
+from tests.support.servers.running_server import RunningServer, eventually
 
 from mavstream_protocol import StreamSpec
 from mavstream_protocol.tuples import decode_rows

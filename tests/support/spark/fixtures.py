@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.support.spark_session import shared_homes, shared_rush, shared_session
+from tests.support.spark.session import shared_homes, shared_rush, shared_session
 
 from mavstream_spark.errors import NoSpark
 from mavstream_spark.java import check_java

@@ -9,7 +9,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from tests.support.servers import PATIENCE
+from tests.support.servers.running_server import PATIENCE
 
 from mavstream_protocol.plans.inference import infer
 from mavstream_protocol.plans.plan import Plan
