@@ -10,10 +10,10 @@ import sys
 from pathlib import Path
 
 import pytest
+from tests.support.documents import ROOT, as_program, blocks
 
 from mavstream.testing import start_server
 
-ROOT = Path(__file__).parent.parent
 SDK = ROOT / "docs" / "sdk.md"
 SIMULATOR = ROOT / "docs" / "simulator.md"
 EXAMPLES = sorted((ROOT / "docs" / "examples").glob("*.py"))
@@ -31,20 +31,6 @@ def test_the_session_in_the_readme_runs() -> None:
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.stderr == ""
     assert done.stdout == shown
-
-
-def blocks(page: Path, language: str) -> list[str]:
-    """Return the fenced blocks of a language."""
-    return re.findall(rf"^```{language}\n(.*?)^```$", page.read_text(), re.DOTALL | re.MULTILINE)
-
-
-def as_program(page: Path) -> str:
-    """Return the Python blocks as one program whose lines have the numbers that they have in the page."""
-    lines, inside = [], False
-    for line in page.read_text().splitlines():
-        inside = line == "```python" or (inside and line != "```")
-        lines.append(line if inside and line != "```python" else "")
-    return "\n".join(lines)
 
 
 def test_the_python_of_the_sdk_page_runs_and_prints_what_is_shown(tmp_path: Path) -> None:

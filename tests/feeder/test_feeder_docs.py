@@ -9,7 +9,7 @@ import sys
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from tests.test_docs import ROOT, as_program, blocks
+from tests.support.documents import ROOT, as_program, blocks
 
 from mavstream.testing import start_server
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from tests.optimizer.test_optimizer import LATENCY, MEMORY, PACE, ScriptedQuery
+from tests.support.optimizer.scripted_queries import LATENCY, MEMORY, PACE, ScriptedQuery
 
 from mavstream_protocol.plans.plan import Plan
 from mavstream_protocol.scheduling import DEFAULT_SCHEDULER

@@ -9,9 +9,10 @@ from itertools import count
 from random import Random
 
 import pytest
-from tests.engine.test_plan_invariance import assert_same
-from tests.planning.test_plan_alternates_answers import MOST_ROWS, Question, TooLarge, question, run
+from tests.support.differential.comparison import assert_same_answer
 from tests.support.differential.engine_runs import Variant, random_variants, written
+from tests.support.differential.families.rewrite_cases import MOST_ROWS, RewriteCase, rewrite_case, run
+from tests.support.differential.interleaving import TooLarge
 from tests.support.differential.scripts import Row
 from tests.support.scale import FULL, scaled
 
@@ -41,7 +42,7 @@ def exercised() -> Iterator[Counter[str]]:
 
 
 def swapped(
-    asked: Question,
+    asked: RewriteCase,
     plans: Sequence[TypedPlan],
     streams: list[ScriptedStream],
     variant: Variant,
@@ -102,7 +103,7 @@ def typed(plan: Plan, streams: Sequence[ScriptedStream]) -> TypedPlan:
 
 def compared(seed: str, number: int, exercised: Counter[str]) -> bool:
     """Run a question as it is and with swaps, over the same logs; returns whether that was worth while."""
-    asked, random = question(seed), Random(seed)
+    asked, random = rewrite_case(seed), Random(seed)
     plans: list[Plan] = []
     variants = [replace(v, train=min(v.train, 3)) for v in random_variants(Random(number), RUNS)]
     for variant in variants:
@@ -122,19 +123,19 @@ def compared(seed: str, number: int, exercised: Counter[str]) -> bool:
     return True
 
 
-def same(asked: Question, first: PlanRun, expected: list[Row], other: PlanRun, how: str) -> None:
+def same(asked: RewriteCase, first: PlanRun, expected: list[Row], other: PlanRun, how: str) -> None:
     story = f"{how}\n{asked.options}\n{asked.case.story()}"
     assert other.query.state is first.query.state, f"{other.query.reason}\n{story}"
     if first.query.state is QueryState.FAILED:
         return  # what a failed query answered may end at any row
-    assert_same(asked.case, expected, other.answers(), how)
+    assert_same_answer(asked.case, expected, other.answers(), how)
     assert other.sink.offset == first.sink.offset, story
     if not ends_by_itself(asked):
         assert other.query.rows_in == first.query.rows_in, story
     assert other.query.output.latency.count == first.query.output.latency.count, story
 
 
-def ends_by_itself(asked: Question) -> bool:
+def ends_by_itself(asked: RewriteCase) -> bool:
     """Whether the query may end before its streams do: what it has read by then depends on the run."""
     windows = [getattr(node, "window", None) for node in asked.case.typed().nodes.values()]
     return asked.options.one_time or any(window and window.until is not None for window in windows)
