@@ -61,7 +61,7 @@ def by_definition(story: list[tuple[object, int, int]], lateness: int) -> tuple[
 def by_frames(
     story: list[tuple[object, int, int]], lateness: int, frame_sizes: list[int]
 ) -> tuple[list[int], int]:
-    """Compute the watermarks of the same events, consecutive rows of a producer in frames of the given sizes."""
+    """Compute the same watermarks with consecutive rows of a producer in frames of the given sizes."""
     state = EventWatermarks(lateness)
     sizes = iter(frame_sizes * (len(story) + 1))
     ahead: list[int] = []

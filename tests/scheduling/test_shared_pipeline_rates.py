@@ -1,4 +1,4 @@
-"""Policies rate a shared pipeline with what its members make of it, and by how many there are."""
+"""Policies rate a shared pipeline by the operators of its members and by the number of members."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ RATES: list[tuple[str, dict[str, Any]]] = [
 ]
 MEMORY: list[tuple[str, dict[str, Any]]] = [
     ("chain", {}),
-    # Answers that count as held would make members that pass every tuple free nothing.
+    # If answers counted as held, members that pass every tuple would free nothing.
     ("segment", {"answers": "freed"}),
     ("simplified_segment", {"answers": "freed"}),
     ("cqc", {"inner": {"policy": "segment", "options": {"answers": "freed"}}}),
@@ -55,7 +55,7 @@ by_output_rate = pytest.mark.parametrize(("policy", "options"), RATES[:-1], ids=
 
 
 def handed_on_first(network: ScriptedNetwork, *ids: str) -> str:
-    """Let tuples arrive at pipelines; returns which one hands some on first."""
+    """Let tuples arrive at pipelines; returns the first that emits some."""
     for id_ in ids:
         network.arrive(id_, 10)
     while (slice_ := network.step()) is not None:
@@ -65,7 +65,7 @@ def handed_on_first(network: ScriptedNetwork, *ids: str) -> str:
     raise AssertionError("nobody handed on anything")
 
 
-# By how many share it
+# By number of members
 
 
 @by_any
@@ -77,7 +77,7 @@ def test_the_pipeline_with_more_members_goes_first(policy: str, options: dict[st
 
 
 @by_memory
-def test_a_fan_out_frees_nothing_however_quick_it_is(policy: str, options: dict[str, Any]) -> None:
+def test_a_fan_out_frees_no_memory_however_fast_it_is(policy: str, options: dict[str, Any]) -> None:
     network = ScriptedNetwork(policy, options)
     network.add_shared("shared", (Step("select", 1.0, 10.0),), [(PASSING,)] * 3)
     network.add("alone", (Step("select", 0.4, 100.0),))
@@ -87,11 +87,11 @@ def test_a_fan_out_frees_nothing_however_quick_it_is(policy: str, options: dict[
     assert ran.index("alone") < ran.index("shared"), "it is the one that frees memory"
 
 
-# By what stands above
+# By the operators above
 
 
 @by_output_rate
-def test_the_pipeline_that_comes_to_more_answers_goes_first(policy: str, options: dict[str, Any]) -> None:
+def test_the_pipeline_with_more_answers_per_tuple_goes_first(policy: str, options: dict[str, Any]) -> None:
     network = ScriptedNetwork(policy, options)
     network.add_shared("barren", PREFIX, [(SELECTIVE,)] * 3)
     network.add_shared("fertile", PREFIX, [(PASSING,)] * 3)
@@ -117,7 +117,7 @@ def test_the_pipeline_whose_tuples_are_filtered_above_goes_first(
 
 
 @by_rate
-def test_nobody_goes_later_for_sharing_with_a_slow_one(policy: str, options: dict[str, Any]) -> None:
+def test_a_query_is_not_delayed_by_sharing_with_a_slow_one(policy: str, options: dict[str, Any]) -> None:
     network = ScriptedNetwork(policy, options)
     network.add("alone", (Step("select", 1.0, 300.0), PASSING))
     network.add_shared("shared", PREFIX, [(PASSING,), (SLOW,)])
@@ -127,7 +127,7 @@ def test_nobody_goes_later_for_sharing_with_a_slow_one(policy: str, options: dic
 
 
 @by_memory
-def test_memory_is_freed_no_later_for_sharing_with_a_slow_one(policy: str, options: dict[str, Any]) -> None:
+def test_memory_is_not_freed_later_because_of_a_slow_member(policy: str, options: dict[str, Any]) -> None:
     network = ScriptedNetwork(policy, options)
     network.add("alone", (Step("select", 0.01, 500.0),))
     network.add_shared("shared", PREFIX, [(SELECTIVE,), (SLOW,)])
@@ -136,7 +136,7 @@ def test_memory_is_freed_no_later_for_sharing_with_a_slow_one(policy: str, optio
     assert network.step().operators[0].query.id == "shared"  # type: ignore[union-attr]
 
 
-def test_priorities_of_classes_count_besides() -> None:
+def test_priorities_of_classes_count_too() -> None:
     network = ScriptedNetwork("wehr")
     network.set_priority("high", 10)
     network.add_shared("many", PREFIX, [(PASSING,)] * 5)
@@ -144,14 +144,14 @@ def test_priorities_of_classes_count_besides() -> None:
     assert handed_on_first(network, "many", "few") == "few"
 
 
-# The figures themselves
+# Values of the rates
 
 
 def rates(pipeline: ScriptedQuery) -> list[float]:
     return [pipeline.units.fragments[operator.number].rate for operator in pipeline.operators]
 
 
-def test_a_rate_is_what_members_give_by_what_the_prefix_and_they_cost() -> None:
+def test_a_rate_is_the_answers_of_members_over_the_cost_of_prefix_and_members() -> None:
     network = ScriptedNetwork("hr")
     prefix = (Step("select", 0.5, 40.0),)
     pipeline = network.add_shared("p", prefix, [(Step("select", 0.5, 60.0),), (Step("select", 0.4, 50.0),)])
@@ -188,11 +188,11 @@ def test_memory_in_a_pipeline_counts_for_each_member_and_is_freed_above_the_fan_
     assert segment.release == pytest.approx(2 * 64 / (200 + 101 + 200))
     dropping = network.add_shared("dropping", (Step("select", 0.5, 40.0),), [(SELECTIVE,), (PASSING,)])
     (segment,) = dropping.units.segments(AnswerMemory.FREED)
-    # Half of it goes for both at once, in 40 + 50 ns, and no member frees as much per time.
+    # Half of it is freed for both at once, in 40 + 50 ns; no member frees as much per time.
     assert segment.release == pytest.approx(2 * 32 / 90)
 
 
-def test_rates_follow_members_that_come_go_and_change() -> None:
+def test_rates_follow_members_that_attach_detach_and_change() -> None:
     network = ScriptedNetwork("hr")
     one = network.add_shared("one", PREFIX, [(PASSING,)] * 3)
     two = network.add_shared("two", PREFIX, [(PASSING,)] * 3)
@@ -216,7 +216,7 @@ def readings(stream: MakeStream) -> ScriptedStream:
 
 
 def members(bench: Bench, count: int, where: str = "x >= 10") -> list[PlanRun]:
-    """Start queries with a select in common and a project of their own."""
+    """Start queries with a common select and a project of their own."""
     return [bench.start(f"{where} {n}", hot(where, compute=f"x + {n}")) for n in range(count)]
 
 
@@ -246,7 +246,7 @@ def test_pipelines_of_the_engine_are_rated_by_the_members_they_have(
     assert many.tasks["#output"].ready, "and the first slice was the other's"
 
 
-def test_a_rate_follows_members_that_leave_at_once(readings: ScriptedStream, clock: ManualClock) -> None:
+def test_a_rate_follows_members_that_detach_at_once(readings: ScriptedStream, clock: ManualClock) -> None:
     bench = Bench(readings, clock, policy="hr")
     runs = members(bench, 4)
     bench.feed(10, 11)
@@ -259,7 +259,7 @@ def test_a_rate_follows_members_that_leave_at_once(readings: ScriptedStream, clo
     assert leaf_rate(trunk) == pytest.approx(expected_rate(2))
 
 
-def test_a_rate_follows_the_figures_of_members_when_the_pipeline_publishes_its_own(
+def test_a_rate_follows_the_metrics_of_members_when_the_pipeline_publishes_its_own(
     readings: ScriptedStream, clock: ManualClock
 ) -> None:
     bench = Bench(readings, clock, policy="hr")
