@@ -1,4 +1,4 @@
-"""Every alternate gives the answer of the original: generated plans and streams, however batches are cut."""
+"""Every alternate gives the answer of the original, for random plans, streams and batch sizes."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ EMPTY_EVERY = 10
 
 @pytest.fixture(scope="module")
 def exercised() -> Iterator[Counter[str]]:
-    """What the alternates of this process exercised, printed at the end."""
+    """Rules that the alternates of this process exercised, printed at the end."""
     counted: Counter[str] = Counter()
     yield counted
     print(f"\n{counted['cases']} cases, {counted['alternates']} alternates, {counted['runs']} runs")
@@ -41,24 +41,24 @@ def exercised() -> Iterator[Counter[str]]:
 
 
 def stamped(run: PlanRun) -> list[tuple[str, int]]:
-    """Return the answers with their times of arrival, from which their latency is told."""
+    """Return the answers with their arrival times, from which their latency is computed."""
     arrivals = [int(arrival) for batch in run.sink.batches for arrival in batch.arrival]
     return sorted(zip(map(repr, run.answers()), arrivals, strict=True))
 
 
 def windowed(plan: TypedPlan) -> bool:
-    """Whether answers wait for a mark: then its arrival counts, and which mark it is depends on the run."""
+    """Whether answers wait for a mark: their arrival is that of the mark, which depends on the run."""
     nodes = plan.nodes.values()
     return any(isinstance(n, TypedAggregate | TypedExcept) or getattr(n, "window", None) for n in nodes)
 
 
 def compared(asked: RewriteCase, variants: Sequence[Variant], also_empty: bool) -> list[Alternate]:
-    """Run the original and its alternates over the same logs; returns these, none if it is not worth it."""
+    """Run the original and its alternates over the same logs; returns the alternates, none if unsuitable."""
     found: list[Alternate] = []
     for variant in variants:
         with written(asked.case, variant.cuts, variant.small_segments) as streams:
             try:
-                # In short trains, so that a plan that gives too much is given up in time.
+                # In short trains, so that a plan with too many rows is stopped early.
                 short = replace(variant, train=min(variant.train, 64))
                 first, expected = run(asked.plan, streams, asked.options, short, MOST_ROWS)
             except TooLarge:
@@ -70,12 +70,12 @@ def compared(asked: RewriteCase, variants: Sequence[Variant], also_empty: bool) 
             for alternate in found:
                 steps = "\n".join(map(str, alternate.steps))
                 how = f"{asked.options}\n{variant}\n{steps}\n{alternate.plan!r}"
-                # Other trains, so that the alternate's batches are cut elsewhere.
+                # Another train size, so that the alternate's batches differ.
                 other, got = run(
                     alternate.plan, streams, asked.options, replace(variant, train=variant.train + 3)
                 )
                 assert other.query.state is state, f"{how}\n{asked.case.story()}"
-                if state is not QueryState.FAILED:  # what a failed query answered may end at any row
+                if state is not QueryState.FAILED:  # the answers of a failed query may end at any row
                     assert_same_answer(asked.case, expected, got, how)
                     if not windowed(asked.case.typed()):
                         assert stamped(other) == stamped(first), f"{how}\n{asked.case.story()}"

@@ -1,4 +1,4 @@
-"""Alternates of joins with stored tables give the same rows, in the same order, with the same stamps."""
+"""Alternates of joins with stored tables give the same rows in the same order with the same arrival times."""
 
 from __future__ import annotations
 

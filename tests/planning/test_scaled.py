@@ -122,7 +122,7 @@ def columns(run: PlanRun) -> dict[str, Array]:
 
 
 @pytest.mark.parametrize("name", [name for name in PLANS if name != "beside an except"])
-def test_while_nothing_is_shed_values_are_exact_and_errors_zero(stream: MakeStream, name: str) -> None:
+def test_without_shedding_values_are_exact_and_errors_zero(stream: MakeStream, name: str) -> None:
     both = [fill(stream, "numbers", 1, 10_000), fill(stream, "others", 2, 10_000)]
     scaled = columns(started(name, both, 0.0))
     plain = {**PLANS[name], **aggregate(PLANS[name]["a"]["input"], window=PLANS[name]["a"]["window"])}
@@ -130,7 +130,7 @@ def test_while_nothing_is_shed_values_are_exact_and_errors_zero(stream: MakeStre
     exact = columns(run_plan(plain, "a", both))
     assert len(exact["n"]) >= 80
     for column in exact:
-        # Two streams are summed in whichever order they come.
+        # Two streams are summed in any order.
         assert scaled[column] == pytest.approx(exact[column], rel=1e-12, abs=0)
     for column in COMPUTE:
         assert not scaled[f"{column}_error"].any()
@@ -167,7 +167,7 @@ def assert_covered(exact: dict[str, Array], scaled: dict[str, Array]) -> None:
             assert abs(distance.sum()) <= 4 * np.sqrt(((bound / 1.96) ** 2).sum()), column
 
 
-def test_a_mean_far_from_zero_has_a_bound_of_the_right_size(stream: MakeStream) -> None:
+def test_the_bound_of_a_mean_far_from_zero_is_not_inflated(stream: MakeStream) -> None:
     rows = 20_000
     made = stream("numbers", "ts timestamp, g int, x float null, k int", event_time="ts")
     x = np.random.default_rng(8).normal(1_000_000.0, 1.0, rows)
@@ -182,7 +182,7 @@ def test_a_mean_far_from_zero_has_a_bound_of_the_right_size(stream: MakeStream) 
 
 
 @pytest.mark.parametrize("name", PLANS)
-def test_what_is_shed_and_scaled_does_not_depend_on_frames_policies_trains_or_restores(
+def test_shed_rows_and_scaled_values_do_not_depend_on_frames_policies_trains_or_restores(
     stream: MakeStream, tmp_path: Path, clock: ManualClock, name: str
 ) -> None:
     streams = [fill(stream, "numbers", 3, 5000), fill(stream, "others", 4, 5000)]
@@ -206,7 +206,7 @@ def test_what_is_shed_and_scaled_does_not_depend_on_frames_policies_trains_or_re
         assert difference(expected, run.rows()) == ([], [])
 
 
-def test_unshed_answers_are_those_of_duckdb() -> None:
+def test_answers_without_shedding_are_those_of_duckdb() -> None:
     oracle, compared = Oracle(), 0
     for case in islice(scaled_cases(5), 6):
         try:
@@ -218,7 +218,7 @@ def test_unshed_answers_are_those_of_duckdb() -> None:
     assert compared >= 3
 
 
-def test_other_plans_keep_the_scaling_and_give_the_same_answer(stream: MakeStream) -> None:
+def test_alternates_keep_the_scaling_and_give_the_same_answer(stream: MakeStream) -> None:
     nodes = {
         **NUMBERS,
         **OTHERS,
@@ -259,7 +259,7 @@ def test_types_of_scaled_columns() -> None:
     ]
 
 
-def test_the_builder_scales() -> None:
+def test_the_builder_makes_scaled_aggregates() -> None:
     plan = flow_of("numbers").window("1s").by("g").scaled().agg(n="count(*)").build()
     assert plan.nodes["aggregate"].scaled  # type: ignore[union-attr]
     plan = flow_of("numbers").window("1s").agg(n="count(*)").build()
@@ -321,7 +321,7 @@ PARTS = {
         ),
     ],
 )
-def test_what_cannot_be_scaled_is_refused_and_pointed_at(
+def test_aggregates_that_cannot_be_scaled_are_refused_with_a_pointer(
     nodes: dict[str, Any], pointer: str, code: str, words: str
 ) -> None:
     (item,) = problems(nodes, "a")

@@ -1,4 +1,4 @@
-"""What is worked out of good plans: the types of every operator, and the operator paths."""
+"""Inference of valid plans: the types of every operator, and the operator paths."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Bad windows, groups and joins in plans: each gets its own problem."""
+"""Invalid windows, groups and joins in plans: each gets its own problem."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ LAST = (1 << 63) - 1
 
 
 def oracle(script: TableJoinScript) -> Counter[Row]:
-    """Join each row with the rows of the version whose time it arrived in."""
+    """Join each row with the version that was current when it arrived."""
     versions = [(at, rows) for at, kind, rows in script.events if kind == "table"]
     ends = [at for at, _ in versions[1:]] + [LAST]
     spans = zip(versions, ends, strict=bool(versions))
@@ -43,7 +43,7 @@ FIRST = {"id": "l.id", "level": "l.level", "cap": "r.n"}
 
 
 @pytest.mark.parametrize("seed", range(scaled(60, 1500)))
-def test_a_join_gives_what_duckdb_gives(seed: int) -> None:
+def test_a_join_gives_the_rows_of_duckdb(seed: int) -> None:
     random = Random(seed)
     script = TableJoinScript.random(random)
     expected = oracle(script)
@@ -64,7 +64,7 @@ def test_a_join_gives_what_duckdb_gives(seed: int) -> None:
 
 
 @pytest.mark.parametrize("policy", sorted(POLICIES))
-def test_no_policy_changes_the_answer_of_a_query_over_two_streams_and_two_joins(policy: str) -> None:
+def test_the_answer_of_two_joins_with_tables_does_not_depend_on_the_policy(policy: str) -> None:
     random = Random(7)
     script = TableJoinScript(["room"], None, "left")
     script.events = TableJoinScript.random(random, 400).events
