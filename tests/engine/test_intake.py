@@ -1,4 +1,4 @@
-"""When sources hand on rows: at once while idle, as fuller trains under load."""
+"""When sources emit rows: at once while idle, as fuller trains under load."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def task_of(stream: MakeStream, clock: ManualClock, **request: int) -> SourceTas
 
 
 def grown(task: SourceTask, times: int) -> list[int]:
-    """Let a source hand on small batches under load; returns how long it waits after each."""
+    """Let a source emit small batches under load; returns its linger after each."""
     task.idle, waits = False, []
     for _ in range(times):
         task.adapt(10)
@@ -31,7 +31,7 @@ def grown(task: SourceTask, times: int) -> list[int]:
     return waits
 
 
-def test_an_idle_engine_never_waits_for_more_rows(stream: MakeStream, clock: ManualClock) -> None:
+def test_an_idle_engine_never_lingers(stream: MakeStream, clock: ManualClock) -> None:
     readings = stream("readings", "x int")
     run = run_plan(NODES, "s", [readings], clock=clock)
     for number in range(5):
@@ -39,7 +39,7 @@ def test_an_idle_engine_never_waits_for_more_rows(stream: MakeStream, clock: Man
         assert len(run.rows()) == number + 1
 
 
-def test_small_trains_under_load_make_a_source_wait_longer_up_to_its_cap(
+def test_small_trains_under_load_lengthen_the_linger_up_to_its_limit(
     stream: MakeStream, clock: ManualClock
 ) -> None:
     task = task_of(stream, clock, latency_target=8_000)
@@ -52,7 +52,7 @@ def test_small_trains_under_load_make_a_source_wait_longer_up_to_its_cap(
     assert task.due(clock.now())
 
 
-def test_full_trains_or_idleness_make_it_wait_less(stream: MakeStream, clock: ManualClock) -> None:
+def test_full_trains_or_an_idle_engine_shorten_the_linger(stream: MakeStream, clock: ManualClock) -> None:
     task = task_of(stream, clock)
     high = grown(task, 6)[-1]
     task.adapt(4096)
@@ -63,7 +63,7 @@ def test_full_trains_or_idleness_make_it_wait_less(stream: MakeStream, clock: Ma
     assert task.linger == 0
 
 
-def test_a_source_that_waits_hands_on_when_its_time_is_up(stream: MakeStream, clock: ManualClock) -> None:
+def test_a_source_emits_when_its_linger_is_over(stream: MakeStream, clock: ManualClock) -> None:
     task = task_of(stream, clock)
     grown(task, 6)
     task.waiting_since = clock.now()
@@ -72,7 +72,7 @@ def test_a_source_that_waits_hands_on_when_its_time_is_up(stream: MakeStream, cl
     assert task.due(clock.now())
 
 
-def test_a_source_served_by_the_policy_waits_too(stream: MakeStream, clock: ManualClock) -> None:
+def test_a_source_that_the_policy_serves_lingers_too(stream: MakeStream, clock: ManualClock) -> None:
     readings, others = stream("readings", "x int"), stream("others", "x int")
     engine = Engine(clock, sources=SourceService.PER_CLASS, train=64)
     for each in (readings, others):

@@ -1,4 +1,4 @@
-"""Memory stays bounded: by ever-new strings, by queries that lag, by windows that go on for ever."""
+"""Memory stays bounded with ever-new strings, lagging queries and endless windows."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def live_texts() -> int:
 def test_ever_new_strings_do_not_grow_memory(
     stream: MakeStream, clock: ManualClock, nodes: dict[str, Any]
 ) -> None:
-    """Each round brings 20,000 strings never seen before; retention drops the old ones."""
+    """Each round writes 20,000 new strings; retention removes the old ones."""
     rounds, size = scaled(25, 500), 20_000
     words = stream(
         "words", "ts timestamp, word string", event_time="ts", options=LogOptions(segment_texts=20_000)
@@ -78,8 +78,8 @@ def test_ever_new_strings_do_not_grow_memory(
     assert sizes[-1] - sizes[0] < 60 << 20
 
 
-def test_a_lagging_query_does_not_grow_another(stream: MakeStream) -> None:
-    """One query is never served; the other one, on the same stream, holds no more for that."""
+def test_a_lagging_query_does_not_increase_the_memory_of_another(stream: MakeStream) -> None:
+    """One query never runs; the other one on the same stream holds no more memory because of it."""
     words = stream("words", "ts timestamp, word string", event_time="ts")
     quick = run_plan(SELECT, "out", [words], id_="quick")
     lagging = run_plan(SELECT, "out", [words], engine=quick.engine, id_="lagging", queue_limit=1)
@@ -95,7 +95,7 @@ def test_a_lagging_query_does_not_grow_another(stream: MakeStream) -> None:
     assert most["lagging"] < 20_000
 
 
-def test_keys_of_closed_windows_are_forgotten(stream: MakeStream) -> None:
+def test_keys_of_closed_windows_are_removed(stream: MakeStream) -> None:
     words = stream("words", "ts timestamp, word string", event_time="ts")
     run = run_plan(counted("count(*)", ["word"]), "out", [words])
     sizes = []
@@ -116,7 +116,7 @@ def state_after(run: PlanRun, stream: ScriptedStream, rounds: int) -> list[int]:
 
 
 @pytest.mark.parametrize("compute", ["count(*)", "median(v)", "count(distinct v)", "last(v)", "stddev(v)"])
-def test_overlapping_windows_hold_what_they_need_and_no_more(stream: MakeStream, compute: str) -> None:
+def test_overlapping_windows_hold_only_the_panes_that_they_need(stream: MakeStream, compute: str) -> None:
     numbers = stream("words", "ts timestamp, v int", event_time="ts")
     window = {"kind": "hopping", "size": "1s", "hop": "10ms"}
     nodes = {**IN, "out": {"op": "aggregate", "input": "in", "window": window, "compute": {"n": compute}}}

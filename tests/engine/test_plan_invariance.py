@@ -32,7 +32,7 @@ def bounded_case(seed: int) -> tuple[Case, list[Row]]:
 
 
 @pytest.mark.parametrize("chunk", range(CHUNKS))
-def test_answers_are_the_same_however_a_plan_is_run(chunk: int) -> None:
+def test_the_answer_does_not_depend_on_how_a_plan_is_run(chunk: int) -> None:
     for number in range(CASES_PER_CHUNK):
         seed = FIRST_SEED + chunk * CASES_PER_CHUNK + number
         case, expected = bounded_case(seed)

@@ -1,4 +1,4 @@
-"""Whoever shares what: answers, counts and ends of all queries are the same."""
+"""Answers, counters and ends of queries do not depend on sharing."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def assert_same(world: World, alone: Outcome, shared: Outcome, told: str) -> Non
 
 
 @pytest.mark.parametrize("chunk", range(CHUNKS))
-def test_answers_are_the_same_whoever_shares(chunk: int) -> None:
+def test_answers_do_not_depend_on_sharing(chunk: int) -> None:
     found = 0
     for number in range(WORLDS):
         seed = 7000 + chunk * WORLDS + number

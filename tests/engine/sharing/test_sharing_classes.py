@@ -1,4 +1,4 @@
-"""Whom queries share with, and what their trunk is worth: by classes, priorities and weights."""
+"""Sharing and classes: which queries share, and the class, priority and weight of the shared pipeline."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def test_sharing_can_be_switched_off(readings: ScriptedStream, clock: ManualCloc
     assert not bench.trunks
 
 
-def test_classes_share_only_if_asked(readings: ScriptedStream, clock: ManualClock) -> None:
+def test_classes_share_only_if_configured(readings: ScriptedStream, clock: ManualClock) -> None:
     bench = Bench(readings, clock)
     runs = [bench.start("a", hot()), bench.start("b", hot(), class_name="high")]
     bench.feed(*range(20))
@@ -43,7 +43,9 @@ def test_classes_share_only_if_asked(readings: ScriptedStream, clock: ManualCloc
     assert [len(run.answers()) for run in runs] == [11, 11]
 
 
-def test_what_classes_share_is_charged_to_the_highest(readings: ScriptedStream, clock: ManualClock) -> None:
+def test_a_pipeline_shared_by_classes_is_charged_to_the_highest(
+    readings: ScriptedStream, clock: ManualClock
+) -> None:
     bench = Bench(readings, clock, policy="cqc", sharing=Sharing.ALL)
     bench.engine.set_priority("high", 6)
     runs = [bench.start("a", hot()), bench.start("b", hot(), class_name="high"), bench.start("c", hot())]
@@ -59,7 +61,7 @@ def test_what_classes_share_is_charged_to_the_highest(readings: ScriptedStream, 
     assert [len(run.answers()) for run in runs] == [11, 10, 11]
 
 
-def test_a_trunk_weighs_as_much_as_the_heaviest_of_its_queries(bench: Bench) -> None:
+def test_a_shared_pipeline_has_the_largest_weight_of_its_members(bench: Bench) -> None:
     runs = [bench.start(id_, hot()) for id_ in "abc"]
     bench.engine.weigh("a", 3)
     bench.feed(1, 10)

@@ -1,4 +1,4 @@
-"""Reports of queries on a shared pipeline: what they hold there is theirs, and totals count it once."""
+"""Metrics of members of a shared pipeline: each reports the memory held there, and totals count it once."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ def readings(stream: MakeStream) -> ScriptedStream:
 
 
 def members(bench: Bench, nodes: dict[str, Any]) -> list[PlanRun]:
-    """Start three queries and work on rows until they share, if they may."""
+    """Start three queries and feed rows until they share, if sharing is on."""
     runs = [bench.start(f"q{number}", nodes) for number in range(3)]
     bench.feed(0, 1, 10, 11)
     return runs
 
 
 def held(run: PlanRun) -> tuple[int, int, int]:
-    """Return queued, state and backlog bytes, in which all reports must agree."""
+    """Return queued, state and backlog bytes, on which all reports must agree."""
     query = run.query
     vitals, stats, memory = target_metrics(query, 1), query_metrics(query, 1), query.memory
     told = {
@@ -45,11 +45,13 @@ def held(run: PlanRun) -> tuple[int, int, int]:
 
 
 def unread(bench: Bench) -> None:
-    """Let rows come that nobody reads yet."""
+    """Append rows that are not read yet."""
     bench.readings.rows(*[(12_000 + value, value) for value in range(12, 40)])
 
 
-def test_a_member_reports_what_it_would_report_alone(readings: ScriptedStream, clock: ManualClock) -> None:
+def test_a_member_reports_the_metrics_that_it_would_report_alone(
+    readings: ScriptedStream, clock: ManualClock
+) -> None:
     shared, alone = (Bench(readings, clock, sharing=mode) for mode in (Sharing.CLASS, Sharing.OFF))
     theirs, own = ([bench.start(f"q{n}", GROUPED) for n in range(3)] for bench in (shared, alone))
     shared.feed(0, 1, 10, 11)
@@ -65,7 +67,7 @@ def test_a_member_reports_what_it_would_report_alone(readings: ScriptedStream, c
         assert target_metrics(run.query, 1)[:5] == target_metrics(other.query, 1)[:5]
 
 
-def test_rows_on_their_way_through_a_shared_pipeline_wait_for_each_member(
+def test_rows_queued_in_a_shared_pipeline_count_for_each_member(
     readings: ScriptedStream, clock: ManualClock
 ) -> None:
     bench = Bench(readings, clock, policy="rr", options={"tuples": 2})
@@ -80,7 +82,7 @@ def test_rows_on_their_way_through_a_shared_pipeline_wait_for_each_member(
     assert [held(run) for run in runs] == [(0, 0, 0)] * 3
 
 
-def test_what_was_shed_stays_in_the_report_of_a_query_that_shares_again(
+def test_shed_rows_stay_in_the_report_of_a_query_that_shares_again(
     readings: ScriptedStream, clock: ManualClock
 ) -> None:
     bench = Bench(readings, clock)
@@ -108,7 +110,7 @@ def test_class_totals_count_a_shared_pipeline_once(readings: ScriptedStream, clo
     assert totals.queries == 3
 
 
-def test_what_classes_share_counts_in_the_class_that_pays_for_it(
+def test_a_pipeline_shared_by_classes_counts_in_the_class_that_is_charged(
     readings: ScriptedStream, clock: ManualClock
 ) -> None:
     bench = Bench(readings, clock, sharing=Sharing.ALL)
