@@ -98,7 +98,7 @@ def test_rows_of_a_pause_are_not_read_and_its_windows_are_dropped(readings: Scri
     assert run.query.counters["a"]["skipped_windows"] == 1
 
 
-def test_a_paused_query_does_not_hold_back_retention(readings: ScriptedStream) -> None:
+def test_a_paused_query_has_no_backlog(readings: ScriptedStream) -> None:
     run = run_plan(HOT, "hot", [readings])
     run.engine.pause("q")
     readings.rows(*at(1, 2, 3))

@@ -222,7 +222,7 @@ def test_malformed_commands_get_an_error_reply(tmp_path: Path) -> None:
         asyncio.run(script(connection))
 
 
-def test_an_engine_that_cannot_start_leaves_no_process(tmp_path: Path) -> None:
+def test_an_engine_that_cannot_start_raises_an_error_and_is_not_ready(tmp_path: Path) -> None:
     async def main() -> None:
         link = EngineLink(Hello(tmp_path, SchedulerSettings(policy="best")))
         with pytest.raises(EngineUnavailable, match="unknown policy 'best'"):

@@ -110,7 +110,7 @@ def test_queries_that_are_fed_all_the_time_come_to_share(
     assert [run.answers() for run in runs] == [[(x + 1,) for x in range(10, 2000)]] * 3
 
 
-def test_queries_of_a_stream_that_becomes_idle_come_to_share(
+def test_no_query_waits_for_the_others_when_a_stream_becomes_idle(
     readings: ScriptedStream, clock: ManualClock
 ) -> None:
     bench = Bench(readings, clock, sources="between_slices")
@@ -122,7 +122,7 @@ def test_queries_of_a_stream_that_becomes_idle_come_to_share(
     assert [len(run.answers()) for run in runs] == [90] * 3
 
 
-def test_queries_attach_to_the_prefix_with_the_most_members(bench: Bench) -> None:
+def test_queries_move_to_the_prefix_that_most_queries_share(bench: Bench) -> None:
     pair = [bench.start(id_, hot(compute="x + 1")) for id_ in "ab"]
     bench.feed(1, 10)
     assert bench.trunk().columns == ("y",)
