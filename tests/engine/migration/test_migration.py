@@ -102,7 +102,9 @@ def test_new_windows_run_beside_the_old_ones_until_incomplete_ones_are_closed(
     held = run.query.network.operators["a"]
     readings.rows(*rows(5, 5))
     run.engine.run()
-    assert stage(run.query) is MigrationStage.WARMING  # the new window of the first ten seconds lacks five rows
+    assert (
+        stage(run.query) is MigrationStage.WARMING
+    )  # the new window of the first ten seconds lacks five rows
     assert query_metrics(run.query, 1).migration == "warming"
     assert {operator.name for operator in query_metrics(run.query, 1).operators} == {
         *COUNTED,
@@ -163,7 +165,9 @@ def test_new_operators_get_marks_of_streams_that_ended_or_became_idle_before(
     assert run.query.state is QueryState.FINISHED
 
 
-def test_a_union_of_a_new_plan_completes_with_its_inputs(stream: MakeStream, readings: ScriptedStream) -> None:
+def test_a_union_of_a_new_plan_completes_with_its_inputs(
+    stream: MakeStream, readings: ScriptedStream
+) -> None:
     doors = stream("doors", FIELDS, event_time="ts")
     both = {"op": "union", "inputs": ["in", "doors"]}
     above = {**IN, **DOORS, "u": both, "s": select("u", "x >= 0")}

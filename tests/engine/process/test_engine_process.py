@@ -113,9 +113,7 @@ def test_a_hanging_engine_is_killed_and_replaced(
     assert "hung and was killed" in caplog.text
 
 
-def test_a_hanging_engine_with_a_full_channel_is_killed(
-    tmp_path: Path, readings: Readings
-) -> None:
+def test_a_hanging_engine_with_a_full_channel_is_killed(tmp_path: Path, readings: Readings) -> None:
     async def main() -> None:
         link = EngineLink(Hello(tmp_path), hang_timeout=1.0)
         events = Events()

@@ -61,7 +61,9 @@ def test_equal_selects_run_once_whatever_their_names(bench: Bench) -> None:
     ],
     ids=["another predicate", "another type", "another way with errors", "an end by the clock", "a window"],
 )
-def test_different_prefixes_are_not_shared(bench: Bench, nodes: dict[str, Any], request_: dict[str, Any]) -> None:
+def test_different_prefixes_are_not_shared(
+    bench: Bench, nodes: dict[str, Any], request_: dict[str, Any]
+) -> None:
     bench.start("a", hot())
     bench.start("b", nodes, **request_)
     bench.feed(*range(20))
@@ -239,7 +241,9 @@ def test_a_shared_table_join_uses_the_versions_of_the_rows(joining: Bench, rooms
     assert [run.answers() for run in runs] == [[(11,), (15,), (16,)], [(21,), (25,), (26,)]]
 
 
-def test_rows_in_a_shared_pipeline_hold_the_table_versions_that_they_need(joining: Bench, rooms: ScriptedTable) -> None:
+def test_rows_in_a_shared_pipeline_hold_the_table_versions_that_they_need(
+    joining: Bench, rooms: ScriptedTable
+) -> None:
     rooms.put((11, 1))
     runs = [
         joining.start("a", looked_up({"cap": "r.cap"}, "cap"), tables=[rooms]),
