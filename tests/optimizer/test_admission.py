@@ -1,4 +1,4 @@
-"""Admission on scripted figures: what a new query is expected to cost, and whom it would make miss."""
+"""Admission on scripted metrics: the expected cost of a new query, and the targets it would endanger."""
 
 from __future__ import annotations
 
@@ -76,10 +76,10 @@ def test_the_example_in_the_documents_is_the_one_in_the_api() -> None:
     assert shown == AdmissionEstimate.model_validate(example)
 
 
-# Its own targets
+# Targets of the new query
 
 
-def test_cost_and_utilisation_before_and_after_are_told() -> None:
+def test_cost_and_utilisation_before_and_after_are_reported() -> None:
     found = judge(0.1, occupancy=two_classes())
     assert found.cost_us_per_s == pytest.approx(100_000)
     assert (found.utilisation.before, found.utilisation.after) == (pytest.approx(0.4), pytest.approx(0.5))
@@ -88,7 +88,7 @@ def test_cost_and_utilisation_before_and_after_are_told() -> None:
     assert found.targets == found.warnings == ()
 
 
-def test_what_its_class_answers_in_now_is_scaled_by_how_much_the_queue_grows() -> None:
+def test_the_latency_of_its_class_is_scaled_by_the_growth_of_the_queue() -> None:
     # One class, turns of 1 ms: 1 / (1 - 0.5) becomes 1 / (1 - 0.75), twice as long.
     half = Occupancy({"low": ClassLoad(1, 1000, 0.5, 500, answered(3))}, by_priority=True)
     new = Candidate("low", 1, QosSpec.model_validate(LATENCY), demand(0.25, turns=250))
@@ -103,11 +103,11 @@ def test_a_class_without_answers_is_estimated_by_its_queue_alone() -> None:
         qos = {"latency": {name: "1s"}}
         new = Candidate("low", 1, QosSpec.model_validate(qos), demand(0.25, turns=250))
         (target,) = estimate(new, half, NO_PROMISES, AdmissionPolicy.WARN).targets
-        # M/M/1 at one half, and up to 50 ms that rows may be let wait for others while the engine is busy.
+        # M/M/1 at one half, and up to 50 ms of linger while the engine is busy.
         assert target.expected == pytest.approx(2 * factor + 0.5 * 50, rel=1e-3)
 
 
-def test_a_target_that_cannot_be_kept_says_so_with_the_numbers() -> None:
+def test_a_target_that_cannot_be_kept_is_reported_with_numbers() -> None:
     found = judge(0.75, LATENCY, occupancy=two_classes())
     (target,) = found.targets
     assert (target.kept, found.admitted, target.expected) == (Outlook.NO, False, None)
@@ -119,26 +119,26 @@ def test_a_target_that_cannot_be_kept_says_so_with_the_numbers() -> None:
     assert found.warnings[1] == "it would fall behind: class 'low' needs 94% of the engine, and can have 81%"
 
 
-def test_a_query_without_targets_that_would_fall_behind_is_let_in_with_a_warning() -> None:
+def test_an_overloading_query_without_targets_is_admitted_with_a_warning() -> None:
     found = judge(0.75, occupancy=two_classes())
     assert found.admitted
     assert found.warnings == ("it would fall behind: class 'low' needs 94% of the engine, and can have 81%",)
 
 
-def test_an_important_query_is_let_in_beside_an_overload_of_others() -> None:
+def test_an_important_query_is_admitted_beside_an_overload_of_lower_classes() -> None:
     full = two_classes(high=0.2, low=0.8)
     assert judge(0.2, LATENCY, occupancy=full, class_name="high", priority=9).admitted
     assert not judge(0.2, LATENCY, occupancy=full).admitted
 
 
-def test_where_the_policy_knows_no_classes_all_stand_in_one_line() -> None:
+def test_with_a_policy_without_classes_all_queries_share_one_queue() -> None:
     in_line = Occupancy(two_classes(high=0.2, low=0.8).classes, by_priority=False)
     found = judge(0.2, LATENCY, occupancy=in_line, class_name="high", priority=9)
     assert not found.admitted
     assert "all queries need" in found.targets[0].reason
 
 
-def test_throughput_is_held_against_what_the_class_has_left() -> None:
+def test_throughput_is_compared_with_the_free_capacity_of_the_class() -> None:
     # 1000 rows take 0.1 - 100 * 30 us = 0.097 of the time; the class can have 0.8 and 0.194 are used.
     occupancy = Occupancy({"low": ClassLoad(1, 10, 0.2, 200), "high": ClassLoad(9, 10, 0.2, 200)}, True)
     for least, kept in ((6000, Outlook.YES), (7000, Outlook.NO)):
@@ -149,13 +149,13 @@ def test_throughput_is_held_against_what_the_class_has_left() -> None:
 
 
 @pytest.mark.parametrize(("memory", "kept"), [(900_000, Outlook.YES), (1_200_000, Outlook.NO)])
-def test_memory_is_what_windows_and_queues_hold(memory: float, kept: Outlook) -> None:
+def test_memory_is_estimated_from_windows_and_queues(memory: float, kept: Outlook) -> None:
     (target,) = judge(0.1, {"memory": {"at_most": "1MB"}}, occupancy=two_classes(), memory=memory).targets
     assert target.kept is kept
     assert target.expected == pytest.approx(memory, rel=0.01)
 
 
-def test_without_figures_or_rows_nothing_is_claimed() -> None:
+def test_without_metrics_or_rows_no_estimate_is_made() -> None:
     found = judge(0.75, LATENCY, occupancy=None)
     assert found.targets[0].kept is Outlook.UNKNOWN
     assert found.utilisation.before is None
@@ -166,7 +166,7 @@ def test_without_figures_or_rows_nothing_is_claimed() -> None:
     assert quiet.targets[0].expected is None
 
 
-# Those of others
+# Targets of running queries
 
 
 def promised(*queries: tuple[str, str, dict[str, Any]]) -> TargetIndex:
@@ -177,11 +177,11 @@ def within(limit: str) -> dict[str, Any]:
     return {"latency": {"mean": limit, "tolerance": "0%"}}
 
 
-def test_running_queries_that_would_miss_are_named_the_tightest_first() -> None:
+def test_running_queries_that_would_miss_are_named_tightest_first() -> None:
     promises = promised(
         ("tight", "high", within("3ms")),
         ("loose", "high", within("1s")),
-        ("missed", "high", within("1ms")),  # it is missed already, and not by the new one's fault
+        ("missed", "high", within("1ms")),  # it is missed already, not because of the new query
         ("tighter", "high", within("2500us")),
     )
     found = judge(0.3, occupancy=two_classes(), class_name="high", priority=9, promises=promises)
@@ -203,7 +203,7 @@ def test_less_important_queries_may_be_made_slower() -> None:
     assert not judge(0.3, occupancy=two_classes(), promises=promises).admitted
 
 
-def test_where_a_class_would_fall_behind_its_throughput_and_memory_are_endangered_too() -> None:
+def test_an_overloaded_class_endangers_throughput_and_memory_targets_too() -> None:
     promises = promised(
         ("much", "low", {"throughput": {"at_least": 10}}), ("small", "low", {"memory": {"at_most": "1MB"}})
     )
@@ -216,17 +216,17 @@ def test_where_a_class_would_fall_behind_its_throughput_and_memory_are_endangere
     assert found.endangered[0].expected is None
 
 
-def test_many_are_counted_and_some_are_named() -> None:
+def test_endangered_queries_are_counted_and_the_first_are_named() -> None:
     promises = promised(*((f"q{number:03}", "high", within("3ms")) for number in range(100)))
     found = judge(0.3, occupancy=two_classes(), class_name="high", priority=9, promises=promises)
     assert (found.endangered_queries, len(found.endangered)) == (100, 10)
     assert found.warnings[0].endswith("and 90 more")
 
 
-# Admitted lately
+# Recent admissions
 
 
-def test_what_was_admitted_lately_counts_until_it_is_in_the_measured_load() -> None:
+def test_recent_admissions_count_until_they_are_in_the_measured_load() -> None:
     recent = RecentAdmissions(10.0)
     recent.add("low", demand(0.2, turns=100), now=1000.0)
     recent.add("low", demand(0.1, turns=50), now=1005.0)
@@ -235,7 +235,7 @@ def test_what_was_admitted_lately_counts_until_it_is_in_the_measured_load() -> N
     assert recent.pending(1015.0) == {}
 
 
-# What a plan is expected to need
+# Expected cost of a plan
 
 
 STREAMS = {"readings": StreamShape(parse_fields("room string, temp int, humidity int"))}
@@ -255,7 +255,7 @@ def figures(name: str, operator: str, cost_ns: float, selectivity: float = 1.0) 
     return OperatorMetrics(name, operator, "operational", "ready", 0, 0, 0, cost_ns, selectivity, 1000, 0, {})
 
 
-def test_without_experience_the_estimates_of_the_cost_model_hold() -> None:
+def test_without_a_cost_history_the_estimates_of_the_cost_model_are_used() -> None:
     found = CostHistory().assess(typed(), RATES)
     # Per row: 20 ns at the source, 30 + 5 for the select and its condition; a third of them go out at 100.
     # A call costs 10 us, so what a hundred turns cost is the least of each.
@@ -265,16 +265,16 @@ def test_without_experience_the_estimates_of_the_cost_model_hold() -> None:
     assert (found.rows, found.turns) == (10_000, 100)
 
 
-def test_operators_of_the_same_kind_teach_the_median_of_their_costs() -> None:
+def test_costs_are_the_median_of_operators_of_the_same_kind() -> None:
     experience = CostHistory()
     for cost in (350.0, 700.0, 35_000.0):
         experience.learn(typed("humidity > 5"), [figures("hot", "select", cost, 0.5)], {"readings": 10_000.0})
     found = experience.assess(typed("temp > 20"), RATES)
-    select = 10_000 * 700  # twenty times what is estimated, in the median
+    select = 10_000 * 700  # twenty times the estimate, in the median
     assert found.work == pytest.approx((select + 2 * 100 * CALL_NS) / 1e9)
 
 
-def test_an_equal_condition_that_runs_tells_how_many_rows_pass() -> None:
+def test_selectivity_is_that_of_an_equal_condition_that_runs() -> None:
     aggregate = {
         "mean": {
             "op": "aggregate",
@@ -293,7 +293,7 @@ def test_an_equal_condition_that_runs_tells_how_many_rows_pass() -> None:
     assert other.work == pytest.approx(guessed.work)
 
 
-def test_windows_hold_rows_for_as_long_as_they_are() -> None:
+def test_windows_hold_the_rows_of_their_length() -> None:
     join = {
         "doors": {"op": "source", "stream": "readings"},
         "pairs": {
@@ -311,8 +311,8 @@ def test_windows_hold_rows_for_as_long_as_they_are() -> None:
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_any_plan_can_be_learned_from_and_assessed(seed: int) -> None:
-    """Registering must not fail over an estimate, whatever was measured and however little comes."""
+def test_any_plan_can_be_learned_and_assessed(seed: int) -> None:
+    """An estimate must not fail registration, whatever was measured and however few rows arrive."""
     random, experience = Random(seed), CostHistory()
     for number in range(20):
         case = random_case(f"{seed}.{number}")
