@@ -236,7 +236,7 @@ def test_rows_that_cannot_be_computed_follow_on_error(readings: ScriptedStream, 
     assert "operator 'j'" in str(found[OnError.FAIL].query.reason)
 
 
-def test_a_query_whose_table_files_are_missing_fails_with_the_table_name(
+def test_a_query_with_a_broken_table_file_fails_with_a_reason(
     readings: ScriptedStream, table: MakeTable
 ) -> None:
     rooms = table()

@@ -193,7 +193,7 @@ def test_a_class_without_rows_is_not_starved() -> None:
 
 
 class CostlyClock(ManualClock):
-    """A clock that advances whenever it is read."""
+    """A clock whose monotonic time advances whenever it is read."""
 
     def monotonic(self) -> int:
         self.advance(nanoseconds=100_000)

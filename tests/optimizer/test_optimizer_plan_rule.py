@@ -78,7 +78,7 @@ def test_a_query_that_misses_its_target_gets_a_plan_that_costs_a_fifth_less() ->
     assert "the target 10; it would cost 100 ms per second instead of 400" in proposal.why
 
 
-def test_next_are_costly_queries_of_no_more_important_classes() -> None:
+def test_costly_queries_of_lower_classes_come_next_and_none_of_higher_classes() -> None:
     others = [ScriptedQuery(id_, "low", 1) for id_ in ("light", "heavy")]
     higher = ScriptedQuery("higher", "top", 9)
     world = World(slow("q"), *others, higher)
