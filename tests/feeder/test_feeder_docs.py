@@ -1,4 +1,4 @@
-"""What the page about feeding shows is what happens."""
+"""Commands, Python and output on the page about feeding match the product."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def write_files(folder: Path) -> None:
     (folder / "doors.csv").write_text("arrival_offset,door\n" + "".join(doors))
 
 
-def test_the_commands_and_the_python_of_the_page_run(tmp_path: Path) -> None:
+def test_the_commands_and_the_python_of_the_page_print_the_shown_output(tmp_path: Path) -> None:
     write_files(tmp_path)
     (commands,) = blocks(PAGE, "sh")
     (shown,) = blocks(PAGE, "text")

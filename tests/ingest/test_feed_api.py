@@ -1,4 +1,4 @@
-"""Feeding and subscribing under stress: the producer's session without a socket, and many sockets at once."""
+"""Producer sessions without a socket, and feeding and subscribing over many sockets at once."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def bench(tmp_path: Path) -> Iterator[Bench]:
     made.close()
 
 
-def test_hello_is_answered_with_where_the_producer_stands(bench: Bench) -> None:
+def test_hello_is_answered_with_the_last_sequences_of_the_producer(bench: Bench) -> None:
     session = bench.session(None)
     session.received('{"type": "hello", "producer": "p", "streams": ["s", "unknown"]}')
     (welcome,) = heard(session)
@@ -89,7 +89,7 @@ def test_hello_is_answered_with_where_the_producer_stands(bench: Bench) -> None:
     }
 
 
-def test_frames_of_one_moment_get_one_ack(bench: Bench) -> None:
+def test_frames_of_one_flush_get_one_ack(bench: Bench) -> None:
     session = bench.session()
     for sequence in range(1, 6):
         session.received(data(sequence, sequence))
@@ -100,7 +100,7 @@ def test_frames_of_one_moment_get_one_ack(bench: Bench) -> None:
     assert bench.store.info("s").position == 5
 
 
-def test_an_ack_goes_ahead_of_a_reject_and_says_what_stands(bench: Bench) -> None:
+def test_an_ack_of_earlier_frames_is_sent_ahead_of_a_reject(bench: Bench) -> None:
     session = bench.session()
     session.received(data(1, 1))
     bench.store.flush()
@@ -115,7 +115,7 @@ def test_an_ack_goes_ahead_of_a_reject_and_says_what_stands(bench: Bench) -> Non
     assert heard(session)[0]["sequence"] == 2
 
 
-def test_what_is_rejected_behind_frames_under_way_is_expected_again(bench: Bench) -> None:
+def test_a_frame_that_is_rejected_after_pending_ones_is_expected_again(bench: Bench) -> None:
     session = bench.session()
     session.received(data(1, 1))
     session.received(data(2, "wrong"))
@@ -124,7 +124,7 @@ def test_what_is_rejected_behind_frames_under_way_is_expected_again(bench: Bench
     assert heard(session)[0]["sequence"] == 1
 
 
-def test_all_encodings_are_taken(bench: Bench) -> None:
+def test_all_encodings_are_accepted(bench: Bench) -> None:
     session = bench.session()
     session.received(data(1, 1, 2))
     session.received(json.dumps({"type": "data", "stream": "s", "sequence": 2, "columns": {"n": [3]}}))
@@ -136,7 +136,7 @@ def test_all_encodings_are_taken(bench: Bench) -> None:
     assert (bench.traffic.received["s"], bench.traffic.acked["s"]) == (4, 4)
 
 
-def test_the_end_is_said_behind_the_rows(bench: Bench) -> None:
+def test_the_end_is_confirmed_after_the_rows(bench: Bench) -> None:
     session = bench.session()
     session.received(data(1, 1))
     session.received('{"type": "end", "stream": "s"}')
@@ -170,7 +170,7 @@ def test_an_illegal_message_names_state_expected_and_received(
     assert bench.store.info("s").position == 0
 
 
-def test_the_last_connection_of_a_name_has_it(bench: Bench) -> None:
+def test_the_last_connection_of_a_producer_replaces_the_earlier_one(bench: Bench) -> None:
     first = bench.session()
     first.received(data(1, 1))
     second = bench.session()
@@ -179,7 +179,7 @@ def test_the_last_connection_of_a_name_has_it(bench: Bench) -> None:
     assert bench.producers.count == 1
     bench.producers.disconnected(first)
     assert bench.producers.count == 1
-    # What the first had offered is in the log; the second, who cannot know, sends it again.
+    # The frame of the first is in the log; the second, which cannot know, sends it again.
     second.received(data(1, 1))
     second.received(data(2, 2))
     bench.store.flush()
@@ -187,7 +187,7 @@ def test_the_last_connection_of_a_name_has_it(bench: Bench) -> None:
     assert bench.store.info("s").position == 2
 
 
-def test_a_reason_fits_into_a_close_frame() -> None:
+def test_a_close_reason_is_shortened_to_fit_a_close_frame() -> None:
     assert cut_reason("short") == "short"
     cut = cut_reason("ä" * 200)
     assert len(cut.encode()) <= 123
@@ -210,7 +210,7 @@ def server(tmp_path: Path) -> Iterator[RunningServer]:
 
 
 class Watcher:
-    """A subscriber that reads until the last row; `rows` are those that it saw, `missed` the others."""
+    """A subscriber that reads until the last row; `rows` counts the received rows, `missed` the others."""
 
     def __init__(self, address: str, last: int, progress: asyncio.Event) -> None:
         self.address = address
@@ -238,7 +238,7 @@ class Watcher:
                 self.code = closed.rcvd.code if closed.rcvd else 1006
 
     def _take(self, message: str | bytes) -> int:
-        """Count a message, which must go on where the one before ended; return how far that is."""
+        """Count a message, which must continue where the last one ended; returns the offset after it."""
         place = self.rows + self.missed
         if isinstance(message, bytes):
             header = json.loads(unseal(message)[0])
@@ -266,7 +266,7 @@ class Watcher:
 
 
 def text(n: int) -> str:
-    """Return a text that no other row has, so that the log cannot keep it once for all."""
+    """Return a text that no other row has, so that the dictionary cannot share it."""
     return (f"{n:06d}" * (TEXT // 6 + 1))[:TEXT]
 
 
@@ -275,20 +275,20 @@ def resident(pid: int) -> int:
     return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("VmRSS"))
 
 
-def test_ten_slow_subscribers_of_a_hundred_hold_up_nobody(server: RunningServer) -> None:
+def test_ten_slow_subscribers_of_a_hundred_block_no_other(server: RunningServer) -> None:
     query = server.http.post("/v1/queries", json={"name": "q", "plan": PLAN}).json()["id"]
     address = server.websocket_url(f"/v1/queries/{query}/results?")
     last = FRAMES * PER_FRAME
     progress = asyncio.Event()
     fast = [Watcher(address + "format=arrow", last, progress) for _ in range(90)]
-    # In another format, so that they do not live on what was encoded for the fast ones.
+    # In another format, so that they do not reuse the chunks encoded for the fast ones.
     slow = [
         Watcher(f"{address}format=rows&on_lag={on_lag}", last, progress)
         for on_lag in ["gap"] * 5 + ["disconnect"] * 5
     ]
 
     async def feed() -> None:
-        """Send frame after frame, each as soon as the fast ones have nearly all of those before."""
+        """Send frames, each as soon as the fast subscribers have nearly all rows before it."""
         async with websockets.connect(server.websocket_url("/v1/feed"), open_timeout=PATIENCE) as producer:
             await producer.send(json.dumps({"type": "hello", "producer": "p"}))
             await producer.recv()
@@ -317,7 +317,7 @@ def test_ten_slow_subscribers_of_a_hundred_hold_up_nobody(server: RunningServer)
                 watcher.go_on.set()
 
     asyncio.run(watch())
-    # Whoever reads misses nothing; the others are told what they missed, or are disconnected, as they asked.
+    # Fast subscribers miss nothing; slow ones get a gap or are disconnected, as requested.
     assert {watcher.rows for watcher in fast} == {last}
     for watcher in slow[:5]:
         assert watcher.missed > 0

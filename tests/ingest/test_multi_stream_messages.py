@@ -69,14 +69,16 @@ def test_each_frame_of_a_multi_stream_message_goes_to_its_own_stream(
     assert (producer.traffic.received["a"], producer.traffic.acked["a"]) == (3, 3)
 
 
-def test_one_message_tells_all_acks_with_their_credit(feeding: Callable[..., Producer]) -> None:
+def test_one_message_has_all_acks_with_their_credit(feeding: Callable[..., Producer]) -> None:
     producer = feeding(settings={"credit_bytes": 4096})
     producer.send(numbers(1, 2), ("a", 1, 1), ("c", 1, 1))
     assert producer.heard() == [{"type": "acks", "streams": {"a": [1, 4096], "c": [1, 4096]}}]
     assert producer.heard() == []
 
 
-def test_rows_arrive_when_their_message_comes(server: Server, feeding: Callable[..., Producer]) -> None:
+def test_rows_have_the_arrival_time_of_their_message(
+    server: Server, feeding: Callable[..., Producer]
+) -> None:
     producer = feeding()
     came = []
     for sequence in (1, 2):
@@ -91,7 +93,7 @@ def test_rows_arrive_when_their_message_comes(server: Server, feeding: Callable[
     assert server.arrivals("b") == came
 
 
-def test_a_repeated_frame_is_acked_again_and_the_others_are_taken(
+def test_a_repeated_frame_is_acked_again_and_the_others_are_appended(
     server: Server, feeding: Callable[..., Producer]
 ) -> None:
     producer = feeding()
@@ -123,7 +125,7 @@ def test_a_frame_with_bad_rows_is_rejected_alone_by_its_own_row_numbers(
     [("unknown", "unknown_stream"), ("other", "invalid_tuples")],
     ids=["unknown", "schema"],
 )
-def test_a_stream_that_does_not_belong_into_the_message_is_rejected_alone(
+def test_a_frame_of_an_unannounced_stream_is_rejected_alone(
     server: Server, feeding: Callable[..., Producer], stream: str, code: str
 ) -> None:
     producer = feeding()
@@ -135,13 +137,13 @@ def test_a_stream_that_does_not_belong_into_the_message_is_rejected_alone(
     if stream == "other":
         assert "other fields than 'a'" in reject["problem"]["errors"][0]["detail"]
         assert server.store.info("other").position == 0
-    # Nobody knows the fields of strangers, so their rows are not looked at.
+    # The fields of unknown streams are not known, so their rows are not checked.
     producer.send(numbers(1), ("unknown", 1, 1))
     assert [message["problem"]["code"] for message in producer.heard()] == ["unknown_stream"]
 
 
 @pytest.mark.parametrize("broken", [False, True], ids=["rows", "bytes"])
-def test_a_message_that_is_not_what_it_says_is_rejected_frame_by_frame(
+def test_a_message_that_contradicts_its_header_is_rejected_frame_by_frame(
     server: Server, feeding: Callable[..., Producer], broken: bool
 ) -> None:
     producer = feeding()
@@ -171,7 +173,7 @@ def test_a_message_that_is_not_what_it_says_is_rejected_frame_by_frame(
         ('{"frames":[["a",1,true]]}', "a frame of a multi-stream message has 1 row or more, got True"),
     ],
 )
-def test_a_header_that_cannot_be_understood_ends_the_connection(
+def test_an_invalid_header_closes_the_connection(
     server: Server, feeding: Callable[..., Producer], header: str, reason: str
 ) -> None:
     producer = feeding()
@@ -182,7 +184,7 @@ def test_a_header_that_cannot_be_understood_ends_the_connection(
     assert server.values("a") == []
 
 
-def test_multi_stream_messages_are_announced_and_others_hear_their_acks_one_by_one(
+def test_producers_that_do_not_announce_multi_stream_messages_get_single_acks(
     server: Server, feeding: Callable[..., Producer]
 ) -> None:
     feeding()
@@ -192,11 +194,11 @@ def test_multi_stream_messages_are_announced_and_others_hear_their_acks_one_by_o
     producer.send(numbers(1), ("a", 2, 1))
     assert producer.session.closing is not None
     assert "need a hello with 'bundles': true" in producer.session.closing.reason
-    # Older servers refuse a hello that speaks of them.
+    # Older servers refuse a hello that announces them.
     assert "bundles" not in Hello(producer="p").model_dump_json()
 
 
-def test_a_frame_counts_with_its_share_of_the_message(
+def test_a_frame_uses_credit_by_its_share_of_the_message(
     server: Server, feeding: Callable[..., Producer]
 ) -> None:
     assert [share(1000, rows, 7) for rows in (1, 2, 4)] == [143, 286, 572]
@@ -224,7 +226,7 @@ def test_a_frame_counts_with_its_share_of_the_message(
     ids=["joined", "sync", "disk_limit", "quota"],
 )
 @pytest.mark.parametrize("nulls", [False, True])
-def test_the_log_has_the_same_with_and_without_multi_stream_messages(
+def test_the_log_has_the_same_rows_with_and_without_multi_stream_messages(
     server: Server,
     feeding: Callable[..., Producer],
     settings: dict[str, Any],
@@ -269,7 +271,9 @@ def _columns(frame: Frame) -> list[list[Any]]:
     return [frame.column(field.name).to_list(field.type) for field in fields]
 
 
-def test_a_message_passes_nothing_that_waits(server: Server, feeding: Callable[..., Producer]) -> None:
+def test_a_multi_stream_message_is_appended_after_pending_frames(
+    server: Server, feeding: Callable[..., Producer]
+) -> None:
     producer = feeding()
     producer.send(numbers(0, 0), ("a", 1, 1), ("b", 1, 1))
     producer.heard()
@@ -282,7 +286,7 @@ def test_a_message_passes_nothing_that_waits(server: Server, feeding: Callable[.
     assert server.values("a") == [0, 1, 2]
 
 
-def test_a_full_disk_refuses_frames_of_a_multi_stream_message_and_loses_none(
+def test_a_full_disk_rejects_frames_of_a_multi_stream_message_and_loses_none(
     server: Server, feeding: Callable[..., Producer]
 ) -> None:
     producer = feeding(retention={"bytes": "1MB"})
@@ -301,7 +305,7 @@ def test_a_full_disk_refuses_frames_of_a_multi_stream_message_and_loses_none(
     assert (server.values("a"), server.values("b")) == ([1, 3], [2, 40_000, 4])
 
 
-def test_a_completed_stream_takes_no_multi_stream_message(
+def test_a_complete_stream_rejects_frames_of_multi_stream_messages(
     server: Server, feeding: Callable[..., Producer]
 ) -> None:
     producer = feeding()
@@ -312,7 +316,7 @@ def test_a_completed_stream_takes_no_multi_stream_message(
     assert list(told["acks"]["streams"]) == ["b"]
 
 
-def test_the_header_is_what_the_protocol_says() -> None:
+def test_the_header_is_encoded_as_the_protocol_documents() -> None:
     header = MultiStreamHeader.model_validate_json('{"frames":[["a",1,2],["b",7,1]]}')
     assert header.frames == (("a", 1, 2), ("b", 7, 1))
     for wrong in ('{"frames":[]}', '{"frames":[["a",0,1]]}', '{"frames":[["a",1,0]]}'):

@@ -1,4 +1,4 @@
-"""Streams and their disk: full, damaged, waited for; and a server that is killed."""
+"""Streams and their disk: full, damaged or synced; and a server that is killed."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_a_stream_whose_files_are_damaged_does_not_stop_the_others(server: Serve
 
 
 @pytest.mark.parametrize("delivery", ["process", "sync"])
-def test_a_full_disk_refuses_frames_and_loses_none(server: Server, delivery: str) -> None:
+def test_a_full_disk_rejects_frames_and_loses_none(server: Server, delivery: str) -> None:
     store = server.start(delivery=delivery)
     store.create(spec(NUMBERS, retention={"bytes": "1MB"}))  # segments of 125 kB
     store.create(spec(NUMBERS, name="other", retention={"bytes": "1MB"}))
@@ -68,7 +68,7 @@ def test_a_full_disk_refuses_frames_and_loses_none(server: Server, delivery: str
             with pytest.raises(StorageFull, match="stream 'numbers' could not be written, the disk is full"):
                 ticket.result()
         assert other.result() == Accepted(1, 0, 1)
-        # What fits still goes in, under the number that was refused.
+        # A smaller frame still fits, with the sequence that was rejected.
         small = store.offer("p", "numbers", 2, numbers(2), 50)
         store.flush()
         assert small.result() == Accepted(2, 2, 1)
@@ -80,7 +80,7 @@ def test_a_full_disk_refuses_frames_and_loses_none(server: Server, delivery: str
     assert server.values("numbers") == [1, 7, 2, *range(60_000)]
 
 
-def test_a_stream_that_cannot_be_made_leaves_nothing(server: Server) -> None:
+def test_a_stream_that_cannot_be_created_leaves_no_files(server: Server) -> None:
     store = server.start()
     undo = limited_files(100_000)
     try:
@@ -93,13 +93,13 @@ def test_a_stream_that_cannot_be_made_leaves_nothing(server: Server) -> None:
     store.create(spec(NUMBERS))
 
 
-def test_a_log_that_cannot_be_opened_again_is_tried_later(server: Server) -> None:
+def test_a_log_that_cannot_be_reopened_is_retried_later(server: Server) -> None:
     returned = ReturnedCredit()
     store = server.start(producers=returned)
     store.create(spec(NUMBERS))
     store.offer("p", "numbers", 1, numbers(1), 50)
     store.flush()
-    undo = limited_files(100_000)  # less than a segment: the log cannot even make room again
+    undo = limited_files(100_000)  # less than a segment: the log cannot even allocate one
     try:
         lost = store.offer("p", "numbers", 2, numbers(*range(60_000)), 480_000)
         store.flush()
@@ -122,7 +122,9 @@ def test_a_log_that_cannot_be_opened_again_is_tried_later(server: Server) -> Non
     assert server.values("numbers") == [1, 2]
 
 
-def test_with_sync_acks_wait_for_the_disk_and_gather_what_comes_meanwhile(tmp_path: Path) -> None:
+def test_with_sync_delivery_acks_wait_for_the_disk_and_later_frames_share_the_next_sync(
+    tmp_path: Path,
+) -> None:
     async def main() -> None:
         loop = asyncio.get_running_loop()
         background = InThreads(loop)
@@ -187,7 +189,7 @@ while True:
 """
 
 
-def test_a_killed_server_has_every_acked_row_and_goes_on(server: Server) -> None:
+def test_a_killed_server_has_every_acked_row_and_continues(server: Server) -> None:
     given = spec(NUMBERS)
     for _ in range(3):
         arguments = [sys.executable, "-c", KILLED, str(server.path), given.model_dump_json()]
