@@ -125,7 +125,7 @@ def test_a_frame_with_bad_rows_is_rejected_alone_by_its_own_row_numbers(
     [("unknown", "unknown_stream"), ("other", "invalid_tuples")],
     ids=["unknown", "schema"],
 )
-def test_a_frame_of_an_unannounced_stream_is_rejected_alone(
+def test_a_frame_of_an_unknown_or_unlike_stream_is_rejected_alone(
     server: Server, feeding: Callable[..., Producer], stream: str, code: str
 ) -> None:
     producer = feeding()

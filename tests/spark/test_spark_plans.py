@@ -45,7 +45,7 @@ SOURCES: Mapping[str, Mapping[str, Any]] = {
 }
 WINDOW = {"kind": "tumbling", "size": "1m"}
 OTHERS: dict[str, Plan] = {
-    # Files have lost nothing: plain values, and errors of zero, or null beside null.
+    # Files have all rows: plain values, and errors of zero, or null beside null.
     "scaled": plan_of(
         "sums",
         power=SOURCES["power"],
@@ -266,7 +266,7 @@ def test_random_plans_are_answered_as_the_oracle_does(spark: SparkSession) -> No
             raise AssertionError(f"{case.story()}\n{error}") from None
 
 
-def test_a_plan_over_a_stream_that_is_not_there_is_refused(dataset: Dataset) -> None:
+def test_a_plan_over_an_unknown_stream_is_refused(dataset: Dataset) -> None:
     plan = plan_of("in", **{"in": {"op": "source", "stream": "humdity"}})
     with pytest.raises(InvalidPlan, match="humdity"):
         answer(dataset, plan)
@@ -289,7 +289,7 @@ def test_a_sum_beyond_64_bits_fails_the_job(spark: SparkSession, dataset: Datase
         answer(dataset, plan)[1].collect()
 
 
-def test_what_has_no_form_on_spark_is_named(dataset: Dataset) -> None:
+def test_unsupported_operators_are_named(dataset: Dataset) -> None:
     where = "room LIKE room ESCAPE '!'"
     plan = plan_of("odd", motion=SOURCES["motion"], odd={"op": "select", "input": "motion", "where": where})
     with pytest.raises(UnsupportedPlan, match="constant pattern"):

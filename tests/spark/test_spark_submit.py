@@ -33,7 +33,7 @@ def test_workers_can_import_what_they_are_sent(tmp_path: Path) -> None:
     assert [file for file in files if not file.startswith(str(archive))] == []
 
 
-def test_only_workers_of_this_process_find_our_code_by_themselves() -> None:
+def test_only_local_workers_can_import_our_code_without_an_archive() -> None:
     masters = ("local", "local[2]", "local-cluster[1,1,1024]", "spark://host:7077", "yarn", "k8s://host")
     assert [workers_are_here(master) for master in masters] == [True, True, False, False, False, False]
 

@@ -79,7 +79,7 @@ def table(tmp_path: Path, clock: ManualClock) -> Iterator[ScriptedTable]:
 
 @pytest.fixture
 def readings(stream: MakeStream, table: ScriptedTable, clock: ManualClock) -> ScriptedStream:
-    """Return rows that arrive when they happen, a second apart, while versions come."""
+    """Return rows that arrive at their event time, a second apart, between the versions."""
     made = stream("readings", "at timestamp, n int, room string null, floor int", event_time="at")
     versions = dict(VERSIONS)
     for number, *cells in ROWS:

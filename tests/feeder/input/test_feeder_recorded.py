@@ -121,7 +121,7 @@ def test_due_times_can_replace_the_recorded_event_times(tmp_path: Path) -> None:
     assert rows.column("at").cast("int64").to_pylist() == [7, 8, 9]
 
 
-def test_the_error_for_a_file_without_times_is_explained(tmp_path: Path) -> None:
+def test_files_without_recorded_times_are_refused(tmp_path: Path) -> None:
     path = tmp_path / "numbers.csv"
     path.write_text("arrival_offset,n\n,1\n")
     with pytest.raises(UnreadableFile, match=r"stream 'numbers' has no event time.*recorded:arrival_offset"):
