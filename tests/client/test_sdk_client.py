@@ -227,7 +227,7 @@ def test_answers_are_pulled_in_pages(client: Client, name: str) -> None:
     assert [one["id"] for one in query.pull(after=first.next).rows] == [2, 3, 4]
 
 
-def test_the_server_reports_its_version_and_status(client: Client) -> None:
+def test_the_server_reports_limits_classes_metrics_and_plan(client: Client) -> None:
     assert client.ready()
     assert client.info().limits["max_queries"] > 0
     assert "default" in [one.name for one in client.classes()]

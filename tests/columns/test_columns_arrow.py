@@ -88,7 +88,7 @@ def test_strings_are_read_from_many_encodings(array: Any) -> None:
         (pa.array([3], pa.timestamp("s", "Europe/Paris")), FieldType.TIMESTAMP, [3_000_000]),
     ],
 )
-def test_lossless_types_are_widened(array: Any, type_: FieldType, expected: list[Any]) -> None:
+def test_types_are_widened_where_nothing_is_lost(array: Any, type_: FieldType, expected: list[Any]) -> None:
     assert columns_from_arrow(batch(array), one(type_))["x"].to_list(type_) == expected
 
 

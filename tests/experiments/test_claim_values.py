@@ -25,7 +25,7 @@ def inversions(before: float, after: float) -> Table:
     return {"mbd": {"inversion": before}, "dvp": {"inversion": after}}
 
 
-def test_the_removal_of_an_inversion_is_one_minus_what_remains() -> None:
+def test_the_remaining_inversion_is_a_percentage_of_the_original() -> None:
     remaining = remaining_inversion("dvp", "mbd")
     assert remaining(inversions(0.2, 0.0)) == 0
     assert remaining(inversions(0.2, 0.05)) == 25

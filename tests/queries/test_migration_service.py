@@ -1,4 +1,4 @@
-"""Plans are swapped in a running server: looked for in another process, shown, gone after a restart."""
+"""Migration in a running server: plans are searched in another process, shown, and dropped by a restart."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Nodes = dict[str, Any]
 
 
 def selects(first: str, second: str) -> Plan:
-    """Return a plan with two selects in a row, named by what they ask."""
+    """Return a plan with two selects in a row, named after their conditions."""
     wheres = {"warm": "temp > 20", "hall": "room = 'hall'"}
     nodes = {
         "in": {"op": "source", "stream": "readings"},
@@ -83,7 +83,7 @@ def test_a_query_shows_the_plan_that_runs_beside_the_registered_one(tmp_path: Pa
 
 
 async def swapped(service: Service, id_: str, times: int) -> None:
-    """Return when a query's plan was swapped so often."""
+    """Wait until a query has migrated a number of times."""
 
     async def count() -> int:
         service.queries.metrics.forget(id_)
@@ -113,7 +113,7 @@ def figures(name: str, selectivity: float, tuples: int) -> OperatorMetrics:
 
 
 class Running:
-    """A query with two selects in a row, whose figures are scripted."""
+    """A query with two selects in a row and scripted metrics."""
 
     def __init__(self) -> None:
         nodes = {
@@ -139,7 +139,7 @@ class Running:
         return [SearchedQuery("q", subject, {"in": "readings"}, stats)] if "q" in ids else []
 
 
-def test_the_searcher_finds_a_cheaper_plan_when_selectivities_flip() -> None:
+def test_the_searcher_finds_a_cheaper_plan_when_selectivities_change() -> None:
     async def test() -> None:
         now = 0.0
         query = Running()
@@ -155,9 +155,9 @@ def test_the_searcher_finds_a_cheaper_plan_when_selectivities_flip() -> None:
             assert await later(0, 0) == {}  # nothing was measured yet
             assert await later(FRESH_S, 0) == {}  # nothing was read: no plan is cheaper than another
             found = await later(FRESH_S, 10_000)
-            assert found["q"] < 0.2  # `a` sorts out most, and comes first
+            assert found["q"] < 0.2  # `a` drops most rows, and comes first
             query.passing = (0.9, 0.1)
-            assert await later(1, 1000) == found  # looked at a second ago
+            assert await later(1, 1000) == found  # searched a second ago
             assert (await later(FRESH_S, 10_000))["q"] > 0.2
             best = searcher.alternates["q"]
             assert best.cheapest.cost < 0.8 * best.running.cost

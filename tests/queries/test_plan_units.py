@@ -1,4 +1,4 @@
-"""What a query's plan shows: paths, segments and simplified segments with their capacities, and states."""
+"""The plan of a query shows paths, segments and simplified segments with capacities, and states."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def test_paths_segments_and_simplified_segments_have_the_capacities_of_the_thesi
     ]
 
 
-def test_operators_have_what_they_can_do_alone() -> None:
+def test_operators_have_their_own_capacities() -> None:
     shown = {one.name: one for one in PlanUnits(PLAN, STATS).described(map(operator_info, STATS))}
     assert (shown["s1"].processing_capacity, shown["s1"].memory_release_capacity) == (
         pytest.approx(1e9 / 1700),
@@ -95,14 +95,14 @@ def test_operators_have_what_they_can_do_alone() -> None:
     assert (shown["s3"].state, shown["s3"].tuple_bytes) == ("ready", 140)
 
 
-def test_figures_of_another_plan_tell_nothing() -> None:
+def test_metrics_of_another_plan_are_ignored() -> None:
     units = PlanUnits(PLAN, STATS[:3])
     assert (units.paths, units.segments, units.simplified_segments) == ((), (), ())
     infos: list[OperatorInfo] = [operator_info(one) for one in STATS[:3]]
     assert units.described(infos) == tuple(infos)
 
 
-def test_it_is_the_whole_plan_also_where_a_prefix_is_shared(stream: MakeStream, clock: ManualClock) -> None:
+def test_the_plan_is_complete_where_a_prefix_is_shared(stream: MakeStream, clock: ManualClock) -> None:
     bench = Bench(readings_of(stream), clock, train=256)
     hot = {
         "in": {"op": "source", "stream": "readings"},

@@ -289,7 +289,7 @@ def test_a_sum_beyond_64_bits_fails_the_job(spark: SparkSession, dataset: Datase
         answer(dataset, plan)[1].collect()
 
 
-def test_unsupported_operators_are_named(dataset: Dataset) -> None:
+def test_unsupported_expressions_are_named(dataset: Dataset) -> None:
     where = "room LIKE room ESCAPE '!'"
     plan = plan_of("odd", motion=SOURCES["motion"], odd={"op": "select", "input": "motion", "where": where})
     with pytest.raises(UnsupportedPlan, match="constant pattern"):

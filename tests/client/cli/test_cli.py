@@ -285,7 +285,7 @@ def test_a_package_that_is_not_installed_is_named(tmp_path: Path) -> None:
     assert "pip install 'mavstream[server]'" in done.stderr
 
 
-def test_the_live_table_is_shown_on_terminals_only(url: str, name: str, tmp_path: Path) -> None:
+def test_a_terminal_shows_a_live_table(url: str, name: str, tmp_path: Path) -> None:
     import pty
 
     query = answer(url, "query", "submit", plan_file(tmp_path, name))["id"]
