@@ -52,12 +52,12 @@ def test_the_commands_of_the_sdk_page_run(tmp_path: Path) -> None:
     (tmp_path / "hot.yaml").write_text(plan)
     (tmp_path / "rows.csv").write_text("at,room,temperature\n2026-01-01T12:00:00Z,attic,31.5\n")
     (tmp_path / "rooms.csv").write_text("room,threshold\nattic,30\n")
-    said = ""
+    printed = ""
     with start_server() as url:
         for line in commands.splitlines():
             program, *words = shlex.split(line)
             assert program == "mavstream"
-            words = [re.findall(r"hot-\w{6}", said)[-1] if word == "QUERY" else word for word in words]
+            words = [re.findall(r"hot-\w{6}", printed)[-1] if word == "QUERY" else word for word in words]
             done = subprocess.run(
                 [sys.executable, "-m", "mavstream", *words],
                 capture_output=True,
@@ -67,8 +67,8 @@ def test_the_commands_of_the_sdk_page_run(tmp_path: Path) -> None:
                 env={**os.environ, "MAVSTREAM_URL": url},
             )
             assert (done.returncode, done.stderr) == (0, ""), line
-            said += done.stdout
-    assert '"temperature":31.5' in said
+            printed += done.stdout
+    assert '"temperature":31.5' in printed
     assert (tmp_path / "trace.png").exists()
 
 

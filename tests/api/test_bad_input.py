@@ -194,8 +194,8 @@ def test_an_invalid_message_closes_the_feed(
     with server.websocket("/v1/feed") as feed:
         for message in messages:
             feed.send('{"type": "hello", "producer": "bad"}' if message == "HELLO" else message)
-        came, why = closed_with(feed)
-        assert (came, reason in why) == (code, True), why
+        closed, why = closed_with(feed)
+        assert (closed, reason in why) == (code, True), why
         assert len(why.encode()) <= 123
 
 
@@ -223,8 +223,8 @@ def test_an_invalid_frame_is_rejected_as_a_whole_and_the_feed_continues(
         last = producer.welcome["streams"]["sensors"]["last_sequence"]
         producer.rows("sensors", last + 1, [{"n": 1, "x": 0.5}])
         producer.acked("sensors", last + 1)
-        producer.say(type="data", **{"stream": "sensors", "sequence": last + 2, **_shifted(data, last)})
-        reject = producer.hear()
+        producer.send(type="data", **{"stream": "sensors", "sequence": last + 2, **_shifted(data, last)})
+        reject = producer.receive()
         assert (reject["type"], reject["problem"]["code"]) == ("reject", code), reject
         assert reject["expected"] == (1 if data.get("stream") == "nope" else last + 2)
         assert reject["problem"]["detail"]
@@ -243,10 +243,10 @@ def test_an_invalid_arrow_frame_is_rejected(server: RunningServer) -> None:
         wrong = pa.RecordBatch.from_pydict({"n": [1]}).serialize().to_pybytes()
         for payload in (b"", b"nonsense", wrong):
             producer.socket.send(seal(header, payload))
-            assert producer.hear()["problem"]["code"] == "invalid_tuples"
+            assert producer.receive()["problem"]["code"] == "invalid_tuples"
         strange = json.dumps({"stream": "sensors", "sequence": last + 1, "colour": 1}).encode()
         producer.socket.send(seal(strange, b""))
-        assert producer.hear()["problem"]["errors"][0]["code"] == "unknown_key"
+        assert producer.receive()["problem"]["errors"][0]["code"] == "unknown_key"
 
 
 def test_a_repeated_frame_is_acked_again_and_not_appended_twice(server: RunningServer) -> None:
@@ -255,7 +255,7 @@ def test_a_repeated_frame_is_acked_again_and_not_appended_twice(server: RunningS
         before = server.http.get("/v1/streams/sensors").json()["position"]
         for _ in range(3):
             producer.rows("sensors", last + 1, [{"n": 1, "x": 0.5}])
-            assert producer.hear()["sequence"] == last + 1
+            assert producer.receive()["sequence"] == last + 1
         assert server.http.get("/v1/streams/sensors").json()["position"] == before + 1
 
 
@@ -308,8 +308,8 @@ def test_a_websocket_to_an_unknown_path_is_closed_with_the_known_ones(
 ) -> None:
     with server.websocket(address) as lost:
         code, reason = closed_with(lost)
-    told = f"there are /v1/feed and /v1/queries/ID/results, and no websocket at {address}"
-    assert (code, reason[:100]) == (4404, told[:100])
+    expected = f"there are /v1/feed and /v1/queries/ID/results, and no websocket at {address}"
+    assert (code, reason[:100]) == (4404, expected[:100])
 
 
 @pytest.mark.parametrize(
@@ -327,5 +327,5 @@ def test_an_invalid_subscription_is_closed_with_a_reason(
 ) -> None:
     query = server.http.post("/v1/queries", json={"name": "q", "plan": PLAN}).json()["id"]
     with server.websocket(address.format(query=query)) as subscriber:
-        came, reason = closed_with(subscriber)
-        assert (came, bool(reason)) == (code, True)
+        closed, reason = closed_with(subscriber)
+        assert (closed, bool(reason)) == (code, True)

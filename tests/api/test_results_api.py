@@ -398,7 +398,7 @@ def test_the_optimizer_acts_on_a_missed_target_and_reports_it(server: RunningSer
 
 
 @pytest.mark.parametrize(
-    ("body", "pointer", "said"),
+    ("body", "pointer", "printed"),
     [
         ({"rules": {"magic": False}}, "rules/magic", "the rules are: policy, rank, "),
         ({"period": "1ms"}, "period", "is not from 100ms to 1m"),
@@ -408,13 +408,13 @@ def test_the_optimizer_acts_on_a_missed_target_and_reports_it(server: RunningSer
     ],
 )
 def test_invalid_settings_of_the_optimizer_are_explained(
-    server: RunningServer, body: dict[str, Any], pointer: str, said: str
+    server: RunningServer, body: dict[str, Any], pointer: str, printed: str
 ) -> None:
     answer = server.http.put("/v1/optimizer", json=body)
     assert answer.status_code == 422
     (error,) = answer.json()["errors"]
     assert error["pointer"] == pointer
-    assert said in error["detail"]
+    assert printed in error["detail"]
     assert server.http.get("/v1/optimizer/decisions", params={"after": "x"}).json()["code"] == "invalid_after"
 
 

@@ -71,13 +71,13 @@ def test_rows_fed_in_every_encoding_are_answered_unchanged(server: RunningServer
         ):
             answer = server.http.post(url, content=body, headers={"content-type": kind})
             assert answer.json() == {"accepted": 10, "position": start, "sequence": None}
-        heard: list[dict[str, Any]] = []
-        while len(heard) < 70:
+        received: list[dict[str, Any]] = []
+        while len(received) < 70:
             message = json.loads(subscriber.recv(timeout=PATIENCE))
-            assert (message["type"], message["offset"]) == ("rows", len(heard))
-            heard += message["rows"]
-    assert heard == rows(0, 70)
-    assert pull(server, query, 70) == heard
+            assert (message["type"], message["offset"]) == ("rows", len(received))
+            received += message["rows"]
+    assert received == rows(0, 70)
+    assert pull(server, query, 70) == received
     info = server.http.get("/v1/streams/readings").json()
     assert (info["position"], info["producers"]) == (70, {"p": 3})
 
@@ -105,10 +105,10 @@ def test_arrival_time_windows_close_without_further_rows(server: RunningServer) 
     nodes = {"in": {"op": "source", "stream": "readings"}, "out": aggregate}
     query = register(server, plan={"root": "out", "nodes": nodes})
     # The window in which the query started is not answered: rows are fed until one of a later window is.
-    place = iter(range(10**6))
+    index = iter(range(10**6))
 
     def answered() -> list[dict[str, Any]]:
-        n = next(place)
+        n = next(index)
         server.http.post("/v1/streams/readings/tuples", json=[row(n)])
         found: list[dict[str, Any]] = server.http.get(f"/v1/queries/{query}/results").json()["rows"]
         return found
@@ -320,11 +320,11 @@ def test_rows_that_a_query_missed_are_reported(server: RunningServer) -> None:
     query = register(server, plan={"root": "n", "nodes": nodes})
     server.http.post("/v1/streams/fed_twice/tuples", json=again).raise_for_status()
 
-    def told() -> dict[str, Any] | None:
+    def counted() -> dict[str, Any] | None:
         info: dict[str, Any] = server.http.get(f"/v1/queries/{query}").json()
         return info if info["missed"] == 5 else None
 
-    info = eventually(told, "the rows to be counted")
+    info = eventually(counted, "the rows to be counted")
     assert (info["results"], info["late"], info["counters"]) == (0, 0, {"n": {"missed": 5}})
     (operator,) = [
         one for one in server.http.get(f"/v1/queries/{query}/plan").json()["operators"] if one["name"] == "n"

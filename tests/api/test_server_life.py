@@ -46,7 +46,7 @@ class Feeding(threading.Thread):
                 while self.sent - self.acked < 50:
                     self.sent += 1
                     self.producer.columns("readings", self.sent, columns(self.sent * 10 - 10, self.sent * 10))
-                self.acked = self.producer.hear()["sequence"]
+                self.acked = self.producer.receive()["sequence"]
         except (ConnectionClosed, OSError):
             pass
 
@@ -95,8 +95,8 @@ def test_the_service_continues_when_the_engine_dies(server: RunningServer) -> No
     ):
         producer.rows("readings", 1, rows(0, 5))
         producer.acked("readings", 1)
-        heard = [json.loads(subscriber.recv(timeout=PATIENCE)) for _ in range(2)]
-        assert [each["type"] for each in heard] == ["opened", "rows"]
+        received = [json.loads(subscriber.recv(timeout=PATIENCE)) for _ in range(2)]
+        assert [each["type"] for each in received] == ["opened", "rows"]
         os.kill(engine, signal.SIGKILL)
         unready = eventually(lambda: _unready(server), "the server to say that it is not ready")
         assert (unready.status_code, unready.json()["code"]) == (503, "engine_starting")
@@ -169,16 +169,16 @@ def refused(*arguments: str) -> str:
 
 
 def test_a_server_without_tokens_refuses_to_listen_on_other_addresses(tmp_path: Path) -> None:
-    said = refused("--data", str(tmp_path), "--host", "0.0.0.0", "--port", "0")
-    assert "no token is configured" in said
+    printed = refused("--data", str(tmp_path), "--host", "0.0.0.0", "--port", "0")
+    assert "no token is configured" in printed
 
 
 def test_two_servers_do_not_share_a_directory_or_a_port(server: RunningServer, tmp_path: Path) -> None:
-    said = refused("--data", str(server.data), "--port", "0")
-    assert f"in use by another server (process {server.pid})" in said
+    printed = refused("--data", str(server.data), "--port", "0")
+    assert f"in use by another server (process {server.pid})" in printed
     port = server.url.rpartition(":")[2]
-    said = refused("--data", str(tmp_path / "other"), "--port", port)
-    assert f"cannot listen on 127.0.0.1 port {port}" in said
+    printed = refused("--data", str(tmp_path / "other"), "--port", port)
+    assert f"cannot listen on 127.0.0.1 port {port}" in printed
 
 
 def test_invalid_settings_are_reported_in_one_line(tmp_path: Path) -> None:

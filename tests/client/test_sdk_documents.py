@@ -75,17 +75,19 @@ def test_json_files_are_read_as_json(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "content", "said"),
+    ("name", "content", "printed"),
     [
         ("q.json", "{", "cannot be read: unexpected end of data"),
         ("q.yaml", "a: [", "cannot be read: while parsing"),
         ("q.yaml", "- a", "expected an object, got list"),
     ],
 )
-def test_errors_of_unreadable_files_are_explained(tmp_path: Path, name: str, content: str, said: str) -> None:
+def test_errors_of_unreadable_files_are_explained(
+    tmp_path: Path, name: str, content: str, printed: str
+) -> None:
     file = tmp_path / name
     file.write_text(content)
-    with pytest.raises(InvalidObject, match=said):
+    with pytest.raises(InvalidObject, match=printed):
         read_document(file)
     with pytest.raises(InvalidObject, match="No such file"):
         read_document(tmp_path / "none.yaml")

@@ -327,10 +327,10 @@ def test_a_query_whose_source_cannot_read_fails_alone(
     other.rows(("damaged",))
     for path in (tmp_path / "other").iterdir():
         data = path.read_bytes()
-        place = data.find(b"damaged")
-        if place >= 0:
+        index = data.find(b"damaged")
+        if index >= 0:
             with path.open("r+b") as file:
-                file.seek(place)
+                file.seek(index)
                 file.write(b"\xff" * 7)
     assert len(good.rows()) == 1
     assert bad.query.state is QueryState.FAILED

@@ -57,8 +57,8 @@ def test_a_failed_query_is_reported_once_and_the_others_continue(tmp_path: Path,
         [(id_, state, reason)] = events.ended
         assert (id_, state) == ("roots", "failed")
         assert "operator 'r' met a row that cannot be computed" in (reason or "")
-        figures = (await link.metrics()).queries["roots"]
-        assert (figures.state, figures.reason, figures.operators) == ("failed", reason, ())
+        metrics = (await link.metrics()).queries["roots"]
+        assert (metrics.state, metrics.reason, metrics.operators) == ("failed", reason, ())
         # A failed query can be started again under the same id, and be removed.
         await link.start_query(StartQuery("roots", readings.plan(ROOTS), options=strict, epoch=2))
         await link.forget_query("roots")

@@ -56,9 +56,9 @@ def test_a_shared_source_lingers_no_longer_than_any_member_allows(
 
 def test_rows_of_least_utility_are_shed_first_from_then_on(readings: ScriptedStream) -> None:
     run = run_plan(HOT, "hot", [readings])
-    worth = parse_scalar("temp", {field.name: field for field in readings.schema})
+    utility = parse_scalar("temp", {field.name: field for field in readings.schema})
     run.engine.shed("q", 0.5)
-    run.engine.aim_at("q", None, {"readings": worth})
+    run.engine.aim_at("q", None, {"readings": utility})
     readings.rows(*[(21 + n % 2,) for n in range(4 * 4096)], frame=512)
     last = run.rows()[-1000:]  # utilities are learned from the first block
     assert last.count((22,)) > 990

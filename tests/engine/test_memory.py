@@ -59,7 +59,7 @@ def test_ever_new_strings_do_not_grow_memory(
     texts, sizes = [], []
     for number in range(rounds):
         first = number * size
-        dictionary = Dictionary(f"word {first + place}" for place in range(size))
+        dictionary = Dictionary(f"word {first + index}" for index in range(size))
         columns = {
             "ts": Column(np.arange(first, first + size)),
             "word": Column(np.arange(size, dtype=np.int32), None, dictionary),
@@ -85,7 +85,7 @@ def test_a_lagging_query_does_not_increase_the_memory_of_another(stream: MakeStr
     lagging = run_plan(SELECT, "out", [words], engine=quick.engine, id_="lagging", queue_limit=1)
     most: dict[str, int] = {"quick": 0, "lagging": 0}
     for number in range(50):
-        words.rows(*[(number * 100 + place, f"{place}") for place in range(100)])
+        words.rows(*[(number * 100 + index, f"{index}") for index in range(100)])
         for _ in range(8):
             quick.engine.step()
             for run in (quick, lagging):
@@ -100,7 +100,7 @@ def test_keys_of_closed_windows_are_removed(stream: MakeStream) -> None:
     run = run_plan(counted("count(*)", ["word"]), "out", [words])
     sizes = []
     for number in range(40):
-        words.rows(*[(number * 10_000 + place, f"{number} {place}") for place in range(2000)])
+        words.rows(*[(number * 10_000 + index, f"{number} {index}") for index in range(2000)])
         run.engine.run()
         sizes.append(run.query.memory.state)
     assert max(sizes[20:]) <= 1.5 * max(sizes[5:20])
@@ -109,7 +109,7 @@ def test_keys_of_closed_windows_are_removed(stream: MakeStream) -> None:
 def state_after(run: PlanRun, stream: ScriptedStream, rounds: int) -> list[int]:
     sizes = []
     for number in range(rounds):
-        stream.rows(*[(number * 100_000 + place * 1000, place % 7) for place in range(100)])
+        stream.rows(*[(number * 100_000 + index * 1000, index % 7) for index in range(100)])
         run.engine.run()
         sizes.append(run.query.memory.state)
     return sizes

@@ -81,15 +81,15 @@ def test_policies_declare_whether_they_use_weights(
 
 
 def test_a_cooldown_doubles_when_it_is_needed_again_soon() -> None:
-    hold, now, lengths = Cooldown(), 0.0, []
+    cooldown, now, lengths = Cooldown(), 0.0, []
     for _ in range(7):
-        hold.relaxed(now)
-        hold.needed_again(now + 5, soon=60)
-        lengths.append(hold.until - now - 5)
-        now = hold.until
+        cooldown.relaxed(now)
+        cooldown.needed_again(now + 5, soon=60)
+        lengths.append(cooldown.until - now - 5)
+        now = cooldown.until
     assert lengths == [60, 120, 240, 480, 960, 960, 960]
-    hold.relaxed(now)
-    hold.needed_again(now + 61, soon=60)
-    hold.relaxed(now + 70)
-    hold.needed_again(now + 80, soon=60)
-    assert hold.until == now + 80 + 60, "after a while without need it begins anew"
+    cooldown.relaxed(now)
+    cooldown.needed_again(now + 61, soon=60)
+    cooldown.relaxed(now + 70)
+    cooldown.needed_again(now + 80, soon=60)
+    assert cooldown.until == now + 80 + 60, "after a time without need it starts again at its minimum"

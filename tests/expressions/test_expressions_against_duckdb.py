@@ -125,8 +125,8 @@ def test_random_expressions_agree(database: duckdb.DuckDBPyConnection, seed: int
     rows = random_rows(generator, 40)
     fill(database, rows)
     columns = {
-        name: Column.from_list(field.type, [row[place] for row in rows])
-        for place, (name, field) in enumerate(FIELDS.items())
+        name: Column.from_list(field.type, [row[index] for row in rows])
+        for index, (name, field) in enumerate(FIELDS.items())
     }
     for _ in range(EXPRESSIONS_PER_TABLE):
         depth = generator.randint(1, 4)

@@ -244,7 +244,7 @@ def test_the_command_prints_a_table(server: RunningServer) -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "code", "said"),
+    ("words", "code", "printed"),
     [
         (["nowhere=nothing.csv", "--rate", "5"], 1, "nowhere"),
         (["--rate", "5"], 2, "nothing to feed"),
@@ -254,8 +254,10 @@ def test_the_command_prints_a_table(server: RunningServer) -> None:
         (["a=b.csv", "--stamp", "then"], 2, "expected one of file, now, got"),
     ],
 )
-def test_the_command_explains_errors(server: RunningServer, words: list[str], code: int, said: str) -> None:
+def test_the_command_explains_errors(
+    server: RunningServer, words: list[str], code: int, printed: str
+) -> None:
     done = command("--url", server.url, "feed", *words)
-    assert said in " ".join(done.stderr.replace("│", " ").split())
+    assert printed in " ".join(done.stderr.replace("│", " ").split())
     assert done.returncode == code
     assert "Traceback" not in done.stderr

@@ -31,7 +31,7 @@ def test_the_commands_and_the_python_of_the_page_print_the_shown_output(tmp_path
     (shown,) = blocks(PAGE, "text")
     with start_server() as url:
         environment = {**os.environ, "MAVSTREAM_URL": url}
-        said = ""
+        printed = ""
         for line in commands.splitlines():
             program, *words = shlex.split(line)
             assert program == "mavstream"
@@ -44,11 +44,11 @@ def test_the_commands_and_the_python_of_the_page_print_the_shown_output(tmp_path
                 env=environment,
             )
             assert (done.returncode, done.stderr) == (0, ""), line
-            said += done.stdout
+            printed += done.stdout
         program_file = tmp_path / "feeding.md.py"
         program_file.write_text(as_program(PAGE).replace("http://127.0.0.1:8000", url))
         done = subprocess.run(
             [sys.executable, program_file], capture_output=True, text=True, check=False, cwd=tmp_path
         )
     assert (done.stdout, done.stderr) == (shown, "")
-    assert '"unmatched":{"readings.csv":0}' in said
+    assert '"unmatched":{"readings.csv":0}' in printed

@@ -72,12 +72,12 @@ def test_an_interrupted_feed_reports_where_it_stopped_and_can_be_resumed(
         feed = started("--url", server.url, "feed", f"{name}={numbers}", "--rate", "300")
         eventually(lambda: client.stream_info(name).position > 50, "rows of the feed")
         feed.send_signal(number)
-        said, complaints = feed.communicate(timeout=PATIENCE)
+        printed, complaints = feed.communicate(timeout=PATIENCE)
         assert (feed.returncode, complaints) == (0, "")
-        assert "stopped as requested; all rows that were sent are acknowledged" in said
-        (row,) = re.findall(rf"{name}: after row (\d+) of {numbers}", said)
+        assert "stopped as requested; all rows that were sent are acknowledged" in printed
+        (row,) = re.findall(rf"{name}: after row (\d+) of {numbers}", printed)
         assert client.stream_info(name).position == int(row) < COUNT
-        (skip,) = re.findall(r"continue there with (--skip \S+)", said)
+        (skip,) = re.findall(r"continue there with (--skip \S+)", printed)
         done = command("--url", server.url, "feed", f"{name}={numbers}", *skip.split())
         assert done.returncode == 0, done.stderr
     assert in_log(server.data, name) == list(range(COUNT))
@@ -110,9 +110,9 @@ def test_a_second_signal_ends_a_feed_without_waiting_for_a_dead_server(tmp_path:
         # Two different signals, because the same one twice may be delivered once.
         feed.send_signal(signal.SIGINT)
         feed.send_signal(signal.SIGTERM)
-        said, complaints = feed.communicate(timeout=PATIENCE)
+        printed, complaints = feed.communicate(timeout=PATIENCE)
     assert (feed.returncode, complaints) == (130, "")
-    (row,) = re.findall(r"given_up: after row (\d+) of", said)
+    (row,) = re.findall(r"given_up: after row (\d+) of", printed)
     assert in_log(tmp_path, "given_up")[: int(row)] == list(range(int(row)))
 
 

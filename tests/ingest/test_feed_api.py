@@ -51,7 +51,7 @@ class Bench:
         )
         if hello is not None:
             made.received(json.dumps({"type": "hello", "producer": hello, "streams": ["s"]}))
-            assert heard(made)[0]["type"] == "welcome"
+            assert received(made)[0]["type"] == "welcome"
         return made
 
     def close(self) -> None:
@@ -59,7 +59,7 @@ class Bench:
         self.catalog.close()
 
 
-def heard(session: ProducerSession) -> list[dict[str, Any]]:
+def received(session: ProducerSession) -> list[dict[str, Any]]:
     return [json.loads(message) for message in session.take()]
 
 
@@ -78,7 +78,7 @@ def bench(tmp_path: Path) -> Iterator[Bench]:
 def test_hello_is_answered_with_the_last_sequences_of_the_producer(bench: Bench) -> None:
     session = bench.session(None)
     session.received('{"type": "hello", "producer": "p", "streams": ["s", "unknown"]}')
-    (welcome,) = heard(session)
+    (welcome,) = received(session)
     credit = bench.settings.credit_bytes
     assert welcome == {
         "type": "welcome",
@@ -93,9 +93,9 @@ def test_frames_of_one_flush_get_one_ack(bench: Bench) -> None:
     session = bench.session()
     for sequence in range(1, 6):
         session.received(data(sequence, sequence))
-    assert heard(session) == []
+    assert received(session) == []
     bench.store.flush()
-    (ack,) = heard(session)
+    (ack,) = received(session)
     assert (ack["stream"], ack["sequence"]) == ("s", 5)
     assert bench.store.info("s").position == 5
 
@@ -106,22 +106,22 @@ def test_an_ack_of_earlier_frames_is_sent_ahead_of_a_reject(bench: Bench) -> Non
     bench.store.flush()
     session.received(data(2, "wrong"))
     session.received(data(3, 3))
-    told = heard(session)
-    assert [message["type"] for message in told] == ["ack", "reject", "reject"]
-    assert [message.get("expected") for message in told] == [None, 2, 2]
-    assert [message["problem"]["code"] for message in told[1:]] == ["invalid_tuples", "sequence_gap"]
+    messages = received(session)
+    assert [message["type"] for message in messages] == ["ack", "reject", "reject"]
+    assert [message.get("expected") for message in messages] == [None, 2, 2]
+    assert [message["problem"]["code"] for message in messages[1:]] == ["invalid_tuples", "sequence_gap"]
     session.received(data(2, 2))
     bench.store.flush()
-    assert heard(session)[0]["sequence"] == 2
+    assert received(session)[0]["sequence"] == 2
 
 
 def test_a_frame_that_is_rejected_after_pending_ones_is_expected_again(bench: Bench) -> None:
     session = bench.session()
     session.received(data(1, 1))
     session.received(data(2, "wrong"))
-    assert heard(session)[0]["expected"] == 2
+    assert received(session)[0]["expected"] == 2
     bench.store.flush()
-    assert heard(session)[0]["sequence"] == 1
+    assert received(session)[0]["sequence"] == 1
 
 
 def test_all_encodings_are_accepted(bench: Bench) -> None:
@@ -131,7 +131,7 @@ def test_all_encodings_are_accepted(bench: Bench) -> None:
     batch = decode_rows(SPEC.schema(), [{"n": 4}])
     session.received(seal(b'{"stream":"s","sequence":3}', encode_message(batch)))
     bench.store.flush()
-    assert heard(session)[0]["sequence"] == 3
+    assert received(session)[0]["sequence"] == 3
     assert bench.store.info("s").position == 4
     assert (bench.traffic.received["s"], bench.traffic.acked["s"]) == (4, 4)
 
@@ -141,7 +141,7 @@ def test_the_end_is_confirmed_after_the_rows(bench: Bench) -> None:
     session.received(data(1, 1))
     session.received('{"type": "end", "stream": "s"}')
     bench.store.flush()
-    assert [message["type"] for message in heard(session)] == ["ack", "ended"]
+    assert [message["type"] for message in received(session)] == ["ack", "ended"]
 
 
 @pytest.mark.parametrize(
@@ -183,7 +183,7 @@ def test_the_last_connection_of_a_producer_replaces_the_earlier_one(bench: Bench
     second.received(data(1, 1))
     second.received(data(2, 2))
     bench.store.flush()
-    assert heard(second)[-1]["sequence"] == 2
+    assert received(second)[-1]["sequence"] == 2
     assert bench.store.info("s").position == 2
 
 
@@ -230,28 +230,28 @@ class Watcher:
                 await self.go_on.wait()
             try:
                 async for message in connection:
-                    place = self._take(message)
+                    offset = self._take(message)
                     self._progress.set()
-                    if place == self.last:
+                    if offset == self.last:
                         return
             except ConnectionClosed as closed:
                 self.code = closed.rcvd.code if closed.rcvd else 1006
 
     def _take(self, message: str | bytes) -> int:
         """Count a message, which must continue where the last one ended; returns the offset after it."""
-        place = self.rows + self.missed
+        offset = self.rows + self.missed
         if isinstance(message, bytes):
             header = json.loads(unseal(message)[0])
-            assert header["offset"] == place
+            assert header["offset"] == offset
             self.rows += header["count"]
         else:
-            told = json.loads(message)
-            assert told.get("offset", told.get("start")) == place
-            if told["type"] == "rows":
-                self.rows += len(told["rows"])
+            decoded = json.loads(message)
+            assert decoded.get("offset", decoded.get("start")) == offset
+            if decoded["type"] == "rows":
+                self.rows += len(decoded["rows"])
             else:
-                assert (told["type"], told["reason"]) == ("gap", "retention")
-                self.missed += told["stop"] - told["start"]
+                assert (decoded["type"], decoded["reason"]) == ("gap", "retention")
+                self.missed += decoded["stop"] - decoded["start"]
         return self.rows + self.missed
 
     def _connect(self, slow: bool) -> websockets.connect:

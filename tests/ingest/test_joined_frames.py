@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from tests.support.services.stream_store import (
     NUMBERS,
-    HandTimers,
+    ManualTimers,
     Producer,
     Server,
     limited_files,
@@ -38,16 +38,16 @@ def producer(server: Server) -> Producer:
 def test_pending_frames_are_appended_as_one_with_the_arrival_of_each_row(
     server: Server, producer: Producer
 ) -> None:
-    came = []
+    arrivals = []
     for sequence in range(1, 5):
         server.clock.advance(nanoseconds=1_000_000)
-        came += [server.clock.now()] * sequence
+        arrivals += [server.clock.now()] * sequence
         producer.send(numbers(*range(sequence + 1)), ("a", sequence, sequence), ("b", sequence, 1))
     assert server.values("a") == []
     assert producer.acked() == {"a": 4, "b": 4}
     (frame,) = server.frames("a")
-    assert (frame.rows, frame.sequence, frame.arrival) == (10, 4, came[-1])
-    assert server.arrivals("a") == came
+    assert (frame.rows, frame.sequence, frame.arrival) == (10, 4, arrivals[-1])
+    assert server.arrivals("a") == arrivals
     assert server.values("a") == [0, 0, 1, 0, 1, 2, 0, 1, 2, 3]
     assert server.store.counts("a")[:2] == (4, 10)
     # Reopened, the log continues after the last of them.
@@ -84,18 +84,18 @@ def test_joined_frames_that_cannot_be_written_are_rejected_one_by_one(
     server.store.remove("a")
     server.store.create(spec(NUMBERS, name="a", retention={"bytes": "512KB"}))  # segments of 64 KB
     producer.send(numbers(1, 2), ("a", 1, 1), ("b", 1, 1))
-    producer.heard()
+    producer.received()
     undo = limited_files(66_000)
     try:
         for sequence in (2, 3, 4):
             server.clock.advance(nanoseconds=1000)
             producer.send(numbers(*range(1364)), ("a", sequence, 1363), ("b", sequence, 1))
-        told = producer.heard()
+        messages = producer.received()
     finally:
         undo()
-    rejects = [(each["stream"], each["sequence"], each["expected"]) for each in told if "problem" in each]
+    rejects = [(each["stream"], each["sequence"], each["expected"]) for each in messages if "problem" in each]
     assert rejects == [("a", 2, 2), ("a", 3, 2), ("a", 4, 2)]
-    assert told[-1]["streams"]["b"][0] == 4
+    assert messages[-1]["streams"]["b"][0] == 4
     producer.send(numbers(7), ("a", 2, 1))
     assert producer.acked() == {"a": 2}
     assert (server.values("a"), len(server.values("b"))) == ([1, 7], 4)
@@ -113,7 +113,7 @@ class SlowDisk(Inline):
 
 
 def test_rows_wait_nine_times_as_long_as_the_last_append_took(server: Server) -> None:
-    timers = HandTimers()
+    timers = ManualTimers()
     now, later = timers.soon, timers.later
     store = server.start(delivery="sync", background=SlowDisk(server.clock), timers=timers)
     for name in "abc":
@@ -145,7 +145,7 @@ def test_rows_wait_nine_times_as_long_as_the_last_append_took(server: Server) ->
 
 
 def test_appending_yields_to_the_event_loop_and_continues_in_the_next_turn(server: Server) -> None:
-    timers, disk = HandTimers(), SlowDisk(server.clock)
+    timers, disk = ManualTimers(), SlowDisk(server.clock)
     turns = timers.soon
     store = server.start(delivery="sync", timers=timers, background=disk)
     for name in "abcde":

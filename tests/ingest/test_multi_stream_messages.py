@@ -72,25 +72,25 @@ def test_each_frame_of_a_multi_stream_message_goes_to_its_own_stream(
 def test_one_message_has_all_acks_with_their_credit(feeding: Callable[..., Producer]) -> None:
     producer = feeding(settings={"credit_bytes": 4096})
     producer.send(numbers(1, 2), ("a", 1, 1), ("c", 1, 1))
-    assert producer.heard() == [{"type": "acks", "streams": {"a": [1, 4096], "c": [1, 4096]}}]
-    assert producer.heard() == []
+    assert producer.received() == [{"type": "acks", "streams": {"a": [1, 4096], "c": [1, 4096]}}]
+    assert producer.received() == []
 
 
 def test_rows_have_the_arrival_time_of_their_message(
     server: Server, feeding: Callable[..., Producer]
 ) -> None:
     producer = feeding()
-    came = []
+    arrivals = []
     for sequence in (1, 2):
         server.clock.advance(nanoseconds=1_000_000)
-        came.append(server.clock.now())
+        arrivals.append(server.clock.now())
         producer.send(numbers(1, 2), ("a", sequence, 1), ("b", sequence, 1))
     # A message of one frame waits for the flush as well.
     producer.session.received(json.dumps({"type": "data", "stream": "a", "sequence": 3, "rows": [{"n": 3}]}))
     server.clock.advance(seconds=1)
-    producer.heard()
-    assert server.arrivals("a") == [*came, came[-1]]
-    assert server.arrivals("b") == came
+    producer.received()
+    assert server.arrivals("a") == [*arrivals, arrivals[-1]]
+    assert server.arrivals("b") == arrivals
 
 
 def test_a_repeated_frame_is_acked_again_and_the_others_are_appended(
@@ -112,7 +112,7 @@ def test_a_frame_with_bad_rows_is_rejected_alone_by_its_own_row_numbers(
     times = pa.array([1, 2, 3, None, 5, 6], pa.int64()).cast(pa.timestamp("us", "UTC"))
     batch = pa.RecordBatch.from_arrays([times, pa.array(["x"] * 6)], schema=arrow_schema(schema))
     producer.send(batch, ("a", 1, 2), ("b", 1, 3), ("c", 1, 1))
-    reject, acks = producer.heard()
+    reject, acks = producer.received()
     assert (reject["stream"], reject["sequence"], reject["expected"]) == ("b", 1, 1)
     assert [item["pointer"] for item in reject["problem"]["errors"]] == ["rows/1/at"]
     assert sorted(acks["streams"]) == ["a", "c"]
@@ -131,7 +131,7 @@ def test_a_frame_of_an_unknown_or_unlike_stream_is_rejected_alone(
     producer = feeding()
     server.store.create(StreamSpec.model_validate({"name": "other", **TEXTS}))
     producer.send(numbers(1, 2, 3), ("a", 1, 1), (stream, 1, 1), ("b", 1, 1))
-    reject, acks = producer.heard()
+    reject, acks = producer.received()
     assert (reject["stream"], reject["problem"]["code"]) == (stream, code)
     assert sorted(acks["streams"]) == ["a", "b"]
     if stream == "other":
@@ -139,7 +139,7 @@ def test_a_frame_of_an_unknown_or_unlike_stream_is_rejected_alone(
         assert server.store.info("other").position == 0
     # The fields of unknown streams are not known, so their rows are not checked.
     producer.send(numbers(1), ("unknown", 1, 1))
-    assert [message["problem"]["code"] for message in producer.heard()] == ["unknown_stream"]
+    assert [message["problem"]["code"] for message in producer.received()] == ["unknown_stream"]
 
 
 @pytest.mark.parametrize("broken", [False, True], ids=["rows", "bytes"])
@@ -149,10 +149,13 @@ def test_a_message_that_contradicts_its_header_is_rejected_frame_by_frame(
     producer = feeding()
     batch = b"nonsense" if broken else encode_message(numbers(1, 2, 3))
     producer.session.received(seal(b'{"frames":[["a",1,1],["b",1,1]]}', batch))
-    told = producer.heard()
-    assert [(message["type"], message["stream"]) for message in told] == [("reject", "a"), ("reject", "b")]
+    messages = producer.received()
+    assert [(message["type"], message["stream"]) for message in messages] == [
+        ("reject", "a"),
+        ("reject", "b"),
+    ]
     expected = "cannot be read" if broken else "the frames in the header have 2 rows, the message has 3"
-    assert all(expected in message["problem"]["errors"][0]["detail"] for message in told)
+    assert all(expected in message["problem"]["errors"][0]["detail"] for message in messages)
     producer.send(numbers(1, 2), ("a", 1, 1), ("b", 1, 1))
     assert producer.acked() == {"a": 1, "b": 1}
 
@@ -190,7 +193,7 @@ def test_producers_that_do_not_announce_multi_stream_messages_get_single_acks(
     feeding()
     producer = Producer(server, "a", bundles=False)
     producer.session.received(seal(b'{"stream":"a","sequence":1}', encode_message(numbers(1))))
-    assert [message["type"] for message in producer.heard()] == ["ack"]
+    assert [message["type"] for message in producer.received()] == ["ack"]
     producer.send(numbers(1), ("a", 2, 1))
     assert producer.session.closing is not None
     assert "need a hello with 'bundles': true" in producer.session.closing.reason
@@ -206,12 +209,12 @@ def test_a_frame_uses_credit_by_its_share_of_the_message(
     large = list(range(600))
     producer.send(numbers(*large), ("a", 1, 10), ("b", 1, 290), ("c", 1, 300))
     producer.send(numbers(*large), ("a", 2, 10), ("b", 2, 290), ("c", 2, 300))
-    told = producer.heard()
-    assert [(message["stream"], message["problem"]["code"]) for message in told[:2]] == [
+    messages = producer.received()
+    assert [(message["stream"], message["problem"]["code"]) for message in messages[:2]] == [
         ("b", "over_credit"),
         ("c", "over_credit"),
     ]
-    assert told[2]["streams"]["a"][0] == 2
+    assert messages[2]["streams"]["a"][0] == 2
     assert len(server.values("a")) == 20
 
 
@@ -276,13 +279,13 @@ def test_a_multi_stream_message_is_appended_after_pending_frames(
 ) -> None:
     producer = feeding()
     producer.send(numbers(0, 0), ("a", 1, 1), ("b", 1, 1))
-    producer.heard()
+    producer.received()
     producer.session.received(json.dumps({"type": "data", "stream": "a", "sequence": 2, "rows": [{"n": 1}]}))
     producer.send(numbers(2, 3, 4), ("a", 3, 1), ("b", 2, 1), ("c", 2, 1))
-    told = producer.heard()
-    assert [message["type"] for message in told] == ["reject", "acks"]
-    assert (told[0]["stream"], told[0]["expected"]) == ("c", 1)
-    assert told[0]["problem"]["code"] == "sequence_gap"
+    messages = producer.received()
+    assert [message["type"] for message in messages] == ["reject", "acks"]
+    assert (messages[0]["stream"], messages[0]["expected"]) == ("c", 1)
+    assert messages[0]["problem"]["code"] == "sequence_gap"
     assert server.values("a") == [0, 1, 2]
 
 
@@ -291,11 +294,11 @@ def test_a_full_disk_rejects_frames_of_a_multi_stream_message_and_loses_none(
 ) -> None:
     producer = feeding(retention={"bytes": "1MB"})
     producer.send(numbers(1, 2), ("a", 1, 1), ("b", 1, 1))
-    producer.heard()
+    producer.received()
     undo = limited_files(300_000)
     try:
         producer.send(numbers(*range(40_001)), ("a", 2, 40_000), ("b", 2, 1))
-        reject, acks = producer.heard()
+        reject, acks = producer.received()
     finally:
         undo()
     assert (reject["stream"], reject["expected"], reject["problem"]["code"]) == ("a", 2, "storage_full")
@@ -311,9 +314,9 @@ def test_a_complete_stream_rejects_frames_of_multi_stream_messages(
     producer = feeding()
     server.store.complete("a")
     producer.send(numbers(1, 2), ("a", 1, 1), ("b", 1, 1))
-    told = {message["type"]: message for message in producer.heard()}
-    assert told["reject"]["problem"]["code"] == "stream_complete"
-    assert list(told["acks"]["streams"]) == ["b"]
+    messages = {message["type"]: message for message in producer.received()}
+    assert messages["reject"]["problem"]["code"] == "stream_complete"
+    assert list(messages["acks"]["streams"]) == ["b"]
 
 
 def test_the_header_is_encoded_as_the_protocol_documents() -> None:

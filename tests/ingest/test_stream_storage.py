@@ -64,9 +64,9 @@ def test_a_full_disk_rejects_frames_and_loses_none(server: Server, delivery: str
         other = store.offer("p", "other", 1, numbers(1), 50)
         store.flush()
         assert fits.result() == Accepted(1, 1, 1)
-        for ticket in (large, behind):
+        for handle in (large, behind):
             with pytest.raises(StorageFull, match="stream 'numbers' could not be written, the disk is full"):
-                ticket.result()
+                handle.result()
         assert other.result() == Accepted(1, 0, 1)
         # A smaller frame still fits, with the sequence that was rejected.
         small = store.offer("p", "numbers", 2, numbers(2), 50)
@@ -174,8 +174,8 @@ if spec.name not in store:
     store.create(spec)
 schema = spec.schema()
 acked = {}
-def done(ticket):
-    acked[ticket.producer] = ticket.result().sequence
+def done(handle):
+    acked[handle.producer] = handle.result().sequence
 sent = {p: store.last_sequence(p, spec.name) for p in ("p", "q", "r")}
 while True:
     for _ in range(7):

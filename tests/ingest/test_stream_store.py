@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.support.services.stream_store import EVENTS, NUMBERS, HandTimers, Server, events, numbers, spec
+from tests.support.services.stream_store import EVENTS, NUMBERS, ManualTimers, Server, events, numbers, spec
 
 from mavstream_protocol.errors import InvalidTuples
 from mavstream_server.catalog.catalog import Catalog
@@ -29,8 +29,8 @@ def test_pending_frames_are_appended_together_and_then_acked(server: Server) -> 
     store = server.start()
     store.create(spec(NUMBERS))
     settled: list[int] = []
-    tickets = [
-        store.offer(name, "numbers", n, numbers(n), 50, done=lambda ticket: settled.append(ticket.sequence))
+    handles = [
+        store.offer(name, "numbers", n, numbers(n), 50, done=lambda handle: settled.append(handle.sequence))
         for n in (1, 2, 3)
         for name in ("p", "q")
     ]
@@ -39,7 +39,7 @@ def test_pending_frames_are_appended_together_and_then_acked(server: Server) -> 
     store.flush()
     assert settled == [1, 1, 2, 2, 3, 3]
     assert server.rung == 1
-    assert [ticket.outcome for ticket in tickets[:3]] == [
+    assert [handle.outcome for handle in handles[:3]] == [
         *(Accepted(1, 0, 1), Accepted(1, 1, 1), Accepted(2, 2, 1)),
     ]
     frames = server.frames("numbers")
@@ -56,9 +56,9 @@ def test_pending_frames_are_appended_together_and_then_acked(server: Server) -> 
 def test_ten_thousand_small_frames_are_appended_at_once(server: Server) -> None:
     store = server.start()
     store.create(spec(NUMBERS))
-    tickets = [store.offer("p", "numbers", n, numbers(n), 50) for n in range(1, 10_001)]
+    handles = [store.offer("p", "numbers", n, numbers(n), 50) for n in range(1, 10_001)]
     store.flush()
-    assert all(ticket.outcome == Accepted(n, n - 1, 1) for n, ticket in enumerate(tickets, 1))
+    assert all(handle.outcome == Accepted(n, n - 1, 1) for n, handle in enumerate(handles, 1))
     assert server.rung == 1
     assert server.values("numbers") == list(range(1, 10_001))
 
@@ -151,7 +151,7 @@ def test_streams_are_created_once_and_removed_when_no_query_reads_them(server: S
     with pytest.raises(NotFound, match="there is no stream 'numbers'"):
         store.offer("p", "numbers", 1, numbers(1), 50)
     store.create(spec(NUMBERS))
-    store.offer("p", "numbers", 1, numbers(1), 50)  # counted anew
+    store.offer("p", "numbers", 1, numbers(1), 50)  # counted from 0 again
     store.flush()
     assert server.again().names == ("events", "numbers")
 
@@ -202,7 +202,7 @@ def test_a_failing_callback_does_not_prevent_acks_of_others(
 ) -> None:
     store = server.start()
     store.create(spec(NUMBERS))
-    store.offer("p", "numbers", 1, numbers(1), 50, done=lambda ticket: 1 / 0)
+    store.offer("p", "numbers", 1, numbers(1), 50, done=lambda handle: 1 / 0)
     second = store.offer("p", "numbers", 2, numbers(2), 50)
     store.flush()
     assert second.settled
@@ -212,9 +212,9 @@ def test_a_failing_callback_does_not_prevent_acks_of_others(
 def test_a_frame_at_shutdown_is_in_the_log_or_rejected(server: Server) -> None:
     store = server.start()
     store.create(spec(NUMBERS))
-    ticket = store.offer("p", "numbers", 1, numbers(1), 50)
+    handle = store.offer("p", "numbers", 1, numbers(1), 50)
     server.stop()
-    assert ticket.result() == Accepted(1, 0, 1)
+    assert handle.result() == Accepted(1, 0, 1)
     assert server.values("numbers") == [1]
     assert server.start().last_sequence("p", "numbers") == 1
 
@@ -261,7 +261,7 @@ class SlowClock(ManualClock):
 def test_the_doorbell_rings_once_per_flush_and_once_per_millisecond_in_long_ones(
     tmp_path: Path, streams: int, fewest: int, most: int
 ) -> None:
-    timers = HandTimers()
+    timers = ManualTimers()
     clock = SlowClock()
     with Server(tmp_path, clock) as server:
         store = server.start(timers=timers)

@@ -112,11 +112,11 @@ def test_a_complete_stream_accepts_no_more_rows(server: Server) -> None:
     store = server.start()
     store.create(spec(NUMBERS))
     store.offer("p", "numbers", 1, numbers(1), 50)
-    ticket = store.complete("numbers")
+    handle = store.complete("numbers")
     with pytest.raises(Conflict, match="was completed and takes no more rows"):
         store.offer("p", "numbers", 2, numbers(2), 50)
     store.flush()
-    assert ticket.result() == Accepted(0, 1, 0)
+    assert handle.result() == Accepted(0, 1, 0)
     assert server.kinds("numbers") == ["DATA", "COMPLETE"]
     assert store.info("numbers").watermark == "9999-12-31T23:59:59.999999Z"
     store = server.again()

@@ -24,20 +24,20 @@ EXTREMES = (BEGIN_OF_TIME, BEGIN_OF_TIME + 1, END_OF_TIME - 1, END_OF_TIME)
 times = st.one_of(st.integers(0, 60), st.sampled_from(EXTREMES))
 rows = st.tuples(st.just("row"), st.integers(0, 3), times)
 marks = st.tuples(st.sampled_from([JOIN, IDLE, END]), st.integers(0, 3), st.just(0))
-stories = st.lists(st.one_of(rows, rows, rows, marks), max_size=40)
+event_lists = st.lists(st.one_of(rows, rows, rows, marks), max_size=40)
 
 
 def lowered(time: int, lateness: int) -> int:
     return max(time - lateness, BEGIN_OF_TIME)
 
 
-def by_definition(story: list[tuple[object, int, int]], lateness: int) -> tuple[list[int], int]:
+def by_definition(events: list[tuple[object, int, int]], lateness: int) -> tuple[list[int], int]:
     """Compute watermarks from the definition: one row at a time, over all producers."""
     maxima: dict[int, int] = {}
     live: set[int] = set()
     watermark, largest = BEGIN_OF_TIME, BEGIN_OF_TIME
     ahead: list[int] = []
-    for what, producer, time in story:
+    for what, producer, time in events:
         if what == "row":
             ahead.append(watermark)
             maxima[producer] = max(maxima.get(producer, BEGIN_OF_TIME), time)
@@ -59,13 +59,13 @@ def by_definition(story: list[tuple[object, int, int]], lateness: int) -> tuple[
 
 
 def by_frames(
-    story: list[tuple[object, int, int]], lateness: int, frame_sizes: list[int]
+    events: list[tuple[object, int, int]], lateness: int, frame_sizes: list[int]
 ) -> tuple[list[int], int]:
     """Compute the same watermarks with consecutive rows of a producer in frames of the given sizes."""
     state = EventWatermarks(lateness)
-    sizes = iter(frame_sizes * (len(story) + 1))
+    sizes = iter(frame_sizes * (len(events) + 1))
     ahead: list[int] = []
-    for (what, producer), group in groupby(story, key=lambda item: item[:2]):
+    for (what, producer), group in groupby(events, key=lambda item: item[:2]):
         pending = [time for _, _, time in group]
         if what != "row":
             for _ in pending:
@@ -82,11 +82,11 @@ def by_frames(
 
 
 @settings(max_examples=300, deadline=None)
-@given(stories, st.integers(0, 20), st.lists(st.integers(1, 6), min_size=1, max_size=5))
+@given(event_lists, st.integers(0, 20), st.lists(st.integers(1, 6), min_size=1, max_size=5))
 def test_watermarks_do_not_depend_on_frame_boundaries(
-    story: list[tuple[object, int, int]], lateness: int, frame_sizes: list[int]
+    events: list[tuple[object, int, int]], lateness: int, frame_sizes: list[int]
 ) -> None:
-    assert by_frames(story, lateness, frame_sizes) == by_definition(story, lateness)
+    assert by_frames(events, lateness, frame_sizes) == by_definition(events, lateness)
 
 
 def test_one_producer_keeps_the_watermark_below_its_maximum_by_the_lateness() -> None:

@@ -283,7 +283,9 @@ def test_queries_share_distinct(stream: MakeStream, clock: ManualClock) -> None:
     bench.feed(0, 150, 160, 500, 501)
     assert shares(*runs)
     bench.feed(900, 1000, 2000)
-    assert {type(operator).__name__ for operator in bench.trunk().network.operators.values()} >= {"Aggregate"}
+    assert {type(operator).__name__ for operator in bench.pipeline().network.operators.values()} >= {
+        "Aggregate"
+    }
     assert [y for y, *_ in runs[0].answers()] == [5, 9, 10]
     assert [y for y, *_ in runs[1].answers()] == [0, 1, 5, 9, 10]
 

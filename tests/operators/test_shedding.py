@@ -78,13 +78,13 @@ def test_a_query_reports_when_it_dropped_rows_and_how_many(stream: MakeStream, c
         rows.columns({"x": [0.0] * 1000, "k": [0] * 1000})
         run.engine.run()
     stats = query_metrics(run.query, 0)
-    assert [spell[:5] for spell in stats.shedding_intervals] == [
+    assert [interval[:5] for interval in stats.shedding_intervals] == [
         ("numbers", 0.25, arrivals[1], arrivals[2], 2000),
         ("numbers", 0.5, arrivals[3], arrivals[3], 1000),
         ("numbers", 0.25, arrivals[5], arrivals[5], 1000),
     ]
-    assert [spell.shed for spell in stats.shedding_intervals] == pytest.approx([500, 500, 250], rel=0.2)
-    lost = sum(spell.shed for spell in stats.shedding_intervals)
+    assert [interval.shed for interval in stats.shedding_intervals] == pytest.approx([500, 500, 250], rel=0.2)
+    lost = sum(interval.shed for interval in stats.shedding_intervals)
     assert stats.counters["in"]["shed"] == lost == 6000 - stats.rows_out
 
     run.engine.stop("q")
@@ -97,7 +97,7 @@ def test_a_share_under_which_no_row_was_read_is_not_recorded(stream: MakeStream)
     for share in (0.5, 0.0, 0.25):
         source.shed(share)
     run.engine.run()
-    assert [spell.share for spell in run.query.shedding_intervals] == [0.25]
+    assert [interval.share for interval in run.query.shedding_intervals] == [0.25]
 
 
 def test_the_record_is_bounded(stream: MakeStream) -> None:
@@ -120,5 +120,5 @@ def test_shedding_continues_after_a_restore(stream: MakeStream) -> None:
     saved, before = run.engine.snapshot("q"), run.answers()
     again = run_plan(IN, "in", [rows], train=4096, saved=saved)
     assert [row[1] for row in before + again.rows()] == kept(shedder(0.3), rows).tolist()
-    (spell,) = again.query.shedding_intervals
-    assert (spell.seen, spell.shed) == (3 * BLOCK, 3 * int(0.3 * BLOCK))
+    (interval,) = again.query.shedding_intervals
+    assert (interval.seen, interval.shed) == (3 * BLOCK, 3 * int(0.3 * BLOCK))

@@ -207,13 +207,13 @@ def test_rows_in_flight_hold_the_versions_that_they_need(
     }
     run = run_plan(plan, "j", [readings, others], tables=[rooms])
     assert oldest_arrival(run.engine.queries.values(), "rooms") is None
-    came = clock.now()
+    arrival = clock.now()
     readings.rows((1, "attic"))
     clock.advance(seconds=1)
     rooms.put(("attic", 2))
     readings.rows((2, "attic"))
     assert run.rows() == []  # the other stream may still have an earlier row
-    assert oldest_arrival(run.engine.queries.values(), "rooms") == came
+    assert oldest_arrival(run.engine.queries.values(), "rooms") == arrival
     assert oldest_arrival(run.engine.queries.values(), "homes") is None
     clock.advance(seconds=1)
     others.rows((3, "attic"))

@@ -88,17 +88,17 @@ def test_other_rows_are_dropped_where_too_few_fail_the_condition(stream: MakeStr
     assert (x[stays[stays >= BLOCK]] > -1).mean() > 0.99
 
 
-@pytest.mark.parametrize("worth", ["x", "sqrt(k - 1000000)", "ln(-x)"])
-def test_null_and_failed_utilities_are_the_least(stream: MakeStream, worth: str) -> None:
-    if worth == "x":
+@pytest.mark.parametrize("utility", ["x", "sqrt(k - 1000000)", "ln(-x)"])
+def test_null_and_failed_utilities_are_the_least(stream: MakeStream, utility: str) -> None:
+    if utility == "x":
         x = [None if number % 20 == 3 else -float(number % 7) for number in range(3 * BLOCK)]
         worthless = np.arange(3 * BLOCK) % 20 == 3
-    elif worth == "ln(-x)":
+    elif utility == "ln(-x)":
         x = [float(number % 20 == 3) * 2 - 1 for number in range(3 * BLOCK)]
         worthless = np.arange(3 * BLOCK) % 20 == 3
     else:
         x, worthless = [0.0] * (3 * BLOCK), np.ones(3 * BLOCK, dtype=bool)
-    stays = kept(shedder(0.05, worth), numbers(stream, x))
+    stays = kept(shedder(0.05, utility), numbers(stream, x))
     goes = np.setdiff1d(np.arange(BLOCK, 3 * BLOCK), stays)
     assert len(goes) > 0.04 * 2 * BLOCK
     assert worthless[goes].all()
@@ -121,16 +121,18 @@ def test_a_query_sheds_by_a_column_that_it_does_not_read(stream: MakeStream) -> 
     rows.complete()
     nodes = {"in": {"op": "source", "stream": "numbers"}, "p": project("in", k="k")}
     plan = infer(Plan.parse({"root": "p", "nodes": nodes}), {"numbers": rows.shape})
-    worth = infer_utility(QosSpec(worth={"numbers": "-x"}), plan)
+    utility = infer_utility(QosSpec(worth={"numbers": "-x"}), plan)
     expected = kept(shedder(0.2, "-x"), rows).tolist()
 
-    run = run_plan(nodes, "p", [rows], options=RunOptions(worth=worth), train=900)
+    run = run_plan(nodes, "p", [rows], options=RunOptions(worth=utility), train=900)
     (source,) = run.query.network.sources
     source.shed(0.2)
     run.engine.run(9)
     saved, before = run.engine.snapshot("q"), run.answers()
     assert [k for (k,) in run.rows()] == expected
-    again = run_plan(nodes, "p", [rows], options=RunOptions(worth=worth), train=64, policy="wrr", saved=saved)
+    again = run_plan(
+        nodes, "p", [rows], options=RunOptions(worth=utility), train=64, policy="wrr", saved=saved
+    )
     assert [k for (k,) in before + again.rows()] == expected
     assert "errors" not in run.query.counters["in"]
 

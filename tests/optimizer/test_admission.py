@@ -27,7 +27,7 @@ from mavstream_server.optimizer.target_index import IndexedTarget, TargetIndex
 from mavstream_server.testing.streams import parse_fields
 
 LATENCY = {"latency": {"mean": "10ms", "tolerance": "0%"}}
-NO_PROMISES = TargetIndex()
+NO_TARGETS = TargetIndex()
 
 
 def answered(mean_ms: float, count: int = 100) -> Latency:
@@ -47,14 +47,14 @@ def judge(
     occupancy: Occupancy | None,
     class_name: str = "low",
     priority: int = 1,
-    promises: TargetIndex = NO_PROMISES,
+    targets: TargetIndex = NO_TARGETS,
     silent: tuple[str, ...] = (),
     memory: float = 0.0,
 ) -> AdmissionEstimate:
     candidate = Candidate(
         class_name, priority, QosSpec.model_validate(qos or {}), demand(work, memory=memory), silent
     )
-    return estimate(candidate, occupancy, promises, AdmissionPolicy.REFUSE)
+    return estimate(candidate, occupancy, targets, AdmissionPolicy.REFUSE)
 
 
 def two_classes(high: float = 0.2, low: float = 0.2) -> Occupancy:
@@ -92,7 +92,7 @@ def test_the_latency_of_its_class_is_scaled_by_the_growth_of_the_queue() -> None
     # One class, turns of 1 ms: 1 / (1 - 0.5) becomes 1 / (1 - 0.75), twice as long.
     half = Occupancy({"low": ClassLoad(1, 1000, 0.5, 500, answered(3))}, by_priority=True)
     new = Candidate("low", 1, QosSpec.model_validate(LATENCY), demand(0.25, turns=250))
-    (target,) = estimate(new, half, NO_PROMISES, AdmissionPolicy.WARN).targets
+    (target,) = estimate(new, half, NO_TARGETS, AdmissionPolicy.WARN).targets
     assert target.expected == pytest.approx(6)
     assert (target.objective, target.statistic, target.kept) == ("latency", "mean", Outlook.YES)
 
@@ -102,7 +102,7 @@ def test_a_class_without_answers_is_estimated_by_its_queue_alone() -> None:
     for name, factor in (("mean", 1.0), ("p95", 2.9957)):
         qos = {"latency": {name: "1s"}}
         new = Candidate("low", 1, QosSpec.model_validate(qos), demand(0.25, turns=250))
-        (target,) = estimate(new, half, NO_PROMISES, AdmissionPolicy.WARN).targets
+        (target,) = estimate(new, half, NO_TARGETS, AdmissionPolicy.WARN).targets
         # M/M/1 at one half, and up to 50 ms of linger while the engine is busy.
         assert target.expected == pytest.approx(2 * factor + 0.5 * 50, rel=1e-3)
 
@@ -169,7 +169,7 @@ def test_without_metrics_or_rows_no_estimate_is_made() -> None:
 # Targets of running queries
 
 
-def promised(*queries: tuple[str, str, dict[str, Any]]) -> TargetIndex:
+def target_index(*queries: tuple[str, str, dict[str, Any]]) -> TargetIndex:
     return TargetIndex(IndexedTarget(id_, name, QosSpec.model_validate(qos)) for id_, name, qos in queries)
 
 
@@ -178,13 +178,13 @@ def within(limit: str) -> dict[str, Any]:
 
 
 def test_running_queries_that_would_miss_are_named_tightest_first() -> None:
-    promises = promised(
+    targets = target_index(
         ("tight", "high", within("3ms")),
         ("loose", "high", within("1s")),
         ("missed", "high", within("1ms")),  # it is missed already, not because of the new query
         ("tighter", "high", within("2500us")),
     )
-    found = judge(0.3, occupancy=two_classes(), class_name="high", priority=9, promises=promises)
+    found = judge(0.3, occupancy=two_classes(), class_name="high", priority=9, targets=targets)
     assert [one.query for one in found.endangered] == ["tighter", "tight"]
     assert found.endangered_queries == 2
     assert not found.admitted
@@ -196,19 +196,19 @@ def test_running_queries_that_would_miss_are_named_tightest_first() -> None:
 
 
 def test_less_important_queries_may_be_made_slower() -> None:
-    promises = promised(("tight", "low", within("5100us")))
-    high = judge(0.3, occupancy=two_classes(), class_name="high", priority=9, promises=promises)
+    targets = target_index(("tight", "low", within("5100us")))
+    high = judge(0.3, occupancy=two_classes(), class_name="high", priority=9, targets=targets)
     assert high.admitted
     assert high.endangered == ()
-    assert not judge(0.3, occupancy=two_classes(), promises=promises).admitted
+    assert not judge(0.3, occupancy=two_classes(), targets=targets).admitted
 
 
 def test_an_overloaded_class_endangers_throughput_and_memory_targets_too() -> None:
-    promises = promised(
+    targets = target_index(
         ("much", "low", {"throughput": {"at_least": 10}}), ("small", "low", {"memory": {"at_most": "1MB"}})
     )
-    assert judge(0.1, occupancy=two_classes(), promises=promises).endangered_queries == 0
-    found = judge(0.9, occupancy=two_classes(), promises=promises)
+    assert judge(0.1, occupancy=two_classes(), targets=targets).endangered_queries == 0
+    found = judge(0.9, occupancy=two_classes(), targets=targets)
     assert [(one.query, one.objective) for one in found.endangered] == [
         ("much", "throughput"),
         ("small", "memory"),
@@ -217,8 +217,8 @@ def test_an_overloaded_class_endangers_throughput_and_memory_targets_too() -> No
 
 
 def test_endangered_queries_are_counted_and_the_first_are_named() -> None:
-    promises = promised(*((f"q{number:03}", "high", within("3ms")) for number in range(100)))
-    found = judge(0.3, occupancy=two_classes(), class_name="high", priority=9, promises=promises)
+    targets = target_index(*((f"q{number:03}", "high", within("3ms")) for number in range(100)))
+    found = judge(0.3, occupancy=two_classes(), class_name="high", priority=9, targets=targets)
     assert (found.endangered_queries, len(found.endangered)) == (100, 10)
     assert found.warnings[0].endswith("and 90 more")
 
@@ -251,7 +251,7 @@ def typed(where: str = "temp > 20", **above: Any) -> TypedPlan:
     return infer(Plan.parse({"root": list(nodes)[-1], "nodes": nodes}), STREAMS)
 
 
-def figures(name: str, operator: str, cost_ns: float, selectivity: float = 1.0) -> OperatorMetrics:
+def metrics(name: str, operator: str, cost_ns: float, selectivity: float = 1.0) -> OperatorMetrics:
     return OperatorMetrics(name, operator, "operational", "ready", 0, 0, 0, cost_ns, selectivity, 1000, 0, {})
 
 
@@ -268,7 +268,7 @@ def test_without_a_cost_history_the_estimates_of_the_cost_model_are_used() -> No
 def test_costs_are_the_median_of_operators_of_the_same_kind() -> None:
     experience = CostHistory()
     for cost in (350.0, 700.0, 35_000.0):
-        experience.learn(typed("humidity > 5"), [figures("hot", "select", cost, 0.5)], {"readings": 10_000.0})
+        experience.learn(typed("humidity > 5"), [metrics("hot", "select", cost, 0.5)], {"readings": 10_000.0})
     found = experience.assess(typed("temp > 20"), RATES)
     select = 10_000 * 700  # twenty times the estimate, in the median
     assert found.work == pytest.approx((select + 2 * 100 * CALL_NS) / 1e9)
@@ -286,7 +286,7 @@ def test_selectivity_is_that_of_an_equal_condition_that_runs() -> None:
     fast = {"readings": Arrivals(rows=10_000_000.0, frames=100.0)}
     experience = CostHistory()
     guessed = experience.assess(typed(**aggregate), fast)
-    experience.learn(typed(), [figures("hot", "select", 35.0, 0.001)], {"readings": 10_000.0})
+    experience.learn(typed(), [metrics("hot", "select", 35.0, 0.001)], {"readings": 10_000.0})
     known = experience.assess(typed(**aggregate), fast)
     assert known.work < 0.8 * guessed.work
     other = experience.assess(typed("temp > 21", **aggregate), fast)
@@ -320,11 +320,11 @@ def test_any_plan_can_be_learned_and_assessed(seed: int) -> None:
         plan = infer(Plan.parse({"root": case.root, "nodes": case.nodes}), streams)
         rates = {name: random.choice([0.0, 1e-3, 1e7]) for name in streams}
         costs = [(name, random.choice([0.0, 1e9]), random.choice([0.0, 1e6])) for name in plan.nodes]
-        measured = [figures(name, "source", cost, selectivity) for name, cost, selectivity in costs]
+        measured = [metrics(name, "source", cost, selectivity) for name, cost, selectivity in costs]
         experience.learn(plan, measured, rates)
         demand = experience.assess(plan, {name: Arrivals(rate, rate) for name, rate in rates.items()})
         assert all(isfinite(one) and one >= 0 for one in demand)
         qos = {**LATENCY, "memory": {"at_most": "1MB"}, "throughput": {"at_least": 1}}
         candidate = Candidate("low", 1, QosSpec.model_validate(qos), demand)
-        found = estimate(candidate, two_classes(), NO_PROMISES, AdmissionPolicy.WARN)
+        found = estimate(candidate, two_classes(), NO_TARGETS, AdmissionPolicy.WARN)
         assert AdmissionEstimate.model_validate_json(found.model_dump_json()) == found

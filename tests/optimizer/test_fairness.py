@@ -226,8 +226,8 @@ def test_rate_based_policies_invert_classes_with_rare_answers_and_class_policies
     load, started = SlidingLoad(), clock.monotonic()
 
     def look() -> None:
-        figures = class_metrics(engine).classes
-        load.add(LoadSample(clock.now() / 1e9, engine_metrics(engine, started), figures, {}))
+        metrics = class_metrics(engine).classes
+        load.add(LoadSample(clock.now() / 1e9, engine_metrics(engine, started), metrics, {}))
 
     look()
     for _ in range(50):

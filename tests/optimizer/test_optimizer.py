@@ -46,30 +46,30 @@ SEGMENT, CHAIN = CANDIDATES[Objective.MEMORY]
 def test_the_status_of_a_target_changes_only_after_several_observations(
     ratios: list[float | None], states: list[TargetState]
 ) -> None:
-    standing = TargetStatus(patience=3)
-    assert [standing.judge(ratio, 0.1, ratio, float(now)) for now, ratio in enumerate(ratios)] == states
+    status = TargetStatus(patience=3)
+    assert [status.judge(ratio, 0.1, ratio, float(now)) for now, ratio in enumerate(ratios)] == states
 
 
 def test_a_target_status_records_since_when_and_its_changes() -> None:
-    standing = TargetStatus(patience=1)
+    status = TargetStatus(patience=1)
     for now, ratio in enumerate([0.5, 0.5, 3.0, 3.0]):
-        standing.judge(ratio, 0.1, 10 * ratio, float(now))
-    assert standing.since == 2
-    assert [(one.at, one.before, one.after, one.measured) for one in standing.changes] == [
+        status.judge(ratio, 0.1, 10 * ratio, float(now))
+    assert status.since == 2
+    assert [(one.at, one.before, one.after, one.measured) for one in status.changes] == [
         (0, UNKNOWN, KEPT, 5.0),
         (2, KEPT, MISSED, 30.0),
     ]
 
 
 def test_a_target_with_a_rising_trend_is_at_risk_before_it_is_missed() -> None:
-    standing = TargetStatus(patience=3, foresees=True)
+    status = TargetStatus(patience=3, foresees=True)
     foreseen = []
     for now, ratio in enumerate([0.1, 0.1, 0.3, 0.6, 0.6]):
-        standing.judge(ratio, 0.1, ratio, float(now))
-        foreseen.append(standing.foreseen)
+        status.judge(ratio, 0.1, ratio, float(now))
+        foreseen.append(status.foreseen)
     # It has grown by a quarter of the target per second, extrapolated over three seconds.
     assert foreseen == [None, None, None, pytest.approx(0.6 + 0.25 * 3), None]
-    assert [one.after for one in standing.changes] == [KEPT, AT_RISK, KEPT]
+    assert [one.after for one in status.changes] == [KEPT, AT_RISK, KEPT]
 
 
 # The monitor
@@ -285,7 +285,9 @@ def test_no_action_is_taken_for_a_target_with_weight_0() -> None:
     for _ in range(20):
         query.answer(100, 1)
         assert server.second() is None
-    assert server.monitor.queries["q"].standings[Objective.MEMORY].state is MISSED, "it is told all the same"
+    assert server.monitor.queries["q"].standings[Objective.MEMORY].state is MISSED, (
+        "it is reported all the same"
+    )
 
 
 def test_a_more_important_class_comes_first_whatever_the_weights() -> None:

@@ -340,12 +340,12 @@ def test_settings_of_a_query_are_sent_again_when_it_restarts(tmp_path: Path) -> 
             await world.engine.forget_query("q")
             await world.query("q", "default", {"max_loss": "50%"}, 0)
             await world.optimizing.round()
-            vitals = (await world.engine.target_metrics(["q"]))["q"]
-            assert (vitals.share, vitals.weight) == (0.5, 4)
+            metrics = (await world.engine.target_metrics(["q"]))["q"]
+            assert (metrics.share, metrics.weight) == (0.5, 4)
             await world.optimizing.configure(OptimizerSettings(enabled=False))
             await world.optimizing.round()
-            vitals = (await world.engine.target_metrics(["q"]))["q"]
-            assert (vitals.share, vitals.weight) == (0.0, 1), "switched off, it gives back what it took"
+            metrics = (await world.engine.target_metrics(["q"]))["q"]
+            assert (metrics.share, metrics.weight) == (0.0, 1), "switched off, it gives back what it took"
 
     play(scenario)
 

@@ -194,8 +194,8 @@ def test_an_operator_is_rated_by_its_hints_until_enough_is_measured(
     assert task.statistics.input_size != 100
 
 
-def cheapest(plan: Plan, figures: PlanMetrics | None = None) -> Alternate:
-    return alternates(plan, SHAPES, figures or PlanMetrics(RATE))[0]
+def cheapest(plan: Plan, metrics: PlanMetrics | None = None) -> Alternate:
+    return alternates(plan, SHAPES, metrics or PlanMetrics(RATE))[0]
 
 
 def order(plan: Plan) -> list[str]:

@@ -76,10 +76,10 @@ def test_selects_are_ordered_by_rank() -> None:
         "c": select("b", "humidity < 0.5"),
     }
     # Ranks: a (0.9 - 1) / 100 = -0.001, b (0.5 - 1) / 1000 = -0.0005, c (0.2 - 1) / 200 = -0.004.
-    figures = PlanMetrics(
+    metrics = PlanMetrics(
         operators={"a": measured(0.9, 100.0), "b": measured(0.5, 1000.0), "c": measured(0.2, 200.0)}
     )
-    root, made = step_of(order_selects.RULE, nodes, "c", figures=figures)
+    root, made = step_of(order_selects.RULE, nodes, "c", metrics=metrics)
     assert root == "b"
     assert made == {
         **IN,
@@ -96,9 +96,9 @@ def test_a_select_with_another_reader_is_not_reordered() -> None:
         "b": select("a", "temperature > 30"),
         "u": {"op": "union", "inputs": ["a", "b"]},
     }
-    figures = PlanMetrics(operators={"a": measured(0.9), "b": measured(0.1)})
+    metrics = PlanMetrics(operators={"a": measured(0.9), "b": measured(0.1)})
     for rule in (order_selects.RULE, merge_selects.RULE):
-        assert not steps_of(rule, nodes, "u", figures=figures)
+        assert not steps_of(rule, nodes, "u", metrics=metrics)
 
 
 def test_selects_are_merged() -> None:
@@ -311,9 +311,9 @@ def test_every_function_is_listed_as_failing_or_safe() -> None:
 )  # fmt: skip
 def test_rewritten_expressions_keep_their_meaning(text: str) -> None:
     meant = parse_scalar(text, COLUMNS)
-    said = text_of(meant, COLUMNS)
-    assert said is not None
-    assert parse_scalar(said, COLUMNS) == meant
+    written = text_of(meant, COLUMNS)
+    assert written is not None
+    assert parse_scalar(written, COLUMNS) == meant
 
 
 # The search

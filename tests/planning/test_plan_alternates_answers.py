@@ -74,11 +74,11 @@ def compared(asked: RewriteCase, variants: Sequence[Variant], also_empty: bool) 
                 other, got = run(
                     alternate.plan, streams, asked.options, replace(variant, train=variant.train + 3)
                 )
-                assert other.query.state is state, f"{how}\n{asked.case.story()}"
+                assert other.query.state is state, f"{how}\n{asked.case.description()}"
                 if state is not QueryState.FAILED:  # the answers of a failed query may end at any row
                     assert_same_answer(asked.case, expected, got, how)
                     if not windowed(asked.case.typed()):
-                        assert stamped(other) == stamped(first), f"{how}\n{asked.case.story()}"
+                        assert stamped(other) == stamped(first), f"{how}\n{asked.case.description()}"
     return found
 
 

@@ -49,17 +49,17 @@ HOME, HOT = "home = 1", "temperature > 30"
 
 
 def test_the_cost_of_the_running_plan_is_the_measured_cost() -> None:
-    figures = PlanMetrics(RATES, {"a": measured(0.5, 200.0), "b": measured(0.1, 400.0)})
+    metrics = PlanMetrics(RATES, {"a": measured(0.5, 200.0), "b": measured(0.1, 400.0)})
     plan = typed(two(HOME, HOT), "b")
-    found = CostModel(plan, figures).assess(plan)
+    found = CostModel(plan, metrics).assess(plan)
     assert found.works == pytest.approx({"a": 1000 * 200.0, "b": 500 * 400.0})
     assert found.work == pytest.approx(400_000.0)
     assert found.rates[InputRef("b", None)] == pytest.approx(50.0)
 
 
 def test_metrics_of_a_predicate_apply_wherever_it_is_moved() -> None:
-    figures = PlanMetrics(RATES, {"a": measured(0.5, 200.0), "b": measured(0.1, 400.0)})
-    model = CostModel(typed(two(HOME, HOT), "b"), figures)
+    metrics = PlanMetrics(RATES, {"a": measured(0.5, 200.0), "b": measured(0.1, 400.0)})
+    model = CostModel(typed(two(HOME, HOT), "b"), metrics)
     # The other way round: 1000 rows at 400 ns, of which a tenth is left, at 200 ns.
     assert model.assess(typed(two(HOT, HOME), "b")).work == pytest.approx(1000 * 400.0 + 100 * 200.0)
     renamed = {**IN, "p": project("in", h="home", t="temperature"), "s": select("p", "t > 30")}
@@ -67,15 +67,15 @@ def test_metrics_of_a_predicate_apply_wherever_it_is_moved() -> None:
 
 
 def test_the_rank_is_selectivity_minus_one_over_cost() -> None:
-    figures = PlanMetrics(RATES, {"a": measured(0.9, 100.0), "b": measured(0.5, 1000.0)})
+    metrics = PlanMetrics(RATES, {"a": measured(0.9, 100.0), "b": measured(0.5, 1000.0)})
     plan = typed(two(HOME, HOT), "b")
-    rank = CostModel(plan, figures).ranks(plan)
+    rank = CostModel(plan, metrics).ranks(plan)
     assert (rank("a"), rank("b")) == (pytest.approx(-0.001), pytest.approx(-0.0005))
 
 
 def test_a_cheap_selective_select_comes_first() -> None:
-    figures = PlanMetrics(RATES, {"a": measured(0.9, 1000.0), "b": measured(0.1, 100.0)})
-    best = alternates(plan_of(two(HOME, HOT), "b"), STREAMS, figures)[0]
+    metrics = PlanMetrics(RATES, {"a": measured(0.9, 1000.0), "b": measured(0.1, 100.0)})
+    best = alternates(plan_of(two(HOME, HOT), "b"), STREAMS, metrics)[0]
     assert [step.rule for step in best.steps] == ["order selects"]
     assert best.cost == pytest.approx(1000 * 100.0 + 100 * 1000.0)
 
@@ -92,8 +92,8 @@ def test_the_order_of_selects_follows_changed_selectivities() -> None:
 
 
 def test_metrics_of_a_conjunction_are_divided_among_its_parts() -> None:
-    figures = PlanMetrics(RATES, {"s": measured(0.01, 300.0)})
-    model = CostModel(typed({**IN, "s": select("in", f"{HOME} AND {HOT}")}, "s"), figures)
+    metrics = PlanMetrics(RATES, {"s": measured(0.01, 300.0)})
+    model = CostModel(typed({**IN, "s": select("in", f"{HOME} AND {HOT}")}, "s"), metrics)
     apart = model.assess(typed(two(HOME, HOT), "b"))
     assert apart.rates[InputRef("b", None)] == pytest.approx(1000 * 0.01)
     # By the estimates (0.1 and 1/3) the first part is more selective than the second.
@@ -108,10 +108,10 @@ def test_copies_below_a_union_use_the_metrics_of_the_original() -> None:
         "u": {"op": "union", "inputs": ["in", "p"]},
         "s": select("u", HOT),
     }
-    figures = PlanMetrics(RATES, {"s": measured(0.25, 80.0)})
-    found = alternates(plan_of(nodes, "s"), STREAMS, figures)
+    metrics = PlanMetrics(RATES, {"s": measured(0.25, 80.0)})
+    found = alternates(plan_of(nodes, "s"), STREAMS, metrics)
     below = next(a for a in found if [step.rule for step in a.steps] == ["select below union"])
-    rates = CostModel(typed(nodes, "s"), figures).assess(infer(below.plan, STREAMS)).rates
+    rates = CostModel(typed(nodes, "s"), metrics).assess(infer(below.plan, STREAMS)).rates
     assert rates[InputRef("s", None)] == rates[InputRef("s_2", None)] == pytest.approx(250.0)
 
 
@@ -133,8 +133,8 @@ def test_a_join_costs_its_rows_and_its_pairs() -> None:
 
 def test_pairs_of_a_measured_join_decrease_with_its_inputs() -> None:
     nodes = {**joined(), "s": select("j", "open")}
-    figures = PlanMetrics(RATES, {"j": measured(2.0, 500.0), "s": measured(0.2, 50.0)})
-    model = CostModel(typed(nodes, "s"), figures)
+    metrics = PlanMetrics(RATES, {"j": measured(2.0, 500.0), "s": measured(0.2, 50.0)})
+    model = CostModel(typed(nodes, "s"), metrics)
     below = {**joined(right="s"), "s": select("doors", "open")}
     found = model.assess(typed(below, "j"))
     assert found.rates[InputRef("s", None)] == pytest.approx(20.0)

@@ -81,8 +81,8 @@ def fill(stream: MakeStream, name: str, seed: int, rows: int = ROWS, frame: int 
     made = stream(name, "ts timestamp, g int, x float null, k int", event_time="ts")
     random = np.random.default_rng(seed)
     x: list[float | None] = random.normal(1.0, 2.0, rows).tolist()
-    for place in random.integers(0, rows, rows // 50).tolist():
-        x[place] = None
+    for index in random.integers(0, rows, rows // 50).tolist():
+        x[index] = None
     columns = {
         "ts": range(0, 1000 * rows, 1000),
         "g": random.choice(4, rows, p=[0.4, 0.3, 0.2, 0.1]).tolist(),
@@ -158,8 +158,8 @@ def assert_covered(exact: dict[str, Array], scaled: dict[str, Array]) -> None:
     assert (exact["g"] == scaled["g"]).all()
     for column in COMPUTE:
         distance, bound = scaled[column] - exact[column], scaled[f"{column}_error"]
-        told = np.isfinite(bound) & (bound > 0)
-        distance, bound = distance[told], bound[told]
+        bounded = np.isfinite(bound) & (bound > 0)
+        distance, bound = distance[bounded], bound[bounded]
         assert len(distance) > 400
         covered = (np.abs(distance) <= bound).mean()
         assert 0.92 <= covered <= 0.99, column
@@ -214,7 +214,7 @@ def test_answers_without_shedding_are_those_of_duckdb() -> None:
         except Unanswerable:
             continue
         compared += bool(expected)
-        assert difference(expected, run_case(case, Variant(train=64))) == ([], []), case.story()
+        assert difference(expected, run_case(case, Variant(train=64))) == ([], []), case.description()
     assert compared >= 3
 
 
@@ -236,11 +236,11 @@ def test_alternates_keep_the_scaling_and_give_the_same_answer(stream: MakeStream
     expected = run.rows()
     assert len(found) > 2
     for alternate in found:
-        said = alternate.plan.model_dump(mode="json", exclude_defaults=True)
-        assert said["nodes"]["a"]["scaled"]
-        run = run_plan(said["nodes"], said["root"], streams)
+        dumped = alternate.plan.model_dump(mode="json", exclude_defaults=True)
+        assert dumped["nodes"]["a"]["scaled"]
+        run = run_plan(dumped["nodes"], dumped["root"], streams)
         shed(run, 0.3)
-        assert difference(expected, run.rows()) == ([], []), said
+        assert difference(expected, run.rows()) == ([], []), dumped
 
 
 def test_types_of_scaled_columns() -> None:
@@ -335,9 +335,9 @@ def test_the_query_of_the_page_on_shedding_is_valid() -> None:
     checked = validate(json.loads(query), STREAMS, lambda _: True)
     assert checked.errors == ()
     assert [field.name for field in checked.schemas["sums"]][1:5] == ["n", "n_error", "mean", "mean_error"]
-    (worth,) = re.findall(r'^    "qos": (.*)$', page, re.MULTILINE)
+    (qos,) = re.findall(r'^    "qos": (.*)$', page, re.MULTILINE)
     both = stream_plan("readings", "doors")
-    assert set(infer_utility(QosSpec.model_validate_json(worth), infer(both, STREAMS))) == {
+    assert set(infer_utility(QosSpec.model_validate_json(qos), infer(both, STREAMS))) == {
         "readings",
         "doors",
     }

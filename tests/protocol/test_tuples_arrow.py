@@ -279,10 +279,10 @@ def test_damage_anywhere_is_refused_or_harmless() -> None:
     schema = Schema((Field("s", FieldType.STRING), Field("n", FieldType.INT, nullable=True)))
     arrays = [pa.array(["a", "bc", "d"]), pa.array([1, None, 3])]
     payload = encode_stream(schema, [pa.RecordBatch.from_arrays(arrays, schema=arrow_schema(schema))])
-    for place in range(len(payload)):
+    for index in range(len(payload)):
         for value in (0, 0x7F, 0xFF):
             try:
-                batch = decode_stream(schema, payload[:place] + bytes([value]) + payload[place + 1 :])
+                batch = decode_stream(schema, payload[:index] + bytes([value]) + payload[index + 1 :])
             except InvalidTuples:
                 continue
             batch.validate(full=True)

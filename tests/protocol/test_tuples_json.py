@@ -228,9 +228,9 @@ def test_the_first_ten_errors_are_reported_in_row_order() -> None:
 def test_a_body_that_is_not_a_list_of_rows_is_refused_as_a_whole(
     payload: bytes, code: str, detail: str
 ) -> None:
-    ((pointer, found, told),) = items(SCHEMA, payload)
+    ((pointer, found, message),) = items(SCHEMA, payload)
     assert (pointer, found) == ("body", code)
-    assert told.startswith(detail)
+    assert message.startswith(detail)
 
 
 def test_a_row_that_is_not_an_object_is_named() -> None:

@@ -47,8 +47,8 @@ def seen(made: Service, busy: dict[str, float], arrivals: Arrivals = FAST, mean_
     watch.load.forget()
     for at in (10.0, 20.0):
         classes = {name: ClassMetrics(5, 0, 0, 0, 0, 0, answers(mean_ms, int(at))) for name in busy}
-        came = {"readings": Arrivals(arrivals.rows * at, arrivals.frames * at)}
-        watch.load.add(LoadSample(at, totals(at, busy), classes, came))
+        rates = {"readings": Arrivals(arrivals.rows * at, arrivals.frames * at)}
+        watch.load.add(LoadSample(at, totals(at, busy), classes, rates))
         watch.looks += 1
 
 

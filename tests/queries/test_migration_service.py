@@ -45,7 +45,7 @@ def test_a_query_shows_the_plan_that_runs_beside_the_registered_one(tmp_path: Pa
         assert (await queries.views.plan(id_)).running is None
 
         await queries.swap_plan(id_, OTHER)
-        await swapped(service, id_, 1)
+        await migrated(service, id_, 1)
         shown = await queries.views.plan(id_)
         assert (shown.plan, shown.running, shown.swaps, shown.swap) == (REGISTERED, OTHER, 1, None)
         assert shown.paths == (("in", "hall", "warm"),)
@@ -66,11 +66,11 @@ def test_a_query_shows_the_plan_that_runs_beside_the_registered_one(tmp_path: Pa
         assert (await queries.views.plan(id_)).running == OTHER
 
         await queries.swap_plan(id_, REGISTERED)
-        await swapped(service, id_, 2)
+        await migrated(service, id_, 2)
         assert (await queries.views.plan(id_)).running is None
 
         await queries.swap_plan(id_, OTHER)
-        await swapped(service, id_, 3)
+        await migrated(service, id_, 3)
         await service.kill_engine()
         queries.metrics.forget(id_)
         shown = await queries.views.plan(id_)
@@ -82,7 +82,7 @@ def test_a_query_shows_the_plan_that_runs_beside_the_registered_one(tmp_path: Pa
     served(test, tmp_path)
 
 
-async def swapped(service: Service, id_: str, times: int) -> None:
+async def migrated(service: Service, id_: str, times: int) -> None:
     """Wait until a query has migrated a number of times."""
 
     async def count() -> int:
@@ -104,7 +104,7 @@ def selects_less() -> Plan:
 # The plan searcher
 
 
-def figures(name: str, selectivity: float, tuples: int) -> OperatorMetrics:
+def metrics(name: str, selectivity: float, tuples: int) -> OperatorMetrics:
     return OperatorMetrics(
         name=name, operator="select", kind="operational", state="ready", queued=0, queued_bytes=0,
         state_bytes=0, cost_per_tuple_ns=50.0, selectivity=selectivity, tuples=tuples, rows_out=0,
@@ -128,8 +128,8 @@ class Running:
         self.swap: str | None = None
 
     async def searched(self, ids: Iterable[str]) -> list[SearchedQuery]:
-        source = figures("in", 1.0, self.rows)._replace(kind="source", rows_out=self.rows)
-        operators = (source, *(figures(name, p, 1000) for name, p in zip("ab", self.passing, strict=True)))
+        source = metrics("in", 1.0, self.rows)._replace(kind="source", rows_out=self.rows)
+        operators = (source, *(metrics(name, p, 1000) for name, p in zip("ab", self.passing, strict=True)))
         stats = QueryMetrics(
             id="q", state="running", reason=None, class_name="default", epoch=1, offset=0, rows_in=0,
             rows_out=0, queued_bytes=0, state_bytes=0, backlog_bytes=0, latency=Latency(), counters={},

@@ -36,26 +36,26 @@ PLAN = infer(
 )
 
 
-def figures(
-    name: str, cost: float, selectivity: float, size: float, came: float = 64.0, kind: str = "operational"
+def metrics(
+    name: str, cost: float, selectivity: float, size: float, size_in: float = 64.0, kind: str = "operational"
 ) -> OperatorMetrics:
     operator = {"j": "join", "#output": "output"}.get(name, "source" if kind == "source" else "select")
     return OperatorMetrics(
-        name, operator, kind, "ready", 3, 192, 0, cost, selectivity, 500, 0, {}, 1, (), size, came
+        name, operator, kind, "ready", 3, 192, 0, cost, selectivity, 500, 0, {}, 1, (), size, size_in
     )
 
 
 # As in the tests of the policies that run these units; times are nanoseconds.
 STATS = (
-    figures("left", 20, 1.0, 100, kind="source"),
-    figures("s1", 1700, 0.70, 100, 100),
-    figures("p1", 2100, 1.0, 70),
-    figures("right", 20, 1.0, 100, kind="source"),
-    figures("s2", 3900, 0.26, 100, 100),
-    figures("p2", 1300, 1.0, 70),
-    figures("j", 12160, 0.56, 140),
-    figures("s3", 2000, 0.70, 140),
-    figures("#output", 100, 0.0, 64, kind="output"),
+    metrics("left", 20, 1.0, 100, kind="source"),
+    metrics("s1", 1700, 0.70, 100, 100),
+    metrics("p1", 2100, 1.0, 70),
+    metrics("right", 20, 1.0, 100, kind="source"),
+    metrics("s2", 3900, 0.26, 100, 100),
+    metrics("p2", 1300, 1.0, 70),
+    metrics("j", 12160, 0.56, 140),
+    metrics("s3", 2000, 0.70, 140),
+    metrics("#output", 100, 0.0, 64, kind="output"),
 )
 
 

@@ -312,9 +312,9 @@ def test_shed_rows_are_counted_and_the_share_is_sent_to_a_new_engine(run: Run) -
         await until(lambda: made.parts.readers.needed_position("readings") == 1000, "all rows to be read")
         report = await optimized.report(id_)
         assert 400 < report.shed.rows < 600
-        (spell,) = report.shed.spells
-        assert (report.shed.share, spell.share, spell.stream) == (0.5, 0.5, "readings")
-        assert (spell.seen, spell.rows) == (1000, report.shed.rows)
+        (interval,) = report.shed.spells
+        assert (report.shed.share, interval.share, interval.stream) == (0.5, 0.5, "readings")
+        assert (interval.seen, interval.rows) == (1000, report.shed.rows)
         await made.kill_engine()
         await optimized.optimizing.round()
         assert (await made.link.target_metrics([id_]))[id_].share == 0.5
@@ -351,8 +351,8 @@ def test_plans_show_shared_prefixes_and_members(run: Run) -> None:
         assert shared == [(2, (ids[1],)), (2, (ids[1],)), (1, ())]
         made.queries.metrics.forget(ids[1])
         whole = await made.queries.views.global_plan()
-        told = {query.query: query.operators[1].shared_with for query in whole.queries}
-        assert told == {ids[0]: (ids[1],), ids[1]: (ids[0],)}
+        shared = {query.query: query.operators[1].shared_with for query in whole.queries}
+        assert shared == {ids[0]: (ids[1],), ids[1]: (ids[0],)}
 
     run(test)
 
@@ -360,10 +360,10 @@ def test_plans_show_shared_prefixes_and_members(run: Run) -> None:
 def test_metrics_are_cached_for_half_a_second(run: Run, clock: ManualClock) -> None:
     async def test(made: Service) -> None:
         id_ = (await made.queries.register(HOT)).id
-        figures = MetricsCache(made.link, lambda: clock.monotonic() / 1e9)
+        cache = MetricsCache(made.link, lambda: clock.monotonic() / 1e9)
 
         async def answered() -> int:
-            return (await figures.of((id_,)))[id_].offset
+            return (await cache.of((id_,)))[id_].offset
 
         assert await answered() == 0
         await made.feed(30)
@@ -375,7 +375,7 @@ def test_metrics_are_cached_for_half_a_second(run: Run, clock: ManualClock) -> N
         await made.feed(31)
         await made.answers(id_, 2)
         assert await answered() == 1
-        figures.forget(id_)
+        cache.forget(id_)
         assert await answered() == 2
 
     run(test)

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.support.services.result_log import SCHEMA, Answers, at_hand, fall_behind, numbers, waiting_for
+from tests.support.services.result_log import SCHEMA, Answers, available, fall_behind, numbers, waiting_for
 
 from mavstream_protocol.tuples import decode_message, rows_of
 from mavstream_protocol.wire.envelope import unseal
@@ -31,7 +31,7 @@ def answers(tmp_path: Path) -> Iterator[Answers]:
 def test_a_subscriber_gets_the_fields_then_the_rows_with_offset_and_epoch(answers: Answers) -> None:
     answers.answer(2)
     answers.answer(1, room=None)
-    opened, rows = at_hand(answers.subscribe())
+    opened, rows = available(answers.subscribe())
     assert opened == {
         "type": "opened",
         "query": "hot-abc",
@@ -57,7 +57,7 @@ def test_a_subscriber_gets_the_fields_then_the_rows_with_offset_and_epoch(answer
 
 def test_rows_are_sent_as_arrow_if_requested(answers: Answers) -> None:
     answers.answer(3)
-    _, message = at_hand(answers.subscribe(format_=ResultFormat.ARROW))
+    _, message = available(answers.subscribe(format_=ResultFormat.ARROW))
     header, payload = unseal(message)
     assert RowsHeader.model_validate_json(header) == RowsHeader(offset=0, epoch=1, count=3)
     batch = decode_message(SCHEMA, payload)
@@ -70,12 +70,12 @@ def test_a_reconnect_at_any_boundary_misses_and_repeats_nothing(answers: Answers
     answers.answer(15)
     answers.answer(6_975)
     with answers.subscribe() as first:
-        before = [n for n in numbers(at_hand(first)) if n <= boundary]
+        before = [n for n in numbers(available(first)) if n <= boundary]
     with answers.subscribe(after=boundary) as second:
-        opened, *rest = at_hand(second)
+        opened, *rest = available(second)
         assert opened["next"] == boundary + 1
         answers.answer(5)
-        rest += at_hand(second)
+        rest += available(second)
     assert [message["offset"] for message in rest] == [message["rows"][0]["n"] for message in rest]
     assert before + numbers(rest) == list(range(7_005))
 
@@ -83,9 +83,9 @@ def test_a_reconnect_at_any_boundary_misses_and_repeats_nothing(answers: Answers
 def test_latest_starts_after_the_existing_rows(answers: Answers) -> None:
     answers.answer(7)
     subscription = answers.subscribe(after=LATEST)
-    assert [message["type"] for message in at_hand(subscription)] == ["opened"]
+    assert [message["type"] for message in available(subscription)] == ["opened"]
     answers.answer(2)
-    assert numbers(at_hand(subscription)) == [7, 8]
+    assert numbers(available(subscription)) == [7, 8]
 
 
 def test_an_offset_in_the_future_is_refused(answers: Answers) -> None:
@@ -145,15 +145,15 @@ def test_a_hundred_subscribers_cost_one_encoding_per_chunk(answers: Answers) -> 
 def test_subscribers_that_began_at_different_offsets_come_to_share_encodings(answers: Answers) -> None:
     answers.answer(4 * MOST_ROWS)
     early, late = answers.subscribe(), answers.subscribe(after=1_233)
-    assert numbers(at_hand(early)) == list(range(4 * MOST_ROWS))
+    assert numbers(available(early)) == list(range(4 * MOST_ROWS))
     assert answers.service.counters.encodings == 4
-    assert numbers(at_hand(late)) == list(range(1_234, 4 * MOST_ROWS))
+    assert numbers(available(late)) == list(range(1_234, 4 * MOST_ROWS))
     assert answers.service.counters.encodings == 5
 
 
 def test_chunks_are_bounded_in_rows_and_bytes(answers: Answers) -> None:
     answers.answer(12_000)
-    sizes = [len(message["rows"]) for message in at_hand(answers.subscribe())[1:]]
+    sizes = [len(message["rows"]) for message in available(answers.subscribe())[1:]]
     assert sizes == [5_000, 5_000, 2_000]
     for _ in range(4):
         answers.answer(100, room="x" * 20_000)
@@ -167,14 +167,14 @@ def test_chunks_are_bounded_in_rows_and_bytes(answers: Answers) -> None:
 
 def test_one_row_larger_than_a_chunk_is_sent(answers: Answers) -> None:
     answers.answer(2, room="y" * (2 * MOST_BYTES))
-    assert numbers(at_hand(answers.subscribe())) == [0, 1]
+    assert numbers(available(answers.subscribe())) == [0, 1]
 
 
 def test_rows_removed_before_they_were_read_are_a_gap_and_counted(answers: Answers) -> None:
     answers.answer(10)
     begin = fall_behind(answers)
     assert begin > 10
-    messages = at_hand(answers.subscribe(after=4))
+    messages = available(answers.subscribe(after=4))
     gap = messages[1]
     assert (gap["type"], gap["start"], gap["stop"], gap["reason"]) == ("gap", 5, begin, "retention")
     assert "removed before they were read" in gap["detail"]
@@ -184,7 +184,7 @@ def test_rows_removed_before_they_were_read_are_a_gap_and_counted(answers: Answe
 
 def test_without_an_offset_all_existing_rows_are_sent_without_a_gap(answers: Answers) -> None:
     begin = fall_behind(answers)
-    messages = at_hand(answers.subscribe())
+    messages = available(answers.subscribe())
     assert messages[0]["next"] == begin
     assert {message["type"] for message in messages[1:]} == {"rows"}
     assert numbers(messages) == list(range(begin, 100_000))
@@ -193,9 +193,9 @@ def test_without_an_offset_all_existing_rows_are_sent_without_a_gap(answers: Ans
 def test_a_subscriber_that_fell_behind_gets_a_gap(answers: Answers) -> None:
     subscription = answers.subscribe()
     answers.answer(10)
-    assert numbers(at_hand(subscription)) == list(range(10))
+    assert numbers(available(subscription)) == list(range(10))
     begin = fall_behind(answers)
-    messages = at_hand(subscription)
+    messages = available(subscription)
     gaps = [message for message in messages if message["type"] == "gap"]
     read = numbers(messages)
     # Rows that its cursor has mapped may still be sent; then the gap, then all the others.
@@ -217,7 +217,7 @@ def test_a_restart_is_announced_between_the_rows_of_two_epochs(answers: Answers)
     answers.answer(3)
     answers.restart()
     answers.answer(2)
-    messages = at_hand(answers.subscribe())
+    messages = available(answers.subscribe())
     assert [message["type"] for message in messages] == ["opened", "rows", "gap", "rows"]
     assert [message["epoch"] for message in messages] == [1, 1, 2, 2]
     gap = messages[2]
@@ -246,10 +246,10 @@ def test_a_restart_while_a_subscriber_was_disconnected_is_announced_when_it_reco
 ) -> None:
     answers.answer(3)
     answers.restart()
-    opened, gap = at_hand(answers.subscribe(after=2))
+    opened, gap = available(answers.subscribe(after=2))
     assert (opened["epoch"], gap["type"], gap["epoch"]) == (1, "gap", 2)
     answers.answer(1)
-    opened, *rest = at_hand(answers.subscribe(after=3))
+    opened, *rest = available(answers.subscribe(after=3))
     assert (opened["epoch"], rest) == (2, [])
 
 

@@ -48,8 +48,8 @@ class World:
         self._named = 0
         self.pipeline_of: dict[str, str] = {}
         """Shared pipelines by their members."""
-        for place, name in enumerate(CLASSES):
-            self.network.set_priority(name, 6 - 2 * place)
+        for index, name in enumerate(CLASSES):
+            self.network.set_priority(name, 6 - 2 * index)
 
     def happen(self) -> None:
         """Make a random change."""

@@ -220,7 +220,7 @@ def test_a_missing_extra_is_named(server: RunningServer, tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize(
-    ("seconds", "said"),
+    ("seconds", "printed"),
     [
         ("0", "must be greater than 0, got '0'"),
         ("-1", "must be greater than 0, got '-1'"),
@@ -229,11 +229,11 @@ def test_a_missing_extra_is_named(server: RunningServer, tmp_path: Path) -> None
         ("soon", "got 'soon'"),
     ],
 )
-def test_invalid_durations_are_refused(server: RunningServer, seconds: str, said: str) -> None:
+def test_invalid_durations_are_refused(server: RunningServer, seconds: str, printed: str) -> None:
     refused = server.http.get(TRACE, params={"seconds": seconds})
     assert (refused.status_code, refused.json()["code"]) == (422, "invalid_request")
     assert refused.json()["errors"][0]["pointer"] == "query/seconds"
-    assert said in refused.json()["detail"]
+    assert printed in refused.json()["detail"]
     done = command(server, f"--seconds={seconds}")
     assert (done.returncode, done.stdout) == (2 if seconds == "soon" else 1, "")
 
@@ -292,7 +292,7 @@ def test_a_trace_ends_with_its_engine_and_with_its_server(tmp_path: Path) -> Non
 
 
 def test_the_control_channel_carries_a_full_trace_of_the_largest_plans() -> None:
-    operators = [("select", "project", "union", "aggregate")[place % 4] for place in range(257)]
+    operators = [("select", "project", "union", "aggregate")[index % 4] for index in range(257)]
     slices = [
         TracedSlice(10**18 + at, 0, "a_query-abcdef", "a_class", tuple(operators), 10**6, 10**6, 10**9)
         for at in range(MOST_SLICES)

@@ -237,7 +237,7 @@ def test_pipelines_of_the_engine_are_rated_by_the_members_they_have(
     runs = [*members(bench, 2, "x >= 0"), *members(bench, 4, "x >= 1")]
     bench.feed(1, 2)
     assert shares(*runs)
-    few, many = sorted(bench.trunks, key=lambda trunk: len(trunk.members))
+    few, many = sorted(bench.pipelines, key=lambda pipeline: len(pipeline.members))
     assert leaf_rate(few) == pytest.approx(expected_rate(2))
     assert leaf_rate(many) == pytest.approx(expected_rate(4))
     readings.rows(*[(value * 1000, value) for value in range(3, 10)])
@@ -251,12 +251,12 @@ def test_a_rate_follows_members_that_detach_at_once(readings: ScriptedStream, cl
     runs = members(bench, 4)
     bench.feed(10, 11)
     assert shares(*runs)
-    trunk = bench.trunk()
+    pipeline = bench.pipeline()
     bench.engine.shed(runs[0].query.id, 0.5)
-    assert leaf_rate(trunk) == pytest.approx(expected_rate(3))
+    assert leaf_rate(pipeline) == pytest.approx(expected_rate(3))
     bench.engine.stop(runs[1].query.id)
     bench.engine.run()
-    assert leaf_rate(trunk) == pytest.approx(expected_rate(2))
+    assert leaf_rate(pipeline) == pytest.approx(expected_rate(2))
 
 
 def test_a_rate_follows_the_metrics_of_members_when_the_pipeline_publishes_its_own(
@@ -266,15 +266,15 @@ def test_a_rate_follows_the_metrics_of_members_when_the_pipeline_publishes_its_o
     runs = members(bench, 2)
     bench.feed(10, 11)
     assert shares(*runs)
-    trunk, member = bench.trunk(), runs[0].query
-    assert leaf_rate(trunk) == pytest.approx(expected_rate(2))
+    pipeline, member = bench.pipeline(), runs[0].query
+    assert leaf_rate(pipeline) == pytest.approx(expected_rate(2))
     member.tasks["out"].collector.published = Statistics(cost_per_tuple=100.0, selectivity=0.1)
     bench.engine.policy_host.refresh(member)
-    assert leaf_rate(trunk) == pytest.approx(expected_rate(2))
-    bench.engine.policy_host.refresh(trunk)
-    fan_out = trunk.units.fragments[trunk.tasks["#output"].number]
+    assert leaf_rate(pipeline) == pytest.approx(expected_rate(2))
+    bench.engine.policy_host.refresh(pipeline)
+    fan_out = pipeline.units.fragments[pipeline.tasks["#output"].number]
     assert fan_out.answers == pytest.approx(1.1)
     bench.engine.policy_host.refresh(member)
-    before = trunk.units
+    before = pipeline.units
     bench.feed(*range(20, 260))
-    assert trunk.units is not before
+    assert pipeline.units is not before

@@ -44,7 +44,7 @@ def served(
     }
     return Scenario(
         "theory",
-        priorities={name: len(services) - place for place, name in enumerate(services)},
+        priorities={name: len(services) - index for index, name in enumerate(services)},
         streams=tuple(StreamSpec(name, rate) for name, (rate, _) in services.items()),
         queries=tuple(QuerySpec(name, name, (output,)) for name, output in outputs.items()),
         cores=cores,

@@ -30,9 +30,9 @@ every_service = pytest.mark.parametrize("service", [one for one in Service if on
 def chain(id_: str, stream: str, *steps: tuple[float, float], class_name: str = "c") -> QuerySpec:
     """A query of (microseconds, selectivity) per operator below an output of 1 us."""
     inputs, plans = stream, []
-    for place, (cost, selectivity) in enumerate(steps):
-        plans.append(OperatorSpec(f"o{place}", "select", (inputs,), cost * US, 500, selectivity=selectivity))
-        inputs = f"o{place}"
+    for index, (cost, selectivity) in enumerate(steps):
+        plans.append(OperatorSpec(f"o{index}", "select", (inputs,), cost * US, 500, selectivity=selectivity))
+        inputs = f"o{index}"
     return QuerySpec(id_, class_name, (*plans, OperatorSpec("out", "output", (inputs,), 1 * US, 500)))
 
 

@@ -228,8 +228,8 @@ SPARK_TYPES = {
 def frame_of(spark: SparkSession, script: StreamScript) -> DataFrame:
     hidden = hidden_columns(script)
     columns = {
-        field.name: pa.array([row[place] for row in script.rows], SPARK_TYPES[field.type])
-        for place, field in enumerate(script.fields)
+        field.name: pa.array([row[index] for row in script.rows], SPARK_TYPES[field.type])
+        for index, field in enumerate(script.fields)
     }
     columns[TIME] = pa.array([each.time for each in hidden], pa.int64())
     columns[POSITION] = pa.array([[each.position] for each in hidden], pa.list_(pa.int64()))
@@ -263,7 +263,7 @@ def test_random_plans_are_answered_as_the_oracle_does(spark: SparkSession) -> No
         try:
             assert_same_rows(expected, spark_rows(compile_plan(case.typed(), frames)))
         except AssertionError as error:
-            raise AssertionError(f"{case.story()}\n{error}") from None
+            raise AssertionError(f"{case.description()}\n{error}") from None
 
 
 def test_a_plan_over_an_unknown_stream_is_refused(dataset: Dataset) -> None:

@@ -14,7 +14,7 @@ def blocks(page: Path, language: str) -> list[str]:
 
 
 def as_program(page: Path) -> str:
-    """Return the Python blocks as one program whose lines have the numbers that they have in the page."""
+    """Return the Python blocks as one program with the line numbers of the page."""
     lines, inside = [], False
     for line in page.read_text().splitlines():
         inside = line == "```python" or (inside and line != "```")

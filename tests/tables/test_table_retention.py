@@ -58,7 +58,7 @@ class Parts:
         self.parts = assemble(self.settings, self.catalog, self.link, clock, timers=timers)
         self.streams, self.tables, self.queries = self.parts.streams, self.parts.tables, self.parts.queries
         directory = self.settings.streams_directory
-        self.keeper = TableRetention(directory, self.tables, self.streams, self.link, clock)
+        self.retention = TableRetention(directory, self.tables, self.streams, self.link, clock)
         self.fed = 0
 
     async def feed(self, count: int = 1) -> None:
@@ -77,7 +77,7 @@ class Parts:
     async def versions_kept(self) -> list[int]:
         """Run retention once, and return the versions that are left."""
         self.clock.advance(seconds=1)
-        await self.keeper.run()
+        await self.retention.run()
         return [version.number for version in self.tables.versions("rooms")]
 
 
@@ -135,12 +135,12 @@ def test_a_version_is_stamped_after_the_last_row_that_a_query_may_have_joined(tm
         await parts.put(("attic", 1))
         info = await parts.queries.register({"name": "q", "plan": JOIN})
         await parts.feed()
-        came = parts.clock.now()
+        arrival = parts.clock.now()
         results = parts.queries.results.of(parts.queries.get(info.id))
         await until(lambda: results.end == 1, "the row to be joined", PATIENCE)
         parts.clock.advance(seconds=-1000)  # as when the system clock is set back
         await parts.put(("attic", 2))
-        assert [version.stamp > came for version in parts.tables.versions("rooms")] == [False, True]
+        assert [version.stamp > arrival for version in parts.tables.versions("rooms")] == [False, True]
 
     run(tmp_path, test)
 
@@ -153,7 +153,7 @@ def test_large_versions_are_indexed_before_a_query_needs_them(tmp_path: Path) ->
         """Return the versions that an engine finds indexed."""
         table = StoredTable(folder)
         table.refresh()
-        versions = [table.version(place) for place in range(len(table.numbers))]
+        versions = [table.version(index) for index in range(len(table.numbers))]
         return [version.number for version in versions if version.index(("room",)).mapped]
 
     async def test(parts: Parts) -> None:

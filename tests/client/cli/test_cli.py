@@ -82,13 +82,13 @@ def test_streams_are_created_from_options_and_files(url: str, tmp_path: Path) ->
 def test_a_process_reads_its_standard_input_and_returns_an_exit_code(url: str, name: str) -> None:
     env = {**os.environ, "MAVSTREAM_URL": url, "PYTHONWARNINGS": "error"}
     rows = '{"id": 1, "word": "a"}\n'
-    for stream, code, said in ((name, 0, ""), ("nothing", 1, "there is no stream 'nothing'")):
+    for stream, code, printed in ((name, 0, ""), ("nothing", 1, "there is no stream 'nothing'")):
         run = [sys.executable, "-m", "mavstream", "stream", "append", stream, "-o", "json"]
         done = subprocess.run(run, env=env, input=rows, capture_output=True, text=True, check=False)
         assert done.returncode == code
         assert json.loads(done.stdout or "{}") == ({} if code else {"stream": name, "rows": 1})
-        assert said in done.stderr
-        assert bool(done.stderr) is bool(said)
+        assert printed in done.stderr
+        assert bool(done.stderr) is bool(printed)
 
 
 def test_tables_are_printed_by_default(url: str, name: str) -> None:
@@ -219,7 +219,7 @@ def test_classes_and_the_scheduler_are_set(url: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("args", "code", "said"),
+    ("args", "code", "printed"),
     [
         (["query", "show", "nothing"], 1, "there is no query 'nothing'"),
         (["stream", "create", "x", "--field", "a:integer"], 1, "fields/0/type"),
@@ -235,10 +235,10 @@ def test_classes_and_the_scheduler_are_set(url: str) -> None:
         (["query", "list", "-o", "xml"], 2, "xml"),
     ],
 )
-def test_errors_are_printed_to_standard_error(url: str, args: list[str], code: int, said: str) -> None:
+def test_errors_are_printed_to_standard_error(url: str, args: list[str], code: int, printed: str) -> None:
     done = command(url, *args)
     assert (done.returncode, done.stdout) == (code, "")
-    assert said in done.stderr
+    assert printed in done.stderr
 
 
 def test_an_unreachable_server_gives_exit_code_3() -> None:

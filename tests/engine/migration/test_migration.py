@@ -134,16 +134,16 @@ def test_pairs_across_a_migration_are_found_once(stream: MakeStream, readings: S
     doors = stream("doors", FIELDS, event_time="ts")
     run = run_plan(ABOVE, "s", [readings, doors])
     plain = run_plan(ABOVE, "s", [readings, doors], engine=run.engine, id_="plain")
-    swapped_at = None
+    migrated_at = None
     for second in range(30):
         readings.rows(*rows(second, 1))
         doors.rows(*rows(second, 1))
         run.engine.run()
         if second == 10:
             run.engine.migrate("q", typed(BELOW, "j", readings, doors))
-        if run.query.migrations.count and swapped_at is None:
-            swapped_at = second
-    assert swapped_at == 14  # rows of second 10 may join rows up to second 13
+        if run.query.migrations.count and migrated_at is None:
+            migrated_at = second
+    assert migrated_at == 14  # rows of second 10 may join rows up to second 13
     assert sorted(run.rows()) == sorted(plain.rows()) != []
 
 
@@ -246,8 +246,8 @@ def test_after_selectivities_change_a_migration_reduces_the_work(readings: Scrip
         return 1 + (selects[0].work.rows_out - before[0]) / len(made)
 
     def chosen() -> PlanChoice:
-        figures = PlanMetrics({"readings": 1000.0}, operator_metrics(query_metrics(run.query, 1)))
-        return choose(PlanSubject(plan, {"readings": readings.shape}), figures)
+        metrics = PlanMetrics({"readings": 1000.0}, operator_metrics(query_metrics(run.query, 1)))
+        return choose(PlanSubject(plan, {"readings": readings.shape}), metrics)
 
     assert fed(few_even=True) == 1.1
     assert chosen().saving < LEAST_SAVING

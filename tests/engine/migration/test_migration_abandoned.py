@@ -55,9 +55,9 @@ def test_a_plan_that_cannot_give_the_same_answer_is_refused(
 def test_windows_by_rows_are_reused_or_the_migration_is_refused(readings: ScriptedStream) -> None:
     three: Nodes = {"kind": "tumbling", "size": 3}
     run = run_plan({**EVEN_THEN_SMALL, "a": counting("small", three)}, "a", [readings])
-    anew = {**PROJECT_BELOW, "t": select("s", "x < 500"), "a": counting("t", three)}
+    not_reusable = {**PROJECT_BELOW, "t": select("s", "x < 500"), "a": counting("t", three)}
     with pytest.raises(MigrationRefused, match=r"'a' remember: the plan has windows by rows"):
-        run.engine.migrate("q", typed(anew, "a", readings))
+        run.engine.migrate("q", typed(not_reusable, "a", readings))
     readings.rows(*rows(0, 4))
     run.engine.run()
     run.engine.migrate("q", typed({**SMALL_THEN_EVEN, "a": counting("even", three)}, "a", readings))

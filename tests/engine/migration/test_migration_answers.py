@@ -124,15 +124,15 @@ def compared(seed: str, number: int, exercised: Counter[str]) -> bool:
 
 
 def same(asked: RewriteCase, first: PlanRun, expected: list[Row], other: PlanRun, how: str) -> None:
-    story = f"{how}\n{asked.options}\n{asked.case.story()}"
-    assert other.query.state is first.query.state, f"{other.query.reason}\n{story}"
+    context = f"{how}\n{asked.options}\n{asked.case.description()}"
+    assert other.query.state is first.query.state, f"{other.query.reason}\n{context}"
     if first.query.state is QueryState.FAILED:
         return  # the answers of a failed query may end at any row
     assert_same_answer(asked.case, expected, other.answers(), how)
-    assert other.sink.offset == first.sink.offset, story
+    assert other.sink.offset == first.sink.offset, context
     if not ends_by_itself(asked):
-        assert other.query.rows_in == first.query.rows_in, story
-    assert other.query.output.latency.count == first.query.output.latency.count, story
+        assert other.query.rows_in == first.query.rows_in, context
+    assert other.query.output.latency.count == first.query.output.latency.count, context
 
 
 def ends_by_itself(asked: RewriteCase) -> bool:

@@ -93,10 +93,10 @@ def test_replies_are_matched_to_calls_and_events_go_to_the_listener(
 ) -> None:
     ours, theirs = pair
     end = EngineEnd(theirs)
-    heard: list[Event] = []
+    received: list[Event] = []
 
     async def talk() -> None:
-        caller = await Caller.connect(ours, heard.append)
+        caller = await Caller.connect(ours, received.append)
         calls = [asyncio.create_task(caller.call(StopQuery(name), 10)) for name in "abc"]
         while len(end.received) < 3:
             assert await asyncio.to_thread(readable, end.fileno(), 10_000)
@@ -110,7 +110,7 @@ def test_replies_are_matched_to_calls_and_events_go_to_the_listener(
         with pytest.raises(EngineRefused, match="it has ended") as refused:
             await calls[0]
         assert (refused.value.code, refused.value.status) == ("wrong_state", 409)
-        assert heard == [QueryEnded("z", "finished", None)]
+        assert received == [QueryEnded("z", "finished", None)]
         end.close()
         with pytest.raises(EngineUnavailable, match="died before it answered"):
             await calls[1]

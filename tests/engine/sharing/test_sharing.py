@@ -35,13 +35,13 @@ def test_equal_selects_run_once_whatever_their_names(bench: Bench) -> None:
     ]
     bench.feed(1, 10)
     assert shares(*runs)
-    trunk = bench.trunk()
-    assert trunk.class_name == "default"
-    assert set(trunk.columns) == {"ts", "x"}
+    pipeline = bench.pipeline()
+    assert pipeline.class_name == "default"
+    assert set(pipeline.columns) == {"ts", "x"}
     assert [list(run.query.tasks) for run in runs] == [["out", "#output"]] * 3
-    before = trunk.network.operators["hot"].rows_out
+    before = pipeline.network.operators["hot"].rows_out
     bench.feed(*range(20))
-    assert trunk.network.operators["hot"].rows_out - before == 10
+    assert pipeline.network.operators["hot"].rows_out - before == 10
     assert [run.answers() for run in runs] == [
         [(11,), *((x + 1,) for x in range(10, 20))],
         [(20,), *((2 * x,) for x in range(10, 20))],
@@ -67,7 +67,7 @@ def test_different_prefixes_are_not_shared(
     bench.start("a", hot())
     bench.start("b", nodes, **request_)
     bench.feed(*range(20))
-    assert not bench.trunks
+    assert not bench.pipelines
 
 
 @pytest.mark.parametrize("window", [{"kind": "tumbling", "size": 3}, {**SECOND, "partial": True}])
@@ -75,7 +75,7 @@ def test_windows_that_begin_with_the_query_are_not_shared(bench: Bench, window: 
     bench.start("a", counts(window))
     bench.start("b", counts(window))
     bench.feed(*range(20))
-    assert not bench.trunks
+    assert not bench.pipelines
 
 
 def test_a_query_attaches_when_the_windows_that_it_missed_rows_of_are_closed(bench: Bench) -> None:
@@ -127,12 +127,12 @@ def test_no_query_waits_for_the_others_when_a_stream_becomes_idle(
 def test_queries_move_to_the_prefix_that_most_queries_share(bench: Bench) -> None:
     pair = [bench.start(id_, hot(compute="x + 1")) for id_ in "ab"]
     bench.feed(1, 10)
-    assert bench.trunk().columns == ("y",)
+    assert bench.pipeline().columns == ("y",)
     others = [bench.start(id_, hot(compute=f"x + {n}")) for n, id_ in enumerate("cde", 2)]
     bench.feed(11, 12)
     assert shares(*pair, *others)
-    assert len(bench.trunk().members) == 5
-    assert bench.trunk().columns == ("x",)
+    assert len(bench.pipeline().members) == 5
+    assert bench.pipeline().columns == ("x",)
     assert [run.answers() for run in pair] == [[(11,), (12,), (13,)]] * 2
 
 
@@ -174,7 +174,7 @@ def test_each_source_of_a_plan_can_be_shared(bench: Bench) -> None:
     runs = [bench.start("a", joined("1s")), bench.start("b", joined("2s"))]
     bench.feed(1, 10)
     assert [len(run.query.shared) for run in runs] == [2, 2]
-    assert len(bench.trunks) == 2
+    assert len(bench.pipelines) == 2
     bench.readings.rows((30_000, 5), (30_000, 15))
     bench.engine.run()
     assert [run.answers() for run in runs] == [[(15, 5)]] * 2

@@ -16,17 +16,17 @@ CHUNKS = scaled(3, 60)
 WORLDS = scaled(8, 40)
 
 
-def assert_same(world: World, alone: Outcome, shared: Outcome, told: str) -> None:
-    assert len(alone.queries) == len(shared.queries), told
+def assert_same(world: World, alone: Outcome, shared: Outcome, run: str) -> None:
+    assert len(alone.queries) == len(shared.queries), run
     for number, plan in enumerate(alone.plans):
-        which = f"query {number} of {told}\n{world.story()}"
+        which = f"query {number} of {run}\n{world.description()}"
         expected, got = alone.answers(number), shared.answers(number)
         assert difference(expected, got) == ([], []), which
         if is_ordered_throughout(plan):
             left, right = [repr(row) for row in expected], [repr(row) for row in got]
             ordered = is_ordered(plan, plan.root.node)
             assert (left == right) if ordered else (sorted(left) == sorted(right)), which
-        assert alone.figures(number) == shared.figures(number), which
+        assert alone.metrics(number) == shared.metrics(number), which
 
 
 @pytest.mark.parametrize("chunk", range(CHUNKS))

@@ -25,20 +25,20 @@ def test_sharing_can_be_switched_off(readings: ScriptedStream, clock: ManualCloc
     bench.start("a", hot())
     bench.start("b", hot())
     bench.feed(*range(20))
-    assert not bench.trunks
+    assert not bench.pipelines
 
 
 def test_classes_share_only_if_configured(readings: ScriptedStream, clock: ManualClock) -> None:
     bench = Bench(readings, clock)
     runs = [bench.start("a", hot()), bench.start("b", hot(), class_name="high")]
     bench.feed(*range(20))
-    assert not bench.trunks
+    assert not bench.pipelines
     bench.engine.reclass("b", "default")
     bench.settle()
     assert shares(*runs)
     bench.engine.reclass("b", "high")
     bench.settle()
-    assert not bench.trunks
+    assert not bench.pipelines
     bench.feed(20)
     assert [len(run.answers()) for run in runs] == [11, 11]
 
@@ -51,13 +51,13 @@ def test_a_pipeline_shared_by_classes_is_charged_to_the_highest(
     runs = [bench.start("a", hot()), bench.start("b", hot(), class_name="high"), bench.start("c", hot())]
     bench.feed(*range(20))
     assert shares(*runs)
-    assert bench.trunk().class_name == "high"
+    assert bench.pipeline().class_name == "high"
     bench.engine.set_priority("default", 9)
-    assert bench.trunk().class_name == "default"
+    assert bench.pipeline().class_name == "default"
     bench.engine.set_priority("default", 1)
     bench.engine.stop("b")
     bench.feed(20)
-    assert bench.trunk().class_name == "default"
+    assert bench.pipeline().class_name == "default"
     assert [len(run.answers()) for run in runs] == [11, 10, 11]
 
 
@@ -66,9 +66,9 @@ def test_a_shared_pipeline_has_the_largest_weight_of_its_members(bench: Bench) -
     bench.engine.weigh("a", 3)
     bench.feed(1, 10)
     assert shares(*runs)
-    assert bench.trunk().weight == 3
+    assert bench.pipeline().weight == 3
     bench.engine.weigh("b", 5)
-    assert bench.trunk().weight == 5
+    assert bench.pipeline().weight == 5
     bench.engine.stop("b")
     bench.feed(11)
-    assert bench.trunk().weight == 3
+    assert bench.pipeline().weight == 3

@@ -48,7 +48,7 @@ def test_a_member_without_room_detaches_and_the_others_continue(bench: Bench) ->
 
 def test_a_member_that_has_room_soon_stays_attached_and_the_source_waits_meanwhile(bench: Bench) -> None:
     slow, *others = crowded(bench)
-    (source,) = bench.trunk().sources.values()
+    (source,) = bench.pipeline().sources.values()
     assert not source.has_room
     bench.engine.run()
     assert shares(slow, *others)
@@ -72,7 +72,7 @@ def test_the_last_member_runs_alone(bench: Bench) -> None:
     bench.engine.stop("a")
     bench.engine.pause("b")
     bench.feed(11)
-    assert not bench.trunks
+    assert not bench.pipelines
     assert list(bench.engine.policy_host.admitted) == ["b", "c"]
     assert bench.engine.intake.needed() == {"readings": (3, "c")}
     bench.engine.resume("b")
@@ -133,7 +133,7 @@ def test_memory_held_for_a_member_counts_towards_its_limit(bench: Bench) -> None
     runs = [bench.start("a", grouped), bench.start("b", grouped, memory_limit=200_000)]
     bench.feed(0, 1)
     assert shares(*runs)
-    held = bench.trunk().memory.state
+    held = bench.pipeline().memory.state
     assert held > 0
     assert [run.query.memory.state for run in runs] == [held] * 2
     bench.readings.rows(*[(2, x) for x in range(20_000)], frame=500)
@@ -143,7 +143,7 @@ def test_memory_held_for_a_member_counts_towards_its_limit(bench: Bench) -> None
     assert "more than its limit of 200000" in runs[1].query.reason
     bench.feed(1000)
     assert len(runs[0].answers()) == 20_000
-    assert not bench.trunks
+    assert not bench.pipelines
 
 
 def test_a_snapshot_of_a_member_continues_in_another_engine(bench: Bench) -> None:
@@ -164,10 +164,10 @@ def test_a_query_that_sheds_rows_does_not_share(bench: Bench) -> None:
     bench.engine.shed("a", 0.5)
     bench.start("b", counts())
     bench.feed(*range(20))
-    assert not bench.trunks
+    assert not bench.pipelines
     bench.engine.shed("a", 0)
     bench.feed(20)
-    assert not bench.trunks, "rows may be missing in its windows"
+    assert not bench.pipelines, "rows may be missing in its windows"
 
 
 def test_shedding_intervals_of_a_query_are_reported_while_it_shares_and_afterwards(bench: Bench) -> None:
@@ -176,14 +176,14 @@ def test_shedding_intervals_of_a_query_are_reported_while_it_shares_and_afterwar
     assert shares(shedding, other)
     bench.engine.shed("a", 0.5)
     bench.feed(*range(20))
-    assert not bench.trunks
+    assert not bench.pipelines
     bench.engine.shed("a", 0)
     bench.feed(20)
     assert shares(shedding, other)
-    spells, counters = shedding.query.shedding_intervals, shedding.query.counters
-    assert spells
-    assert counters["in"]["shed"] == sum(spell.shed for spell in spells)
+    intervals, counters = shedding.query.shedding_intervals, shedding.query.counters
+    assert intervals
+    assert counters["in"]["shed"] == sum(interval.shed for interval in intervals)
     bench.engine.sharing.keep_apart(shedding.query)
     bench.feed(21)
-    assert (shedding.query.shedding_intervals, shedding.query.counters) == (spells, counters)
+    assert (shedding.query.shedding_intervals, shedding.query.counters) == (intervals, counters)
     assert other.query.counters == {}

@@ -34,13 +34,13 @@ def members(bench: Bench, nodes: dict[str, Any]) -> list[PlanRun]:
 def held(run: PlanRun) -> tuple[int, int, int]:
     """Return queued, state and backlog bytes, on which all reports must agree."""
     query = run.query
-    vitals, stats, memory = target_metrics(query, 1), query_metrics(query, 1), query.memory
-    told = {
-        (vitals.queued_bytes, vitals.state_bytes, vitals.backlog_bytes),
+    targets, stats, memory = target_metrics(query, 1), query_metrics(query, 1), query.memory
+    reports = {
+        (targets.queued_bytes, targets.state_bytes, targets.backlog_bytes),
         (stats.queued_bytes, stats.state_bytes, stats.backlog_bytes),
         memory,
     }
-    assert len(told) == 1
+    assert len(reports) == 1
     return memory
 
 
@@ -74,9 +74,9 @@ def test_rows_queued_in_a_shared_pipeline_count_for_each_member(
     runs = members(bench, hot())
     assert shares(*runs)
     unread(bench)
-    while not bench.trunk().network.account.rows:
+    while not bench.pipeline().network.account.rows:
         assert bench.engine.step()
-    waiting = bench.trunk().network.account.nbytes
+    waiting = bench.pipeline().network.account.nbytes
     assert [held(run)[0] for run in runs] == [waiting] * 3
     bench.engine.run()
     assert [held(run) for run in runs] == [(0, 0, 0)] * 3
@@ -102,7 +102,7 @@ def test_class_totals_count_a_shared_pipeline_once(readings: ScriptedStream, clo
     runs = members(bench, GROUPED)
     assert shares(*runs)
     unread(bench)
-    pipeline = bench.trunk().memory
+    pipeline = bench.pipeline().memory
     assert pipeline.state > 0
     assert [held(run) for run in runs] == [pipeline] * 3, "their own operators hold nothing"
     totals = class_metrics(bench.engine).classes["default"]
@@ -120,6 +120,6 @@ def test_a_pipeline_shared_by_classes_counts_in_the_class_that_is_charged(
     assert shares(*runs)
     unread(bench)
     totals = class_metrics(bench.engine).classes
-    pipeline = bench.trunk().memory
+    pipeline = bench.pipeline().memory
     assert (totals["high"].state_bytes, totals["high"].backlog_bytes) == (pipeline.state, pipeline.backlog)
     assert (totals["default"].state_bytes, totals["default"].backlog_bytes) == (0, 0)

@@ -118,9 +118,9 @@ def test_the_bare_socket_delivers_every_row_and_none_before_it_is_due(
     dues = [np.array([0.001, 0.0125, 0.013]), np.array([0.0015])]
     arrived = bare_arrivals(dues, 0.001)
     assert [len(each) for each in arrived] == [3, 1]
-    for due, came in zip(dues, arrived, strict=True):
-        assert (np.diff(came) >= 0).all()
-        assert (came >= due).all()
+    for due, times in zip(dues, arrived, strict=True):
+        assert (np.diff(times) >= 0).all()
+        assert (times >= due).all()
 
 
 @pytest.mark.long
@@ -139,8 +139,8 @@ def test_the_benchmark_counts_every_row_and_reports_all_metrics() -> None:
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    figures = json.loads(done.stdout)
-    assert figures["correct"] is True
-    assert {"lag_p99_ms", "ks_p", "ks_bare_p", "max_tuples_per_s", "coalescing_ms"} <= figures.keys()
+    metrics = json.loads(done.stdout)
+    assert metrics["correct"] is True
+    assert {"lag_p99_ms", "ks_p", "ks_bare_p", "max_tuples_per_s", "coalescing_ms"} <= metrics.keys()
     # The schedule is the seed's, whatever the machine does.
-    assert figures["ks_due_p"]["least"] > 0.01
+    assert metrics["ks_due_p"]["least"] > 0.01

@@ -101,8 +101,8 @@ class World:
         messages = self.outbox.take()
         for message in messages:
             assert isinstance(message, bytes)
-            said, payload = unseal(message)
-            header, batch = orjson.loads(said), read_message(SCHEMA, payload)
+            head, payload = unseal(message)
+            header, batch = orjson.loads(head), read_message(SCHEMA, payload)
             frames = header.get("frames") or [(header["stream"], header["sequence"], batch.num_rows)]
             self.messages.append(frames)
             begin = 0
@@ -187,7 +187,7 @@ def test_each_row_is_sent_once_under_random_changes(numbers: Path, seed: int) ->
     rates = ["1500", "300", "40", "5000", "800@0.05s,4000@0.05s,100", "2000@0.15s"]
     late, short = random.choice([0.0, 0.02, 0.3], 2)
     # With few acks, streams wait because too many of their frames are in flight.
-    heard, low = (0.3, 300) if seed % 2 else (0.008, CREDIT)
+    ack_chance, low = (0.3, 300) if seed % 2 else (0.008, CREDIT)
     for step in range(400):
         if step == 0 or (random.random() < 0.03 and len(world.feeds) < 12):
             for _ in range(int(random.integers(1, 6))):
@@ -195,7 +195,7 @@ def test_each_row_is_sent_once_under_random_changes(numbers: Path, seed: int) ->
                 credit = int(random.choice([low, 10 * low, CREDIT]))
                 world.add(f"s{len(world.feeds)}", str(random.choice(rates)), credit, limit=limit)
         delay = float(random.exponential(0.02)) if random.random() < late else 0.0
-        if not world.step(delay, spare=float(random.choice([0.0, 1.0]))) or random.random() < heard:
+        if not world.step(delay, spare=float(random.choice([0.0, 1.0]))) or random.random() < ack_chance:
             for name in world.feeds:
                 if random.random() > short:
                     world.ack(name, credit=int(random.choice([low, CREDIT])))

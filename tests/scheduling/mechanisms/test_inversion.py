@@ -24,13 +24,13 @@ def classes(
     responses: Sequence[float | None], frequencies: Sequence[float], priorities: Sequence[int] | None = None
 ) -> list[ClassState]:
     """Return metrics of classes, by default with the priorities 50, 40 and so on."""
-    found = priorities or [10 * place for place in range(len(frequencies), 0, -1)]
+    found = priorities or [10 * index for index in range(len(frequencies), 0, -1)]
     return [ClassState(*states) for states in zip(found, frequencies, responses, strict=True)]
 
 
 def violated(violator: int, of: int) -> list[float]:
     """Response times in which this class, counted from 1, answers just before the one above it."""
-    return [100 * place - (150 if place == violator else 0) for place in range(1, of + 1)]
+    return [100 * index - (150 if index == violator else 0) for index in range(1, of + 1)]
 
 
 def corrected(module: str, states: Sequence[ClassState]) -> list[float]:
@@ -136,7 +136,7 @@ def test_cascade_gives_back_only_where_there_is_room() -> None:
 def test_no_module_reverses_the_order_of_the_classes(module: str) -> None:
     now: Sequence[float] = FIVE
     for round_ in range(300):
-        responses = [(place * 37 + round_ * 11) % 97 for place in range(5)]
+        responses = [(index * 37 + round_ * 11) % 97 for index in range(5)]
         now = corrected(module, classes(responses, now)) if all_inversions(classes(responses, now)) else now
         assert all(above > below for above, below in pairwise(now))
 
@@ -218,7 +218,7 @@ def last_inversion(
 ) -> tuple[int, list[float]]:
     """Return the last of 200 windows with an inversion, and the response times at the end."""
     monitor = InversionMonitor(MODULES[module](), limit=10, calm=5)
-    names = [f"class {place}" for place in range(1, len(priorities) + 1)]
+    names = [f"class {index}" for index in range(1, len(priorities) + 1)]
     monitor.assign(dict(zip(names, priorities, strict=True)))
     last = 0
     for window in range(1, 201):

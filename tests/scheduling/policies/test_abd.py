@@ -27,10 +27,10 @@ def disk(priorities: Sequence[int]) -> BroadcastDisk[int]:
 def taken(made: BroadcastDisk[int], slots: int) -> list[int]:
     found = []
     for _ in range(slots):
-        place = made.take()
-        assert place is not None
-        found.append(place.item)
-        made.wake(place)
+        holder = made.take()
+        assert holder is not None
+        found.append(holder.item)
+        made.wake(holder)
     return found
 
 

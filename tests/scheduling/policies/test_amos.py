@@ -48,10 +48,10 @@ class RunningExample(ScriptedNetwork):
         inner = {"policy": policy, "options": {"tuples": 1}}
         super().__init__("amos", {"policies": [inner]})
         query = ScriptedQuery("q", "default")
-        for place, (time, selectivity) in enumerate([(0.5, 0.25), (1, 0.5), (2, 0.8)]):
-            kind = OperatorKind.OPERATIONAL if place < 2 else OperatorKind.OUTPUT
+        for index, (time, selectivity) in enumerate([(0.5, 0.25), (1, 0.5), (2, 0.8)]):
+            kind = OperatorKind.OPERATIONAL if index < 2 else OperatorKind.OUTPUT
             step = Step("select", selectivity, cost=time * self.UNIT / 1000)
-            operator = ScriptedOperator(place + 1, query, step, kind, leaf=place == 0)
+            operator = ScriptedOperator(index + 1, query, step, kind, leaf=index == 0)
             if query.operators:
                 query.operators[-1].downstream.append(operator)
             query.operators.append(operator)
@@ -183,7 +183,7 @@ def test_the_wheel_gives_chances_in_proportion_to_scores() -> None:
     assert chances([0, 0]) == [0.5, 0.5]
     random = Random(1)
     spins = Counter(spin([1.25, 0.75, 0.5], random) for _ in range(20_000))
-    assert [spins[place] / 20_000 for place in range(3)] == pytest.approx([0.5, 0.3, 0.2], abs=0.015)
+    assert [spins[index] / 20_000 for index in range(3)] == pytest.approx([0.5, 0.3, 0.2], abs=0.015)
 
 
 # Measuring
@@ -300,9 +300,9 @@ def test_the_sharp_learner_credits_no_policy_for_the_queue_that_it_inherits() ->
     # Policy 0 doubles the queue and policy 1 halves it. Whenever 1 begins, the queue is long.
     learner, queue = SharpLearner(policies=2), 1000.0
     for round_ in range(60):
-        place = (round_ // 3) % 2
-        queue *= 0.5 if place else 2.0
-        learner.learn(place, [{Metric.QUEUED_TUPLES: queue}])
+        index = (round_ // 3) % 2
+        queue *= 0.5 if index else 2.0
+        learner.learn(index, [{Metric.QUEUED_TUPLES: queue}])
     worse, better = learner.scores(QUEUE)
     assert better - worse > 1.0  # of 2 log 2 = 1.39 in all
     choices = Counter(learner.choose(QUEUE, Random(seed)) for seed in range(100))
@@ -313,16 +313,16 @@ def test_the_sharp_learner_judges_delay_by_pending_answers() -> None:
     learner = SharpLearner(policies=2)
     metric = learner.evidence(Metric.DELAY)
     assert metric is Metric.PENDING_ANSWERS
-    for place in (0, 1) * 5:
-        learner.learn(place, [{metric: (100.0, 10.0)[place]}])
+    for index in (0, 1) * 5:
+        learner.learn(index, [{metric: (100.0, 10.0)[index]}])
     worse, better = learner.scores(DELAY)
     assert better > worse
 
 
 def test_the_sharp_learner_retries_policies_that_it_has_not_used_for_long() -> None:
     learner, random = SharpLearner(policies=2), Random(0)
-    for place in (0, 1) * 10:
-        learner.learn(place, [{Metric.QUEUED_TUPLES: (100.0, 140.0)[place]}])
+    for index in (0, 1) * 10:
+        learner.learn(index, [{Metric.QUEUED_TUPLES: (100.0, 140.0)[index]}])
     chosen = []
     for _ in range(600):
         chosen.append(learner.choose(QUEUE, random))

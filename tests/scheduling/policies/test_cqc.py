@@ -166,9 +166,9 @@ def test_shares_hold_on_two_cores() -> None:
             network.add(name + twin, [Step("select", 0.0, 40 * US)], class_name=name)
             network.arrive(name + twin, 200_000)
     network.begin(0)
-    for place in range(3000):
-        network.begin((place + 1) % 2)
-        network.end(place % 2)
+    for index in range(3000):
+        network.begin((index + 1) % 2)
+        network.end(index % 2)
     total = sum(network.busy.values())
     for name, priority in PRIORITIES.items():
         assert network.busy[name] / total == pytest.approx(priority / 10, abs=0.03), name
@@ -325,9 +325,9 @@ def with_source(network: ScriptedNetwork, name: str, numbers: int, class_name: s
     """A source, a selection and an output; tuples arrive at the source."""
     query = ScriptedQuery(name, class_name)
     kinds = (OperatorKind.SOURCE, OperatorKind.OPERATIONAL, OperatorKind.OUTPUT)
-    for place, kind in enumerate(kinds):
+    for index, kind in enumerate(kinds):
         step = Step(kind.value, 1.0, 10 * US)
-        operator = ScriptedOperator(numbers + place, query, step, kind, leaf=kind is OperatorKind.SOURCE)
+        operator = ScriptedOperator(numbers + index, query, step, kind, leaf=kind is OperatorKind.SOURCE)
         if query.operators:
             query.operators[-1].downstream.append(operator)
         query.operators.append(operator)
@@ -343,9 +343,9 @@ def inner_policies() -> list[dict[str, Any]]:
 @pytest.mark.parametrize("inner", inner_policies())
 def test_sources_are_asked_only_when_nothing_else_of_the_class_is_ready(inner: dict[str, Any]) -> None:
     network = ScriptedNetwork("cqc", {"train": 5, "inner": inner})
-    for place in range(3):
-        with_source(network, f"q{place}", 100 + 10 * place, "default")
-        network.arrive(f"q{place}", 20)
+    for index in range(3):
+        with_source(network, f"q{index}", 100 + 10 * index, "default")
+        network.arrive(f"q{index}", 20)
     served = []
     while (slice_ := network.begin()) is not None:
         kinds = {operator.kind for operator in slice_.operators}
@@ -376,8 +376,8 @@ def test_a_query_that_runs_as_a_whole_reads_in_its_own_turn(policy: str) -> None
 def test_a_class_is_charged_for_its_sources() -> None:
     network = ScriptedNetwork("cqc", {"period_us": 1000, "train": 10})
     network.priorities |= PRIORITIES
-    for place, name in enumerate("HN"):
-        with_source(network, name, 100 + 10 * place, name)
+    for index, name in enumerate("HN"):
+        with_source(network, name, 100 + 10 * index, name)
         network.arrive(name, 100_000)
     for _ in range(2000):
         network.step()
@@ -386,9 +386,9 @@ def test_a_class_is_charged_for_its_sources() -> None:
 
 def test_sources_are_removed_with_their_query_and_get_new_metrics() -> None:
     network = ScriptedNetwork("cqc", {"inner": {"policy": "rr", "options": {"unit": "query"}}})
-    for place in range(2):
-        with_source(network, f"q{place}", 100 + 10 * place, "default")
-        network.arrive(f"q{place}", 20)
+    for index in range(2):
+        with_source(network, f"q{index}", 100 + 10 * index, "default")
+        network.arrive(f"q{index}", 20)
     query = network.queries["q1"]
     query.units = QueryUnits(query)
     network.policy.refreshed(query)

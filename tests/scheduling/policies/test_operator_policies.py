@@ -29,7 +29,7 @@ def chosen(network: ScriptedNetwork) -> list[tuple[str, str]]:
 # The running example of the AMoS paper: costs .5, 1, 2; selectivities .25, .5, .8; two tuples at 1, 2 and 3
 
 
-class Portions(ScriptedOperator):
+class ExpectedTuples(ScriptedOperator):
     """Counts expected tuples in eighths: one portion is what one input tuple has become."""
 
     eighths = 8
@@ -46,7 +46,7 @@ def running_example(policy: str) -> tuple[list[int], dict[int, list[float]]]:
     # Behind selectivity .25 a portion is a quarter of a tuple: .25 x 1; then .125 x 2.
     for number, (cost, eighths) in enumerate([(500, 8), (250, 2), (250, 1)]):
         kind = OperatorKind.OPERATIONAL if number < 2 else OperatorKind.OUTPUT
-        operator = Portions(number, query, Step("select", cost=cost), kind, not number)
+        operator = ExpectedTuples(number, query, Step("select", cost=cost), kind, not number)
         operator.eighths = eighths
         if query.operators:
             query.operators[-1].downstream.append(operator)

@@ -111,8 +111,8 @@ class Chaos:
 
     def measure(self) -> None:
         operator = self.random.choice(self.network.queries[self.any_query()].operators)
-        figures = Statistics(cost_per_tuple=self.random.choice([50, 100, 900]), selectivity=0.5, tuples=200)
-        self.network.measure(operator, figures)
+        metrics = Statistics(cost_per_tuple=self.random.choice([50, 100, 900]), selectivity=0.5, tuples=200)
+        self.network.measure(operator, metrics)
 
     def go(self, steps: int) -> None:
         for _ in range(4):

@@ -209,8 +209,8 @@ def test_changed_metrics_make_other_units_while_one_runs() -> None:
     (s1,) = (operator for operator in network.queries["q"].operators if operator.operator == "s1")
     network.begin()
     # S1 frees less now than P1 does: 10 / 1700 < 30 / 2100, so they are one segment.
-    figures = Statistics(cost_per_tuple=1700, selectivity=0.9, tuple_size=100, tuples=400, input_size=100)
-    network.measure(s1, figures)
+    metrics = Statistics(cost_per_tuple=1700, selectivity=0.9, tuple_size=100, tuples=400, input_size=100)
+    network.measure(s1, metrics)
     assert network.begin(1) is None  # S1 is still claimed
     network.end()
     network.arrive("q", 100)
@@ -322,10 +322,10 @@ def stir(network: ScriptedNetwork, random: Random) -> None:
             network.reclass(query.id, random.choice("xyz"))
         case 1:
             operator = random.choice(query.operators)
-            figures = Statistics(
+            metrics = Statistics(
                 cost_per_tuple=random.choice([5, 50, 500]), selectivity=random.choice([0.2, 1.0]), tuples=400
             )
-            network.measure(operator, figures)
+            network.measure(operator, metrics)
         case 2:
             network.remove(query.id)
             network.add(f"q{random.randrange(10**9)}", TWO_STREAMS)

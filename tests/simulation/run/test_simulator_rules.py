@@ -127,15 +127,15 @@ def test_a_nearly_finished_tuple_is_not_preempted() -> None:
 def test_preemption_neither_loses_nor_duplicates_tuples() -> None:
     chains = [
         query(
-            f"q{place}",
-            select("o", f"s{place}", cost, selectivity=0.3, random=True),
+            f"q{index}",
+            select("o", f"s{index}", cost, selectivity=0.3, random=True),
             output("o", 1),
-            class_name=f"q{place}",
+            class_name=f"q{index}",
         )
-        for place, cost in enumerate((100, 30, 9))
+        for index, cost in enumerate((100, 30, 9))
     ]
     streams = tuple(
-        StreamSpec(f"s{place}", rate, tuples=500) for place, rate in enumerate((3000, 8000, 20_000))
+        StreamSpec(f"s{index}", rate, tuples=500) for index, rate in enumerate((3000, 8000, 20_000))
     )
     for tuples in (1, 8):
         plain = run(direct(*chains, streams=streams), "rb", {"tuples": tuples}, seed=2)
@@ -315,8 +315,8 @@ def test_queues_are_sampled() -> None:
 def test_sources_that_always_have_tuples_are_read_in_order(
     line: RoundRobinOrder | BroadcastDiskOrder, order: list[int]
 ) -> None:
-    for place in range(3):
-        line.add(place)
+    for index in range(3):
+        line.add(index)
     taken = []
     for _ in order:
         taken.append(line.take())

@@ -1,4 +1,4 @@
-"""The `mavstream` command as a process, for tests of the feeder."""
+"""Run the `mavstream` command as a process."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ PATIENCE = 120
 
 
 def command(*words: str) -> subprocess.CompletedProcess[str]:
-    """Run it to its end."""
+    """Run the command to its end."""
     return subprocess.run(
         [sys.executable, "-m", "mavstream", *words],
         capture_output=True,
@@ -20,7 +20,7 @@ def command(*words: str) -> subprocess.CompletedProcess[str]:
 
 
 def started(*words: str) -> subprocess.Popen[str]:
-    """Start it."""
+    """Start the command."""
     return subprocess.Popen(
         [sys.executable, "-m", "mavstream", *words],
         stdout=subprocess.PIPE,

@@ -1,6 +1,6 @@
-"""The `mavstream` command in the process of the test: an interpreter of its own takes a second to start.
+"""Run the `mavstream` command in the process of the test: another interpreter takes a second to start.
 
-What only a process has (signals, terminals, packages that are missing) is tested with one.
+Signals, terminals and missing packages are tested with a real process (`as_process`).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from mavstream.cli.main import run
 
 
 class Outcome(NamedTuple):
-    """How it ended and what it printed, named as for a process."""
+    """Exit code and output, with the names of `subprocess.CompletedProcess`."""
 
     returncode: int
     stdout: str
@@ -24,7 +24,7 @@ class Outcome(NamedTuple):
 
 
 def command(*words: str, stdin: str = "", **environment: str) -> Outcome:
-    """Run the command with these words, and with no more of its environment variables than these."""
+    """Run the command with arguments and only these of its environment variables."""
     others = {name: value for name, value in os.environ.items() if not name.startswith("MAVSTREAM_")}
     output, errors = StringIO(), StringIO()
     with (

@@ -41,7 +41,7 @@ def _near(left: Any, right: Any) -> bool:
 def assert_same_answer(case: Case, expected: list[Row], got: list[Row], how: str) -> None:
     """Compare as strictly as the plan promises: to the last bit, and in order."""
     plan = case.typed()
-    report = f"{how}\n{case.story()}"
+    report = f"{how}\n{case.description()}"
     missing, extra = difference(expected, got)
     assert (missing, extra) == ([], []), report
     exact, ordered = is_ordered_throughout(plan), is_ordered(plan, plan.root.node)

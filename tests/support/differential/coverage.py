@@ -47,7 +47,7 @@ KINDS: frozenset[str] = frozenset(
 
 
 def kinds_of(case: Case) -> set[str]:
-    """Return what a case exercises."""
+    """Return the kinds that a case exercises."""
     plan = case.typed()
     found = {kind for node in plan.nodes.values() for kind in _node_kinds(node, plan)}
     reads = Counter(reference for node in plan.nodes.values() for reference in node.inputs)

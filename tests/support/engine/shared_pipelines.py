@@ -1,4 +1,4 @@
-"""An engine over one stream, with plans that begin in the same way, for tests of what queries share."""
+"""An engine over one stream and plans with common prefixes, for tests of sharing."""
 
 from __future__ import annotations
 
@@ -48,24 +48,24 @@ class Bench:
         return run_plan(nodes, "out", [self.readings], engine=self.engine, id_=id_, **request)
 
     def feed(self, *values: int, frame: int | None = None) -> None:
-        """Write rows a millisecond apart and work on them."""
+        """Write rows a millisecond apart and run the engine."""
         self.readings.rows(*[(value * 1000, value) for value in values], frame=frame)
         self.settle()
 
     def settle(self) -> None:
-        """Work until nothing is left to do, and long enough for whoever can share to do so."""
+        """Run the engine until it is idle, long enough for queries to attach to shared pipelines."""
         for _ in range(3):
             self.engine.run()
             self.clock.advance(seconds=2)
         self.engine.run()
 
     @property
-    def trunks(self) -> list[SharedPipeline]:
+    def pipelines(self) -> list[SharedPipeline]:
         return list(self.engine.sharing.pipelines)
 
-    def trunk(self) -> SharedPipeline:
-        (trunk,) = self.trunks
-        return trunk
+    def pipeline(self) -> SharedPipeline:
+        (pipeline,) = self.pipelines
+        return pipeline
 
 
 def readings_of(stream: MakeStream) -> ScriptedStream:

@@ -1,4 +1,4 @@
-"""Streams of numbers, and what a shedder leaves of them."""
+"""Streams of numbers, and the rows that a shedder keeps."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ def numbers(stream: MakeStream, x: Array | Sequence[float | None], name: str = "
     return made
 
 
-def shedder(share: float, worth: str | None = None, name: str = "numbers") -> Shedder:
+def shedder(share: float, utility: str | None = None, name: str = "numbers") -> Shedder:
     """Return a shedder of such a stream."""
     fields = {field.name: field for field in parse_fields(FIELDS)}
-    made = Shedder(name, None if worth is None else parse_scalar(worth, fields))
+    made = Shedder(name, None if utility is None else parse_scalar(utility, fields))
     made.set(share)
     return made
 
@@ -36,12 +36,12 @@ def shedder(share: float, worth: str | None = None, name: str = "numbers") -> Sh
 def kept(
     sheds: Shedder, rows: ScriptedStream, cuts: Sequence[int] = (), start: int = 0, stop: int | None = None
 ) -> Ints:
-    """Return the positions of the rows that stay, of those from start to stop, if portions are cut there."""
+    """Return the positions between start and stop that are kept, if batches are cut at `cuts`."""
     stops = [*cuts, rows.reader.end if stop is None else stop]
     cursor = rows.reader.cursor(start)
     found = []
     for begin, end in zip([start, *cuts], stops, strict=True):
-        portion = ReadBatch(cursor.take(end - begin))
-        if portion.rows:
-            found.append(portion.positions[sheds.kept(portion)])
+        batch = ReadBatch(cursor.take(end - begin))
+        if batch.rows:
+            found.append(batch.positions[sheds.kept(batch)])
     return np.concatenate(found)

@@ -1,4 +1,4 @@
-"""A server in miniature for scenarios: a real engine, the real optimizer, scripted arrivals and costs."""
+"""A small server for scenarios: a real engine, the real optimizer, scripted arrivals and costs."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ TICK = 100_000_000  # ns between two frames
 TRAIN = 256
 
 
-class Scout:
-    """Looks for plans at once, by the figures of a world's engine."""
+class ScriptedPlanSearcher:
+    """Searches plans synchronously, with the metrics of a world's engine."""
 
     def __init__(self, world: World) -> None:
         self._world = world
@@ -41,19 +41,19 @@ class Scout:
         for id_ in ids:
             query = world.engine.engine.query(id_)
             subject = PlanSubject(world.plans[id_], {"readings": world.stream.shape})
-            figures = PlanMetrics({"readings": world.rate}, operator_metrics(query_metrics(query, 1)))
-            self.alternates[id_] = choose(subject, figures)
+            metrics = PlanMetrics({"readings": world.rate}, operator_metrics(query_metrics(query, 1)))
+            self.alternates[id_] = choose(subject, metrics)
         return self.alternates
 
     async def stop(self) -> None:
-        """Have nothing to end."""
+        """Do nothing."""
 
 
 class World:
-    """Queries over one stream `readings (x int)` whose rows come at a rate that is set by hand.
+    """Queries over one stream `readings (x int)` with a rate that the test sets.
 
-    All begin with the same project, and those of a class share it unless `sharing` says otherwise. It takes
-    no time unless said; what does stands above it, in selects that each query has for itself.
+    All begin with the same project, which queries of a class share unless `sharing` says otherwise. It takes
+    no time by default; the selects above it, which are not shared, take the time.
     """
 
     def __init__(
@@ -73,7 +73,9 @@ class World:
         self.registered: dict[str, Registered] = {}
         self.plans: dict[str, Plan] = {}
         config = OptimizerConfig(settings or OptimizerSettings())
-        self.optimizing = OptimizerService(self.engine, self.engine, self, self.clock, config, Scout(self))
+        self.optimizing = OptimizerService(
+            self.engine, self.engine, self, self.clock, config, ScriptedPlanSearcher(self)
+        )
         self.rate = 0.0
         self.second = 0
         self._begin = self.clock.now()
@@ -89,7 +91,7 @@ class World:
         self.engine.close()
         self.stream.close()
 
-    # What the optimizer is told of queries
+    # Queries, as the optimizer sees them
 
     def watched(self) -> Collection[Registered]:
         return [one for one in self.registered.values() if is_watched(one.qos)]
@@ -104,7 +106,7 @@ class World:
         await self.engine.migrate_plan(id_, infer(plan, {"readings": self.stream.shape}), 1)
         self.plans[id_] = plan
 
-    # What happens
+    # Events
 
     async def query(
         self,
@@ -115,9 +117,9 @@ class World:
         where: str | None = None,
         shared_us: int = 0,
     ) -> None:
-        """Start a query whose select takes so long per row; of several conditions, each is a select.
+        """Start a query whose select takes a time per row; each of several conditions is a select.
 
-        Without a condition, all rows pass one that no other query has. `shared_us` is what the project takes.
+        Without a condition, all rows pass one that no other query has. `shared_us` is its project's cost.
         """
         conditions = (where or f"x >= -{len(self.plans)}").split(";")
         nodes: dict[str, Any] = {
@@ -137,7 +139,7 @@ class World:
         self.registered[id_] = Registered(id_, class_name, spec)
 
     async def seconds(self, count: int) -> None:
-        """Let so many seconds pass, with a round of the optimizer at the end of each."""
+        """Let a number of seconds pass, with a round of the optimizer at the end of each."""
         for _ in range(count):
             self.second += 1
             end = self._begin + self.second * 1_000_000_000
@@ -145,7 +147,7 @@ class World:
                 self._arrive(tick)
                 self.engine.work_until(tick)
             await self.optimizing.round()
-            await asyncio.sleep(0)  # the scout has its turn
+            await asyncio.sleep(0)  # the plan searcher runs
 
     def _arrive(self, at: int) -> None:
         self._owed += self.rate * TICK / 1e9
@@ -154,7 +156,7 @@ class World:
             self.stream.columns({"x": list(range(self.arrived, self.arrived + rows))}, arrival=at - TICK)
             self.arrived += rows
 
-    # What is looked at
+    # Observations
 
     def state(self, id_: str, objective: Objective = Objective.LATENCY) -> TargetState:
         return self.optimizing.monitor.queries[id_].standings[objective].state
@@ -165,7 +167,9 @@ class World:
     @property
     def members(self) -> set[str]:
         """The queries that run on a shared pipeline now."""
-        return {part.query.id for trunk in self.engine.engine.sharing.pipelines for part in trunk.members}
+        return {
+            part.query.id for pipeline in self.engine.engine.sharing.pipelines for part in pipeline.members
+        }
 
     @property
     def policy(self) -> str:
@@ -176,5 +180,5 @@ class World:
 
     @property
     def decisions(self) -> list[tuple[str, str]]:
-        """What was decided so far, as rule and outcome."""
+        """The decisions so far, as rule and outcome."""
         return [(one.proposal.rule, one.outcome.value) for one in self.optimizing.optimizer.journal]

@@ -1,4 +1,4 @@
-"""Plans that give the same answer, for tests that swap one for the other."""
+"""Plans that give the same answer, for tests of migration."""
 
 from __future__ import annotations
 

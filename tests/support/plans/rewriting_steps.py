@@ -1,4 +1,4 @@
-"""Single steps of rewriting, for tests that look at one rule."""
+"""Single steps of rewriting, for tests of one rule."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def plan_of(nodes: Nodes, root: str) -> Plan:
 
 
 def as_nodes(plan: Plan) -> Nodes:
-    """Return the nodes of a plan as JSON says them, without what need not be said."""
+    """Return the nodes of a plan as JSON, without default values."""
     dumped: Nodes = plan.model_dump(mode="json", exclude_defaults=True)["nodes"]
     return dumped
 
@@ -54,13 +54,13 @@ def steps_of(
     *,
     on_error: OnError = OnError.NULL,
     one_time: bool = False,
-    figures: PlanMetrics | None = None,
+    metrics: PlanMetrics | None = None,
 ) -> list[Plan]:
     """Return every plan that one application of a rule gives; each must give the same columns."""
     surroundings = Surroundings(STREAMS, TABLES, on_error, one_time)
     plan = plan_of(nodes, root)
     typed = surroundings.types(plan)
-    model = CostModel(typed, figures or PlanMetrics())
+    model = CostModel(typed, metrics or PlanMetrics())
     made = [step.plan for step in rule.rewrites(Subject(plan, typed, surroundings, model.ranks(typed)))]
     for step in made:
         assert surroundings.types(step).schema == typed.schema

@@ -1,4 +1,4 @@
-"""Plans over two streams, to be made wrong by tests."""
+"""Valid plans over two streams, which tests make invalid."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A proxy that cuts connections at given points, as networks do."""
+"""A proxy that resets connections at given points."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ class CuttingProxy:
 
 def _reset(connection: socket.socket) -> None:
     try:
-        # Linger 0 sends a reset instead of a goodbye; shutting down wakes whoever waits here.
+        # Linger 0 sends a reset instead of a FIN; the shutdown wakes the thread that waits here.
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         connection.shutdown(socket.SHUT_RDWR)
     except OSError:

@@ -59,7 +59,7 @@ def create(server: RunningServer, **changes: Any) -> None:
 
 
 def pull(server: RunningServer, query: str, count: int) -> list[dict[str, Any]]:
-    """Wait for so many answers and return all."""
+    """Wait for a number of answers and return all."""
     found: list[dict[str, Any]] = []
 
     def more() -> bool:

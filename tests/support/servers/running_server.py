@@ -1,4 +1,4 @@
-"""Real servers for tests: a process on a free port, with a data directory of the test's own."""
+"""Real servers for tests: a process on a free port, with a temporary data directory."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ from mavstream_protocol.wire.envelope import seal
 PATIENCE = 30.0
 """Seconds after which a test stops waiting for anything."""
 
-_PAUSE = 0.01  # seconds between two looks
+_PAUSE = 0.01  # seconds between two checks
 
 T = TypeVar("T")
 
 
 def eventually(ask: Callable[[], T | None], what: str, timeout: float = PATIENCE) -> T:
-    """Ask the real thing again and again until it answers something true."""
+    """Poll a function until it returns something true."""
     end = time.monotonic() + timeout
     pause = threading.Event()
     while True:
@@ -41,7 +41,7 @@ def eventually(ask: Callable[[], T | None], what: str, timeout: float = PATIENCE
 
 
 async def until(ask: Callable[[], T | None], what: str, timeout: float = PATIENCE) -> T:
-    """As `eventually`, for a test whose own event loop has to go on meanwhile."""
+    """As `eventually`, for a test whose event loop has to run meanwhile."""
     end = time.monotonic() + timeout
     while not (answer := ask()):
         assert time.monotonic() < end, f"waited {timeout} s in vain for: {what}"
@@ -57,7 +57,7 @@ class RunningServer(ServerProcess):
         self.token: str | None = None
 
     def wait_ready(self, timeout: float = PATIENCE) -> Self:
-        """Return when it takes work; `ready_s` says how long that took."""
+        """Wait until the server is ready; `ready_s` is how long that took."""
         super().wait_ready(timeout)
         self.ready_s = time.monotonic() - self.started
         self.http = httpx.Client(base_url=self.url, timeout=PATIENCE)
@@ -71,7 +71,7 @@ class RunningServer(ServerProcess):
 
     @property
     def engine_pid(self) -> int | None:
-        """The process of its engine, found as its child."""
+        """The process id of its engine, found as its child."""
         children = Path(f"/proc/{self.pid}/task/{self.pid}/children")
         for child in children.read_text().split():
             if "engine" in Path(f"/proc/{child}/cmdline").read_text():
@@ -93,58 +93,58 @@ class RunningServer(ServerProcess):
         return opened
 
     def clear(self) -> None:
-        """Remove all queries and streams, for the next test: another server takes seconds to start."""
+        """Remove all queries and streams for the next test, since a new server takes seconds to start."""
         for kind, key in (("queries", "id"), ("streams", "name")):
             while found := self.http.get(f"/v1/{kind}").json()["items"]:
                 for one in found:
                     assert self.http.delete(f"/v1/{kind}/{one[key]}").status_code == 204
 
     def kill(self) -> None:
-        """End it as a crash would."""
+        """Kill the process, as a crash would."""
         self.process.kill()
         self.process.wait(PATIENCE)
 
     def close(self) -> None:
         super().close()
-        print("\n".join(self.log))  # shown with a test that fails
+        print("\n".join(self.log))  # shown if a test fails
         if "http" in vars(self):
             self.http.close()
 
 
 class RawProducer:
-    """A producer that speaks the protocol by hand."""
+    """A producer that sends protocol messages one by one."""
 
     def __init__(self, server: RunningServer, name: str, *streams: str, **options: Any) -> None:
         self._opened = ExitStack()
         self.socket = self._opened.enter_context(server.websocket("/v1/feed", **options))
-        self.say(type="hello", producer=name, streams=streams)
-        self.welcome = self.hear()
+        self.send(type="hello", producer=name, streams=streams)
+        self.welcome = self.receive()
         assert self.welcome["type"] == "welcome", self.welcome
 
-    def say(self, **message: Any) -> None:
+    def send(self, **message: Any) -> None:
         self.socket.send(json.dumps(message))
 
-    def hear(self) -> dict[str, Any]:
-        heard: dict[str, Any] = json.loads(self.socket.recv(timeout=PATIENCE))
-        return heard
+    def receive(self) -> dict[str, Any]:
+        received: dict[str, Any] = json.loads(self.socket.recv(timeout=PATIENCE))
+        return received
 
     def rows(self, stream: str, sequence: int, rows: list[dict[str, Any]]) -> None:
-        self.say(type="data", stream=stream, sequence=sequence, rows=rows)
+        self.send(type="data", stream=stream, sequence=sequence, rows=rows)
 
     def columns(self, stream: str, sequence: int, columns: dict[str, list[Any]]) -> None:
-        self.say(type="data", stream=stream, sequence=sequence, columns=columns)
+        self.send(type="data", stream=stream, sequence=sequence, columns=columns)
 
     def arrow(self, stream: str, sequence: int, batch: pa.RecordBatch) -> None:
         header = json.dumps({"stream": stream, "sequence": sequence}).encode()
         self.socket.send(seal(header, encode_message(batch)))
 
     def acked(self, stream: str, sequence: int) -> dict[str, Any]:
-        """Wait until everything up to a sequence is acked; anything but acks fails the test."""
+        """Wait until everything up to a sequence is acked; any other message fails the test."""
         while True:
-            heard = self.hear()
-            assert heard["type"] == "ack", heard
-            if heard["stream"] == stream and heard["sequence"] >= sequence:
-                return heard
+            received = self.receive()
+            assert received["type"] == "ack", received
+            if received["stream"] == stream and received["sequence"] >= sequence:
+                return received
 
     def close(self) -> None:
         self._opened.close()
@@ -157,7 +157,7 @@ class RawProducer:
 
 
 def closed_with(socket: ClientConnection) -> tuple[int, str]:
-    """Read to the end and return the close code and the reason."""
+    """Read until the socket is closed; returns the close code and the reason."""
     try:
         while True:
             socket.recv(timeout=PATIENCE)
@@ -169,7 +169,7 @@ def closed_with(socket: ClientConnection) -> tuple[int, str]:
 def running_server(
     data: Path, *flags: str, token: str | None = None, env: dict[str, str] | None = None
 ) -> Iterator[RunningServer]:
-    """Run a server that is ready, and stop it at the end."""
+    """Run a server, ready in the block, and stop it at the end."""
     server = RunningServer(data, *flags, env=env)
     server.token = token
     try:

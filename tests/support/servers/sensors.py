@@ -1,4 +1,4 @@
-"""Requests about a stream of sensors, for tests of what a server refuses."""
+"""Requests about a stream of sensors, for tests of requests that a server refuses."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ TUPLES = "/v1/streams/sensors/tuples"
 
 def problem(answer: httpx.Response) -> tuple[int, str]:
     assert answer.headers["content-type"] == "application/problem+json", answer.text
-    told = answer.json()
-    assert told["status"] == answer.status_code
-    assert told["detail"]
-    return answer.status_code, told["code"]
+    body = answer.json()
+    assert body["status"] == answer.status_code
+    assert body["detail"]
+    return answer.status_code, body["code"]

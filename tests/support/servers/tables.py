@@ -76,7 +76,7 @@ def append(server: RunningServer, *rows: tuple[int, str | None]) -> None:
 
 
 def answers(server: RunningServer, query: str, count: int) -> list[dict[str, Any]]:
-    """Wait for so many answers and return all."""
+    """Wait for a number of answers and return all."""
     found: list[dict[str, Any]] = []
 
     def more() -> bool:
@@ -90,5 +90,5 @@ def answers(server: RunningServer, query: str, count: int) -> list[dict[str, Any
 
 def problem(answer: httpx.Response) -> tuple[int, str, str]:
     assert answer.headers["content-type"] == "application/problem+json", answer.text
-    told = answer.json()
-    return answer.status_code, told["code"], told["detail"]
+    body = answer.json()
+    return answer.status_code, body["code"], body["detail"]

@@ -1,4 +1,4 @@
-"""Real engine processes for tests: a stream for them to read, their answers, and the events of their link."""
+"""Real engine processes for tests: a stream that they read, their answers, and the events of their link."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class Readings:
 
 
 class Events(NoListener):
-    """The events of a link. Waits end with the next event, not by the clock."""
+    """The events of a link; waits are woken by events, not by polling."""
 
     def __init__(self) -> None:
         self.ended: list[tuple[str, str, str | None]] = []
@@ -65,7 +65,7 @@ class Events(NoListener):
         self._news = asyncio.Event()
 
     async def until(self, holds: Callable[[], object], what: str) -> None:
-        """Check now and after each event, until something holds."""
+        """Wait until a condition holds; it is checked now and after each event."""
         try:
             async with asyncio.timeout(PATIENCE):
                 while not holds():
@@ -113,7 +113,7 @@ def drive(
     events: Events | None = None,
     **hello: Any,
 ) -> None:
-    """Run a script with a link to an engine process of its own, and the events of the link."""
+    """Run a script with a link to a new engine process and the events of the link."""
 
     async def main() -> None:
         link, listener = EngineLink(Hello(data, **hello)), events or Events()

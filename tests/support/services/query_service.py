@@ -95,7 +95,7 @@ class Service:
         await self.streams.ingest("tests", "readings", self.sequence, batch, 1000)
 
     async def answers(self, id_: str, count: int, after: int | None = None) -> list[dict[str, Any]]:
-        """Wait until so many rows were answered, and return them."""
+        """Wait for a number of answers, and return them."""
         with self.subscription(id_) as subscription:
             while subscription.position < count:
                 await asyncio.wait_for(subscription.next(), PATIENCE)
@@ -106,7 +106,7 @@ class Service:
         return Subscription(results, results.of(self.queries.get(id_)), after)
 
     async def kill_engine(self) -> None:
-        """Kill the engine, and return when there is another one and the queries are in it."""
+        """Kill the engine, and return when a new one runs the queries."""
         pid, restarts = self.link.pid, self.link.restarts
         assert pid is not None
         os.kill(pid, signal.SIGKILL)

@@ -54,7 +54,7 @@ class Answers:
             self.writer.close()
 
     def answer(self, count: int, room: str | None = "hall", ring: bool = True) -> None:
-        """Append so many rows in one frame, as the engine does."""
+        """Append a number of rows in one frame, as the engine does."""
         if self.writer is None:
             self.writer = LogWriter(self.path, LogDescription(self.query.schema), self.options)
         first = self.writer.end
@@ -69,13 +69,13 @@ class Answers:
             self.service.doorbell()
 
     def forget(self) -> int:
-        """Remove all but the segment being written, whoever needs them; return what is left to begin with."""
+        """Remove all segments but the one being written, even if needed; returns the first offset left."""
         assert self.writer is not None
         Retention(max_bytes=1).apply(self.writer, None, 0, force=True)
         return self.writer.begin
 
     def reopen(self, **options: Any) -> None:
-        """Go on writing the log with other options, as after a restart."""
+        """Continue writing the log with other options, as after a restart."""
         assert self.writer is not None
         self.writer.close()
         self.writer, self.options = None, LogOptions(**options)
@@ -86,14 +86,14 @@ class Answers:
         return 0 if self.writer is None else len(self.writer.segments)
 
     def count_only(self, end: int) -> int:
-        """Let the segment being written say that the log ends there; return what it said."""
+        """Set the end of the log in the segment being written; returns the old one."""
         assert self.writer is not None
         with self.writer.segments[-1].name.within(self.path).open("r+b") as file:
             file.seek(8 * END)
-            said = int.from_bytes(file.read(8), "little")
+            old_end = int.from_bytes(file.read(8), "little")
             file.seek(8 * END)
             file.write(end.to_bytes(8, "little"))
-        return said
+        return old_end
 
     def restart(self) -> None:
         self.query.epoch += 1
@@ -112,8 +112,8 @@ class Answers:
         return Subscription(self.service, self.service.of(self.query), after, format_, on_lag)
 
 
-def at_hand(subscription: Subscription) -> list[Any]:
-    """Return the messages that are there now: JSON taken apart, binary ones as they are."""
+def available(subscription: Subscription) -> list[Any]:
+    """Return the messages that are available now: JSON decoded, binary ones unchanged."""
     found = []
     while (message := subscription.next_now()) is not None:
         found.append(json.loads(message) if isinstance(message, str) else message)
@@ -127,14 +127,14 @@ def numbers(messages: list[Any]) -> list[int]:
 
 
 def fall_behind(answers: Answers) -> int:
-    """Answer far more than a segment holds and forget it; return what is left to begin with."""
+    """Append far more rows than a segment holds and remove them; returns the first remaining offset."""
     for _ in range(100):
         answers.answer(1_000)
     return answers.forget()
 
 
 async def waiting_for(subscription: Subscription) -> asyncio.Task[str | bytes | None]:
-    """Begin to wait for the next message, of which there is none yet."""
+    """Start to wait for the next message, which does not exist yet."""
     waiting = asyncio.create_task(subscription.next())
     assert not (await asyncio.wait((waiting,), timeout=0))[0]
     return waiting

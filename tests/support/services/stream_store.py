@@ -1,4 +1,4 @@
-"""Stream stores for tests: with a catalog, in a directory, to be stopped and opened again."""
+"""Stream stores for tests, with a catalog in a directory, that can be stopped and reopened."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def events(*times: int, home: str = "a") -> Any:
 
 
 def limited_files(size: int) -> Callable[[], None]:
-    """Let files grow no larger, as if the disk was full; return how to undo it."""
+    """Limit the size of files, as if the disk were full; returns a function that undoes it."""
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     before = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
@@ -59,8 +59,8 @@ def limited_files(size: int) -> Callable[[], None]:
     return undo
 
 
-class HandTimers:
-    """Timers that run when a test says so."""
+class ManualTimers:
+    """Timers that a test runs by hand."""
 
     def __init__(self) -> None:
         self.soon: list[Callable[[], None]] = []
@@ -74,7 +74,7 @@ class HandTimers:
 
 
 class ScriptedReaders(NoReaders):
-    """Queries that need positions of streams, or their time to advance, as a test says."""
+    """Queries whose needed positions, and need for clock marks, a test sets."""
 
     def __init__(
         self,
@@ -97,7 +97,7 @@ class ScriptedReaders(NoReaders):
 
 
 class ReturnedCredit:
-    """Records the streams that take rows again."""
+    """Records the streams that got credit again."""
 
     def __init__(self) -> None:
         self.streams: list[str] = []
@@ -107,7 +107,7 @@ class ReturnedCredit:
 
 
 class Server:
-    """A store with its catalog in a directory, which can be opened again."""
+    """A store with its catalog in a directory, which can be reopened."""
 
     def __init__(self, path: Path, clock: ManualClock) -> None:
         self.path = path
@@ -160,7 +160,7 @@ class Server:
         return found
 
     def arrivals(self, stream: str) -> list[int]:
-        """When each row came."""
+        """Return the arrival time of each row."""
         reader = LogReader(self.path / "streams" / stream)
         return gather_arrivals(reader.cursor(reader.begin).take(1 << 30, 1 << 30)).tolist()
 
@@ -172,7 +172,7 @@ class Server:
 
 
 class Producer:
-    """A session that bundles, over a store that is flushed by hand."""
+    """A producer session with multi-stream messages, over a store that is flushed by hand."""
 
     def __init__(self, server: Server, *streams: str, bundles: bool = True, name: str = "p") -> None:
         self._server = server
@@ -181,12 +181,12 @@ class Producer:
             server.store, self.traffic, "process", 1 << 20, lambda: None, ConnectedProducers().connected
         )
         self.session.received(Hello(producer=name, streams=streams, bundles=bundles).model_dump_json())
-        assert self.heard()[0]["type"] == "welcome"
+        assert self.received()[0]["type"] == "welcome"
 
     def send(self, batch: pa.RecordBatch, *frames: tuple[str, int, int]) -> None:
         self.session.received(seal(json.dumps({"frames": frames}).encode(), encode_message(batch)))
 
-    def heard(self, *, flush: bool = True) -> list[dict[str, Any]]:
+    def received(self, *, flush: bool = True) -> list[dict[str, Any]]:
         if flush:
             self._server.store.flush()
         messages = self.session.take()
@@ -195,7 +195,7 @@ class Producer:
         return [json.loads(message) for message in messages]
 
     def acked(self) -> dict[str, int]:
-        """Return what one message of acks says, without credit."""
-        (told,) = self.heard()
-        assert told["type"] == "acks"
-        return {stream: sequence for stream, (sequence, _) in told["streams"].items()}
+        """Return the sequences in one message of acks."""
+        (message,) = self.received()
+        assert message["type"] == "acks"
+        return {stream: sequence for stream, (sequence, _) in message["streams"].items()}

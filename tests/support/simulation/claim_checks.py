@@ -1,4 +1,4 @@
-"""Looks for claims that cannot fail, by judging metrics that no simulator would have given.
+"""Detect claims that cannot fail, by judging artificial metrics.
 
 Two kinds of tables are made up. In the first nothing differs: all classes have the same response times in all
 cells, and nothing is inverted. Only claims of no effect may hold there, in whole or in part. In the second

@@ -1,4 +1,4 @@
-"""A made-up experiment of one cell and one claim, for the tests of running and reporting."""
+"""A sample experiment of one cell and one claim, for tests of running and reporting."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ def gain(table: Table) -> float:
 
 
 def experiment(name: str = "made-up", **claim: Any) -> Experiment:
-    """Return an experiment that claims a gain of at least 3; keywords are more of the claim."""
+    """Return an experiment that claims a gain of at least 3; keywords are passed to the claim."""
     return Experiment(
         name=name,
         paper="A paper",

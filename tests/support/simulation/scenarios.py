@@ -1,4 +1,4 @@
-"""Small scenarios of the simulator, in microseconds, and readers of their results."""
+"""Small scenarios of the simulator, in microseconds, and functions that read their results."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Answers of a plan by the engine, which reads logs, and by Spark, which reads files."""
+"""Answers of a plan from the engine, which reads logs, and from Spark, which reads files."""
 
 from __future__ import annotations
 

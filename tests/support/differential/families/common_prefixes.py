@@ -1,4 +1,4 @@
-"""Random plans with prefixes in common, whose queries come and go while rows come."""
+"""Random plans with common prefixes, whose queries start and stop while rows arrive."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _WRITTEN = object()
 
 
 class PrefixWriter(PlanWriter):
-    """Writes a chain above a source, and plans that begin with some of it."""
+    """Writes a chain above a source, and plans that begin with a prefix of it."""
 
     def chain(self, length: int) -> None:
         """Make the chain; plans follow."""
@@ -47,7 +47,7 @@ class PrefixWriter(PlanWriter):
         self._pool += self._links[1:]
 
     def plan(self, number: int) -> tuple[Nodes, str]:
-        """Return a plan above some of the chain, with names of its own."""
+        """Return a plan above a prefix of the chain, with its own names."""
         made = self._random.choice((*self._links[1:], self._links[-1]))
         kinds = (self._select, self._project, self._aggregate, self._union, self._window_join, self._split)
         pool = list(self._pool)
@@ -86,13 +86,13 @@ class World:
     written: tuple[tuple[Nodes, str], ...]
     on_error: OnError
 
-    def story(self) -> str:
-        """Return the world for people."""
+    def description(self) -> str:
+        """Describe the world."""
         return "\n".join([f"seed {self.seed}, on_error {self.on_error}", *map(repr, self.written)])
 
 
 def random_world(seed: int) -> World:
-    """Make streams, and plans of which most have a prefix in common."""
+    """Make streams, and plans most of which have a common prefix."""
     random = Random(seed)
     times = random_times(random)
     scripts = tuple(random_script(random, f"s{i}", times) for i in range(random.choice((1, 1, 2))))
@@ -106,23 +106,23 @@ def random_world(seed: int) -> World:
 
 @dataclass(slots=True)
 class Outcome:
-    """What became of the queries of a run, in the order in which they came."""
+    """The queries of a run, in the order in which they started."""
 
     queries: list[RunningQuery] = field(default_factory=list)
     sinks: list[MemorySink] = field(default_factory=list)
     plans: list[TypedPlan] = field(default_factory=list)
     shared: int = 0
-    """How often a query was found on a trunk."""
+    """How often a query was found on a pipeline."""
 
     def answers(self, number: int) -> list[Row]:
         """Return the answers of a query."""
         schema = self.plans[number].schema
         return [row for batch in self.sinks[number].batches for row in to_rows(batch, schema)]
 
-    def figures(self, number: int) -> tuple[QueryState, int, dict[str, dict[str, int]]]:
-        """Return what a query says of itself that may depend on nothing but its plan and the streams.
+    def metrics(self, number: int) -> tuple[QueryState, int, dict[str, dict[str, int]]]:
+        """Return the metrics of a query that depend only on its plan and the streams.
 
-        How much was read when a window's `until` has ended it depends on who was faster.
+        The rows read when a window's `until` ends a query depend on the schedule.
         """
         query = self.queries[number]
         if "until=" in repr(query.request.plan).replace("until=None", ""):
@@ -132,7 +132,7 @@ class Outcome:
 
 
 class Course:
-    """A run of a world. What happens is drawn from a seed alone, so it is the same whoever shares."""
+    """A run of a world. Events are drawn from a seed alone, so they do not depend on sharing."""
 
     def __init__(self, world: World, seed: int, sharing: Sharing) -> None:
         self._world = world
@@ -144,7 +144,7 @@ class Course:
         self._outcome = Outcome()
 
     def run(self) -> Outcome:
-        """Let queries come and go while the streams are written, then run all to their ends."""
+        """Start and stop queries while the streams are written, then run all to their ends."""
         random, engine = self._random, self._engine
         with tempfile.TemporaryDirectory() as directory, ExitStack() as open_streams:
             options = random.choice((None, SMALL_SEGMENTS))
@@ -152,21 +152,21 @@ class Course:
             for writer in writers:
                 open_streams.callback(writer.stream.close)
                 engine.attach(writer.stream.name, writer.stream.reader)
-            self._come()
-            self._come()
+            self._start()
+            self._start()
             waiting: list[Iterator[None]] = [writer.steps(random) for writer in writers]
             while waiting:
                 writing = random.choice(waiting)
                 if next(writing, _WRITTEN) is _WRITTEN:
                     waiting.remove(writing)
-                self._happen()
+                self._random_event()
             for query in self._outcome.queries:
                 if query.state is QueryState.PAUSED:
                     engine.stop(query.id)
             engine.run()
         return self._outcome
 
-    def _happen(self) -> None:
+    def _random_event(self) -> None:
         random, engine = self._random, self._engine
         steps, lot = random.choice((0, 0, 1, 2, 5, 40)), random.random()
         engine.run(steps)
@@ -174,18 +174,18 @@ class Course:
         if random.random() < 0.5:
             self._clock.advance(nanoseconds=random.choice((1_000_000, 6_000_000, 2_000_000_000)))
         if lot < 0.12:
-            self._come()
+            self._start()
         elif lot < 0.15:
             engine.switch(*random.choice(CHOICES))
         elif lot < 0.3:
-            place = random.randrange(100)
+            index = random.randrange(100)
             active = [query for query in self._outcome.queries if query.active]
             if lot < 0.2:
-                # What a query has read by now depends on who decides: let it read all there is.
+                # The rows that a query has read by now depend on the policy: let it read all rows.
                 engine.run()
                 active = [query for query in active if query.active]
             if active:
-                self._change(active[place % len(active)], lot)
+                self._change(active[index % len(active)], lot)
 
     def _change(self, query: RunningQuery, lot: float) -> None:
         engine = self._engine
@@ -201,7 +201,7 @@ class Course:
         else:
             engine.snapshot(query.id)
 
-    def _come(self) -> None:
+    def _start(self) -> None:
         random, outcome = self._random, self._outcome
         plan = random.choice(self._world.plans)
         outcome.plans.append(plan)

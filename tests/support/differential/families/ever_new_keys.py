@@ -1,4 +1,4 @@
-"""Ever-new keys: streams whose keys and strings never come back, long enough for operators to forget them."""
+"""Streams whose keys and strings never recur, long enough for operators to remove them."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ PLANS: dict[str, dict[str, Any]] = {
 
 
 def ever_new_case(name: str) -> Case:
-    """Return a plan over a long stream of ever-new keys, each there for some rows, a little out of order."""
+    """Return a plan over a long stream of ever-new keys, each for some rows, slightly out of order."""
     random = Random(name)
     rows = []
     for number in range(ROWS):

@@ -1,4 +1,4 @@
-"""Random plans that leave much to rewrite: selects above everything, and joins of three in one window."""
+"""Random plans with much to rewrite: selects above all operators, and three-way joins in one window."""
 
 from __future__ import annotations
 
@@ -18,27 +18,27 @@ from mavstream_protocol.schema import FieldType
 
 
 class RewritableWriter(PlanWriter):
-    """Writes plans as people do who do not think of cost: what is sorted out is sorted out late."""
+    """Writes plans without regard to cost: rows are filtered late."""
 
     def __init__(self, *given: Any, fallible: bool) -> None:
         self._fallible = fallible
         super().__init__(*given)
 
     def write(self, operators: int) -> tuple[Nodes, str]:
-        """Add so many operators with selects above them, and perhaps something that sees order on top."""
+        """Add a number of operators with selects above them, and perhaps an order-dependent one on top."""
         kinds: list[Callable[[Made], Made]] = [
             self._project, self._project, self._split, self._split, self._union, self._interval_join,
             self._window_join, self._window_join, self._three_way, self._three_way, self._distinct,
         ]  # fmt: skip
         made = self._random.choice(self._pool)
-        if self._random.random() < 0.3:  # alone: what stands above leaves few triples to look at
+        if self._random.random() < 0.3:  # alone, since operators above would leave few triples
             made = self._three_way(made)
             return reachable(self.nodes, made.ref), made.ref
         for _ in range(operators):
             made = below = self._random.choice(kinds)(made)
             for _ in range(self._random.choice((0, 1, 1, 2))):
                 made = self._select(made)
-            if self._random.random() < 0.2:  # somebody else reads what the selects read
+            if self._random.random() < 0.2:  # another node reads the input of the selects
                 both = self._add({"op": "union", "inputs": [made.ref, below.ref]})
                 made = replace(made, ref=both, ordered=False)
             if self._random.random() < 0.3:
@@ -58,7 +58,7 @@ class RewritableWriter(PlanWriter):
         return replace(below, ref=self._add({"op": "select", "input": below.ref, "where": where}))
 
     def _likely(self, below: Made) -> str:
-        """Write a condition that leaves something to look at: most often one that few rows fail."""
+        """Write a condition that keeps some rows: mostly one that few rows fail."""
         if self._random.random() < 0.3:
             return self._scalars(below).predicate(1)
         return self._random.choice([form for column in below.columns for form in _likely(column)])
@@ -71,7 +71,7 @@ class RewritableWriter(PlanWriter):
         return made
 
     def _join(self, left: Made, right: Made, how: dict[str, Any], added: tuple[ColumnShape, ...]) -> Made:
-        """Join as usual, often with a condition that only looks at one side."""
+        """Join as usual, often with a condition on one side only."""
         made = super()._join(left, right, how, added)
         node = self.nodes[made.ref]
         if node["right"] == right.ref and self._random.random() < 0.6:  # else its columns were renamed
@@ -81,7 +81,7 @@ class RewritableWriter(PlanWriter):
         return made
 
     def _failing(self, below: Made, type_: Any) -> str:
-        """Write something that cannot be computed in some rows."""
+        """Write an expression that fails in some rows."""
         forms = ["sqrt(-1.0)"]
         for column in below.columns:
             if column.exact and column.type in (INT, FLOAT):

@@ -20,7 +20,7 @@ def scaled_cases(first_seed: int) -> Iterator[Case]:
         case = random_case(f"{seed}.scaled")
         for name, node in case.nodes.items():
             below = [each for each in _needed(case.nodes, name) if each != name]
-            # Most have nothing between the stream and the aggregate: a few of them will do.
+            # Most have nothing between the stream and the aggregate: keep only a few of them.
             if node["op"] == "aggregate" and (len(below) > 1 or seed % 4 == 0):
                 scaled = _scaled(case, name, below)
                 if scaled is not None:
