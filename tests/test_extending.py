@@ -22,7 +22,7 @@ LEFT_OUT = shutil.ignore_patterns("__pycache__", ".*", "*.png", "*.parquet", "*.
 
 _FENCE = re.compile(r"^```(\w+)(?: ([^\n]*))?\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 SIDES = {"before": (0, 0), "after": (1, 1), "instead": (0, 1)}
-"""What a block takes the place of, from the line that is named on."""
+"""What a block replaces, starting with the named line."""
 
 
 class BrokenStep(AssertionError):
@@ -33,7 +33,7 @@ class BrokenStep(AssertionError):
 class Step:
     """A block of the page: a file to write, lines to insert, tests to run, a program, or its output.
 
-    The words behind the language say which: `new=path`; `edit=path` with `before=`, `after=` or `instead=` a
+    The words after the language say which: `new=path`; `edit=path` with `before=`, `after=` or `instead=` a
     line; `test`; `run`. `breaks=tests` names tests that fail after a change, since others must follow;
     `meets=kind` a kind of plans that the comparison with DuckDB must have counted.
     """
@@ -42,7 +42,7 @@ class Step:
     words: tuple[str, ...]
     text: str
     ahead: str = ""
-    """What stands in the page between this block and the one before it."""
+    """The text of the page between this block and the one before it."""
 
     @property
     def options(self) -> dict[str, str]:
@@ -91,7 +91,7 @@ class Recipe:
 
     @property
     def example(self) -> tuple[str, str]:
-        """The program at the end, and what it prints."""
+        """The program at the end, and its output."""
         program, shown = self.steps[-2:]
         assert (program.words, shown.language) == (("run",), "text"), f"{self.title}: no example at the end"
         return program.text, shown.text
@@ -176,7 +176,7 @@ class Applied:
     recipe: Recipe
     copy: Copy
     failed: dict[str, bool]
-    """Whether tests failed that were said to, after a change that others must follow."""
+    """Whether the tests in `breaks=` failed after their change."""
 
 
 @pytest.fixture(scope="module")

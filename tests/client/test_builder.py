@@ -37,7 +37,7 @@ def test_inputs_precede_the_nodes_that_read_them() -> None:
     assert list(HOT.window("1s").agg(n="count(*)").build().nodes) == ["readings", "select", "aggregate"]
 
 
-def test_a_flow_is_not_changed_by_what_is_built_on_it() -> None:
+def test_a_flow_is_not_changed_by_later_steps() -> None:
     before = HOT.build()
     HOT.project(t="temperature")
     HOT.window("1s").by("home").agg(n="count(*)")

@@ -238,7 +238,9 @@ def test_the_server_reports_limits_classes_metrics_and_plan(client: Client) -> N
 def test_the_optimizer_is_configured(client: Client) -> None:
     assert client.set_optimizer(rules={"shedding": False}).settings.rules == {"shedding": False}
     found = client.set_optimizer(enabled=False)
-    assert (found.settings.enabled, found.settings.rules) == (False, {"shedding": False}), "the rest stays"
+    assert (found.settings.enabled, found.settings.rules) == (False, {"shedding": False}), (
+        "other settings are kept"
+    )
     assert client.decisions() == client.decisions("nothing") == []
     with pytest.raises(Invalid, match="magic"):
         client.set_optimizer(rules={"magic": True})

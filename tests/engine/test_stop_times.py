@@ -44,7 +44,7 @@ def step_until_ended(run: PlanRun, clock: ManualClock, most: int) -> None:
     for _ in range(most):
         if not run.query.active:
             return
-        assert run.engine.step(), "the engine was to be busy all the time"
+        assert run.engine.step(), "the engine must be busy all the time"
         clock.advance(nanoseconds=1_000_000)
     raise AssertionError(f"still {run.query.state} after {most} steps")
 

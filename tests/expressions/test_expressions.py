@@ -125,7 +125,7 @@ def test_overflow_and_domain_fail_only_their_row(text: str, a: int) -> None:
     assert errors.first
 
 
-def test_a_null_behind_a_failure_does_not_hide_it() -> None:
+def test_a_null_after_a_failure_does_not_hide_it() -> None:
     result, errors = evaluate("(sqrt(x) = NULL) IS NULL", x=[-1.0, 4.0])
     assert result == [None, True]
     assert errors.count == 1

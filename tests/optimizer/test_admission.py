@@ -257,8 +257,8 @@ def metrics(name: str, operator: str, cost_ns: float, selectivity: float = 1.0) 
 
 def test_without_a_cost_history_the_estimates_of_the_cost_model_are_used() -> None:
     found = CostHistory().assess(typed(), RATES)
-    # Per row: 20 ns at the source, 30 + 5 for the select and its condition; a third of them go out at 100.
-    # A call costs 10 us, so what a hundred turns cost is the least of each.
+    # Per row: 20 ns at the source, 30 + 5 for the select and its condition; a third are output at 100.
+    # A call costs 10 us, so each costs at least a hundred turns.
     source, select, output = 10_000 * 20, 10_000 * 35, 10_000 / 3 * 100
     least = 100 * CALL_NS
     assert found.work == pytest.approx(sum(max(one, least) for one in (source, select, output)) / 1e9)

@@ -327,7 +327,7 @@ def test_rows_are_shed_where_allowed_lowest_class_first_in_steps() -> None:
     for _ in range(80):
         critical.answer(100, 1)
         server.second()
-    assert server.shed["low"] == 0, "what is not needed any more is given back"
+    assert server.shed["low"] == 0, "an action that is no longer needed is undone"
 
 
 def test_no_rows_of_a_class_are_shed_for_a_less_important_one() -> None:

@@ -60,7 +60,7 @@ def test_a_burst_of_four_times_the_rate_sheds_rows_of_the_low_class_only(
             assert set(world.optimizing.enactor.shares) == set(LOW)
             world.rate = RATE
             await world.seconds(60)
-            assert world.optimizing.enactor.shares == {}, "all is as before within a minute"
+            assert world.optimizing.enactor.shares == {}, "all actions are undone within a minute"
             assert {world.state(id_) for id_ in LOW} == {KEPT}
             assert {rule for rule, _ in world.decisions} == {"shedding"}
             assert world.decisions[0] == ("shedding", "kept")
@@ -296,8 +296,8 @@ def test_all_rules_together_help_the_most_important_first(tmp_path: Path) -> Non
             await world.seconds(55)
             assert {world.state(id_) for id_ in world.registered} == {KEPT}
             enactor = world.optimizing.enactor
-            assert (enactor.shares, enactor.weights) == ({}, {}), "all is given back"
-            assert world.policy == "cqc/rr", "a policy that helped stays"
+            assert (enactor.shares, enactor.weights) == ({}, {}), "all actions are undone"
+            assert world.policy == "cqc/rr", "a policy that helped is kept"
 
     play(scenario)
 
@@ -345,7 +345,7 @@ def test_settings_of_a_query_are_sent_again_when_it_restarts(tmp_path: Path) -> 
             await world.optimizing.configure(OptimizerSettings(enabled=False))
             await world.optimizing.round()
             metrics = (await world.engine.target_metrics(["q"]))["q"]
-            assert (metrics.share, metrics.weight) == (0.0, 1), "switched off, it gives back what it took"
+            assert (metrics.share, metrics.weight) == (0.0, 1), "switched off, it undoes its actions"
 
     play(scenario)
 

@@ -25,7 +25,7 @@ CHUNKS = scaled(8, 60)
 CASES_PER_CHUNK = scaled(8, 20)
 VARIANTS = scaled(1, 2)
 EMPTY_EVERY = 10
-"""One in so many cases may have no answer; the others are drawn until there is one."""
+"""One in this many cases may have no answer; the others are drawn until they have one."""
 
 
 @pytest.fixture(scope="module")

@@ -54,7 +54,7 @@ by_any = pytest.mark.parametrize(("policy", "options"), RATES + MEMORY, ids=name
 by_output_rate = pytest.mark.parametrize(("policy", "options"), RATES[:-1], ids=named(RATES[:-1]))
 
 
-def handed_on_first(network: ScriptedNetwork, *ids: str) -> str:
+def first_to_emit(network: ScriptedNetwork, *ids: str) -> str:
     """Let tuples arrive at pipelines; returns the first that emits some."""
     for id_ in ids:
         network.arrive(id_, 10)
@@ -73,7 +73,7 @@ def test_the_pipeline_with_more_members_goes_first(policy: str, options: dict[st
     network = ScriptedNetwork(policy, options)
     network.add_shared("few", PREFIX, [(PASSING,)] * 2)
     network.add_shared("many", PREFIX, [(PASSING,)] * 5)
-    assert handed_on_first(network, "few", "many") == "many"
+    assert first_to_emit(network, "few", "many") == "many"
 
 
 @by_memory
@@ -95,7 +95,7 @@ def test_the_pipeline_with_more_answers_per_tuple_goes_first(policy: str, option
     network = ScriptedNetwork(policy, options)
     network.add_shared("barren", PREFIX, [(SELECTIVE,)] * 3)
     network.add_shared("fertile", PREFIX, [(PASSING,)] * 3)
-    assert handed_on_first(network, "barren", "fertile") == "fertile"
+    assert first_to_emit(network, "barren", "fertile") == "fertile"
 
 
 @by_any
@@ -103,7 +103,7 @@ def test_the_pipeline_that_is_cheaper_above_goes_first(policy: str, options: dic
     network = ScriptedNetwork(policy, options)
     network.add_shared("dear", PREFIX, [(Step("join", 1.0, 5000.0),)] * 3)
     network.add_shared("cheap", PREFIX, [(PASSING,)] * 3)
-    assert handed_on_first(network, "dear", "cheap") == "cheap"
+    assert first_to_emit(network, "dear", "cheap") == "cheap"
 
 
 @by_memory
@@ -113,7 +113,7 @@ def test_the_pipeline_whose_tuples_are_filtered_above_goes_first(
     network = ScriptedNetwork(policy, options)
     network.add_shared("passing", PREFIX, [(PASSING,)] * 3)
     network.add_shared("filtered", PREFIX, [(SELECTIVE,)] * 3)
-    assert handed_on_first(network, "passing", "filtered") == "filtered"
+    assert first_to_emit(network, "passing", "filtered") == "filtered"
 
 
 @by_rate
@@ -141,7 +141,7 @@ def test_priorities_of_classes_count_too() -> None:
     network.set_priority("high", 10)
     network.add_shared("many", PREFIX, [(PASSING,)] * 5)
     network.add_shared("few", PREFIX, [(PASSING,)] * 2, "high")
-    assert handed_on_first(network, "many", "few") == "few"
+    assert first_to_emit(network, "many", "few") == "few"
 
 
 # Values of the rates
@@ -176,7 +176,7 @@ def test_with_one_member_a_path_has_the_capacity_of_the_whole() -> None:
     pipeline = network.add_shared("p", (Step("select", 0.5, 40.0),), [(Step("select", 0.5, 60.0),)])
     (path,) = pipeline.units.paths
     assert path.processing == pytest.approx(1 / (40 + 0.5 * (100 + 60 + 0.5 * 100)))
-    assert path.operators == tuple(pipeline.operators), "it runs what is its own"
+    assert path.operators == tuple(pipeline.operators), "it runs its own operators"
 
 
 def test_memory_in_a_pipeline_counts_for_each_member_and_is_freed_above_the_fan_out() -> None:

@@ -129,7 +129,7 @@ def test_above_a_shared_prefix_the_input_size_is_the_output_size_of_the_prefix(
 def test_the_size_is_measured_over_new_rows_and_smoothed() -> None:
     collector = StatisticsCollector()
     collector.measure_input(0, 0)
-    assert collector.published.input_size == 64, "the default, while nothing has come"
+    assert collector.published.input_size == 64, "the default, while no row has arrived"
     collector.measure_input(200, 200 * 40)
     assert collector.published.input_size == 40, "what is measured first replaces it"
     collector.measure_input(400, 200 * 40 + 200 * 80)

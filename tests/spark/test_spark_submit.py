@@ -19,7 +19,7 @@ pytestmark = pytest.mark.xdist_group("spark")
 IMPORTS = "homes.batches", "generate.plain", "plans.text_casts"
 
 
-def test_workers_can_import_what_they_are_sent(tmp_path: Path) -> None:
+def test_workers_can_import_the_code_that_they_are_sent(tmp_path: Path) -> None:
     archive = tmp_path / "mavstream.zip"
     write_packages(archive)
     lines = [f"import sys; sys.path.insert(0, {str(archive)!r})"]

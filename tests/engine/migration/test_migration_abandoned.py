@@ -83,7 +83,7 @@ def warming(readings: ScriptedStream, nodes: Nodes = COUNTED_TOO, **options: Any
     return run
 
 
-def given_up(run: PlanRun, why: str) -> None:
+def assert_abandoned(run: PlanRun, why: str) -> None:
     """Assert that the new operators were removed."""
     assert stage(run.query) is None
     assert why in (run.query.migrations.note or "")
@@ -95,7 +95,7 @@ def given_up(run: PlanRun, why: str) -> None:
 def test_pausing_abandons_a_migration_and_a_paused_query_refuses_one(readings: ScriptedStream) -> None:
     run = warming(readings)
     run.engine.pause("q")
-    given_up(run, "paused")
+    assert_abandoned(run, "paused")
     with pytest.raises(IllegalMove, match="is paused; its plan can be swapped while it is running"):
         run.engine.migrate("q", typed(COUNTED_TOO, "a", readings))
     run.engine.resume("q")
@@ -109,7 +109,7 @@ def test_a_new_migration_replaces_one_that_is_not_ready(readings: ScriptedStream
         run.engine.migrate("q", typed(EVEN_THEN_SMALL, "small", readings))
     assert stage(run.query) is MigrationStage.WARMING
     run.engine.migrate("q", typed(COUNTED, "a", readings), version=0)
-    given_up(run, "another plan was asked for")
+    assert_abandoned(run, "another plan was asked for")
     readings.rows(*rows(5, 6))
     assert len(run.rows()) == 3
     assert (run.query.migrations.count, run.query.migrations.version) == (0, 0)
@@ -146,12 +146,12 @@ def test_a_migration_that_takes_too_long_is_abandoned(
     run.engine.migrate("q", typed(COUNTED_TOO, "a", readings), limit=limit)
     run.engine.run()
     if limit < 10 * SECOND:
-        given_up(run, "reach 10s ahead, further than the limit of 5s")
+        assert_abandoned(run, "reach 10s ahead, further than the limit of 5s")
     else:
         assert run.engine.timed
         clock.advance(seconds=21)
         run.engine.step()
-        given_up(run, "after 20s its new operators did not know yet what they must")
+        assert_abandoned(run, "after 20s its new operators did not know yet what they must")
         assert not run.engine.timed
 
 
@@ -170,7 +170,7 @@ def test_a_failing_new_operator_abandons_the_migration_and_the_query_continues(
     readings.rows(*rows(5, 4))
     run.engine.run()
     assert run.query.state is QueryState.RUNNING
-    given_up(run, "operator '+p' failed")
+    assert_abandoned(run, "operator '+p' failed")
     readings.rows(*rows(9, 2))
     assert len(run.rows()) == 3
 
@@ -186,7 +186,7 @@ def test_memory_of_new_operators_counts_and_too_much_abandons_the_migration(read
     readings.rows(*[(7 * SECOND, n, n * 2) for n in range(1000)])
     run.engine.run()
     assert run.query.state is QueryState.RUNNING
-    given_up(run, "held more than")
+    assert_abandoned(run, "held more than")
 
 
 @pytest.mark.parametrize("policy", ["rr", "cqc", "abd", "segment", "mbd"])

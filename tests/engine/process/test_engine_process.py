@@ -173,7 +173,7 @@ def test_the_engine_exits_when_its_parent_dies(tmp_path: Path) -> None:
         assert not select.select([ended], [], [], 0)[0]
         os.kill(parent.pid, signal.SIGKILL)
         parent.wait(PATIENCE)
-    assert select.select([ended], [], [], PATIENCE)[0], "the engine is still there"
+    assert select.select([ended], [], [], PATIENCE)[0], "the engine is still running"
     os.close(ended)
 
 

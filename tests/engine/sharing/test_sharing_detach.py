@@ -41,7 +41,7 @@ def test_a_member_without_room_detaches_and_the_others_continue(bench: Bench) ->
     bench.engine.run()
     bench.clock.advance(seconds=0.5)
     bench.engine.run()
-    assert not shares(slow), "it came back at once"
+    assert not shares(slow), "it attached again at once"
     assert [run.answers()[-100:] for run in (slow, *others)] == [[(x + 1,) for x in range(100, 200)]] * 3
     assert slow.query.rows_in == 102
 

@@ -152,7 +152,7 @@ def test_a_transient_rejection_holds_all_frames_until_a_probe_is_acked() -> None
     assert sent(window) == [(3, 3), (4, 4)]
 
 
-def test_a_rejection_of_what_is_not_in_flight_is_an_error() -> None:
+def test_a_rejection_of_a_frame_that_is_not_in_flight_is_an_error() -> None:
     window = window_with(frame(1), frame(2), credit=100)
     sent(window)
     with pytest.raises(ValueError, match="frame 2 of stream 'readings' was rejected and is not in flight"):

@@ -87,7 +87,7 @@ def test_dvp_passes_the_loss_on_where_it_would_tie() -> None:
     assert corrected("dvp", classes(violated(2, 3), (30, 20, 19))) == [30, 19, 18]
 
 
-def test_dvp_raises_the_victim_when_nobody_below_can_lose() -> None:
+def test_dvp_raises_the_victim_when_no_class_below_can_lose() -> None:
     assert corrected("dvp", classes(violated(2, 3), (3, 2, 1))) == [4, 2, 1]
 
 

@@ -195,7 +195,7 @@ def test_an_interval_measures_the_work_done_and_the_work_left() -> None:
     network.now = 100 * MS
     interval = Interval(network.now)
     network.arrive("q", 30)
-    for _ in range(2):  # 10 tuples through the selection, and the 5 that it lets pass through the output
+    for _ in range(2):  # 10 tuples through the selection, and the 5 that it passes through the output
         assert network.begin()
         interval.add(network.end())
     assert interval.measure(list(Metric), [query], 600 * MS) == {

@@ -38,7 +38,7 @@ def credit_of(network: ScriptedNetwork, name: str) -> int:
 
 
 def turns(network: ScriptedNetwork, slices: int) -> list[str]:
-    """Run slices and return whose turns they were."""
+    """Run slices and return the classes that ran."""
     ran = [slice_.operators[0].query.id for slice_ in (network.step() for _ in range(slices)) if slice_]
     return [name for name, _ in groupby(ran)]
 

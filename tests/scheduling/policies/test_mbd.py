@@ -28,7 +28,7 @@ def network_of(
     return network
 
 
-def give_everybody(network: ScriptedNetwork) -> None:
+def feed_all(network: ScriptedNetwork) -> None:
     """Let a tuple arrive for every query that has none and does not run."""
     for query in network.queries.values():
         if not query.leaves[0].waiting and not query.leaves[0].running:
@@ -39,7 +39,7 @@ def turns(network: ScriptedNetwork, slices: int) -> list[str]:
     """Run slices while every query has tuples; returns the queries that ran."""
     found = []
     for _ in range(slices):
-        give_everybody(network)
+        feed_all(network)
         slice_ = network.step()
         assert slice_ is not None
         found.append(slice_.operators[0].query.id)
@@ -187,7 +187,7 @@ def homes(affinity: bool) -> float:
         core = random.randrange(2)
         if core in running:
             network.end(core)
-        give_everybody(network)
+        feed_all(network)
         slice_ = network.begin(core)
         assert slice_ is not None
         running.add(core)

@@ -235,7 +235,7 @@ def test_the_progress_chart_of_a_route() -> None:
         "q", [Step("select", 0.5, 10, size=100), Step("project", 1.0, 4, size=40), Step("select", 0.2, 5)]
     )
     (route,) = query.units.routes
-    # 10; + .5 x 4; + .5 x 5; + .1 x 100 of the output, behind which nothing is left
+    # 10; + .5 x 4; + .5 x 5; + .1 x 100 of the output, after which nothing is left
     expected = [(0, 100), (10, 50), (12, 20), (14.5, 0.1 * 64), (24.5, 0)]
     assert progress_chart(route) == [pytest.approx(point) for point in expected]
 

@@ -19,7 +19,7 @@ CHAIN = [("select", 0.5), ("join", 1.0), ("project", 1.0)]
 every_policy = pytest.mark.parametrize("policy", SEVERAL_CORES)
 
 
-def whose(slice_: Slice | None) -> str:
+def queries_that_ran(slice_: Slice | None) -> str:
     assert slice_ is not None
     return slice_.operators[0].query.id
 
@@ -35,7 +35,7 @@ def shares_of_turns(network: ScriptedNetwork, slices: int) -> dict[str, float]:
     found: Counter[str] = Counter()
     for _ in range(slices):
         flooded(network)
-        found[whose(network.step())] += 1
+        found[queries_that_ran(network.step())] += 1
     return {id_: count / slices for id_, count in found.items()}
 
 
@@ -234,7 +234,7 @@ def parts_run(of: str) -> dict[str, list[int | None]]:
     for _ in range(9):
         slice_ = network.step()
         assert slice_ is not None
-        allowed[whose(slice_)].append(slice_.tuples)
+        allowed[queries_that_ran(slice_)].append(slice_.tuples)
     return allowed
 
 

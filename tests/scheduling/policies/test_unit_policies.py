@@ -53,8 +53,8 @@ def test_processing_capacities_of_paths() -> None:
 
 def test_segments_end_where_memory_is_not_freed_faster() -> None:
     units = by_name(two_streams().queries["q"].units.segments())
-    # Alone: S1 30 / 1700 > P1 30 / 2100; J (70 - .56 x 140) / 12160 is negative and stands alone, and so does
-    # S3, with the output that holds its answers; S2 74 / 3900 < P2 30 / 1300.
+    # Alone: S1 30 / 1700 > P1 30 / 2100; J (70 - .56 x 140) / 12160 is negative, a segment of its own, as is S3
+    # with the output that holds its answers; S2 74 / 3900 < P2 30 / 1300.
     assert {name: unit.release for name, unit in units.items()} == pytest.approx(
         {
             "s1": 30 / 1700,
@@ -68,7 +68,7 @@ def test_segments_end_where_memory_is_not_freed_faster() -> None:
 
 def test_an_answer_that_counts_as_freed_holds_no_memory() -> None:
     units = by_name(two_streams().queries["q"].units.segments(AnswerMemory.FREED))
-    # The output alone frees 140 / 100, more than S3 with 42 / 2000: one segment, that frees all that comes.
+    # The output alone frees 140 / 100, more than S3 with 42 / 2000: one segment, which frees all its input.
     assert units["s3 output"].release == pytest.approx(140 / (2000 + 0.7 * 100))
     strict = by_name(two_streams().queries["q"].units.simplified_segments(0.9, AnswerMemory.FREED))
     time = 2100 + 12160 + 0.56 * 2000 + 0.56 * 0.7 * 100
@@ -142,7 +142,7 @@ def test_a_longer_segment_replaces_the_shorter_ones_inside_it() -> None:
         "q",
         {
             "a": Step("a", 0.1, 1),  # frees much: the union begins a segment of its own
-            "b": Step("b", 0.9, 1000),  # frees little: the union goes on with its segment
+            "b": Step("b", 0.9, 1000),  # frees little: the union continues its segment
             "u": Step("u", 1.0, 100, ("a", "b"), size=48),
         },
     )
@@ -161,7 +161,7 @@ def test_every_branch_of_a_split_is_in_a_unit() -> None:
         },
     )
     units = by_name(query.units.paths)
-    # Half of what is split goes to each branch: 10 + .5 x (20 + 40 + 100); then 30 + 40 + 100
+    # Half of the tuples go to each branch: 10 + .5 x (20 + 40 + 100); then 30 + 40 + 100
     assert {name: 1 / unit.processing for name, unit in units.items()} == pytest.approx(
         {"split a u output": 90, "b u output": 170}
     )
@@ -314,7 +314,7 @@ def idle_cores_have_nothing_to_do(network: ScriptedNetwork) -> None:
     assert not waiting
 
 
-def stir(network: ScriptedNetwork, random: Random) -> None:
+def random_change(network: ScriptedNetwork, random: Random) -> None:
     """Make a random change to a random query."""
     query: ScriptedQuery = random.choice(list(network.queries.values()))
     match random.randrange(12):
@@ -351,7 +351,7 @@ def test_three_cores_lose_nothing_and_never_idle_under_random_changes(
     for _ in range(3000):
         core = random.randrange(4)
         if core == 3:
-            stir(network, random)
+            random_change(network, random)
         elif core in busy:
             network.end(core)
             busy.discard(core)

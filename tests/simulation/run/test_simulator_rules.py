@@ -70,7 +70,7 @@ def test_join_partners_are_within_the_window() -> None:
         streams=(recorded("l", 0), recorded("r", 100)),
         cores=2,
     )
-    # On another core the right tuple of 100 passes at 110. The left one of 0 comes up at 200, and meets
+    # On another core the right tuple of 100 passes at 110. The left one of 0 is processed at 200, and joins
     # a partner that is at most 30 later than itself: it carries 30.
     assert responses_us(run(ahead, "morr"), "j") == [10, 180]
 
@@ -213,7 +213,7 @@ def test_sources_when_idle_wait_for_empty_queues() -> None:
 
 def test_sources_on_their_own_core_use_no_time_of_the_others() -> None:
     result = run(served(Service.OWN_CORE), "rr")
-    # a is read at 0 and handed on at 15, b at 30, a's second tuple at 45.
+    # a is read at 0 and emitted at 15, b at 30, a's second tuple at 45.
     assert departures_us(result, "a") == [35, 75]
     assert departures_us(result, "b") == [55]
     assert result.source_utilisation == pytest.approx(45 / 75)

@@ -43,7 +43,7 @@ KINDS: frozenset[str] = frozenset(
         *("count(*)", "aggregate combined", *(f"{depth} operators deep" for depth in range(1, 6))),
     }
 )
-"""Everything that a large set of cases must have met."""
+"""Every kind that a large set of cases must exercise."""
 
 
 def kinds_of(case: Case) -> set[str]:

@@ -24,7 +24,7 @@ from mavstream_protocol.plans.windows import RowWindow, TimeWindow
 from mavstream_protocol.schema import FieldType, Schema
 
 MOST_ROWS = 3000
-"""Larger intermediate results say nothing new and take long."""
+"""Larger intermediate results test nothing new and take long."""
 SQL_TYPES = {
     FieldType.INT: "BIGINT",
     FieldType.FLOAT: "DOUBLE",
@@ -48,7 +48,7 @@ class Unanswerable(Exception):
 
 
 class Oracle:
-    """Answers plans in a database of its own."""
+    """Answers plans in a new database."""
 
     def __init__(self, most_rows: int = MOST_ROWS) -> None:
         self._most_rows = most_rows

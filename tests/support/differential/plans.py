@@ -290,5 +290,5 @@ def reachable(nodes: Nodes, root: str) -> Nodes:
 
 
 def inputs_of(node: dict[str, Any]) -> list[str]:
-    """Return what a node reads."""
+    """Return the inputs of a node."""
     return [*node.get("inputs", ()), *(node[key] for key in ("input", "left", "right") if key in node)]

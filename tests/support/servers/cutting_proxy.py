@@ -14,9 +14,9 @@ Direction = Literal["up", "down"]
 
 
 class CuttingProxy:
-    """Passes bytes on between clients and a server.
+    """Forwards bytes between clients and a server.
 
-    Each new connection takes the next of `limits`: after so many bytes in the given direction (`up` to the
+    Each new connection takes the next of `limits`: after that many bytes in the given direction (`up` to the
     server, `down` from it) it is reset. When the limits are used up, connections live.
     """
 

@@ -36,7 +36,7 @@ def eventually(ask: Callable[[], T | None], what: str, timeout: float = PATIENCE
         answer = ask()
         if answer:
             return answer
-        assert time.monotonic() < end, f"waited {timeout} s in vain for: {what}"
+        assert time.monotonic() < end, f"waited {timeout} s for: {what}"
         pause.wait(_PAUSE)
 
 
@@ -44,7 +44,7 @@ async def until(ask: Callable[[], T | None], what: str, timeout: float = PATIENC
     """As `eventually`, for a test whose event loop has to run meanwhile."""
     end = time.monotonic() + timeout
     while not (answer := ask()):
-        assert time.monotonic() < end, f"waited {timeout} s in vain for: {what}"
+        assert time.monotonic() < end, f"waited {timeout} s for: {what}"
         await asyncio.sleep(_PAUSE)
     return answer
 

@@ -47,7 +47,7 @@ class Drawn(Mapping[str, float]):
 
 
 def faults(experiment: Experiment) -> list[str]:
-    """Return what is wrong with the claims of an experiment, one line per fault."""
+    """Return the faults of the claims of an experiment, one line each."""
     return [
         f"{experiment.name}: {claim.text!r} {fault}"
         for claim in experiment.claims
