@@ -53,7 +53,7 @@ def test_processing_capacities_of_paths() -> None:
 
 def test_segments_end_where_memory_is_not_freed_faster() -> None:
     units = by_name(two_streams().queries["q"].units.segments())
-    # Alone: S1 30 / 1700 > P1 30 / 2100; J (70 - .56 x 140) / 12160 is negative, a segment of its own, as is S3
+    # Alone: S1 30 / 1700 > P1 30 / 2100; J (70 - .56 x 140) / 12160 is negative, a segment alone, as is S3
     # with the output that holds its answers; S2 74 / 3900 < P2 30 / 1300.
     assert {name: unit.release for name, unit in units.items()} == pytest.approx(
         {
