@@ -363,9 +363,9 @@ def test_sources_are_asked_only_when_nothing_else_of_the_class_is_ready(inner: d
 def test_a_query_that_runs_as_a_whole_reads_in_its_own_turn(policy: str) -> None:
     inner = {"policy": policy, "options": {"unit": "query"}}
     network = ScriptedNetwork("cqc", {"train": 5, "inner": inner})
-    for place in range(3):
-        with_source(network, f"q{place}", 100 + 10 * place, "default")
-        network.arrive(f"q{place}", 20)
+    for index in range(3):
+        with_source(network, f"q{index}", 100 + 10 * index, "default")
+        network.arrive(f"q{index}", 20)
     while (slice_ := network.begin()) is not None:
         assert list(slice_.operators) == list(slice_.operators[0].query.operators)
         network.end()
