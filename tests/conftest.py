@@ -1,4 +1,4 @@
-"""What tests share: a clock that is advanced by hand and streams in a directory of the test's own."""
+"""Fixtures for all tests: a clock that is advanced by hand, and scripted streams in a temporary directory."""
 
 from __future__ import annotations
 

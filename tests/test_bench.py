@@ -1,4 +1,4 @@
-"""The benchmark command on little data: its figures have the right shape and its answers are checked."""
+"""The benchmark command on little data: its metrics have the right shape and its answers are checked."""
 
 from __future__ import annotations
 
@@ -27,18 +27,18 @@ def run_bench(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300, check=False)
 
 
-def test_engine_prints_one_object_with_checked_figures() -> None:
+def test_engine_benchmark_prints_one_object_with_checked_metrics() -> None:
     done = run_bench("engine", "--json", "--scale", "0.03", "--repeat", "1")
     assert done.returncode == 0, done.stderr
-    figures: dict[str, dict[str, Any]] = json.loads(done.stdout)
-    assert list(figures) == ["q1", "q2", "q3", "q1_frames_of_16"]
-    for name, figure in figures.items():
-        assert set(figure) == TIMES | ({"peak_rss_mb_above_start"} if name == "q3" else set())
-        assert figure["correct"] is True
-        assert all(figure[key] > 0 for key in TIMES)
+    metrics: dict[str, dict[str, Any]] = json.loads(done.stdout)
+    assert list(metrics) == ["q1", "q2", "q3", "q1_frames_of_16"]
+    for name, metric in metrics.items():
+        assert set(metric) == TIMES | ({"peak_rss_mb_above_start"} if name == "q3" else set())
+        assert metric["correct"] is True
+        assert all(metric[key] > 0 for key in TIMES)
 
 
-def test_engine_prints_a_line_per_query(bench: None, capsys: pytest.CaptureFixture[str]) -> None:
+def test_engine_benchmark_prints_a_line_per_query(bench: None, capsys: pytest.CaptureFixture[str]) -> None:
     from bench.__main__ import main
 
     assert main(["engine", "--scale", "0.01", "--repeat", "1"]) == 0
@@ -51,7 +51,9 @@ def test_engine_prints_a_line_per_query(bench: None, capsys: pytest.CaptureFixtu
     ]
 
 
-def test_profile_lists_what_the_engine_calls(bench: None, capsys: pytest.CaptureFixture[str]) -> None:
+def test_profile_lists_the_functions_that_the_engine_calls(
+    bench: None, capsys: pytest.CaptureFixture[str]
+) -> None:
     from bench.__main__ import main
 
     assert main(["engine", "--scale", "0.01", "--profile", "q2"]) == 0
@@ -69,7 +71,7 @@ def test_profile_lists_what_the_engine_calls(bench: None, capsys: pytest.Capture
         (["unknown"], "invalid choice: 'unknown'"),
     ],
 )
-def test_unfit_arguments_are_refused(
+def test_invalid_arguments_are_refused(
     bench: None, capsys: pytest.CaptureFixture[str], arguments: list[str], complaint: str
 ) -> None:
     from bench.__main__ import main
@@ -90,7 +92,7 @@ def test_data_is_the_same_for_the_same_seed(bench: None) -> None:
 
 
 @pytest.mark.parametrize("wrong", ["missing", "double", "value"])
-def test_a_wrong_answer_is_found(bench: None, tmp_path: Path, wrong: str) -> None:
+def test_a_wrong_answer_is_detected(bench: None, tmp_path: Path, wrong: str) -> None:
     from bench.answers import Reference, loop_answer
     from bench.data import write_stream
     from bench.queries import Q1
@@ -109,7 +111,7 @@ def test_a_wrong_answer_is_found(bench: None, tmp_path: Path, wrong: str) -> Non
     assert not reference.agrees(answers[wrong])
 
 
-def test_a_wrong_answer_has_no_times_and_fails_the_command(
+def test_a_wrong_answer_is_reported_without_times_and_fails_the_command(
     bench: None, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     from bench import engine
@@ -120,22 +122,22 @@ def test_a_wrong_answer_has_no_times_and_fails_the_command(
     wrong = replace(Q1, nodes=nodes)
     monkeypatch.setattr(engine, "CASES", {"q1": engine.Case(wrong), "q2": engine.Case(Q2)})
     assert main(["engine", "--json", "--scale", "0.01", "--repeat", "1"]) == 1
-    figures = json.loads(capsys.readouterr().out)
-    assert figures["q1"] == dict.fromkeys(TIMES - {"correct"}) | {"correct": False}
-    assert figures["q2"]["correct"] is True
+    metrics = json.loads(capsys.readouterr().out)
+    assert metrics["q1"] == dict.fromkeys(TIMES - {"correct"}) | {"correct": False}
+    assert metrics["q2"]["correct"] is True
 
 
 def test_decisions_are_timed_for_every_size(bench: None, capsys: pytest.CaptureFixture[str]) -> None:
     from bench.__main__ import main
 
     assert main(["decisions", "--json", "--decisions", "60", "--policy", "rr", "--policy", "cqc"]) == 0
-    figures = json.loads(capsys.readouterr().out)
-    assert set(figures["policies"]) == {"rr", "cqc"}
-    for figure in figures["policies"].values():
-        assert set(figure) == {"300_queries_us", "100_operators_us", "10000_operators_us", "ratio"}
-        assert all(value > 0 for value in figure.values())
-    assert set(figures["overhead"]) == {"q1", "q2", "q3"}
-    assert all(set(figure) == {"share", "mean_slice_us"} for figure in figures["overhead"].values())
+    metrics = json.loads(capsys.readouterr().out)
+    assert set(metrics["policies"]) == {"rr", "cqc"}
+    for metric in metrics["policies"].values():
+        assert set(metric) == {"300_queries_us", "100_operators_us", "10000_operators_us", "ratio"}
+        assert all(value > 0 for value in metric.values())
+    assert set(metrics["overhead"]) == {"q1", "q2", "q3"}
+    assert all(set(metric) == {"share", "mean_slice_us"} for metric in metrics["overhead"].values())
 
 
 @pytest.mark.long
@@ -143,62 +145,62 @@ def test_classes_are_measured_side_by_side_and_nothing_is_lost() -> None:
     arguments = ("--seconds", "0.7", "--rate", "2000", "--workload", "C", "--policy", "hr", "--policy", "cqc")
     done = run_bench("classes", "--json", *arguments)
     assert done.returncode == 0, done.stderr
-    figures = json.loads(done.stdout)["C"]
-    assert figures["tuples_per_s_per_stream"] == 2000
+    metrics = json.loads(done.stdout)["C"]
+    assert metrics["tuples_per_s_per_stream"] == 2000
     for policy in ("hr", "cqc"):
-        assert figures[policy]["lost"] == 0
-        assert 0 < figures[policy]["busy"] <= 1
+        assert metrics[policy]["lost"] == 0
+        assert 0 < metrics[policy]["busy"] <= 1
         for name in ("H", "C", "N"):
-            assert 0 < figures[policy][name]["mean_ms"] <= figures[policy][name]["p99_ms"] * 1.1
+            assert 0 < metrics[policy][name]["mean_ms"] <= metrics[policy][name]["p99_ms"] * 1.1
 
 
 @pytest.mark.long
 def test_sharing_compares_many_queries_with_one() -> None:
     done = run_bench("sharing", "--json", "--rows", "30000", "--queries", "5", "--repeat", "1")
     assert done.returncode == 0, done.stderr
-    figures = json.loads(done.stdout)
-    assert list(figures) == ["select", "window"]
-    for prefix in figures.values():
+    metrics = json.loads(done.stdout)
+    assert list(metrics) == ["select", "window"]
+    for prefix in metrics.values():
         assert prefix["correct"] is True
         assert all(prefix[mode]["ratio"] > 0 for mode in ("on", "off"))
 
 
 @pytest.mark.long
-def test_isolation_tells_what_a_class_gets_beside_an_overload() -> None:
+def test_isolation_measures_a_class_beside_an_overloaded_one() -> None:
     done = run_bench("isolation", "--json", "--seconds", "1", "--policy", "cqc")
     assert done.returncode == 0, done.stderr
-    figure = json.loads(done.stdout)["cqc"]
-    assert figure["lost"] == 0
-    assert 0 < figure["share"] < 1
-    assert figure["alone_p99_ms"] > 0
-    assert figure["loaded_p99_ms"] > 0
+    metric = json.loads(done.stdout)["cqc"]
+    assert metric["lost"] == 0
+    assert 0 < metric["share"] < 1
+    assert metric["alone_p99_ms"] > 0
+    assert metric["loaded_p99_ms"] > 0
 
 
 @pytest.mark.long
-def test_agreement_shows_every_class_live_and_simulated() -> None:
+def test_agreement_reports_live_and_simulated_latency_per_class() -> None:
     done = run_bench("agreement", "--json", "--seconds", "1", "--policy", "cqc", "--utilisation", "0.5")
     assert done.returncode == 0, done.stderr
     shown = json.loads(done.stdout)["0.5"]["cqc"]
     assert set(shown["classes"]) == {"H", "C", "N"}
-    for figure in shown["classes"].values():
-        assert figure["live_ms"] > 0
-        assert figure["simulated_ms"] > 0
+    for metric in shown["classes"].values():
+        assert metric["live_ms"] > 0
+        assert metric["simulated_ms"] > 0
 
 
 @pytest.mark.long
-def test_targets_are_told_with_the_optimizer_and_without() -> None:
+def test_kept_targets_are_reported_with_and_without_the_optimizer() -> None:
     done = run_bench("targets", "--json", "--seconds", "4")
     assert done.returncode == 0, done.stderr
-    figures = json.loads(done.stdout)
+    metrics = json.loads(done.stdout)
     for run in ("on", "off"):
-        assert 0 <= figures[run]["kept"] <= 1
-        assert figures[run]["lost"] == 0
-    assert figures["off"]["actions"] == figures["off"]["shed"] == 0
+        assert 0 <= metrics[run]["kept"] <= 1
+        assert metrics[run]["lost"] == 0
+    assert metrics["off"]["actions"] == metrics["off"]["shed"] == 0
 
 
 @pytest.mark.long
-def test_watching_tells_what_targets_cost() -> None:
+def test_watching_measures_the_cost_of_monitoring_targets() -> None:
     done = run_bench("watching", "--json", "--seconds", "2", "--queries", "3")
     assert done.returncode == 0, done.stderr
-    figures = json.loads(done.stdout)
-    assert figures["used"]["with"] > 0
+    metrics = json.loads(done.stdout)
+    assert metrics["used"]["with"] > 0

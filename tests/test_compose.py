@@ -1,6 +1,6 @@
-"""The containers: a valid compose file whose commands, variables and health check are real.
+"""The compose file is valid, and its commands, variables and health check work.
 
-There is no container engine here, so the services run as plain processes, with the file's own words.
+There is no container engine here, so the services run as plain processes, with the commands of the file.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 import typer
 import yaml
-from tests.support.servers import PATIENCE, running_server
+from tests.support.servers.running_server import PATIENCE, running_server
 
 from mavstream_feeder.commands import app as feeder_app
 from mavstream_server.commands import app as server_app
@@ -36,12 +36,12 @@ def words_of(service: str) -> list[str]:
 
 
 def variables_of(service: str) -> dict[str, str]:
-    """Return the environment with the defaults that the file names."""
+    """Return a service's environment variables, with the defaults of the file."""
     given = SERVICES[service]["environment"]
     return {name: re.sub(r"\$\{\w+:-([^}]*)\}", r"\1", value) for name, value in given.items()}
 
 
-def test_the_file_fits_the_compose_schema() -> None:
+def test_the_compose_file_matches_the_schema() -> None:
     done = subprocess.run(
         [sys.executable, "-m", "check_jsonschema", "--builtin-schema", "vendor.compose-spec", FILE],
         capture_output=True,
@@ -59,25 +59,25 @@ def test_commands_and_flags_exist(service: str) -> None:
     if name == "data":
         name, *flags = flags
     command = getattr(command, "commands", {}).get(name, command)
-    # Parses as the command line is parsed, and fails on a flag or value that is not known.
+    # Parses the words as the command line does, and fails on an unknown flag or value.
     with command.make_context(name, flags) as context:
         assert context.params
 
 
-def test_variables_are_those_that_are_read() -> None:
+def test_every_environment_variable_is_a_known_setting() -> None:
     settings = {f"MAVSTREAM_{field.upper()}" for field in Settings.model_fields}
     for service in SERVICES:
         known = settings if service == "server" else {"MAVSTREAM_URL", "MAVSTREAM_TOKEN", "SPARK_LOCAL_DIRS"}
         assert set(SERVICES[service]["environment"]) <= known
 
 
-def test_the_server_is_published_to_this_machine_only_and_asks_for_tokens() -> None:
+def test_the_server_is_published_on_loopback_only_and_requires_tokens() -> None:
     assert all(port.startswith("127.0.0.1:") for port in SERVICES["server"]["ports"])
     settings = Settings.from_environment(variables_of("server"), host="0.0.0.0")
     assert sorted(settings.token_roles().values()) == ["admin", "feeder"]
 
 
-def test_what_is_kept_lies_in_the_volume() -> None:
+def test_the_data_directory_is_in_the_volume() -> None:
     words = words_of("server")
     folder = words[words.index("--data") + 1]
     assert SERVICES["server"]["volumes"] == [f"data:{folder}"]
@@ -94,7 +94,7 @@ def test_the_data_job_writes_where_the_feeder_reads() -> None:
     assert f"--owner mavstream /data {folder}" in DOCKERFILE
 
 
-def test_the_image_is_made_of_what_is_here() -> None:
+def test_the_image_copies_files_and_extras_that_exist() -> None:
     for source in re.findall(r"^COPY (?!--)(.+) \S+$", DOCKERFILE, re.MULTILINE):
         assert all((ROOT / part).exists() for part in source.split())
         assert all(f"!{part}" in (ROOT / ".dockerignore").read_text().split() for part in source.split())
@@ -108,14 +108,14 @@ def test_the_image_is_made_of_what_is_here() -> None:
     assert set(re.findall(r"^FROM (\S+)", DOCKERFILE, re.MULTILINE)) == {"python:3.11-slim"}
 
 
-def test_the_sample_is_part_of_what_is_installed() -> None:
+def test_the_sample_data_is_part_of_the_package() -> None:
     tool = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]
     patterns = {each for found in tool["package-data"].values() for each in found}
     assert any(Path("data/doors.csv").match(each) for each in patterns), "add data/*.csv to package-data"
 
 
 def run(service: str, url: str, **changed: str) -> subprocess.Popen[str]:
-    """Start a service as the file says, at another address."""
+    """Start the command of a service, connected to another address."""
     words = [url if word == "http://server:8000" else word for word in words_of(service)]
     for flag, value in changed.items():
         words[words.index(f"--{flag}") + 1] = value
@@ -130,7 +130,7 @@ def run(service: str, url: str, **changed: str) -> subprocess.Popen[str]:
 
 def test_the_services_work_together(tmp_path: Path) -> None:
     _, *flags = words_of("server")
-    # The test's own directory and port come first, and the file's would win.
+    # Later flags win, so those of the file are removed: the test passes its own directory and port first.
     for flag in ("--data", "--port"):
         del flags[flags.index(flag) : flags.index(flag) + 2]
     with running_server(tmp_path, *flags, env=variables_of("server")) as server:

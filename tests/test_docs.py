@@ -1,4 +1,4 @@
-"""What the documents show is what happens."""
+"""Examples, commands and output in the documents match the product."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ import sys
 from pathlib import Path
 
 import pytest
+from tests.support.documents import ROOT, as_program, blocks
 
 from mavstream.testing import start_server
 
-ROOT = Path(__file__).parent.parent
 SDK = ROOT / "docs" / "sdk.md"
 SIMULATOR = ROOT / "docs" / "simulator.md"
 EXAMPLES = sorted((ROOT / "docs" / "examples").glob("*.py"))
 
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.stem)
-def test_an_example_prints_what_is_stored_beside_it(example: Path) -> None:
+def test_an_example_prints_its_stored_output(example: Path) -> None:
     done = subprocess.run([sys.executable, example], capture_output=True, text=True, check=False)
     assert done.stderr == ""
     assert done.stdout == example.with_suffix(".out").read_text()
@@ -33,21 +33,7 @@ def test_the_session_in_the_readme_runs() -> None:
     assert done.stdout == shown
 
 
-def blocks(page: Path, language: str) -> list[str]:
-    """Return the fenced blocks of a language."""
-    return re.findall(rf"^```{language}\n(.*?)^```$", page.read_text(), re.DOTALL | re.MULTILINE)
-
-
-def as_program(page: Path) -> str:
-    """Return the Python blocks as one program whose lines have the numbers that they have in the page."""
-    lines, inside = [], False
-    for line in page.read_text().splitlines():
-        inside = line == "```python" or (inside and line != "```")
-        lines.append(line if inside and line != "```python" else "")
-    return "\n".join(lines)
-
-
-def test_the_python_of_the_sdk_page_runs_and_prints_what_is_shown(tmp_path: Path) -> None:
+def test_the_python_of_the_sdk_page_prints_the_shown_output(tmp_path: Path) -> None:
     program = tmp_path / "sdk.md.py"
     with start_server() as url:
         program.write_text(as_program(SDK).replace("http://127.0.0.1:8000", url))
@@ -66,12 +52,12 @@ def test_the_commands_of_the_sdk_page_run(tmp_path: Path) -> None:
     (tmp_path / "hot.yaml").write_text(plan)
     (tmp_path / "rows.csv").write_text("at,room,temperature\n2026-01-01T12:00:00Z,attic,31.5\n")
     (tmp_path / "rooms.csv").write_text("room,threshold\nattic,30\n")
-    said = ""
+    printed = ""
     with start_server() as url:
         for line in commands.splitlines():
             program, *words = shlex.split(line)
             assert program == "mavstream"
-            words = [re.findall(r"hot-\w{6}", said)[-1] if word == "QUERY" else word for word in words]
+            words = [re.findall(r"hot-\w{6}", printed)[-1] if word == "QUERY" else word for word in words]
             done = subprocess.run(
                 [sys.executable, "-m", "mavstream", *words],
                 capture_output=True,
@@ -81,15 +67,15 @@ def test_the_commands_of_the_sdk_page_run(tmp_path: Path) -> None:
                 env={**os.environ, "MAVSTREAM_URL": url},
             )
             assert (done.returncode, done.stderr) == (0, ""), line
-            said += done.stdout
-    assert '"temperature":31.5' in said
+            printed += done.stdout
+    assert '"temperature":31.5' in printed
     assert (tmp_path / "trace.png").exists()
 
 
 @pytest.mark.parametrize(
     "page", sorted(ROOT.glob("*.md")) + sorted((ROOT / "docs").glob("*.md")), ids=lambda p: p.name
 )
-def test_links_between_documents_lead_somewhere(page: Path) -> None:
+def test_links_between_documents_are_valid(page: Path) -> None:
     for target in re.findall(r"\]\(([^)#]+)[^)]*\)", page.read_text()):
         if "://" not in target:
             assert (page.parent / target).exists(), f"{page.name} links to {target}"
@@ -103,14 +89,14 @@ def test_every_policy_is_described() -> None:
         assert f"`{name}`" in text
 
 
-def test_the_python_of_the_simulator_page_prints_what_is_shown() -> None:
+def test_the_python_of_the_simulator_page_prints_the_shown_output() -> None:
     (code,), (shown,) = blocks(SIMULATOR, "python"), blocks(SIMULATOR, "text")
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.stderr == ""
     assert done.stdout == shown
 
 
-def test_the_workload_of_the_simulator_page_can_be_tried(tmp_path: Path) -> None:
+def test_the_commands_of_the_simulator_page_run_with_its_workload(tmp_path: Path) -> None:
     (commands,), (workload,) = blocks(SIMULATOR, "sh"), blocks(SIMULATOR, "yaml")
     (tmp_path / "shop.yaml").write_text(workload)
     for line in commands.splitlines():

@@ -22,7 +22,7 @@ LEFT_OUT = shutil.ignore_patterns("__pycache__", ".*", "*.png", "*.parquet", "*.
 
 _FENCE = re.compile(r"^```(\w+)(?: ([^\n]*))?\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 SIDES = {"before": (0, 0), "after": (1, 1), "instead": (0, 1)}
-"""What a block takes the place of, from the line that is named on."""
+"""What a block replaces, starting with the named line."""
 
 
 class BrokenStep(AssertionError):
@@ -33,7 +33,7 @@ class BrokenStep(AssertionError):
 class Step:
     """A block of the page: a file to write, lines to insert, tests to run, a program, or its output.
 
-    The words behind the language say which: `new=path`; `edit=path` with `before=`, `after=` or `instead=` a
+    The words after the language say which: `new=path`; `edit=path` with `before=`, `after=` or `instead=` a
     line; `test`; `run`. `breaks=tests` names tests that fail after a change, since others must follow;
     `meets=kind` a kind of plans that the comparison with DuckDB must have counted.
     """
@@ -42,7 +42,7 @@ class Step:
     words: tuple[str, ...]
     text: str
     ahead: str = ""
-    """What stands in the page between this block and the one before it."""
+    """The text of the page between this block and the one before it."""
 
     @property
     def options(self) -> dict[str, str]:
@@ -91,7 +91,7 @@ class Recipe:
 
     @property
     def example(self) -> tuple[str, str]:
-        """The program at the end, and what it prints."""
+        """The program at the end, and its output."""
         program, shown = self.steps[-2:]
         assert (program.words, shown.language) == (("run",), "text"), f"{self.title}: no example at the end"
         return program.text, shown.text
@@ -133,7 +133,7 @@ class Copy:
         self.environment = {**known, "PYTHONPATH": paths, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
 
     def apply(self, step: Step) -> None:
-        """Make a change, and remember what was there."""
+        """Make a change and remember the file's old content."""
         assert step.path is not None
         path = self.root / step.path
         self._before.setdefault(path, path.read_text() if path.exists() else None)
@@ -176,7 +176,7 @@ class Applied:
     recipe: Recipe
     copy: Copy
     failed: dict[str, bool]
-    """Whether tests failed that were said to, after a change that others must follow."""
+    """Whether the tests in `breaks=` failed after their change."""
 
 
 @pytest.fixture(scope="module")
@@ -198,25 +198,25 @@ def applied(request: pytest.FixtureRequest, copy: Copy) -> Iterator[Applied]:
     copy.restore()
 
 
-def test_the_copy_is_what_programs_import(copy: Copy) -> None:
+def test_programs_import_the_copied_sources(copy: Copy) -> None:
     names = ["mavstream", "mavstream_protocol", "mavstream_server", "mavstream_spark"]
     done = copy.run("-c", f"import {', '.join(names)} as s; print({', '.join(names[:-1])}, s)")
     assert done.stderr == ""
     assert done.stdout.count(str(copy.root)) == len(names)
 
 
-def test_the_example_prints_what_is_shown(applied: Applied) -> None:
+def test_the_example_prints_the_shown_output(applied: Applied) -> None:
     program, shown = applied.recipe.example
     done = applied.copy.run("-W", "error", "-c", program)
     assert done.stderr == ""
     assert done.stdout == shown
 
 
-def test_what_is_missing_is_found_by_the_tests_that_it_says(applied: Applied) -> None:
+def test_the_tests_that_a_recipe_says_it_breaks_fail(applied: Applied) -> None:
     assert [test for test, failed in applied.failed.items() if not failed] == []
 
 
-def test_the_tests_that_it_names_pass(applied: Applied) -> None:
+def test_the_tests_that_a_recipe_names_pass(applied: Applied) -> None:
     assert applied.recipe.tests
     for step in applied.recipe.tests:
         printed = ""
@@ -231,18 +231,18 @@ def test_the_tests_that_it_names_pass(applied: Applied) -> None:
             assert any(map(int, counts)), f"no case with {met} was run: name others"
 
 
-def test_what_it_writes_is_in_the_style_of_the_project(applied: Applied) -> None:
+def test_files_of_a_recipe_pass_ruff(applied: Applied) -> None:
     changed = {path for step in applied.recipe.changes if (path := step.path or "").endswith(".py")}
     for command in (["check", "--no-cache"], ["format", "--check", "--no-cache"]):
         done = applied.copy.run("-m", "ruff", *command, *sorted(changed))
         assert done.returncode == 0, done.stdout + done.stderr
 
 
-def test_the_page_has_the_recipes_that_it_promises() -> None:
+def test_the_page_has_a_recipe_for_each_extension() -> None:
     assert [recipe.title for recipe in RECIPES] == ["A policy", "An operator", "An aggregate", "A route"]
 
 
-def test_readers_are_told_which_file_a_block_is_for() -> None:
+def test_the_text_ahead_of_a_block_names_its_file() -> None:
     known = {"new", "edit", "breaks", "meets", *SIDES}
     for recipe in RECIPES:
         for step in recipe.steps:
@@ -250,7 +250,7 @@ def test_readers_are_told_which_file_a_block_is_for() -> None:
             assert step.path is None or f"`{step.path}`" in step.ahead, f"{recipe.title}: {step.words}"
 
 
-# What is wrong with a recipe is said in words that lead there
+# Errors of recipes
 
 
 def step(info: str, text: str = "new\n") -> Step:
@@ -266,14 +266,14 @@ def step(info: str, text: str = "new\n") -> Step:
         ("instead", "one\nnew\nthree\n"),
     ],
 )
-def test_lines_go_where_the_block_says(side: str, result: str, tmp_path: Path) -> None:
+def test_lines_are_inserted_where_the_block_says(side: str, result: str, tmp_path: Path) -> None:
     (tmp_path / "a.py").write_text("one\n  two\nthree\n")
     step(f"python edit=a.py {side}=two").apply(tmp_path)
     assert (tmp_path / "a.py").read_text() == result
 
 
 @pytest.mark.parametrize(("content", "count"), [("one\n", 0), ("two words\ntwo words\n", 2)])
-def test_a_line_that_is_not_there_exactly_once_is_named(content: str, count: int, tmp_path: Path) -> None:
+def test_a_line_that_does_not_occur_exactly_once_is_named(content: str, count: int, tmp_path: Path) -> None:
     (tmp_path / "a.py").write_text(content)
     with pytest.raises(
         BrokenStep, match=rf"a\.py: expected the line 'two words' once, found it {count} times"
@@ -282,7 +282,7 @@ def test_a_line_that_is_not_there_exactly_once_is_named(content: str, count: int
     assert (tmp_path / "a.py").read_text() == content
 
 
-def test_files_must_be_new_or_there(tmp_path: Path) -> None:
+def test_new_files_must_not_exist_and_edited_files_must(tmp_path: Path) -> None:
     (tmp_path / "a.py").write_text("")
     with pytest.raises(BrokenStep, match=r"a\.py: a new file of the recipe exists already"):
         step("python new=a.py").apply(tmp_path)

@@ -11,7 +11,7 @@ ROOT = Path(__file__).parent.parent
 SERVER = ROOT / "server" / "mavstream_server"
 SPARK = ROOT / "spark" / "mavstream_spark"
 
-# What a part of the server may import of the server, besides itself; all of them may import the protocol.
+# The parts of the server that each part may import besides itself; all of them may import the protocol.
 SERVER_PARTS = {
     "core": [],
     "columns": [],
@@ -56,7 +56,7 @@ SERVER_PARTS = {
     "simulation": ["scheduling"],
 }
 
-# What a part may import of ours, besides itself.
+# The packages and modules of this repository that each part may import besides itself.
 ALLOWED = {
     ROOT / "protocol" / "mavstream_protocol": [],
     ROOT / "client" / "mavstream": ["mavstream_protocol"],
@@ -98,7 +98,7 @@ def imported(path: Path) -> set[str]:
 
 
 @pytest.mark.parametrize("part", ALLOWED, ids=lambda part: part.name)
-def test_a_part_imports_only_what_stands_below_it(part: Path) -> None:
+def test_a_part_imports_only_the_parts_below_it(part: Path) -> None:
     # Packages lie two folders below the root: server/mavstream_server.
     own = ".".join(part.relative_to(ROOT).with_suffix("").parts[1:])
     for path in [part] if part.suffix else part.rglob("*.py"):
@@ -108,7 +108,7 @@ def test_a_part_imports_only_what_stands_below_it(part: Path) -> None:
                 assert known, f"{path.relative_to(ROOT)} imports {name}"
 
 
-def test_the_table_has_every_part_of_the_server() -> None:
+def test_every_part_of_the_server_is_in_the_table() -> None:
     folders = {path.name for path in SERVER.iterdir() if (path / "__init__.py").exists()}
     assert folders - {"testing"} == set(SERVER_PARTS)
 
@@ -118,7 +118,7 @@ def test_only_the_protocol_parses_sql() -> None:
         assert not any(name.startswith("sqlglot") for name in imported(path)), path
 
 
-def test_every_module_says_what_it_is_for() -> None:
+def test_every_module_has_a_docstring() -> None:
     for folder in ("protocol", "client", "server", "feeder", "spark", "experiments"):
         for path in (ROOT / folder).rglob("*.py"):
             doc = ast.get_docstring(ast.parse(path.read_text())) or ""

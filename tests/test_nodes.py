@@ -1,4 +1,4 @@
-"""Nodes know themselves: nobody else asks of which class they are, and no registry forgets one."""
+"""No code outside the node classes and the registries checks node types, and every registry has all nodes."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ def file_of(module: ModuleType) -> Path:
     return Path(module.__file__)
 
 
-# Where classes of nodes may be told apart: in their own modules, where plans are typed, and where rules about
-# certain operators find these.
+# Modules that may check node types: the node classes, type inference, and the matching that rules about
+# certain operators use.
 ALLOWED = {
     file_of(plan),
     file_of(inference),
@@ -51,7 +51,7 @@ def names(node: ast.AST) -> set[str]:
 
 
 def asks_for_class(node: ast.AST) -> bool:
-    """Whether a piece of code finds out of which class a node is."""
+    """Whether a piece of code checks the class of a node."""
     match node:
         case ast.Call(func=ast.Name(id="isinstance" | "issubclass"), args=[_, kinds]):
             return bool(names(kinds) & CLASSES)
@@ -84,11 +84,11 @@ def sources() -> list[Path]:
         "match node:\n    case TypedAggregate(scaled=True): pass",
     ],
 )
-def test_what_asks_for_a_class_is_recognised(code: str) -> None:
+def test_type_checks_on_nodes_are_recognised(code: str) -> None:
     assert any(asks_for_class(node) for node in ast.walk(ast.parse(code)))
 
 
-def test_nobody_asks_of_which_class_a_node_is() -> None:
+def test_no_code_checks_the_class_of_a_node() -> None:
     assert len(sources()) > 400
     found = [f"{path.relative_to(ROOT)}:{line}" for path in sources() for line in sites(path)]
     assert found == []
@@ -98,19 +98,19 @@ ANSWERS = sorted(TypedNode.__abstractmethods__ - {"op"})
 
 
 @pytest.mark.parametrize("answer", ANSWERS)
-def test_a_node_that_leaves_an_answer_out_cannot_be_defined(answer: str) -> None:
+def test_a_typed_node_without_an_abstract_method_cannot_be_defined(answer: str) -> None:
     body = {name: None for name in (*ANSWERS, "op") if name != answer}
     with pytest.raises(TypeError, match=f"TypedNew does not answer {answer}"):
         type("TypedNew", (TypedNode,), body)
 
 
-def test_a_node_as_written_must_say_what_it_reads() -> None:
+def test_a_plan_node_must_name_its_input_fields() -> None:
     with pytest.raises(TypeError, match="NewNode must name in `input_fields`"):
         type("NewNode", (PlanNode,), {})
 
 
 @pytest.mark.parametrize("kind", NODES, ids=lambda kind: kind.__name__)
-def test_the_fields_that_name_inputs_are_there(kind: type[PlanNode]) -> None:
+def test_every_input_field_of_a_node_is_declared(kind: type[PlanNode]) -> None:
     fields = kind.model_fields
     assert set(kind.input_fields) == {"input", "inputs", "left", "right"} & set(fields)
     assert kind.table_fields <= set(kind.input_fields)
@@ -136,14 +136,14 @@ def test_no_registry_forgets_a_node(kind: type[TypedNode]) -> None:
     assert (kind in COSTINGS) == (kind.has_operator and above), "costing"
 
 
-def test_costs_are_kept_apart_by_kind() -> None:
+def test_every_costing_has_a_kind_of_its_own() -> None:
     kinds = [costing.kind for costing in COSTINGS.values()]
     assert len(set(kinds)) == len(kinds)
 
 
 @pytest.mark.parametrize("hop", [None, "3us", "7us", "20us"])
 @pytest.mark.parametrize(("begin", "until"), [(None, None), (5, None), (None, 40), (-7, 33)])
-def test_windows_reach_as_far_as_the_engine_says(
+def test_the_last_window_end_of_a_time_is_the_one_of_the_engine(
     hop: str | None, begin: int | None, until: int | None
 ) -> None:
     kind = "tumbling" if hop is None else "hopping"
@@ -160,7 +160,7 @@ def test_every_operator_can_be_built_with_the_sdk(operator: str) -> None:
 
 
 def _builds(node: ast.AST) -> bool:
-    """Whether a piece of the builder makes a node, of an operator that stands there."""
+    """Whether a piece of the builder makes a node of a literal operator."""
     match node:
         case ast.Call(func=ast.Attribute(attr="_then") | ast.Name(id="_node_of"), args=[ast.Constant(), *_]):
             return True

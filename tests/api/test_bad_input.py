@@ -1,4 +1,4 @@
-"""What bad input gets: each kind its own clear problem or close code, and nothing accepted is lost."""
+"""Bad input: each kind gets its own problem or close code, and no accepted row is lost."""
 
 from __future__ import annotations
 
@@ -9,8 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from tests.support.sensor_requests import PLAN, SENSORS, STREAM, TUPLES, problem
-from tests.support.servers import (
+from tests.support.servers.running_server import (
     PATIENCE,
     RawProducer,
     RunningServer,
@@ -18,6 +17,7 @@ from tests.support.servers import (
     eventually,
     running_server,
 )
+from tests.support.servers.sensors import PLAN, SENSORS, STREAM, TUPLES, problem
 
 from mavstream_protocol.wire.envelope import seal
 
@@ -32,7 +32,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
     with running_server(tmp_path_factory.mktemp("data"), *limits) as running:
         assert running.http.post("/v1/streams", json=SENSORS).status_code == 201
         yield running
-        # After all of it: not one fault of ours, the engine never died, and the service works.
+        # After all tests: no internal error, the engine never died, and the service works.
         assert not [event for event in running.events() if event["level"] == "error"]
         assert running.http.get("/v1/stats").json()["engine_restarts"] == 0
         answer = running.http.post("/v1/streams/sensors/tuples", json=[{"n": 1, "x": 1}])
@@ -67,7 +67,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
         ("PUT", "/v1/classes/1", JSON, b'{"name": "b"}', 422, "invalid_request"),
         ("PUT", "/v1/scheduler", JSON, b'{"policy": "best"}', 422, "invalid_policy"),
         ("PUT", "/v1/scheduler", JSON, b'{"policy": "rr", "options": {"\\ud800": 1}}', 400, "invalid_json"),
-        # Names that nobody knows
+        # Unknown names
         ("GET", "/v1/streams/nope", None, None, 404, "unknown_stream"),
         ("DELETE", "/v1/streams/nope", None, None, 404, "unknown_stream"),
         ("POST", "/v1/streams/nope/tuples", JSON, b"[]", 404, "unknown_stream"),
@@ -117,12 +117,12 @@ def test_a_bad_request_gets_its_own_problem(
     assert server.http.get("/v1/streams/sensors").json()["position"] == before
 
 
-def test_a_wrong_method_is_told_the_right_ones(server: RunningServer) -> None:
+def test_the_answer_to_a_wrong_method_names_the_allowed_ones(server: RunningServer) -> None:
     answer = server.http.patch("/v1/streams", json={})
     assert answer.headers["allow"] == "GET, POST"
 
 
-def test_the_place_of_a_fault_is_pointed_at(server: RunningServer) -> None:
+def test_a_problem_has_a_pointer_to_the_error(server: RunningServer) -> None:
     broken = server.http.post(STREAM, content=b'{"name":\n  nope}', headers={"content-type": JSON})
     assert "line 2, column 3" in broken.json()["detail"]
     fields = [{"name": "a", "type": "int"}, {"name": "2", "type": "text"}]
@@ -154,7 +154,7 @@ def test_headers_of_tuples_are_checked(
     assert not code or problem(answer) == (status, code)
 
 
-def test_a_body_without_a_length_is_cut_off_too(server: RunningServer) -> None:
+def test_a_chunked_body_above_the_limit_is_refused(server: RunningServer) -> None:
     def endless() -> Iterator[bytes]:
         for _ in range(64):
             yield b" " * (1 << 16)
@@ -188,14 +188,14 @@ def test_a_body_without_a_length_is_cut_off_too(server: RunningServer) -> None:
         (["HELLO", b" " * ((1 << 20) + 1)], 1009, ""),
     ],
 )
-def test_a_message_that_is_not_understood_closes_the_feed(
+def test_an_invalid_message_closes_the_feed(
     server: RunningServer, messages: list[str | bytes], code: int, reason: str
 ) -> None:
     with server.websocket("/v1/feed") as feed:
         for message in messages:
             feed.send('{"type": "hello", "producer": "bad"}' if message == "HELLO" else message)
-        came, why = closed_with(feed)
-        assert (came, reason in why) == (code, True), why
+        closed, why = closed_with(feed)
+        assert (closed, reason in why) == (code, True), why
         assert len(why.encode()) <= 123
 
 
@@ -216,15 +216,15 @@ def test_a_message_that_is_not_understood_closes_the_feed(
         ({"rows": [], "sequence": 3}, "sequence_gap"),
     ],
 )
-def test_a_bad_frame_is_rejected_whole_and_the_feed_goes_on(
+def test_an_invalid_frame_is_rejected_as_a_whole_and_the_feed_continues(
     server: RunningServer, data: dict[str, Any], code: str
 ) -> None:
     with RawProducer(server, "framing", "sensors") as producer:
         last = producer.welcome["streams"]["sensors"]["last_sequence"]
         producer.rows("sensors", last + 1, [{"n": 1, "x": 0.5}])
         producer.acked("sensors", last + 1)
-        producer.say(type="data", **{"stream": "sensors", "sequence": last + 2, **_shifted(data, last)})
-        reject = producer.hear()
+        producer.send(type="data", **{"stream": "sensors", "sequence": last + 2, **_shifted(data, last)})
+        reject = producer.receive()
         assert (reject["type"], reject["problem"]["code"]) == ("reject", code), reject
         assert reject["expected"] == (1 if data.get("stream") == "nope" else last + 2)
         assert reject["problem"]["detail"]
@@ -236,26 +236,26 @@ def _shifted(data: dict[str, Any], last: int) -> dict[str, Any]:
     return {**data, "sequence": data["sequence"] + last} if "sequence" in data else data
 
 
-def test_a_bad_arrow_frame_is_rejected_too(server: RunningServer) -> None:
+def test_an_invalid_arrow_frame_is_rejected(server: RunningServer) -> None:
     with RawProducer(server, "arrows", "sensors") as producer:
         last = producer.welcome["streams"]["sensors"]["last_sequence"]
         header = json.dumps({"stream": "sensors", "sequence": last + 1}).encode()
         wrong = pa.RecordBatch.from_pydict({"n": [1]}).serialize().to_pybytes()
         for payload in (b"", b"nonsense", wrong):
             producer.socket.send(seal(header, payload))
-            assert producer.hear()["problem"]["code"] == "invalid_tuples"
+            assert producer.receive()["problem"]["code"] == "invalid_tuples"
         strange = json.dumps({"stream": "sensors", "sequence": last + 1, "colour": 1}).encode()
         producer.socket.send(seal(strange, b""))
-        assert producer.hear()["problem"]["errors"][0]["code"] == "unknown_key"
+        assert producer.receive()["problem"]["errors"][0]["code"] == "unknown_key"
 
 
-def test_a_frame_that_was_taken_is_acked_again_and_not_doubled(server: RunningServer) -> None:
+def test_a_repeated_frame_is_acked_again_and_not_appended_twice(server: RunningServer) -> None:
     with RawProducer(server, "again", "sensors") as producer:
         last = producer.welcome["streams"]["sensors"]["last_sequence"]
         before = server.http.get("/v1/streams/sensors").json()["position"]
         for _ in range(3):
             producer.rows("sensors", last + 1, [{"n": 1, "x": 0.5}])
-            assert producer.hear()["sequence"] == last + 1
+            assert producer.receive()["sequence"] == last + 1
         assert server.http.get("/v1/streams/sensors").json()["position"] == before + 1
 
 
@@ -271,7 +271,7 @@ def test_a_second_producer_of_the_same_name_takes_over(server: RunningServer) ->
             second.acked("sensors", 2)
 
 
-def test_half_closed_and_broken_sockets_are_let_go(server: RunningServer) -> None:
+def test_half_closed_and_broken_sockets_are_released(server: RunningServer) -> None:
     host, port = server.url.removeprefix("http://").split(":")
     with socket.create_connection((host, int(port)), PATIENCE) as raw:
         raw.sendall(b"POST /v1/streams HTTP/1.1\r\nhost: x\r\ncontent-length: 100\r\n\r\n{")
@@ -287,7 +287,7 @@ def test_half_closed_and_broken_sockets_are_let_go(server: RunningServer) -> Non
     producer.close()
 
 
-def test_a_query_in_the_wrong_state_says_so(server: RunningServer) -> None:
+def test_an_action_in_the_wrong_state_is_refused(server: RunningServer) -> None:
     query = server.http.post("/v1/queries", json={"name": "q", "plan": PLAN}).json()["id"]
     assert server.http.patch(f"/v1/queries/{query}", json={"state": "stopped"}).status_code == 200
     answer = server.http.patch(f"/v1/queries/{query}", json={"state": "running"})
@@ -303,11 +303,13 @@ def test_a_query_in_the_wrong_state_says_so(server: RunningServer) -> None:
 @pytest.mark.parametrize(
     "address", ["/", "/v1/feeds", "/v1/feed/", "/v1/streams", "/v1/queries/q/result", f"/{'x' * 500}"]
 )
-def test_a_websocket_to_nowhere_is_told_where_there_are_some(server: RunningServer, address: str) -> None:
+def test_a_websocket_to_an_unknown_path_is_closed_with_the_known_ones(
+    server: RunningServer, address: str
+) -> None:
     with server.websocket(address) as lost:
         code, reason = closed_with(lost)
-    told = f"there are /v1/feed and /v1/queries/ID/results, and no websocket at {address}"
-    assert (code, reason[:100]) == (4404, told[:100])
+    expected = f"there are /v1/feed and /v1/queries/ID/results, and no websocket at {address}"
+    assert (code, reason[:100]) == (4404, expected[:100])
 
 
 @pytest.mark.parametrize(
@@ -320,8 +322,10 @@ def test_a_websocket_to_nowhere_is_told_where_there_are_some(server: RunningServ
         ("/v1/queries/{query}/results?colour=1", 4400),
     ],
 )
-def test_a_bad_subscription_is_closed_with_the_reason(server: RunningServer, address: str, code: int) -> None:
+def test_an_invalid_subscription_is_closed_with_a_reason(
+    server: RunningServer, address: str, code: int
+) -> None:
     query = server.http.post("/v1/queries", json={"name": "q", "plan": PLAN}).json()["id"]
     with server.websocket(address.format(query=query)) as subscriber:
-        came, reason = closed_with(subscriber)
-        assert (came, bool(reason)) == (code, True)
+        closed, reason = closed_with(subscriber)
+        assert (closed, bool(reason)) == (code, True)

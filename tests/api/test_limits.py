@@ -1,4 +1,4 @@
-"""Limits of a server: each is told when it is reached, and nothing accepted is lost."""
+"""Limits of a server: each is reported when it is reached, and no accepted row is lost."""
 
 from __future__ import annotations
 
@@ -7,11 +7,17 @@ import signal
 from pathlib import Path
 from typing import Any
 
-from tests.support.sensor_requests import PLAN, SENSORS, STREAM, TUPLES, problem
-from tests.support.servers import PATIENCE, RawProducer, closed_with, eventually, running_server
+from tests.support.servers.running_server import (
+    PATIENCE,
+    RawProducer,
+    closed_with,
+    eventually,
+    running_server,
+)
+from tests.support.servers.sensors import PLAN, SENSORS, STREAM, TUPLES, problem
 
 
-def test_limits_are_told(tmp_path: Path) -> None:
+def test_reached_limits_are_reported(tmp_path: Path) -> None:
     limits = ("--max-streams", "1", "--max-queries", "1", "--max-subscribers", "1", "--max-connections", "4")
     with running_server(tmp_path, *limits) as server:
         assert server.http.post(STREAM, json=SENSORS).status_code == 201
@@ -35,7 +41,7 @@ def test_limits_are_told(tmp_path: Path) -> None:
         eventually(lambda: server.http.get("/livez").status_code == 200, "connections to be free again")
 
 
-def test_a_full_disk_is_told_and_nothing_accepted_is_lost(tmp_path: Path) -> None:
+def test_a_full_disk_is_reported_and_no_accepted_row_is_lost(tmp_path: Path) -> None:
     with running_server(tmp_path, "--max-disk-bytes", "300KiB") as server:
         assert server.http.post(STREAM, json=SENSORS).status_code == 201
         taken = 0
@@ -48,7 +54,7 @@ def test_a_full_disk_is_told_and_nothing_accepted_is_lost(tmp_path: Path) -> Non
         assert taken == server.http.get("/v1/streams/sensors").json()["position"] > 0
 
 
-def test_a_stream_at_its_quota_slows_its_producer_and_names_who_holds_it(tmp_path: Path) -> None:
+def test_a_stream_at_its_quota_slows_its_producer_and_names_the_query_that_holds_it(tmp_path: Path) -> None:
     with running_server(tmp_path) as server:
         spec = {**SENSORS, "quota": "512KiB"}
         assert server.http.post(STREAM, json=spec).status_code == 201
@@ -62,7 +68,7 @@ def test_a_stream_at_its_quota_slows_its_producer_and_names_who_holds_it(tmp_pat
             "id"
         ]
         address = "/v1/streams/sensors"
-        # Nobody reads on: the engine is stopped, not dead.
+        # No query reads: the engine is stopped, not dead.
         engine = server.engine_pid
         assert engine is not None
         os.kill(engine, signal.SIGSTOP)
@@ -78,7 +84,7 @@ def test_a_stream_at_its_quota_slows_its_producer_and_names_who_holds_it(tmp_pat
                 assert problem(refused) == (429, "over_quota")
                 assert query in refused.json()["detail"]
                 os.kill(engine, signal.SIGCONT)
-                # Parked, not refused: all is acked when the query has read on and there is room again.
+                # Held, not rejected: all frames are acked when the query has read and there is room again.
                 producer.acked("sensors", 30)
         finally:
             os.kill(engine, signal.SIGCONT)

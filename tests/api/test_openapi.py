@@ -1,4 +1,4 @@
-"""The OpenAPI document is complete and true: it has every route of the design, and a fuzzer finds no lie."""
+"""The OpenAPI document has every route, and a fuzzer finds no undocumented answer."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from tests.support.scale import scaled
-from tests.support.servers import RunningServer, running_server
+from tests.support.servers.running_server import RunningServer, running_server
 
 ROUTES = """
     POST /v1/streams                  GET /v1/streams              GET /v1/streams/{name}
@@ -53,7 +53,7 @@ def test_every_route_of_the_design_is_documented(document: dict[str, Any]) -> No
     assert {name for name, _ in operations(document)} == wanted
 
 
-def test_every_operation_says_what_it_does_and_what_can_go_wrong(document: dict[str, Any]) -> None:
+def test_every_operation_has_a_description_and_its_errors(document: dict[str, Any]) -> None:
     known = {tag["name"] for tag in document["tags"]}
     names = [operation["operationId"] for _, operation in operations(document)]
     assert len(set(names)) == len(names)
@@ -70,7 +70,7 @@ def test_every_operation_says_what_it_does_and_what_can_go_wrong(document: dict[
             assert {"400", "413", "415", "422"} <= set(operation["responses"]), name
 
 
-def test_what_clients_send_has_examples(document: dict[str, Any]) -> None:
+def test_request_bodies_have_examples(document: dict[str, Any]) -> None:
     schemas = document["components"]["schemas"]
     for name in ("StreamSpec", "QuerySpec", "QueryClass"):
         assert schemas[name]["examples"], name
@@ -92,7 +92,7 @@ def test_a_fuzzer_finds_no_server_error_and_no_undocumented_answer(
     command += ["--checks", checks, "--phases", "examples,coverage,fuzzing", "--continue-on-failure"]
     command += ["--max-examples", str(scaled(5, 100)), "--max-time", str(scaled(15, 300)), "--seed", "1"]
     command += ["--generation-database", "none", "--request-timeout", "20", "--warnings", "off", "--no-color"]
-    # It answers after as many seconds as are asked for, up to a minute; see test_scheduler_trace.
+    # It answers after the requested seconds, up to a minute; see test_scheduler_trace.
     command += ["--exclude-path", "/v1/scheduler/trace"]
     ran = subprocess.run(
         command,

@@ -13,8 +13,14 @@ import httpx
 import numpy as np
 import pyarrow as pa
 import pytest
-from tests.support.query_services import HOT, HOT_PLAN, READINGS, WINDOW_PLAN
-from tests.support.servers import RawProducer, RunningServer, closed_with, eventually, running_server
+from tests.support.servers.running_server import (
+    RawProducer,
+    RunningServer,
+    closed_with,
+    eventually,
+    running_server,
+)
+from tests.support.services.query_service import HOT, HOT_PLAN, READINGS, WINDOW_PLAN
 
 from mavstream_protocol import Schema, StreamSpec
 from mavstream_protocol.tuples import arrow_schema, decode_message, decode_stream, rows_of
@@ -36,7 +42,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
 
 
 class Feed:
-    """A producer of readings, each second of event time one row."""
+    """A producer of readings, one row per second of event time."""
 
     def __init__(self, server: RunningServer, name: str) -> None:
         self.producer = RawProducer(server, name, "readings")
@@ -72,7 +78,7 @@ def feed(server: RunningServer, request: pytest.FixtureRequest) -> Iterator[Feed
 
 @pytest.fixture
 def query(server: RunningServer) -> Iterator[str]:
-    """A query that answers every row above 20, gone at the end."""
+    """A query that answers every row above 20, removed at the end."""
     made = server.http.post("/v1/queries", json=HOT)
     assert made.status_code == 201, made.text
     yield made.json()["id"]
@@ -93,7 +99,7 @@ def subscribers(server: RunningServer) -> int:
     return int(server.http.get("/v1/stats").json()["subscribers"])
 
 
-def test_a_query_is_created_with_location_and_etag_and_found_there(server: RunningServer) -> None:
+def test_a_created_query_has_location_and_etag(server: RunningServer) -> None:
     made = server.http.post("/v1/queries", json=HOT, headers={"Idempotency-Key": "once"})
     again = server.http.post("/v1/queries", json=HOT, headers={"Idempotency-Key": "once"})
     assert (made.status_code, again.json()["id"]) == (201, made.json()["id"])
@@ -119,7 +125,9 @@ def test_a_query_is_created_with_location_and_etag_and_found_there(server: Runni
         ({**HOT, "plan": {**HOT_PLAN, "root": "nobody"}}, ["plan/root"]),
     ],
 )
-def test_a_wrong_query_gets_pointers(server: RunningServer, body: Any, pointers: list[str]) -> None:
+def test_errors_of_an_invalid_query_have_pointers(
+    server: RunningServer, body: Any, pointers: list[str]
+) -> None:
     content = json.dumps(body)
     refused = server.http.post("/v1/queries", content=content, headers=KEYED)
     assert refused.status_code == 422, refused.text
@@ -129,7 +137,7 @@ def test_a_wrong_query_gets_pointers(server: RunningServer, body: Any, pointers:
     assert (checked.status_code, checked.json()["valid"]) == (200, False)
 
 
-def test_a_windowed_plan_is_validated_with_the_columns_it_adds(server: RunningServer) -> None:
+def test_validation_shows_the_columns_that_a_window_adds(server: RunningServer) -> None:
     found = server.http.post("/v1/queries/validate", json=WINDOW_PLAN).json()
     assert found["valid"]
     assert [field["name"] for field in found["schemas"]["mean"]][-2:] == ["window_start", "window_end"]
@@ -158,7 +166,7 @@ def test_results_are_pulled_as_json_and_as_arrow(server: RunningServer, feed: Fe
         ({}, "text/csv", 406, "not_acceptable"),
     ],
 )
-def test_a_pull_that_cannot_be_answered_says_why(
+def test_an_invalid_pull_is_explained(
     server: RunningServer, query: str, params: dict[str, int], accept: str, status: int, code: str
 ) -> None:
     refused = server.http.get(f"/v1/queries/{query}/results", params=params, headers={"Accept": accept})
@@ -193,7 +201,7 @@ def test_reconnecting_at_every_offset_misses_and_repeats_nothing(
             assert json.loads(socket.recv(LIMIT))["next"] == int(after) + 1
             rows = json.loads(socket.recv(LIMIT))
             assert rows["offset"] == int(after) + 1
-            # Only some of what came counts as read: the connection breaks in the middle of a message.
+            # Only some rows count as read: the connection breaks in the middle of a message.
             taken = rows["rows"][: round_ % 3 + 1]
             got += [row["temp"] for row in taken]
             after = str(int(after) + len(taken))
@@ -215,7 +223,7 @@ def test_reconnecting_at_every_offset_misses_and_repeats_nothing(
         ("{query}/results?colour=red", 4400, "'colour' is not known"),
     ],
 )
-def test_a_subscription_that_makes_no_sense_is_closed_with_its_reason(
+def test_an_invalid_subscription_is_closed_with_a_reason(
     server: RunningServer, query: str, path: str, code: int, words: str
 ) -> None:
     with server.websocket("/v1/queries/" + path.format(query=query)) as socket:
@@ -239,7 +247,7 @@ def test_more_subscribers_than_allowed_are_closed_and_others_stay(
     eventually(lambda: subscribers(server) == 0, "all subscribers to be gone")
 
 
-def test_a_subscriber_that_went_without_a_word_is_noticed(server: RunningServer, query: str) -> None:
+def test_a_subscriber_that_disconnects_abruptly_is_detected(server: RunningServer, query: str) -> None:
     with server.websocket(f"/v1/queries/{query}/results") as socket:
         socket.recv(LIMIT)
         assert subscribers(server) == 1
@@ -255,7 +263,7 @@ def test_the_end_of_a_query_closes_its_subscriptions(server: RunningServer, quer
         assert closed_with(socket)[0] == 1000
 
 
-def test_subscribers_that_do_not_read_hold_up_nobody_and_are_told(
+def test_subscribers_that_do_not_read_block_no_other_and_get_a_gap(
     server: RunningServer, feed: Feed, query: str
 ) -> None:
     path = f"/v1/queries/{query}/results"
@@ -287,7 +295,7 @@ def test_subscribers_that_do_not_read_hold_up_nobody_and_are_told(
         assert gaps >= 1
 
 
-def test_a_server_that_stops_says_goodbye(tmp_path: Path) -> None:
+def test_a_stopping_server_closes_subscriptions_with_going_away(tmp_path: Path) -> None:
     with running_server(tmp_path) as server:
         server.http.post("/v1/streams", json=READINGS).raise_for_status()
         query = server.http.post("/v1/queries", json=HOT).json()["id"]
@@ -344,7 +352,7 @@ def test_times_and_targets_are_patched_with_versions_and_pointers(server: Runnin
     assert http.delete(path).status_code == 204
 
 
-def test_the_optimizer_acts_for_a_target_and_says_so(server: RunningServer, feed: Feed) -> None:
+def test_the_optimizer_acts_on_a_missed_target_and_reports_it(server: RunningServer, feed: Feed) -> None:
     http: httpx.Client = server.http
     settings = {"period": "100ms", "rules": {"policy": False, "rank": False}}
     info = http.put("/v1/optimizer", json=settings).raise_for_status().json()
@@ -390,7 +398,7 @@ def test_the_optimizer_acts_for_a_target_and_says_so(server: RunningServer, feed
 
 
 @pytest.mark.parametrize(
-    ("body", "pointer", "said"),
+    ("body", "pointer", "printed"),
     [
         ({"rules": {"magic": False}}, "rules/magic", "the rules are: policy, rank, "),
         ({"period": "1ms"}, "period", "is not from 100ms to 1m"),
@@ -399,18 +407,18 @@ def test_the_optimizer_acts_for_a_target_and_says_so(server: RunningServer, feed
         ({"speed": 3}, "speed", "is not known here"),
     ],
 )
-def test_settings_of_the_optimizer_that_make_no_sense_are_explained(
-    server: RunningServer, body: dict[str, Any], pointer: str, said: str
+def test_invalid_settings_of_the_optimizer_are_explained(
+    server: RunningServer, body: dict[str, Any], pointer: str, printed: str
 ) -> None:
     answer = server.http.put("/v1/optimizer", json=body)
     assert answer.status_code == 422
     (error,) = answer.json()["errors"]
     assert error["pointer"] == pointer
-    assert said in error["detail"]
+    assert printed in error["detail"]
     assert server.http.get("/v1/optimizer/decisions", params={"after": "x"}).json()["code"] == "invalid_after"
 
 
-def test_admission_is_switched_with_the_optimizer(server: RunningServer) -> None:
+def test_admission_is_configured_with_the_optimizer(server: RunningServer) -> None:
     http: httpx.Client = server.http
 
     def policy() -> str | None:

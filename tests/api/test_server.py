@@ -1,4 +1,4 @@
-"""A real server process over real sockets: rows in, answers out, and what it tells of itself."""
+"""A real server process over real sockets: rows in, answers out, and its metrics."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import Any
 import httpx
 import pytest
 import websockets
-from tests.support.server_readings import (
+from tests.support.servers.readings import (
     READINGS,
     SCHEMA,
     batch,
@@ -25,7 +25,7 @@ from tests.support.server_readings import (
     row,
     rows,
 )
-from tests.support.servers import (
+from tests.support.servers.running_server import (
     PATIENCE,
     RawProducer,
     RunningServer,
@@ -50,7 +50,7 @@ def server(running: RunningServer) -> Iterator[RunningServer]:
     running.clear()
 
 
-def test_rows_fed_in_every_encoding_come_out_as_they_went_in(server: RunningServer) -> None:
+def test_rows_fed_in_every_encoding_are_answered_unchanged(server: RunningServer) -> None:
     create(server)
     query = register(server)
     with server.websocket(f"/v1/queries/{query}/results") as subscriber:
@@ -71,18 +71,18 @@ def test_rows_fed_in_every_encoding_come_out_as_they_went_in(server: RunningServ
         ):
             answer = server.http.post(url, content=body, headers={"content-type": kind})
             assert answer.json() == {"accepted": 10, "position": start, "sequence": None}
-        heard: list[dict[str, Any]] = []
-        while len(heard) < 70:
+        received: list[dict[str, Any]] = []
+        while len(received) < 70:
             message = json.loads(subscriber.recv(timeout=PATIENCE))
-            assert (message["type"], message["offset"]) == ("rows", len(heard))
-            heard += message["rows"]
-    assert heard == rows(0, 70)
-    assert pull(server, query, 70) == heard
+            assert (message["type"], message["offset"]) == ("rows", len(received))
+            received += message["rows"]
+    assert received == rows(0, 70)
+    assert pull(server, query, 70) == received
     info = server.http.get("/v1/streams/readings").json()
     assert (info["position"], info["producers"]) == (70, {"p": 3})
 
 
-def test_a_stream_that_is_complete_finishes_its_queries(server: RunningServer) -> None:
+def test_a_complete_stream_finishes_its_queries(server: RunningServer) -> None:
     create(server)
     query = register(server)
     server.http.post("/v1/streams/readings/tuples", json=rows(0, 5))
@@ -94,7 +94,7 @@ def test_a_stream_that_is_complete_finishes_its_queries(server: RunningServer) -
     assert (answer.status_code, answer.json()["code"]) == (409, "stream_complete")
 
 
-def test_windows_on_arrival_time_close_though_nothing_more_arrives(server: RunningServer) -> None:
+def test_arrival_time_windows_close_without_further_rows(server: RunningServer) -> None:
     create(server)
     aggregate = {
         "op": "aggregate",
@@ -105,10 +105,10 @@ def test_windows_on_arrival_time_close_though_nothing_more_arrives(server: Runni
     nodes = {"in": {"op": "source", "stream": "readings"}, "out": aggregate}
     query = register(server, plan={"root": "out", "nodes": nodes})
     # The window in which the query started is not answered: rows are fed until one of a later window is.
-    place = iter(range(10**6))
+    index = iter(range(10**6))
 
     def answered() -> list[dict[str, Any]]:
-        n = next(place)
+        n = next(index)
         server.http.post("/v1/streams/readings/tuples", json=[row(n)])
         found: list[dict[str, Any]] = server.http.get(f"/v1/queries/{query}/results").json()["rows"]
         return found
@@ -146,7 +146,7 @@ def test_fifty_producers_feed_one_stream(server: RunningServer) -> None:
     assert sorted(each["n"] for each in found) == list(range(10_000))
 
 
-def test_a_server_that_syncs_acks_too(tmp_path: Path) -> None:
+def test_a_server_with_sync_delivery_acks_frames(tmp_path: Path) -> None:
     with running_server(tmp_path / "data", "--delivery", "sync") as server:
         create(server)
         with RawProducer(server, "p", "readings") as producer:
@@ -182,13 +182,13 @@ def test_creation_with_a_key_happens_once(server: RunningServer) -> None:
     assert (plain.status_code, plain.json()["code"]) == (409, "stream_exists")
 
 
-def test_what_is_created_and_its_key_are_kept_together_or_not_at_all(server: RunningServer) -> None:
+def test_a_resource_and_its_idempotency_key_are_stored_atomically(server: RunningServer) -> None:
     def post(path: str, body: dict[str, Any]) -> httpx.Response:
         return httpx.post(server.url + path, json=body, headers={"idempotency-key": "k2"}, timeout=PATIENCE)
 
     query = {"name": "all", "plan": plan()}
     with closing(sqlite3.connect(server.data / "catalog.sqlite")) as catalog:
-        # From now on no key can be kept, as if the server died just there.
+        # From now on no key can be stored, as if the server crashed at that point.
         catalog.execute("CREATE TRIGGER stop BEFORE INSERT ON answers BEGIN SELECT RAISE(ABORT, 'stop'); END")
         assert post("/v1/streams", READINGS).status_code == 500
         assert server.http.get("/v1/streams").json()["items"] == []
@@ -204,7 +204,7 @@ def test_what_is_created_and_its_key_are_kept_together_or_not_at_all(server: Run
     assert [post("/v1/streams", again).status_code for _ in range(2)] == [201, 201]
 
 
-def test_lists_come_in_parts(server: RunningServer) -> None:
+def test_lists_are_paged(server: RunningServer) -> None:
     names = [f"s{number}" for number in range(5)]
     for name in names:
         create(server, name=name)
@@ -221,7 +221,7 @@ def test_lists_come_in_parts(server: RunningServer) -> None:
     assert seen == names
 
 
-def test_streams_go_when_nobody_reads_them(server: RunningServer) -> None:
+def test_streams_can_be_removed_when_no_query_reads_them(server: RunningServer) -> None:
     create(server)
     query = register(server)
     held = server.http.delete("/v1/streams/readings")
@@ -234,7 +234,7 @@ def test_streams_go_when_nobody_reads_them(server: RunningServer) -> None:
     assert server.http.post("/v1/streams/readings/tuples", json=rows(0, 1)).json()["position"] == 0
 
 
-def test_what_queries_share_is_told_in_full_of_each_and_once_in_totals(server: RunningServer) -> None:
+def test_shared_memory_is_reported_in_full_per_member_and_once_in_totals(server: RunningServer) -> None:
     fields = [{"name": "at", "type": "timestamp"}, {"name": "n", "type": "int"}]
     create(server, fields=fields, event_time="at")
     count = {"op": "aggregate", "input": "in", "by": ["n"], "compute": {"c": "count(*)"}}
@@ -282,7 +282,7 @@ def measured_memory(server: RunningServer, id_: str) -> float | None:
 
 
 def test_metrics_name_query_class_and_operator(server: RunningServer) -> None:
-    create(server, name="counted")  # counters of a name go on when its stream is made anew
+    create(server, name="counted")  # counters of a name continue when its stream is created again
     query = register(server, plan=plan(stream="counted"))
     server.http.post("/v1/streams/counted/tuples", json=rows(0, 7))
     pull(server, query, 7)
@@ -303,8 +303,8 @@ def test_metrics_name_query_class_and_operator(server: RunningServer) -> None:
         assert line in text, line
 
 
-def test_rows_that_a_query_could_not_use_are_told(server: RunningServer) -> None:
-    """Fed again, rows fall into windows that began before the query."""
+def test_rows_that_a_query_missed_are_reported(server: RunningServer) -> None:
+    """Fed again, rows belong to windows that began before the query."""
     create(server, name="fed_twice")
     again = rows(0, 5)
     server.http.post("/v1/streams/fed_twice/tuples", json=again).raise_for_status()
@@ -320,11 +320,11 @@ def test_rows_that_a_query_could_not_use_are_told(server: RunningServer) -> None
     query = register(server, plan={"root": "n", "nodes": nodes})
     server.http.post("/v1/streams/fed_twice/tuples", json=again).raise_for_status()
 
-    def told() -> dict[str, Any] | None:
+    def counted() -> dict[str, Any] | None:
         info: dict[str, Any] = server.http.get(f"/v1/queries/{query}").json()
         return info if info["missed"] == 5 else None
 
-    info = eventually(told, "the rows to be counted")
+    info = eventually(counted, "the rows to be counted")
     assert (info["results"], info["late"], info["counters"]) == (0, 0, {"n": {"missed": 5}})
     (operator,) = [
         one for one in server.http.get(f"/v1/queries/{query}/plan").json()["operators"] if one["name"] == "n"

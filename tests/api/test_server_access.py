@@ -1,4 +1,4 @@
-"""Who may do what at a server with tokens."""
+"""Tokens and roles."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import Any
 
 import httpx
 import pytest
-from tests.support.server_readings import create
-from tests.support.servers import PATIENCE, RunningServer, closed_with, running_server
+from tests.support.servers.readings import create
+from tests.support.servers.running_server import PATIENCE, RunningServer, closed_with, running_server
 
 TOKENS = {"MAVSTREAM_TOKENS": "admin:root-secret,client:reader-secret,feeder:writer-secret"}
 ROLES = {"admin": "root-secret", "client": "reader-secret", "feeder": "writer-secret"}
@@ -40,7 +40,7 @@ def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]
         ("GET", "/v1/info", None, {"client", "feeder"}),
     ],
 )
-def test_roles_allow_what_they_are_for(
+def test_roles_allow_only_their_own_operations(
     guarded: RunningServer, method: str, path: str, body: Any, allowed: set[str]
 ) -> None:
     for role, token in ROLES.items():
@@ -56,7 +56,7 @@ def test_roles_allow_what_they_are_for(
         assert answer.headers["www-authenticate"].startswith("Bearer")
 
 
-def test_websockets_take_the_token_from_header_or_address(guarded: RunningServer) -> None:
+def test_websockets_accept_the_token_in_header_or_url(guarded: RunningServer) -> None:
     nobody: dict[str, Any] = {"additional_headers": {}}
     with guarded.websocket("/v1/feed?token=writer-secret", **nobody) as socket:
         socket.send(json.dumps({"type": "hello", "producer": "p"}))

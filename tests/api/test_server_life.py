@@ -1,4 +1,4 @@
-"""The life of a server: deaths of its processes, stops, and starts that are refused."""
+"""The lifecycle of a server: crashes of its processes, stops, and refused starts."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from pathlib import Path
 
 import httpx
 import pytest
-from tests.support.server_readings import columns, create, pull, register, rows
-from tests.support.servers import (
+from tests.support.servers.readings import columns, create, pull, register, rows
+from tests.support.servers.running_server import (
     PATIENCE,
     RawProducer,
     RunningServer,
@@ -46,12 +46,12 @@ class Feeding(threading.Thread):
                 while self.sent - self.acked < 50:
                     self.sent += 1
                     self.producer.columns("readings", self.sent, columns(self.sent * 10 - 10, self.sent * 10))
-                self.acked = self.producer.hear()["sequence"]
+                self.acked = self.producer.receive()["sequence"]
         except (ConnectionClosed, OSError):
             pass
 
 
-def test_what_was_acked_survives_the_death_of_the_whole_server(tmp_path: Path) -> None:
+def test_acked_rows_survive_a_killed_server(tmp_path: Path) -> None:
     data = tmp_path / "data"
     with running_server(data) as server:
         create(server)
@@ -75,7 +75,7 @@ def test_what_was_acked_survives_the_death_of_the_whole_server(tmp_path: Path) -
             last = producer.welcome["streams"]["readings"]["last_sequence"]
             assert feeding.acked <= last <= feeding.sent
             assert server.http.get("/v1/streams/readings").json()["position"] == 10 * last
-            # The last one again, as a producer does that never saw its ack.
+            # The last frame again, as a producer does that did not receive its ack.
             for sequence in range(last, last + 10):
                 producer.columns("readings", sequence, columns(sequence * 10 - 10, sequence * 10))
             producer.acked("readings", last + 9)
@@ -84,7 +84,7 @@ def test_what_was_acked_survives_the_death_of_the_whole_server(tmp_path: Path) -
         assert [each["n"] for each in pull(server, everything, count)] == list(range(count))
 
 
-def test_the_service_goes_on_when_the_engine_dies(server: RunningServer) -> None:
+def test_the_service_continues_when_the_engine_dies(server: RunningServer) -> None:
     create(server)
     query = register(server)
     engine = server.engine_pid
@@ -95,8 +95,8 @@ def test_the_service_goes_on_when_the_engine_dies(server: RunningServer) -> None
     ):
         producer.rows("readings", 1, rows(0, 5))
         producer.acked("readings", 1)
-        heard = [json.loads(subscriber.recv(timeout=PATIENCE)) for _ in range(2)]
-        assert [each["type"] for each in heard] == ["opened", "rows"]
+        received = [json.loads(subscriber.recv(timeout=PATIENCE)) for _ in range(2)]
+        assert [each["type"] for each in received] == ["opened", "rows"]
         os.kill(engine, signal.SIGKILL)
         unready = eventually(lambda: _unready(server), "the server to say that it is not ready")
         assert (unready.status_code, unready.json()["code"]) == (503, "engine_starting")
@@ -116,7 +116,7 @@ def test_the_service_goes_on_when_the_engine_dies(server: RunningServer) -> None
     assert "mavstream_engine_restarts_total 1.0" in server.http.get("/metrics").text
 
 
-def test_an_engine_that_hangs_is_started_again(tmp_path: Path) -> None:
+def test_a_hanging_engine_is_restarted(tmp_path: Path) -> None:
     with running_server(tmp_path / "data", env={"MAVSTREAM_ENGINE_TIMEOUT": "1s"}) as server:
         create(server)
         query = register(server)
@@ -137,7 +137,7 @@ def _unready(server: RunningServer) -> httpx.Response | None:
     return None if answer.status_code == 200 else answer
 
 
-def test_a_stop_is_graceful_and_told(server: RunningServer) -> None:
+def test_a_stop_is_graceful_and_logged(server: RunningServer) -> None:
     create(server)
     query = register(server)
     with server.websocket(f"/v1/queries/{query}/results") as subscriber, RawProducer(server, "p") as producer:
@@ -154,7 +154,7 @@ def test_a_stop_is_graceful_and_told(server: RunningServer) -> None:
 
 
 def refused(*arguments: str) -> str:
-    """Start a server that cannot run and return what it says."""
+    """Start a server that cannot run and return its output."""
     ended = subprocess.run(
         [sys.executable, "-m", "mavstream_server.commands", *arguments],
         capture_output=True,
@@ -168,19 +168,19 @@ def refused(*arguments: str) -> str:
     return ended.stderr
 
 
-def test_a_server_without_tokens_refuses_to_be_reached_by_others(tmp_path: Path) -> None:
-    said = refused("--data", str(tmp_path), "--host", "0.0.0.0", "--port", "0")
-    assert "no token is configured" in said
+def test_a_server_without_tokens_refuses_to_listen_on_other_addresses(tmp_path: Path) -> None:
+    printed = refused("--data", str(tmp_path), "--host", "0.0.0.0", "--port", "0")
+    assert "no token is configured" in printed
 
 
 def test_two_servers_do_not_share_a_directory_or_a_port(server: RunningServer, tmp_path: Path) -> None:
-    said = refused("--data", str(server.data), "--port", "0")
-    assert f"in use by another server (process {server.pid})" in said
+    printed = refused("--data", str(server.data), "--port", "0")
+    assert f"in use by another server (process {server.pid})" in printed
     port = server.url.rpartition(":")[2]
-    said = refused("--data", str(tmp_path / "other"), "--port", port)
-    assert f"cannot listen on 127.0.0.1 port {port}" in said
+    printed = refused("--data", str(tmp_path / "other"), "--port", port)
+    assert f"cannot listen on 127.0.0.1 port {port}" in printed
 
 
-def test_settings_that_make_no_sense_are_told_in_one_line(tmp_path: Path) -> None:
+def test_invalid_settings_are_reported_in_one_line(tmp_path: Path) -> None:
     assert "there is no policy 'best'" in refused("--data", str(tmp_path), "--policy", "best")
     assert "--log: expected json or text" in refused("--data", str(tmp_path), "--log", "xml")

@@ -16,7 +16,7 @@ from mavstream_server.api.websockets.stamping import StampedWebSocket, arrival_o
 
 
 async def _serve(ws: object, sent: list[int], stamps: list[tuple[int, int]]) -> None:
-    """Send three messages, each after the answer to the one before, to an application that notes stamps."""
+    """Send three messages, each after the answer to the one before, to an application that records stamps."""
 
     async def noting(websocket: WebSocket) -> None:
         await websocket.accept()
@@ -37,7 +37,7 @@ async def _serve(ws: object, sent: list[int], stamps: list[tuple[int, int]]) -> 
     await serving
 
 
-def test_a_message_came_after_it_was_sent_and_before_it_was_taken() -> None:
+def test_the_arrival_of_a_message_is_after_sending_and_before_receiving() -> None:
     sent: list[int] = []
     stamps: list[tuple[int, int]] = []
     asyncio.run(_serve(StampedWebSocket, sent, stamps))
@@ -46,7 +46,7 @@ def test_a_message_came_after_it_was_sent_and_before_it_was_taken() -> None:
         assert begin <= stamp <= taken
 
 
-def test_other_servers_do_not_tell() -> None:
+def test_other_websocket_implementations_give_no_stamp() -> None:
     stamps: list[tuple[int, int]] = []
     asyncio.run(_serve("websockets-sansio", [], stamps))
     assert [stamp for stamp, _ in stamps] == [0, 0, 0]

@@ -9,8 +9,8 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from tests.support.servers import RunningServer, running_server
-from tests.support.table_requests import (
+from tests.support.servers.running_server import RunningServer, running_server
+from tests.support.servers.tables import (
     FIELDS,
     READINGS,
     ROOMS,
@@ -52,7 +52,7 @@ def name(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.mark.parametrize("format_", FORMATS)
-def test_a_table_of_any_format_holds_the_same(server: RunningServer, format_: str, name: str) -> None:
+def test_every_format_gives_the_same_table(server: RunningServer, format_: str, name: str) -> None:
     kind, body = FORMATS[format_]
     made = put(server, body, kind, name)
     assert made.status_code == 201, made.text
@@ -71,7 +71,7 @@ def test_a_table_of_any_format_holds_the_same(server: RunningServer, format_: st
         assert f'mavstream_table_{figure}{{table="{name}"}} {float(value)}' in metrics
 
 
-def test_what_is_put_is_what_rows_join(server: RunningServer) -> None:
+def test_rows_join_the_table_that_was_put(server: RunningServer) -> None:
     body = (
         b"room,sure,floor,weight,since,code\n"
         b'"a ""b"", c",true,-3,0.5,2026-01-01T12:00:00Z,007\n'
@@ -130,7 +130,9 @@ BAD: dict[str, tuple[str, bytes, str, str]] = {
 
 
 @pytest.mark.parametrize("fault", BAD)
-def test_a_bad_file_is_told_by_row_and_column_and_changes_nothing(server: RunningServer, fault: str) -> None:
+def test_an_invalid_file_is_reported_by_row_and_column_and_changes_nothing(
+    server: RunningServer, fault: str
+) -> None:
     put(server, name="strict", params={"fields": "room:string,threshold:float?"})
     kind, body, pointer, words = BAD[fault]
     answer = put(server, body, kind, "strict")
@@ -153,7 +155,7 @@ UNFOUND: dict[str, tuple[str, bytes, str, str]] = {
 
 
 @pytest.mark.parametrize("fault", UNFOUND)
-def test_fields_that_cannot_be_found_are_told(server: RunningServer, fault: str) -> None:
+def test_a_file_whose_fields_cannot_be_inferred_is_explained(server: RunningServer, fault: str) -> None:
     kind, body, pointer, words = UNFOUND[fault]
     answer = put(server, body, kind, "unfound")
     assert problem(answer)[:2] == (422, "invalid_table")
@@ -162,7 +164,7 @@ def test_fields_that_cannot_be_found_are_told(server: RunningServer, fault: str)
     assert problem(server.http.get("/v1/tables/unfound"))[:2] == (404, "unknown_table")
 
 
-def test_other_faults_of_a_request_have_their_own_words(server: RunningServer) -> None:
+def test_other_errors_of_a_request_are_explained(server: RunningServer) -> None:
     put(server, name="known")
     assert problem(put(server, b"x", "text/html", "known"))[:2] == (415, "unsupported_media_type")
     wrong = problem(put(server, name="known", params={"fields": "room:text"}))
@@ -180,7 +182,7 @@ def test_other_faults_of_a_request_have_their_own_words(server: RunningServer) -
     assert "did you mean 'known'" in meant[2]
 
 
-def test_a_table_has_a_largest_size_as_it_is_sent_and_as_it_is_kept(server: RunningServer) -> None:
+def test_the_size_of_a_table_is_limited_as_sent_and_as_stored(server: RunningServer) -> None:
     long = b"room,threshold\n" + b"attic,1\n" * 10_000
     refused = problem(put(server, long, name="large"))
     assert refused[:2] == (413, "table_too_large")
@@ -195,7 +197,7 @@ def test_a_table_has_a_largest_size_as_it_is_sent_and_as_it_is_kept(server: Runn
     assert server.http.get("/v1/info").json()["limits"]["max_table_bytes"] == 64 << 10
 
 
-def test_tables_are_listed_in_parts_and_a_used_one_is_not_removed(tmp_path: Path) -> None:
+def test_tables_are_paged_and_a_used_one_is_not_removed(tmp_path: Path) -> None:
     with running_server(tmp_path, "--max-tables", "3") as server:
         server.http.post("/v1/streams", json=READINGS)
         for name in ("rooms", "alarms", "homes"):
@@ -225,7 +227,7 @@ def test_tables_are_listed_in_parts_and_a_used_one_is_not_removed(tmp_path: Path
         assert answers(server, query, 1) == [{"n": 1, "room": "attic", "n2": 5}]
 
 
-def test_who_may_put_and_remove(server: RunningServer, name: str) -> None:
+def test_roles_that_may_put_and_remove_tables(server: RunningServer, name: str) -> None:
     def ask(method: str, token: str) -> int:
         headers = {"authorization": f"Bearer {token}", "content-type": "text/csv"}
         body = ROOMS if method == "PUT" else b""

@@ -55,7 +55,7 @@ def catalog(path: Path) -> Iterator[Catalog]:
     catalog.close()
 
 
-def test_streams_come_back_as_they_were_given(path: Path) -> None:
+def test_streams_are_read_as_they_were_added(path: Path) -> None:
     for name in ("b", "a", "c"):
         first = Catalog(path)
         first.add_stream(stream(name))
@@ -75,7 +75,7 @@ def test_streams_come_back_as_they_were_given(path: Path) -> None:
     catalog.close()
 
 
-def test_a_class_has_a_version_that_a_change_can_insist_on(catalog: Catalog) -> None:
+def test_a_change_of_a_class_may_require_a_version(catalog: Catalog) -> None:
     assert [record.spec.name for record in catalog.classes()] == ["default"]
     assert catalog.put_class(QueryClass(name="alarms", priority=6)) == 1
     assert catalog.put_class(QueryClass(name="alarms", priority=7), expected_version=1) == 2
@@ -86,13 +86,13 @@ def test_a_class_has_a_version_that_a_change_can_insist_on(catalog: Catalog) -> 
         catalog.class_("alarm")
 
 
-def test_a_query_is_kept_with_its_states_and_versions(path: Path) -> None:
+def test_a_query_is_stored_with_its_states_and_versions(path: Path) -> None:
     catalog = Catalog(path)
     record = catalog.add_query("q1", query("hot"), 17)
     assert catalog.query("q1") == record
     assert (record.desired, record.final_state, record.epoch, record.version) == ("running", None, 0, 1)
     assert [catalog.next_epoch("q1"), catalog.next_epoch("q1")] == [1, 2]
-    assert catalog.query("q1").version == 1  # a new epoch is no change of a client
+    assert catalog.query("q1").version == 1  # a new epoch is not a change by a client
     assert catalog.set_desired("q1", DesiredState.PAUSED, 1).version == 2
     with pytest.raises(WrongVersion):
         catalog.set_desired("q1", DesiredState.RUNNING, 1)
@@ -111,7 +111,7 @@ def test_a_query_is_kept_with_its_states_and_versions(path: Path) -> None:
     catalog.close()
 
 
-def test_queries_are_listed_in_parts_and_by_state(catalog: Catalog) -> None:
+def test_queries_are_listed_in_pages_and_by_state(catalog: Catalog) -> None:
     for n in range(5):
         catalog.add_query(f"q{n}", query(f"n{n}"), n)
     with pytest.raises(Conflict, match="query 'q0' exists already"):
@@ -126,7 +126,7 @@ def test_queries_are_listed_in_parts_and_by_state(catalog: Catalog) -> None:
     assert catalog.count_queries() == 5
 
 
-def test_producers_keep_their_numbers_and_sequences_never_fall(path: Path) -> None:
+def test_producers_keep_their_ids_and_sequences_never_decrease(path: Path) -> None:
     catalog = Catalog(path, max_producers=2)
     catalog.add_stream(stream("s"))
     assert [catalog.producer_id(name) for name in ("a", "b", "a")] == [1, 2, 1]
@@ -143,7 +143,7 @@ def test_producers_keep_their_numbers_and_sequences_never_fall(path: Path) -> No
     catalog.close()
 
 
-def test_the_settings_of_the_optimizer_are_kept(path: Path) -> None:
+def test_the_settings_of_the_optimizer_are_stored(path: Path) -> None:
     catalog = Catalog(path)
     assert catalog.optimizer() == OptimizerSettings()
     chosen = OptimizerSettings.model_validate(
@@ -156,7 +156,7 @@ def test_the_settings_of_the_optimizer_are_kept(path: Path) -> None:
     catalog.close()
 
 
-def test_the_scheduler_is_as_it_was_last_chosen(path: Path) -> None:
+def test_the_last_scheduler_settings_are_stored(path: Path) -> None:
     catalog = Catalog(path)
     assert catalog.scheduler() is None
     catalog.set_scheduler(SchedulerSettings(policy="rr", options={"quantum": 3}))
@@ -181,7 +181,7 @@ def changed(catalog: Catalog, class_: str) -> QuerySpec:
     return catalog.query("q1").spec.model_copy(update={"class_": class_})
 
 
-def test_what_fails_in_a_transaction_leaves_nothing(catalog: Catalog) -> None:
+def test_a_failed_transaction_is_rolled_back(catalog: Catalog) -> None:
     catalog.add_query("q1", query("a"), 1)
 
     def fail() -> None:
@@ -196,10 +196,10 @@ def test_what_fails_in_a_transaction_leaves_nothing(catalog: Catalog) -> None:
     assert [record.id for record in catalog.queries()] == ["q1"]
     assert catalog.query("q1").spec.class_ == "default"
     assert catalog.idempotent("k", "queries") is None
-    catalog.add_query("q2", query("b"), 1)  # and the next one is made
+    catalog.add_query("q2", query("b"), 1)  # and the next transaction is committed
 
 
-def test_a_file_of_a_later_release_is_left_alone(path: Path) -> None:
+def test_a_file_of_a_later_release_is_refused_and_not_changed(path: Path) -> None:
     Catalog(path).close()
     with sqlite3.connect(path) as connection:
         connection.execute("PRAGMA user_version = 99")
@@ -211,7 +211,7 @@ def test_a_file_of_a_later_release_is_left_alone(path: Path) -> None:
     assert path.read_bytes() == before
 
 
-def test_files_of_others_are_left_alone(path: Path) -> None:
+def test_a_foreign_file_is_refused(path: Path) -> None:
     path.write_bytes(b"something else entirely" * 100)
     with pytest.raises(Refused, match="is not an SQLite file"):
         Catalog(path)
@@ -238,7 +238,7 @@ def test_registering_three_thousand_queries_is_quick(catalog: Catalog) -> None:
     assert len(catalog.queries()) == 3000
 
 
-def test_every_commit_can_wait_for_the_disk(path: Path) -> None:
+def test_every_commit_is_synced_if_asked_for(path: Path) -> None:
     catalog = Catalog(path, sync="FULL")
     catalog.add_query("q1", query("a"), 1)
     catalog.close()
@@ -263,7 +263,7 @@ while True:
 """
 
 
-def test_a_killed_server_loses_nothing_that_it_reported(path: Path) -> None:
+def test_a_killed_server_loses_nothing_that_it_acknowledged(path: Path) -> None:
     for _ in range(3):
         arguments = [sys.executable, "-c", KILLED, str(path), query("q").model_dump_json(by_alias=True)]
         with subprocess.Popen(arguments, stdout=subprocess.PIPE, text=True) as process:

@@ -1,4 +1,4 @@
-"""Plans built step by step are the plans one would write."""
+"""Plans made with the builder equal plans written by hand."""
 
 from __future__ import annotations
 
@@ -33,18 +33,18 @@ def test_the_chain_of_the_readme() -> None:
     )
 
 
-def test_inputs_stand_ahead_of_what_reads_them() -> None:
+def test_inputs_precede_the_nodes_that_read_them() -> None:
     assert list(HOT.window("1s").agg(n="count(*)").build().nodes) == ["readings", "select", "aggregate"]
 
 
-def test_a_flow_is_not_changed_by_what_is_built_on_it() -> None:
+def test_a_flow_is_not_changed_by_later_steps() -> None:
     before = HOT.build()
     HOT.project(t="temperature")
     HOT.window("1s").by("home").agg(n="count(*)")
     assert HOT.build() == before
 
 
-def test_what_was_handed_in_can_be_changed_afterwards() -> None:
+def test_later_changes_of_arguments_do_not_change_the_plan() -> None:
     columns = {"t": "temperature"}
     flow = HOT.project(columns)
     columns["u"] = "humidity"
@@ -170,7 +170,7 @@ def test_equal_parts_become_one_operator() -> None:
     assert list(flow.build().nodes) == ["a", "select", "join"]
 
 
-def test_a_part_that_is_used_over_and_over_is_built_once() -> None:
+def test_a_part_that_is_used_repeatedly_is_built_once() -> None:
     flow = stream("a")
     for _ in range(40):
         flow = flow.union(flow)
@@ -184,7 +184,7 @@ def test_columns_may_have_names_that_python_reserves() -> None:
     }
 
 
-def test_what_is_wrong_is_pointed_at() -> None:
+def test_the_error_of_an_invalid_plan_has_a_pointer() -> None:
     with pytest.raises(InvalidPlan) as caught:
         HOT.window("soon").agg(n="count(*)").build()
     assert [item.pointer for item in caught.value.items] == ["nodes/aggregate/window/size"]

@@ -54,7 +54,7 @@ def client(url: str) -> Iterator[Client]:
 
 @pytest.fixture
 def name(request: pytest.FixtureRequest) -> str:
-    """A name of the test's own, as all share one server."""
+    """A name unique to the test, as all share one server."""
     return "s_" + request.node.name.partition("[")[0][-60:]
 
 
@@ -62,7 +62,7 @@ def row(number: int) -> dict[str, Any]:
     return {"id": number, "home": f"h{number % 3}", "at": AT}
 
 
-def test_a_stream_lives_and_dies(client: Client, name: str) -> None:
+def test_a_stream_is_created_described_and_removed(client: Client, name: str) -> None:
     made = client.create_stream(name=name, fields=FIELDS, event_time="at", lateness="2s")
     assert (made.name, made.position, made.spec.event_time) == (name, 0, "at")
     assert client.stream_info(name).spec == made.spec
@@ -73,7 +73,7 @@ def test_a_stream_lives_and_dies(client: Client, name: str) -> None:
     assert caught.value.problem.status == 404
 
 
-def test_lists_are_read_to_their_end(client: Client, name: str) -> None:
+def test_lists_are_read_to_the_last_page(client: Client, name: str) -> None:
     names = [f"{name}_{number:03}" for number in range(103)]
     for each in names:
         client.create_stream(name=each, fields=FIELDS[:1])
@@ -88,7 +88,7 @@ def test_a_name_that_is_taken_is_a_conflict(client: Client, name: str) -> None:
         client.create_stream(name=name, fields=FIELDS)
 
 
-def test_wrong_fields_are_pointed_at(client: Client) -> None:
+def test_the_error_for_wrong_fields_has_a_pointer(client: Client) -> None:
     with pytest.raises(Invalid) as caught:
         client.create_stream(name="wrong", fields=[{"name": "a", "type": "integer"}])
     assert any("fields/0/type" in item.pointer for item in caught.value.problem.errors)
@@ -118,14 +118,14 @@ def test_rows_are_appended_in_any_form(
     assert list(query.results(timeout=20)) == [row(number) for number in range(9)]
 
 
-def test_wrong_rows_are_found_here_and_nothing_is_taken(client: Client, name: str) -> None:
+def test_wrong_rows_are_refused_by_the_client_and_nothing_is_appended(client: Client, name: str) -> None:
     client.create_stream(name=name, fields=FIELDS)
     with pytest.raises(InvalidTuples, match="rows/1/id"):
         client.append(name, [row(1), {**row(2), "id": float("nan")}])
     assert client.stream_info(name).position == 0
 
 
-def test_a_stream_that_was_made_anew_has_its_new_fields(client: Client, name: str) -> None:
+def test_a_stream_that_was_created_again_has_its_new_fields(client: Client, name: str) -> None:
     client.create_stream(name=name, fields=FIELDS[:1])
     client.append(name, [{"id": 1}])
     with Client(client.url) as another:
@@ -161,7 +161,7 @@ def test_a_query_is_paused_resumed_stopped_and_removed(client: Client, name: str
         query.info()
 
 
-def test_a_query_is_scheduled_and_its_times_and_targets_change(client: Client, name: str) -> None:
+def test_times_and_targets_of_a_scheduled_query_can_be_changed(client: Client, name: str) -> None:
     client.create_stream(name=name, fields=FIELDS)
     query = client.submit(stream(name).where("id > 1"), name=name, start_at="2100-01-01T00:00:00Z")
     assert query.info().state == "scheduled"
@@ -216,7 +216,7 @@ def test_a_query_over_an_unknown_stream_is_refused_with_a_pointer(client: Client
     assert [item.pointer for item in caught.value.problem.errors] == ["plan/nodes/nowhere/stream"]
 
 
-def test_answers_are_pulled_in_parts(client: Client, name: str) -> None:
+def test_answers_are_pulled_in_pages(client: Client, name: str) -> None:
     client.create_stream(name=name, fields=FIELDS)
     query = client.submit(stream(name), name=name)
     client.append(name, [row(number) for number in range(5)])
@@ -227,7 +227,7 @@ def test_answers_are_pulled_in_parts(client: Client, name: str) -> None:
     assert [one["id"] for one in query.pull(after=first.next).rows] == [2, 3, 4]
 
 
-def test_the_server_says_who_it_is_and_how_it_stands(client: Client) -> None:
+def test_the_server_reports_limits_classes_metrics_and_plan(client: Client) -> None:
     assert client.ready()
     assert client.info().limits["max_queries"] > 0
     assert "default" in [one.name for one in client.classes()]
@@ -235,17 +235,19 @@ def test_the_server_says_who_it_is_and_how_it_stands(client: Client) -> None:
     assert client.plan()
 
 
-def test_the_optimizer_is_told_what_it_may_do(client: Client) -> None:
+def test_the_optimizer_is_configured(client: Client) -> None:
     assert client.set_optimizer(rules={"shedding": False}).settings.rules == {"shedding": False}
     found = client.set_optimizer(enabled=False)
-    assert (found.settings.enabled, found.settings.rules) == (False, {"shedding": False}), "the rest stays"
+    assert (found.settings.enabled, found.settings.rules) == (False, {"shedding": False}), (
+        "other settings are kept"
+    )
     assert client.decisions() == client.decisions("nothing") == []
     with pytest.raises(Invalid, match="magic"):
         client.set_optimizer(rules={"magic": True})
     assert client.set_optimizer(enabled=True, rules={}).settings == OptimizerSettings()
 
 
-def test_another_policy_decides(client: Client) -> None:
+def test_the_policy_is_switched(client: Client) -> None:
     assert {"rr", "wrr"} <= {one.name for one in client.policies()}
     assert client.set_scheduler("wrr").policy == "wrr"
     assert client.scheduler().policy == "wrr"
@@ -271,7 +273,7 @@ def test_the_async_client_does_the_same(url: str, name: str) -> None:
     assert asyncio.run(work()) == [row(2), row(3)]
 
 
-def test_a_server_that_is_not_there() -> None:
+def test_an_unreachable_server_is_reported() -> None:
     # Port 1 is reserved, and nothing listens there.
     with Client("http://127.0.0.1:1", retry=Retry(attempts=2, first=0.01)) as client:
         with pytest.raises(ConnectFailed, match="is the server running there"):
@@ -282,12 +284,12 @@ def test_a_server_that_is_not_there() -> None:
             pass
 
 
-def test_an_address_that_is_none() -> None:
+def test_an_invalid_address_is_refused() -> None:
     with pytest.raises(InvalidObject, match="http://HOST:PORT"):
         Client("127.0.0.1:8000")
 
 
-def test_a_server_that_does_not_answer() -> None:
+def test_a_server_that_does_not_answer_times_out() -> None:
     import socket
 
     with socket.create_server(("127.0.0.1", 0)) as silent:
@@ -319,7 +321,7 @@ def test_tokens_and_roles() -> None:
             next(nobody.results(query.id))
 
 
-def test_servers_for_tests_leave_nothing_behind_and_tell_why_they_fail(tmp_path: Path) -> None:
+def test_servers_for_tests_clean_up_and_report_why_they_fail(tmp_path: Path) -> None:
     from mavstream import CannotStart
 
     with warnings.catch_warnings():

@@ -29,7 +29,7 @@ def test_a_plan_becomes_a_query_named_like_its_root() -> None:
     assert query_document(PLAN, {}) == {"plan": PLAN, "name": "hot"}
 
 
-def test_what_is_given_by_name_counts_more() -> None:
+def test_keyword_arguments_take_precedence() -> None:
     spec = {"plan": PLAN, "name": "hot", "class": "default"}
     given = {"name": None, "class_": "alarms", "from_": "earliest", "qos": QosSpec()}
     found = query_document(spec, given)
@@ -38,7 +38,7 @@ def test_what_is_given_by_name_counts_more() -> None:
     assert spec["class"] == "default"
 
 
-def test_models_and_flows_are_taken_too() -> None:
+def test_models_and_flows_are_accepted() -> None:
     flow = stream("readings").where("a > 1").named("hot")
     spec = QuerySpec(name="q", plan=flow.build(), class_="alarms")
     assert query_document(flow, {})["name"] == "hot"
@@ -59,7 +59,7 @@ def test_files_name_their_queries(tmp_path: Path) -> None:
     assert query_document(str(file), {"name": "mine"})["name"] == "mine"
 
 
-def test_in_yaml_a_join_is_on_and_an_instant_is_text(tmp_path: Path) -> None:
+def test_yaml_keeps_on_as_a_key_and_instants_as_text(tmp_path: Path) -> None:
     file = tmp_path / "q.yaml"
     file.write_text(YAML + "start_at: 2026-01-01T00:00:00Z\nflag: true\nanswer: no\nnumber: 1.5\n")
     found = read_document(file)
@@ -75,23 +75,25 @@ def test_json_files_are_read_as_json(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "content", "said"),
+    ("name", "content", "printed"),
     [
         ("q.json", "{", "cannot be read: unexpected end of data"),
         ("q.yaml", "a: [", "cannot be read: while parsing"),
         ("q.yaml", "- a", "expected an object, got list"),
     ],
 )
-def test_files_that_cannot_be_read(tmp_path: Path, name: str, content: str, said: str) -> None:
+def test_errors_of_unreadable_files_are_explained(
+    tmp_path: Path, name: str, content: str, printed: str
+) -> None:
     file = tmp_path / name
     file.write_text(content)
-    with pytest.raises(InvalidObject, match=said):
+    with pytest.raises(InvalidObject, match=printed):
         read_document(file)
     with pytest.raises(InvalidObject, match="No such file"):
         read_document(tmp_path / "none.yaml")
 
 
-def test_a_stream_is_a_specification_a_dict_or_names() -> None:
+def test_a_stream_is_given_as_a_specification_a_dict_or_names() -> None:
     spec = StreamSpec.model_validate(
         {"name": "s", "fields": [{"name": "a", "type": "int"}], "retention": "1h"}
     )

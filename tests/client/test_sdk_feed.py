@@ -1,4 +1,4 @@
-"""Feeding a real server, through connections that break and a server that dies."""
+"""Feeding a real server through broken connections and restarts."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.support.cutting import cutting_proxy
-from tests.support.servers import running_server
+from tests.support.servers.cutting_proxy import cutting_proxy
+from tests.support.servers.running_server import running_server
 
 from mavstream import (
     AsyncClient,
@@ -61,7 +61,7 @@ def client(url: str) -> Iterator[Client]:
 
 @pytest.fixture
 def fed(client: Client, request: pytest.FixtureRequest) -> tuple[str, Query]:
-    """A stream, and a query that gives its rows back."""
+    """A stream, and a query that answers its rows."""
     name = "f_" + re.sub(r"\W", "_", request.node.name)[-60:]
     client.create_stream(name=name, fields=FIELDS)
     return name, client.submit(stream(name), name=name)
@@ -88,7 +88,7 @@ def test_rows_in_any_form_arrive(client: Client, fed: tuple[str, Query]) -> None
 
 @pytest.mark.parametrize("direction", ["up", "down"])
 @pytest.mark.parametrize("seed", range(3))
-def test_cut_connections_lose_and_double_nothing(
+def test_cut_connections_lose_and_duplicate_nothing(
     url: str, client: Client, fed: tuple[str, Query], seed: int, direction: Any
 ) -> None:
     name, query = fed
@@ -98,7 +98,7 @@ def test_cut_connections_lose_and_double_nothing(
         with cut.feed(f"cut_{seed}_{direction}", [name]) as feed:
             for start in range(0, 20_000, 50):
                 feed.send(name, rows(start, start + 50))
-                # Acks are cumulative: without waiting for some, few would come, and few could be cut.
+                # Acks are cumulative: without waiting for some, there would be few, and few could be cut.
                 if start % 500 == 0:
                     feed.flush()
         assert proxy.cuts > 5
@@ -106,7 +106,7 @@ def test_cut_connections_lose_and_double_nothing(
     assert ids(query) == list(range(20_000))
 
 
-def test_cut_connections_lose_and_double_nothing_for_the_async_client(
+def test_cut_connections_lose_and_duplicate_nothing_for_the_async_client(
     url: str, client: Client, fed: tuple[str, Query]
 ) -> None:
     name, query = fed
@@ -135,7 +135,7 @@ def test_several_tasks_share_a_feed(url: str, client: Client, fed: tuple[str, Qu
     assert sorted(ids(query)) == list(range(1000))
 
 
-def test_streams_may_be_added_on_the_way(client: Client, fed: tuple[str, Query]) -> None:
+def test_streams_may_be_added_to_an_open_feed(client: Client, fed: tuple[str, Query]) -> None:
     name, query = fed
     other = f"{name}_2"
     client.create_stream(name=other, fields=FIELDS)
@@ -148,7 +148,9 @@ def test_streams_may_be_added_on_the_way(client: Client, fed: tuple[str, Query])
     assert ids(query) == list(range(10))
 
 
-def test_a_later_feed_of_the_same_name_goes_on_counting(client: Client, fed: tuple[str, Query]) -> None:
+def test_a_later_feed_of_the_same_name_continues_its_sequences(
+    client: Client, fed: tuple[str, Query]
+) -> None:
     name, query = fed
     for start in range(0, 30, 10):
         with client.feed("daily", [name]) as feed:
@@ -158,7 +160,7 @@ def test_a_later_feed_of_the_same_name_goes_on_counting(client: Client, fed: tup
     assert ids(query) == list(range(30))
 
 
-def test_no_more_is_under_way_than_the_server_allows() -> None:
+def test_no_more_bytes_are_in_flight_than_the_server_allows() -> None:
     with start_server(credit_bytes="64KiB", max_frame_bytes="128KiB") as url, Client(url) as client:
         client.create_stream(name="s", fields=FIELDS)
         query = client.submit(stream("s"))
@@ -168,7 +170,7 @@ def test_no_more_is_under_way_than_the_server_allows() -> None:
         assert ids(query) == list(range(50_000))
 
 
-def test_rows_behind_a_rejected_frame_stand(client: Client, fed: tuple[str, Query]) -> None:
+def test_rows_after_a_rejected_frame_are_appended(client: Client, fed: tuple[str, Query]) -> None:
     name = f"{fed[0][:50]}_ahead"
     fields = [{"name": "id", "type": "int"}, {"name": "at", "type": "timestamp"}]
     client.create_stream(name=name, fields=fields, event_time="at", max_ahead="1h")
@@ -188,7 +190,7 @@ def test_rows_behind_a_rejected_frame_stand(client: Client, fed: tuple[str, Quer
     assert ids(query) == [number for number in range(100) if number % 10 != 3]
 
 
-def test_wrong_rows_are_found_before_they_are_sent(client: Client, fed: tuple[str, Query]) -> None:
+def test_wrong_rows_are_refused_before_they_are_sent(client: Client, fed: tuple[str, Query]) -> None:
     name, query = fed
     with client.feed("careless", [name]) as feed:
         feed.send(name, rows(0, 1))
@@ -199,7 +201,7 @@ def test_wrong_rows_are_found_before_they_are_sent(client: Client, fed: tuple[st
     assert ids(query) == [0, 1]
 
 
-def test_an_unknown_stream_is_told_at_once(client: Client) -> None:
+def test_an_unknown_stream_is_reported_at_once(client: Client) -> None:
     with pytest.raises(NotFound, match="no stream 'nowhere'"), client.feed("lost", ["nowhere"]):
         pass
     with client.feed("lost") as feed, pytest.raises(NotFound):
@@ -230,7 +232,7 @@ def test_the_end_of_a_producer_closes_its_windows(client: Client, fed: tuple[str
         assert [next(results)["n"], next(results)["n"]] == [1, 1]
 
 
-def test_a_server_that_is_killed_and_comes_back_gets_every_row_once(tmp_path: Path) -> None:
+def test_a_server_that_is_killed_and_restarted_gets_every_row_once(tmp_path: Path) -> None:
     patient = Retry(first=0.01, most=0.05, patience=60)
     with running_server(tmp_path) as server:
         port = server.url.rpartition(":")[2]
@@ -252,7 +254,7 @@ def test_a_server_that_is_killed_and_comes_back_gets_every_row_once(tmp_path: Pa
                 assert ids(query) == list(range(6000))
 
 
-def test_a_server_that_stays_away_is_given_up(tmp_path: Path) -> None:
+def test_a_feed_gives_up_when_its_server_stays_down(tmp_path: Path) -> None:
     with (
         running_server(tmp_path) as server,
         Client(server.url, retry=Retry(first=0.01, patience=0.2)) as client,

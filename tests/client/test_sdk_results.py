@@ -1,4 +1,4 @@
-"""Reading a query's answers from a real server, through connections that break."""
+"""Reading a query's answers from a real server through broken connections."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from tests.support.cutting import cutting_proxy
-from tests.support.servers import eventually
+from tests.support.servers.cutting_proxy import cutting_proxy
+from tests.support.servers.running_server import eventually
 
 from mavstream import (
     AsyncClient,
@@ -60,7 +60,7 @@ def finished(client: Client) -> Query:
 
 @pytest.fixture
 def running(client: Client, request: pytest.FixtureRequest) -> tuple[str, Query]:
-    """A stream without rows, and a query over it that goes on."""
+    """A stream without rows, and a running query over it."""
     name = "r_" + request.node.name.partition("[")[0][-60:]
     client.create_stream(name=name, fields=FIELDS)
     return name, client.submit(stream(name), name=name)
@@ -72,7 +72,7 @@ def limits(seed: int, count: int = 40) -> list[int]:
     return [source.choice((source.randrange(1, 700), source.randrange(1, 60_000))) for _ in range(count)]
 
 
-def test_rows_come_once_and_in_order(client: Client, finished: Query) -> None:
+def test_rows_are_read_once_and_in_order(client: Client, finished: Query) -> None:
     with client.results(finished, timeout=20) as results:
         assert list(results) == rows(0, ROWS)
         assert (results.offset, results.state) == (ROWS - 1, "finished")
@@ -100,7 +100,9 @@ def test_cut_connections_lose_and_repeat_nothing_for_the_async_client(url: str, 
         assert proxy.cuts > 5
 
 
-def test_a_cut_between_any_two_rows_is_not_seen(url: str, client: Client, running: tuple[str, Query]) -> None:
+def test_a_cut_between_any_two_rows_loses_and_repeats_nothing(
+    url: str, client: Client, running: tuple[str, Query]
+) -> None:
     name, query = running
     with cutting_proxy(url) as proxy, Client(proxy.url, retry=QUICK) as reader:
         results = reader.results(query.id, timeout=20)
@@ -113,13 +115,13 @@ def test_a_cut_between_any_two_rows_is_not_seen(url: str, client: Client, runnin
 
 
 @pytest.mark.parametrize("after", [None, -1, 0, 99, 100, ROWS - 2, ROWS - 1])
-def test_reading_begins_behind_an_offset(client: Client, finished: Query, after: int | None) -> None:
+def test_reading_begins_after_an_offset(client: Client, finished: Query, after: int | None) -> None:
     found = client.results(finished, after, timeout=20).to_arrow()
     first = 0 if after is None else after + 1
     assert found.column("id").to_pylist() == list(range(first, ROWS))
 
 
-def test_reading_goes_on_at_exactly_the_row_where_it_was_left(client: Client, finished: Query) -> None:
+def test_reading_continues_at_exactly_the_row_where_it_stopped(client: Client, finished: Query) -> None:
     results = client.results(finished, timeout=20)
     for row in results:
         if row["id"] == 150:
@@ -133,7 +135,7 @@ def test_reading_goes_on_at_exactly_the_row_where_it_was_left(client: Client, fi
     results.close()
 
 
-def test_only_rows_from_now_on(client: Client, running: tuple[str, Query]) -> None:
+def test_reading_can_begin_with_new_rows_only(client: Client, running: tuple[str, Query]) -> None:
     name, query = running
     client.append(name, rows(0, 5))
     eventually(lambda: query.info().results == 5, "five answers")
@@ -145,7 +147,7 @@ def test_only_rows_from_now_on(client: Client, running: tuple[str, Query]) -> No
         assert next(results) == rows(5, 6)[0]
 
 
-def test_batches_tables_and_frames(client: Client, finished: Query) -> None:
+def test_rows_can_be_read_as_batches_tables_and_data_frames(client: Client, finished: Query) -> None:
     with finished.results(timeout=20) as results:
         batches = list(results.batches())
     assert sum(batch.num_rows for batch in batches) == ROWS
@@ -156,7 +158,7 @@ def test_batches_tables_and_frames(client: Client, finished: Query) -> None:
     assert frame.to_dict("records") == rows(0, 10)
 
 
-def test_a_table_takes_what_came_in_time(client: Client, running: tuple[str, Query]) -> None:
+def test_a_table_has_the_rows_received_before_its_timeout(client: Client, running: tuple[str, Query]) -> None:
     name, query = running
     client.append(name, rows(0, 3))
     eventually(lambda: query.info().results == 3, "three answers")
@@ -180,7 +182,7 @@ def test_the_async_client_gives_batches_and_tables(url: str, finished: Query) ->
     assert frame.to_dict("records") == rows(3, 5)
 
 
-def test_an_awaited_row_that_was_given_up_is_not_lost(
+def test_a_row_whose_await_was_cancelled_is_not_lost(
     url: str, client: Client, running: tuple[str, Query]
 ) -> None:
     name, query = running
@@ -198,7 +200,7 @@ def test_an_awaited_row_that_was_given_up_is_not_lost(
     assert asyncio.run(read()) == rows(0, 1)[0]
 
 
-def test_a_query_that_is_not_there(client: Client) -> None:
+def test_reading_an_unknown_query_is_an_error(client: Client) -> None:
     with pytest.raises(NotFound, match="there is no query 'nothing'"):
         next(client.results("nothing"))
 
@@ -213,7 +215,7 @@ def test_reading_ends_with_the_query(client: Client, running: tuple[str, Query])
         assert results.state == "stopped"
 
 
-def test_a_failed_query_says_so_behind_its_rows(client: Client, running: tuple[str, Query]) -> None:
+def test_a_failed_query_raises_an_error_after_its_rows(client: Client, running: tuple[str, Query]) -> None:
     name, _ = running
     query = client.submit(stream(name).project(x="CAST(word AS BIGINT)"), on_error="fail")
     client.append(name, rows(0, 1))
@@ -222,7 +224,7 @@ def test_a_failed_query_says_so_behind_its_rows(client: Client, running: tuple[s
     assert results.state == "failed"
 
 
-def test_gaps_are_told_as_was_asked() -> None:
+def test_gaps_are_reported_as_requested() -> None:
     gaps = []
     with start_server(result_bytes="1MiB") as url, Client(url) as client:
         client.create_stream(name="s", fields=FIELDS)
@@ -237,12 +239,12 @@ def test_gaps_are_told_as_was_asked() -> None:
         with pytest.warns(GapWarning, match="were removed before they were read"):
             warned = query.results(0, timeout=20).to_arrow().column("id").to_pylist()
         assert warned == list(range(warned[0], 12_000))
-        told = query.results(0, on_gap=gaps.append, timeout=20).to_arrow().column("id").to_pylist()
-        assert [(gap.start, gap.stop) for gap in gaps] == [(1, told[0])]
-        assert len(query.results(0, on_gap="ignore", timeout=20).to_arrow()) == len(told)
+        remaining = query.results(0, on_gap=gaps.append, timeout=20).to_arrow().column("id").to_pylist()
+        assert [(gap.start, gap.stop) for gap in gaps] == [(1, remaining[0])]
+        assert len(query.results(0, on_gap="ignore", timeout=20).to_arrow()) == len(remaining)
         results = query.results(0, on_gap="raise", timeout=20)
         with pytest.raises(GapFound) as caught:
             next(results)
-        assert caught.value.gap.stop == told[0]
-        assert next(results)["id"] == told[0]
+        assert caught.value.gap.stop == remaining[0]
+        assert next(results)["id"] == remaining[0]
         results.close()

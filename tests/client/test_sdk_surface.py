@@ -1,4 +1,4 @@
-"""The SDK offers what it lists, and both clients offer the same."""
+"""The public names of the SDK are complete, and both clients have the same methods."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ PAIRS = [
     (mavstream.Results, mavstream.AsyncResults),
     (mavstream.Feed, mavstream.AsyncFeed),
 ]
-# How the same thing is called in a `with` and an `async with`.
+# Names of equivalent methods of the synchronous and the asynchronous client.
 AWAITED = {
     "__enter__": "__aenter__",
     "__exit__": "__aexit__",
@@ -40,7 +40,7 @@ def shape(value: object) -> object:
     return [(one.name, one.kind, one.default) for one in parameters]
 
 
-def test_the_list_of_public_names_is_what_the_package_holds() -> None:
+def test_the_list_of_public_names_matches_the_package() -> None:
     held = {name for name, value in vars(mavstream).items() if name[0] != "_" and not inspect.ismodule(value)}
     assert held == set(mavstream.__all__)
     assert len(mavstream.__all__) == len(held)
@@ -54,7 +54,7 @@ def test_modules_are_private_or_meant_for_users() -> None:
 
 
 @pytest.mark.parametrize("name", mavstream.__all__)
-def test_every_public_name_says_what_it_is(name: str) -> None:
+def test_every_public_name_has_a_docstring(name: str) -> None:
     value = getattr(mavstream, name)
     assert inspect.getdoc(value)
     for member, thing in methods(value).items() if inspect.isclass(value) else ():

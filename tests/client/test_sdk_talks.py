@@ -1,4 +1,4 @@
-"""Conversations without a server: what they ask for next, given what came of the last step."""
+"""Conversations without a server: the next request, given the result of the last step."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def test_an_answer_needs_no_second_attempt() -> None:
 @pytest.mark.parametrize(
     "failure", [ConnectFailed("gone"), ConnectionLost("broke"), BUSY, Reply(429, {}, b"")]
 )
-def test_what_may_pass_is_tried_again(failure: Reply | TransportError) -> None:
+def test_transient_errors_are_retried(failure: Reply | TransportError) -> None:
     reply, pauses = play(exchange(GET, Retry()), failure, OK)
     assert reply == OK
     assert 0.05 <= pauses[0] <= 0.1
@@ -72,7 +72,7 @@ def test_pauses_double_up_to_a_limit_and_have_jitter() -> None:
     assert [retry.pause(failures, 0.0) for failures in (1, 2, 3, 4)] == [0.5, 1, 2, 2.5]
 
 
-def test_the_last_attempt_tells_what_is_wrong() -> None:
+def test_the_last_attempt_raises_the_error() -> None:
     with pytest.raises(ServerProblem, match="the server answered 503 Service Unavailable"):
         play(exchange(GET, Retry(attempts=2)), BUSY, BUSY)
     with pytest.raises(ConnectionLost):
@@ -86,7 +86,7 @@ def test_a_server_may_ask_for_a_longer_pause() -> None:
         play(exchange(GET, Retry()), Reply(429, {"retry-after": "3600"}, b""))
 
 
-def test_rows_are_not_sent_twice_when_nobody_knows_whether_they_came() -> None:
+def test_rows_are_not_sent_again_when_their_outcome_is_unknown() -> None:
     with pytest.raises(ConnectionLost):
         play(exchange(APPEND, Retry()), ConnectionLost("broke"))
     with pytest.raises(ServerProblem):
@@ -94,7 +94,7 @@ def test_rows_are_not_sent_twice_when_nobody_knows_whether_they_came() -> None:
     assert play(exchange(APPEND, Retry()), ConnectFailed("no"), Reply(429, {}, b""), OK)[0] == OK
 
 
-def test_a_deletion_whose_answer_got_lost_was_done() -> None:
+def test_a_deletion_whose_answer_was_lost_counts_as_done() -> None:
     gone = Reply(404, {}, problem(404))
     delete = Request("DELETE", "/v1/streams/s")
     assert play(exchange(delete, Retry()), ConnectionLost("broke"), gone)[0].status == 204
@@ -108,20 +108,22 @@ def test_a_deletion_whose_answer_got_lost_was_done() -> None:
     ("status", "family"),
     [(400, Invalid), (413, Invalid), (422, Invalid), (404, NotFound), (409, Conflict), (412, Conflict)],
 )
-def test_problems_come_by_family_with_what_the_server_said(status: int, family: type[Exception]) -> None:
+def test_problems_become_errors_by_family_with_the_message_of_the_server(
+    status: int, family: type[Exception]
+) -> None:
     error = answer_error(status, problem(status))
     assert type(error) is family
     assert (error.code, str(error), error.problem.status) == ("no", "because", status)
 
 
-def test_answers_of_strangers_are_told_too() -> None:
+def test_answers_that_are_not_problems_are_reported() -> None:
     error = answer_error(502, b"<html>Bad Gateway")
     assert isinstance(error, ServerProblem)
     assert str(error) == "the server answered 502 Bad Gateway: <html>Bad Gateway"
     assert isinstance(answer_error(599, b""), ServerProblem)
 
 
-def test_an_answer_of_another_shape_is_the_servers_problem() -> None:
+def test_an_answer_of_an_unexpected_shape_is_a_server_error() -> None:
     with pytest.raises(ServerProblem, match="name: Field required"):
         read(Reply(200, {}, b"{}"), ServerInfo)
 
@@ -129,19 +131,19 @@ def test_an_answer_of_another_shape_is_the_servers_problem() -> None:
 @pytest.mark.parametrize(
     ("code", "family"), [(4401, "NotAuthorised"), (4404, "NotFound"), (4409, "Conflict"), (4429, "TooMany")]
 )
-def test_close_codes_that_say_no(code: int, family: str) -> None:
+def test_permanent_close_codes_raise_an_error(code: int, family: str) -> None:
     assert type(refusal_of(ConnectionLost("said so", code))).__name__ == family
 
 
 @pytest.mark.parametrize("code", [None, 1000, 1001, 1006, 1011, 1012])
-def test_close_codes_after_which_to_come_back(code: int | None) -> None:
+def test_transient_close_codes_lead_to_a_reconnect(code: int | None) -> None:
     assert refusal_of(ConnectionLost("said so", code)) is None
 
 
 ROWS = [{"id": 1, "name": "a"}, {"id": 2, "name": None}]
 
 
-def test_rows_columns_tables_and_frames_mean_the_same() -> None:
+def test_rows_columns_tables_and_data_frames_are_encoded_alike() -> None:
     import numpy as np
     import pandas as pd
     import pyarrow as pa
@@ -157,7 +159,7 @@ def test_rows_columns_tables_and_frames_mean_the_same() -> None:
     assert canonical(SCHEMA, pa.table(columns).slice(0, 0)).num_rows == 0
 
 
-def test_wrong_rows_are_found_before_they_are_sent() -> None:
+def test_wrong_rows_are_refused_before_they_are_sent() -> None:
     with pytest.raises(InvalidTuples) as caught:
         canonical(SCHEMA, [{"id": 1}, {"id": "two"}])
     assert caught.value.items[0].pointer == "rows/1/id"

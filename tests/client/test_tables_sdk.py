@@ -11,9 +11,9 @@ from typing import Any
 import pandas as pd
 import pyarrow as pa
 import pytest
-from tests.support.commands_here import Outcome
-from tests.support.commands_here import command as run_here
-from tests.support.table_requests import as_arrow, as_parquet, rooms_table
+from tests.support.commands.in_process import Outcome
+from tests.support.commands.in_process import command as run_here
+from tests.support.servers.tables import as_arrow, as_parquet, rooms_table
 
 from mavstream import (
     AsyncClient,
@@ -48,7 +48,7 @@ def client(url: str) -> Iterator[Client]:
         yield made
 
 
-def test_a_table_is_put_from_whatever_a_program_has(client: Client, tmp_path: Path) -> None:
+def test_a_table_is_put_from_any_supported_type(client: Client, tmp_path: Path) -> None:
     files = {
         "rooms.csv": b"room,threshold\nattic,31.5\nkitchen,\n",
         "rooms.json": json.dumps(ROWS).encode(),
@@ -71,12 +71,12 @@ def test_a_table_is_put_from_whatever_a_program_has(client: Client, tmp_path: Pa
     made = client.put_table("whatever", ROWS, FIELDS)
     assert (made.version, made.rows, [one.type for one in made.fields]) == (1, 2, ["string", "float"])
     for data in given:
-        # The same rows are the same version, so each of these was understood as the first.
+        # The same rows are the same version, so each of these has the rows of the first.
         assert client.put_table("whatever", data) == made, data
     assert client.put_table("whatever", [{"room": "hall"}]).version == 2
 
 
-def test_both_clients_put_look_and_remove(url: str) -> None:
+def test_both_clients_put_describe_and_remove_tables(url: str) -> None:
     fields = [{"name": "room", "type": "string"}, {"name": "n", "type": "int", "nullable": True}]
 
     async def awaited() -> list[Any]:
@@ -99,7 +99,7 @@ def test_both_clients_put_look_and_remove(url: str) -> None:
     assert [made.fields, shown.kept[0].rows, shown.used_by, "blocking" in listed] == asyncio.run(awaited())
 
 
-def test_what_is_wrong_with_a_table_is_told(client: Client, tmp_path: Path) -> None:
+def test_errors_of_a_table_are_explained(client: Client, tmp_path: Path) -> None:
     with pytest.raises(Invalid, match='expects a float, got "hot"') as caught:
         client.put_table("wrong", {"room": ["a"], "threshold": ["hot"]}, FIELDS)
     assert caught.value.problem.errors[0].pointer == "rows/0/threshold"
@@ -170,7 +170,7 @@ def test_the_command_puts_lists_shows_and_deletes(url: str, tmp_path: Path) -> N
     assert (missing.returncode, "there is no table 'homes'" in missing.stderr) == (1, True)
 
 
-def test_timestamps_and_numbers_of_programs_arrive_as_they_are(client: Client) -> None:
+def test_timestamps_and_numbers_of_programs_are_stored_unchanged(client: Client) -> None:
     batch = pa.table(
         {
             "at": pa.array([1, None], pa.timestamp("us", "UTC")),

@@ -22,7 +22,7 @@ def test_a_dictionary_gives_each_text_one_code_for_good() -> None:
     assert dictionary.objects().tolist() == ["a", "b", "c", "d"]
 
 
-def test_a_memo_is_worked_out_once_per_text() -> None:
+def test_a_memo_is_computed_once_per_text() -> None:
     calls: list[list[str]] = []
 
     def lengths(texts: list[str]) -> np.ndarray[tuple[int], np.dtype[np.int64]]:

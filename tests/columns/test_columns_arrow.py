@@ -72,7 +72,7 @@ def test_numbers_and_codes_are_not_copied() -> None:
         pa.DictionaryArray.from_arrays(pa.array([2, 1, 0, 2], pa.int32()), pa.array(["a", None, "b"])),
     ],
 )
-def test_strings_come_in_many_encodings(array: Any) -> None:
+def test_strings_are_read_from_many_encodings(array: Any) -> None:
     column = columns_from_arrow(batch(array), one(FieldType.STRING, True))["x"]
     assert column.to_list(FieldType.STRING) == ["b", None, "a", "b"]
     assert column.dictionary is not None
@@ -88,7 +88,7 @@ def test_strings_come_in_many_encodings(array: Any) -> None:
         (pa.array([3], pa.timestamp("s", "Europe/Paris")), FieldType.TIMESTAMP, [3_000_000]),
     ],
 )
-def test_what_loses_nothing_is_widened(array: Any, type_: FieldType, expected: list[Any]) -> None:
+def test_types_are_widened_where_nothing_is_lost(array: Any, type_: FieldType, expected: list[Any]) -> None:
     assert columns_from_arrow(batch(array), one(type_))["x"].to_list(type_) == expected
 
 
@@ -115,13 +115,15 @@ def test_what_loses_nothing_is_widened(array: Any, type_: FieldType, expected: l
         ),
     ],
 )
-def test_what_does_not_fit_is_refused_by_field(array: Any, type_: FieldType, code: str, match: str) -> None:
+def test_incompatible_columns_are_refused_by_field(
+    array: Any, type_: FieldType, code: str, match: str
+) -> None:
     with pytest.raises(InvalidTuples, match=match) as caught:
         columns_from_arrow(batch(array), one(type_))
     assert [(item.pointer, item.code) for item in caught.value.items] == [("columns/x", code)]
 
 
-def test_all_missing_and_unknown_fields_are_named() -> None:
+def test_missing_and_unknown_fields_are_all_named() -> None:
     with pytest.raises(InvalidTuples) as caught:
         columns_from_arrow(
             pa.record_batch([pa.array([1])] * 3, names=["y", "y", "z"]),

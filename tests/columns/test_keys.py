@@ -28,7 +28,7 @@ VALUES: dict[FieldType, st.SearchStrategy[Any]] = {
 
 
 class Reference:
-    """A dict gives the codes that are expected."""
+    """A dict that gives the expected codes."""
 
     def __init__(self) -> None:
         self.codes: dict[Any, int] = {}
@@ -39,7 +39,7 @@ class Reference:
 
 @settings(max_examples=150, deadline=None, derandomize=True)
 @given(st.lists(st.lists(INTS, max_size=40), max_size=6))
-def test_an_index_numbers_keys_as_they_come(batches: list[list[int]]) -> None:
+def test_an_index_numbers_keys_in_order_of_appearance(batches: list[list[int]]) -> None:
     index, reference = IntIndex(), Reference()
     for keys in batches:
         assert index.encode(np.array(keys, dtype=np.int64)).tolist() == reference.encode(keys)
@@ -121,7 +121,7 @@ def test_a_saved_coder_gives_the_same_codes(case: Any) -> None:
         assert again.encode(columns_of(types, batch), len(batch[0])).tolist() == expected
 
 
-def test_a_column_that_was_handed_on_does_not_change_when_the_coder_goes_on() -> None:
+def test_a_returned_column_does_not_change_when_the_coder_continues() -> None:
     coder = KeyCoder([FieldType.STRING])
     codes = coder.encode([Column.from_list(FieldType.STRING, ["a", None, "b"])], 3)
     column = coder.columns(codes)[0]

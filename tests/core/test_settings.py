@@ -1,4 +1,4 @@
-"""Settings come from flags, then variables; an open server is refused, and tokens are never shown."""
+"""Settings are read from flags, then variables; an open server is refused, and tokens are never shown."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def settings(env: dict[str, str] | None = None, **flags: object) -> Settings:
     return Settings.from_environment(env or {}, **flags)
 
 
-def test_without_anything_a_server_is_for_this_machine_only() -> None:
+def test_by_default_a_server_listens_on_loopback_only() -> None:
     made = settings()
     assert (made.host, made.port, made.delivery, made.policy) == ("127.0.0.1", 8000, "process", None)
     assert made.tokens == {}
@@ -72,7 +72,7 @@ def test_a_wrong_flag_is_named_as_a_flag() -> None:
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.168.1.4", "example.org", ""])
-def test_other_machines_are_not_let_in_without_a_token(host: str) -> None:
+def test_listening_on_other_addresses_requires_a_token(host: str) -> None:
     with pytest.raises(Refused, match="no token is configured") as caught:
         settings(host=host)
     assert caught.value.code == "open_to_all"
@@ -138,7 +138,7 @@ def test_settings_never_show_a_token() -> None:
         assert SECRET not in shown
 
 
-def test_problems_say_status_code_and_what_to_do() -> None:
+def test_problems_have_a_status_a_code_and_a_remedy() -> None:
     gap = SequenceGap("p", "s", 3, 5)
     assert (gap.status, gap.code, gap.expected, gap.came) == (409, "sequence_gap", 3, 5)
     assert gap.problem().detail == (

@@ -1,4 +1,4 @@
-"""The engine: queries come, pause, change and go while tuples are in flight."""
+"""The engine: queries start, pause, change and stop while tuples are in flight."""
 
 from __future__ import annotations
 
@@ -50,7 +50,9 @@ def test_windows_that_began_before_the_query_are_skipped(readings: ScriptedStrea
     readings.rows(*at(3, 12))
     run = run_plan(COUNT, "a", [readings], earliest=False)
     readings.rows(*at(13, 14, 21, 33))
-    assert run.rows() == [(1, 20_000, 30_000)]  # the row at 12 ms was not seen: [10, 20) ms would be short
+    assert run.rows() == [
+        (1, 20_000, 30_000)
+    ]  # the row at 12 ms was not read: [10, 20) ms would be incomplete
 
 
 def test_partial_windows_are_answered_when_asked_for(readings: ScriptedStream) -> None:
@@ -67,7 +69,7 @@ def test_nothing_is_skipped_at_the_beginning_of_a_stream(readings: ScriptedStrea
     assert run.rows() == [(2, 10_000, 20_000)]
 
 
-def test_windows_above_a_join_miss_what_the_start_cut_off(stream: MakeStream) -> None:
+def test_windows_above_a_join_are_skipped_where_pairs_may_be_missing(stream: MakeStream) -> None:
     left, right = (stream(name, "ts timestamp, k int", event_time="ts") for name in "lr")
     nodes = {
         "l": {"op": "source", "stream": "l"},
@@ -77,13 +79,13 @@ def test_windows_above_a_join_miss_what_the_start_cut_off(stream: MakeStream) ->
     }
     left.rows((8 * MS, 1))
     run = run_plan(nodes, "a", [left, right], earliest=False)
-    # The row at 8 ms could have met rows up to 13 ms: [0, 10) and [10, 20) ms are not whole.
+    # The row at 8 ms could have joined rows up to 13 ms: [0, 10) and [10, 20) ms are incomplete.
     left.rows((16 * MS, 1), (24 * MS, 1), (40 * MS, 1))
     right.rows((16 * MS, 1), (24 * MS, 1), (40 * MS, 1))
     assert run.rows() == [(1, 20_000, 30_000)]
 
 
-def test_a_pause_is_unseen_and_drops_the_windows_it_touched(readings: ScriptedStream) -> None:
+def test_rows_of_a_pause_are_not_read_and_its_windows_are_dropped(readings: ScriptedStream) -> None:
     run = run_plan(COUNT, "a", [readings])
     readings.rows(*at(1, 2, 11))
     assert run.rows() == [(2, 0, 10_000)]
@@ -96,7 +98,7 @@ def test_a_pause_is_unseen_and_drops_the_windows_it_touched(readings: ScriptedSt
     assert run.query.counters["a"]["skipped_windows"] == 1
 
 
-def test_a_paused_query_does_not_hold_its_stream(readings: ScriptedStream) -> None:
+def test_a_paused_query_has_no_backlog(readings: ScriptedStream) -> None:
     run = run_plan(HOT, "hot", [readings])
     run.engine.pause("q")
     readings.rows(*at(1, 2, 3))
@@ -115,7 +117,7 @@ def test_start_and_stop_are_arrival_times(readings: ScriptedStream, clock: Manua
     assert run.query.state is QueryState.FINISHED
 
 
-def test_a_query_whose_time_is_over_ends_without_further_rows(
+def test_a_query_ends_at_its_stop_time_without_further_rows(
     readings: ScriptedStream, clock: ManualClock
 ) -> None:
     stop = clock.now() // 1000 + 1_000_000
@@ -126,7 +128,7 @@ def test_a_query_whose_time_is_over_ends_without_further_rows(
     assert run.query.state is QueryState.FINISHED
 
 
-def test_stop_at_does_not_answer_open_windows(readings: ScriptedStream, clock: ManualClock) -> None:
+def test_open_windows_are_not_answered_at_stop_at(readings: ScriptedStream, clock: ManualClock) -> None:
     stop = clock.now() // 1000 + 1_000_000
     run = run_plan(COUNT, "a", [readings], clock=clock, options=RunOptions(stop_at=stop))
     readings.rows(*at(1, 2))
@@ -154,7 +156,7 @@ def test_a_query_over_completed_streams_finishes(readings: ScriptedStream) -> No
 
 
 @pytest.mark.parametrize("nodes", [HOT, COUNT])
-def test_a_stopped_query_holds_nothing(readings: ScriptedStream, nodes: dict[str, Any]) -> None:
+def test_a_stopped_query_holds_no_memory(readings: ScriptedStream, nodes: dict[str, Any]) -> None:
     run = run_plan(nodes, list(nodes)[-1], [readings], train=2)
     readings.rows(*at(*range(1, 50)))
     for _ in range(7):
@@ -165,14 +167,14 @@ def test_a_stopped_query_holds_nothing(readings: ScriptedStream, nodes: dict[str
     assert run.engine.run() == 0
 
 
-def test_an_ended_query_cannot_be_paused_and_says_why(readings: ScriptedStream) -> None:
+def test_the_error_for_pausing_an_ended_query_says_why(readings: ScriptedStream) -> None:
     run = run_plan(HOT, "hot", [readings])
     run.engine.stop("q")
     with pytest.raises(IllegalMove, match="query 'q' is stopped and cannot become paused"):
         run.engine.pause("q")
 
 
-def test_unknown_objects_are_named_with_what_there_is(readings: ScriptedStream) -> None:
+def test_errors_for_unknown_objects_name_the_known_ones(readings: ScriptedStream) -> None:
     run = run_plan(HOT, "hot", [readings])
     with pytest.raises(UnknownObject, match="unknown query 'x'; this engine has: q"):
         run.engine.stop("x")
@@ -205,7 +207,7 @@ def test_operators_move_between_their_states(readings: ScriptedStream) -> None:
     task = run.query.tasks["hot"]
     assert task.state is OperatorState.SUSPEND
     readings.rows(*at(1))
-    run.engine.step()  # the source hands on and the select runs: its output waits above
+    run.engine.step()  # the source has emitted and the select has run: its output waits above
     assert task.state is OperatorState.SUSPEND
     assert run.query.tasks["#output"].state is OperatorState.READY
     run.engine.stop("q")
@@ -214,13 +216,13 @@ def test_operators_move_between_their_states(readings: ScriptedStream) -> None:
         task.become(OperatorState.READY)
 
 
-def test_a_leaf_does_not_read_on_while_its_query_is_over_its_limit(readings: ScriptedStream) -> None:
+def test_a_leaf_does_not_read_while_its_query_is_over_its_queue_limit(readings: ScriptedStream) -> None:
     readings.rows(*at(*range(1000)), frame=10)
     run = run_plan(HOT, "hot", [readings], train=10, queue_limit=30, policy_options={"tuples": 1})
     most = 0
     while run.engine.step():
         most = max(most, run.query.network.account.rows)
-    assert most <= 40  # a train may come on top of what is just below the limit
+    assert most <= 40  # a train may be added just below the limit
     assert len(run.answers()) == 1000
 
 
@@ -259,7 +261,7 @@ def test_latency_counts_from_the_row_or_mark_that_made_the_result_possible(
     assert run.query.output.latency.maximum == 5_000_000
 
 
-def test_a_lagging_query_reads_again_from_the_log_and_holds_nobody_back(readings: ScriptedStream) -> None:
+def test_a_lagging_query_reads_from_the_log_and_holds_no_other_back(readings: ScriptedStream) -> None:
     fast = run_plan(HOT, "hot", [readings], id_="fast")
     slow = run_plan(HOT, "hot", [readings], engine=fast.engine, id_="slow", queue_limit=1)
     readings.rows(*at(*range(20_000)), frame=100)
@@ -281,7 +283,7 @@ def test_frames_are_decoded_once_however_many_queries_read_them(readings: Script
     assert readings.reader.decodes == 10
 
 
-def test_rows_that_retention_removed_are_told_not_forgotten(stream: MakeStream, clock: ManualClock) -> None:
+def test_rows_that_retention_removed_are_counted_as_missed(stream: MakeStream, clock: ManualClock) -> None:
     readings = stream(
         "readings", "ts timestamp, temp int", event_time="ts", options=LogOptions(segment_bytes=4096)
     )
@@ -293,9 +295,9 @@ def test_rows_that_retention_removed_are_told_not_forgotten(stream: MakeStream, 
     assert removed.segments
     readings.complete()
     rows = run.rows()
-    # Rows of a segment that was being read are still there; the others are missing, and said to be.
+    # Rows of the segment being read are still read; the others are counted as missed.
     assert run.query.counters["in"]["missed"] == removed.stop - 140
-    # A window that is answered is whole.
+    # Answered windows are complete.
     assert {count for count, _, _ in rows} == {10}
 
 
@@ -325,10 +327,10 @@ def test_a_query_whose_source_cannot_read_fails_alone(
     other.rows(("damaged",))
     for path in (tmp_path / "other").iterdir():
         data = path.read_bytes()
-        place = data.find(b"damaged")
-        if place >= 0:
+        index = data.find(b"damaged")
+        if index >= 0:
             with path.open("r+b") as file:
-                file.seek(place)
+                file.seek(index)
                 file.write(b"\xff" * 7)
     assert len(good.rows()) == 1
     assert bad.query.state is QueryState.FAILED

@@ -1,4 +1,4 @@
-"""Queries in an engine process: what they answer, what is told of them, and what is refused."""
+"""Queries in an engine process: their answers, the events reported about them, and refused commands."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.support.engine_links import HOT, ROOTS, Events, Readings, drive, results
-from tests.support.servers import PATIENCE
+from tests.support.servers.running_server import PATIENCE
+from tests.support.services.engine_link import HOT, ROOTS, Events, Readings, drive, results
 
 from mavstream_protocol.queries import OnError
 from mavstream_protocol.scheduling import SchedulerSettings
@@ -42,7 +42,7 @@ def test_a_query_can_start_at_the_beginning_or_at_positions(tmp_path: Path, read
     drive(tmp_path, script)
 
 
-def test_a_query_that_fails_is_told_once_and_the_others_go_on(tmp_path: Path, readings: Readings) -> None:
+def test_a_failed_query_is_reported_once_and_the_others_continue(tmp_path: Path, readings: Readings) -> None:
     async def script(link: EngineLink, events: Events) -> None:
         await link.attach_stream("readings")
         strict = RunOptions(on_error=OnError.FAIL)
@@ -57,9 +57,9 @@ def test_a_query_that_fails_is_told_once_and_the_others_go_on(tmp_path: Path, re
         [(id_, state, reason)] = events.ended
         assert (id_, state) == ("roots", "failed")
         assert "operator 'r' met a row that cannot be computed" in (reason or "")
-        figures = (await link.metrics()).queries["roots"]
-        assert (figures.state, figures.reason, figures.operators) == ("failed", reason, ())
-        # What has failed can be started again under the same id, and be forgotten.
+        metrics = (await link.metrics()).queries["roots"]
+        assert (metrics.state, metrics.reason, metrics.operators) == ("failed", reason, ())
+        # A failed query can be started again under the same id, and be removed.
         await link.start_query(StartQuery("roots", readings.plan(ROOTS), options=strict, epoch=2))
         await link.forget_query("roots")
         await link.forget_query("roots")
@@ -69,7 +69,7 @@ def test_a_query_that_fails_is_told_once_and_the_others_go_on(tmp_path: Path, re
     drive(tmp_path, script)
 
 
-def test_a_query_that_finishes_is_told_behind_its_last_result(tmp_path: Path, readings: Readings) -> None:
+def test_the_end_of_a_query_is_reported_after_its_last_result(tmp_path: Path, readings: Readings) -> None:
     counted: list[int] = []
 
     class Counting(Events):
@@ -97,7 +97,7 @@ def test_a_damaged_stream_log_fails_its_queries_only(tmp_path: Path, readings: R
         segment = next(readings.path.glob("*.segment"))
         readings.append(30)
         with segment.open("r+b") as file:
-            # A commit word that promises more than there is.
+            # A commit word beyond the end of the data.
             file.seek(6 * 8)
             file.write((1 << 40).to_bytes(8, "little"))
         link.ring()
@@ -112,7 +112,7 @@ def test_a_damaged_stream_log_fails_its_queries_only(tmp_path: Path, readings: R
         drive(tmp_path, script)
 
 
-def test_figures_tell_what_a_query_does(tmp_path: Path, readings: Readings) -> None:
+def test_metrics_report_the_work_of_a_query(tmp_path: Path, readings: Readings) -> None:
     async def script(link: EngineLink, events: Events) -> None:
         await link.attach_stream("readings")
         await link.start_query(StartQuery("q", readings.plan(HOT), "alarms", epoch=4))
@@ -141,7 +141,7 @@ def test_figures_tell_what_a_query_does(tmp_path: Path, readings: Readings) -> N
     drive(tmp_path, script)
 
 
-def test_needed_positions_are_told_without_asking(tmp_path: Path, readings: Readings) -> None:
+def test_needed_positions_are_reported_without_a_request(tmp_path: Path, readings: Readings) -> None:
     async def script(link: EngineLink, events: Events) -> None:
         await link.attach_stream("readings")
         await link.start_query(StartQuery("q", readings.plan(HOT)))
@@ -195,7 +195,7 @@ def test_classes_and_policies_change_while_queries_run(tmp_path: Path, readings:
     drive(tmp_path, script)
 
 
-def test_what_cannot_be_done_is_refused_with_its_reason(tmp_path: Path, readings: Readings) -> None:
+def test_invalid_commands_are_refused_with_a_reason(tmp_path: Path, readings: Readings) -> None:
     async def script(link: EngineLink, events: Events) -> None:
         plan = readings.plan(HOT)
 

@@ -1,4 +1,4 @@
-"""Targets of a running query change: sources wait for more rows no longer than they leave room for."""
+"""Targets of a running query change: they bound how long its sources linger."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def readings(stream: MakeStream) -> ScriptedStream:
     return stream("readings", "temp int")
 
 
-def test_a_source_waits_a_quarter_of_the_latency_target(readings: ScriptedStream) -> None:
+def test_a_source_lingers_for_a_quarter_of_the_latency_target(readings: ScriptedStream) -> None:
     run = run_plan(HOT, "hot", [readings], latency_target=100_000)
     task = run.query.sources["in"]
     task.linger.length = 20 * MS
@@ -34,7 +34,7 @@ def test_a_source_waits_a_quarter_of_the_latency_target(readings: ScriptedStream
     assert task.linger.limit == 50 * MS
 
 
-def test_what_queries_share_waits_no_longer_than_any_of_them_may(
+def test_a_shared_source_lingers_no_longer_than_any_member_allows(
     readings: ScriptedStream, clock: ManualClock
 ) -> None:
     runs = [run_plan(HOT, "hot", [readings], clock=clock, id_="one")]
@@ -51,18 +51,18 @@ def test_what_queries_share_waits_no_longer_than_any_of_them_may(
     engine.aim_at("one", None, {})
     assert source.linger.limit == 50 * MS
     engine.aim_at("one", 8_000, {})
-    engine.shed("one", 0.1)  # it leaves, and keeps its own
+    engine.shed("one", 0.1)  # it detaches, and keeps its own linger
     assert (runs[0].query.sources["in"].linger.limit, engine.query("other").network.sources[0].ended) == (
         2 * MS,
         False,
     )
 
 
-def test_rows_of_least_worth_go_first_from_then_on(readings: ScriptedStream) -> None:
+def test_rows_of_least_utility_are_shed_first_from_then_on(readings: ScriptedStream) -> None:
     run = run_plan(HOT, "hot", [readings])
-    worth = parse_scalar("temp", {field.name: field for field in readings.schema})
+    utility = parse_scalar("temp", {field.name: field for field in readings.schema})
     run.engine.shed("q", 0.5)
-    run.engine.aim_at("q", None, {"readings": worth})
+    run.engine.aim_at("q", None, {"readings": utility})
     readings.rows(*[(21 + n % 2,) for n in range(4 * 4096)], frame=512)
-    last = run.rows()[-1000:]  # the first block tells what rows are worth
+    last = run.rows()[-1000:]  # utilities are learned from the first block
     assert last.count((22,)) > 990

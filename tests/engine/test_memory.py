@@ -1,4 +1,4 @@
-"""Memory stays bounded: by ever-new strings, by queries that lag, by windows that go on for ever."""
+"""Memory stays bounded with ever-new strings, lagging queries and endless windows."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def live_texts() -> int:
 def test_ever_new_strings_do_not_grow_memory(
     stream: MakeStream, clock: ManualClock, nodes: dict[str, Any]
 ) -> None:
-    """Each round brings 20,000 strings never seen before; retention drops the old ones."""
+    """Each round writes 20,000 new strings; retention removes the old ones."""
     rounds, size = scaled(25, 500), 20_000
     words = stream(
         "words", "ts timestamp, word string", event_time="ts", options=LogOptions(segment_texts=20_000)
@@ -59,7 +59,7 @@ def test_ever_new_strings_do_not_grow_memory(
     texts, sizes = [], []
     for number in range(rounds):
         first = number * size
-        dictionary = Dictionary(f"word {first + place}" for place in range(size))
+        dictionary = Dictionary(f"word {first + index}" for index in range(size))
         columns = {
             "ts": Column(np.arange(first, first + size)),
             "word": Column(np.arange(size, dtype=np.int32), None, dictionary),
@@ -78,14 +78,14 @@ def test_ever_new_strings_do_not_grow_memory(
     assert sizes[-1] - sizes[0] < 60 << 20
 
 
-def test_a_lagging_query_does_not_grow_another(stream: MakeStream) -> None:
-    """One query is never served; the other one, on the same stream, holds no more for that."""
+def test_a_lagging_query_does_not_increase_the_memory_of_another(stream: MakeStream) -> None:
+    """One query never runs; the other one on the same stream holds no more memory because of it."""
     words = stream("words", "ts timestamp, word string", event_time="ts")
     quick = run_plan(SELECT, "out", [words], id_="quick")
     lagging = run_plan(SELECT, "out", [words], engine=quick.engine, id_="lagging", queue_limit=1)
     most: dict[str, int] = {"quick": 0, "lagging": 0}
     for number in range(50):
-        words.rows(*[(number * 100 + place, f"{place}") for place in range(100)])
+        words.rows(*[(number * 100 + index, f"{index}") for index in range(100)])
         for _ in range(8):
             quick.engine.step()
             for run in (quick, lagging):
@@ -95,12 +95,12 @@ def test_a_lagging_query_does_not_grow_another(stream: MakeStream) -> None:
     assert most["lagging"] < 20_000
 
 
-def test_keys_of_closed_windows_are_forgotten(stream: MakeStream) -> None:
+def test_keys_of_closed_windows_are_removed(stream: MakeStream) -> None:
     words = stream("words", "ts timestamp, word string", event_time="ts")
     run = run_plan(counted("count(*)", ["word"]), "out", [words])
     sizes = []
     for number in range(40):
-        words.rows(*[(number * 10_000 + place, f"{number} {place}") for place in range(2000)])
+        words.rows(*[(number * 10_000 + index, f"{number} {index}") for index in range(2000)])
         run.engine.run()
         sizes.append(run.query.memory.state)
     assert max(sizes[20:]) <= 1.5 * max(sizes[5:20])
@@ -109,14 +109,14 @@ def test_keys_of_closed_windows_are_forgotten(stream: MakeStream) -> None:
 def state_after(run: PlanRun, stream: ScriptedStream, rounds: int) -> list[int]:
     sizes = []
     for number in range(rounds):
-        stream.rows(*[(number * 100_000 + place * 1000, place % 7) for place in range(100)])
+        stream.rows(*[(number * 100_000 + index * 1000, index % 7) for index in range(100)])
         run.engine.run()
         sizes.append(run.query.memory.state)
     return sizes
 
 
 @pytest.mark.parametrize("compute", ["count(*)", "median(v)", "count(distinct v)", "last(v)", "stddev(v)"])
-def test_overlapping_windows_hold_what_they_need_and_no_more(stream: MakeStream, compute: str) -> None:
+def test_overlapping_windows_hold_only_the_panes_that_they_need(stream: MakeStream, compute: str) -> None:
     numbers = stream("words", "ts timestamp, v int", event_time="ts")
     window = {"kind": "hopping", "size": "1s", "hop": "10ms"}
     nodes = {**IN, "out": {"op": "aggregate", "input": "in", "window": window, "compute": {"n": compute}}}

@@ -1,4 +1,4 @@
-"""Random plans over random streams give the rows that DuckDB gives for the same question."""
+"""Random plans over random streams give the rows that DuckDB gives for the equivalent SQL."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from random import Random
 import pytest
 from tests.support.differential.coverage import KINDS, kinds_of
 from tests.support.differential.engine_runs import Variant, random_variants
-from tests.support.differential.ever_new import PLANS, ROWS, ever_new_case
+from tests.support.differential.families.ever_new_keys import PLANS, ROWS, ever_new_case
 from tests.support.differential.oracle import Oracle, answered_case
 from tests.support.differential.verdicts import disagreement
 
@@ -19,7 +19,7 @@ CHUNKS = 80 if FULL else 12
 CASES_PER_CHUNK = 40 if FULL else 10
 VARIANTS = 4 if FULL else 2
 LONG_VARIANTS = (Variant(train=64), Variant(train=4096, policy="wrr", small_segments=True))
-# Cases may be spread over processes: each that ran so many must have met every kind.
+# Cases may be spread over processes: one that ran this many must have exercised every kind.
 MANY = 1000
 
 
@@ -30,7 +30,7 @@ def oracle() -> Oracle:
 
 @pytest.fixture(scope="module")
 def exercised() -> Iterator[Counter[str]]:
-    """What the cases of this process exercised, printed at the end."""
+    """Kinds of operators that the cases of this process exercised, printed at the end."""
     counted: Counter[str] = Counter()
     yield counted
     print(f"\n{counted['cases']} cases, {counted['runs']} runs, {counted['rows']} rows expected")
@@ -51,7 +51,7 @@ def test_the_engine_answers_as_duckdb_does(chunk: int, oracle: Oracle, exercised
 
 
 @pytest.mark.parametrize("name", PLANS)
-def test_keys_that_never_come_back_are_forgotten_without_harm(name: str) -> None:
+def test_removing_keys_that_never_recur_changes_no_answer(name: str) -> None:
     oracle = Oracle(most_rows=10 * ROWS)
     case = ever_new_case(name)
     found = disagreement(oracle, case, oracle.answer(case), LONG_VARIANTS)

@@ -1,4 +1,4 @@
-"""Weights: a query that weighs more goes ahead inside its class, and the others still have their turns."""
+"""Weights: a query with more weight goes first inside its class, and the others still get turns."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from mavstream_server.testing import ScriptedNetwork, Step
 
 
 def served(network: ScriptedNetwork, turns: int) -> list[str]:
-    """Return whose turn it was, all having something to do all the time."""
+    """Return the queries that ran, while all of them have tuples."""
     found = []
     for _ in range(turns):
         for id_ in network.queries:
@@ -31,7 +31,7 @@ def network(policy: str, **options: Any) -> ScriptedNetwork:
 
 
 @pytest.mark.parametrize("policy", ["rr", "wrr"])
-def test_round_robin_gives_as_many_turns_in_a_row_as_a_query_weighs_then_one_of_the_others(
+def test_round_robin_gives_a_query_turns_by_weight_then_one_to_the_others(
     policy: str,
 ) -> None:
     made = network(policy)
@@ -42,7 +42,7 @@ def test_round_robin_gives_as_many_turns_in_a_row_as_a_query_weighs_then_one_of_
     assert sorted(served(made, 3)) == ["a", "b", "c"]
 
 
-def test_heavy_queries_have_more_than_the_others_even_where_they_are_the_most() -> None:
+def test_heavy_queries_get_more_turns_even_where_they_are_the_majority() -> None:
     made = network("rr")
     made.weigh("a", 2)
     made.weigh("b", 2)
@@ -51,7 +51,7 @@ def test_heavy_queries_have_more_than_the_others_even_where_they_are_the_most() 
 
 
 @pytest.mark.parametrize("policy", ["hr", "rb"])
-def test_rates_count_as_often_as_a_query_weighs(policy: str) -> None:
+def test_rates_are_multiplied_by_the_weight_of_a_query(policy: str) -> None:
     made = ScriptedNetwork(policy)
     made.add("quick", [Step("select", 1.0, 100)])
     made.add("slow", [Step("select", 1.0, 300)])
@@ -74,22 +74,22 @@ def test_rates_count_as_often_as_a_query_weighs(policy: str) -> None:
         ("amos", {}, False),
     ],
 )
-def test_policies_say_whether_they_go_by_weights(
+def test_policies_declare_whether_they_use_weights(
     policy: str, options: dict[str, Any], expected: bool
 ) -> None:
     assert weighs(policy, options) is expected
 
 
-def test_what_is_needed_again_soon_is_held_twice_as_long_each_time() -> None:
-    hold, now, lengths = Cooldown(), 0.0, []
+def test_a_cooldown_doubles_when_it_is_needed_again_soon() -> None:
+    cooldown, now, lengths = Cooldown(), 0.0, []
     for _ in range(7):
-        hold.relaxed(now)
-        hold.needed_again(now + 5, soon=60)
-        lengths.append(hold.until - now - 5)
-        now = hold.until
+        cooldown.relaxed(now)
+        cooldown.needed_again(now + 5, soon=60)
+        lengths.append(cooldown.until - now - 5)
+        now = cooldown.until
     assert lengths == [60, 120, 240, 480, 960, 960, 960]
-    hold.relaxed(now)
-    hold.needed_again(now + 61, soon=60)
-    hold.relaxed(now + 70)
-    hold.needed_again(now + 80, soon=60)
-    assert hold.until == now + 80 + 60, "after a while without need it begins anew"
+    cooldown.relaxed(now)
+    cooldown.needed_again(now + 61, soon=60)
+    cooldown.relaxed(now + 70)
+    cooldown.needed_again(now + 80, soon=60)
+    assert cooldown.until == now + 80 + 60, "after a time without need it starts again at its minimum"

@@ -1,4 +1,4 @@
-"""Snapshots: a query goes on elsewhere as if nothing had happened."""
+"""Snapshots: a query continues in another engine with the same answers."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ def test_a_restored_query_gives_the_rest_bit_for_bit(stream: MakeStream, name: s
     if not first.query.active:
         return
     saved = first.engine.snapshot("q")
-    first.engine.run()  # what the first one does later is of no concern to the second
+    first.engine.run()  # what the first does after the snapshot does not affect the second
     second = run_plan(nodes, root, [readings], train=31, policy="wrr", saved=saved)
     before = first.answers()[: snapshot.decode(saved)["operators"]["#output"]["offset"]]
     answers = before + second.rows()
@@ -130,13 +130,13 @@ def test_a_snapshot_of_another_plan_is_refused(stream: MakeStream) -> None:
         (lambda data: b"", "not a snapshot"),
     ],
 )
-def test_bytes_that_are_no_snapshot_are_refused_with_the_reason(change: Any, words: str) -> None:
+def test_bytes_that_are_not_a_snapshot_are_refused_with_a_reason(change: Any, words: str) -> None:
     data = snapshot.encode({"a": np.arange(5)})
     with pytest.raises(SnapshotMismatch, match=words):
         snapshot.decode(change(data))
 
 
-def test_everything_an_operator_keeps_can_be_saved() -> None:
+def test_the_whole_state_of_every_operator_can_be_saved() -> None:
     rows = Batch(
         {
             "s": Column.from_list(FieldType.STRING, ["a", None, "ü", ""]),

@@ -1,4 +1,4 @@
-"""`stop_at` is kept by the clock, however busy the engine is and however long a query has not been fed."""
+"""`stop_at` is enforced by the clock, however busy the engine is and however long a query had no rows."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ SECOND = 1_000_000
 
 
 def passing(stream: str) -> dict[str, object]:
-    """A plan that hands on every row of a stream."""
+    """A plan that passes every row of a stream."""
     return {
         "in": {"op": "source", "stream": stream},
         "all": {"op": "select", "input": "in", "where": "n >= 0"},
@@ -27,7 +27,7 @@ def streams(stream: MakeStream) -> list[ScriptedStream]:
 
 
 def never_idle(streams: list[ScriptedStream], clock: ManualClock) -> PlanRun:
-    """Start a query that has more to do than the test lets it do."""
+    """Start a query with more work than the test runs."""
     run = run_plan(passing("busy"), "all", streams, clock=clock, train=1, id_="load")
     streams[0].rows(*[(n,) for n in range(5000)], frame=500)
     return run
@@ -40,11 +40,11 @@ def stopping(load: PlanRun, streams: list[ScriptedStream], stop_at: int, id_: st
 
 
 def step_until_ended(run: PlanRun, clock: ManualClock, most: int) -> None:
-    """Let an engine work that is busy all the time; a step takes a millisecond."""
+    """Step a busy engine until a query has ended; a step takes a millisecond."""
     for _ in range(most):
         if not run.query.active:
             return
-        assert run.engine.step(), "the engine was to be busy all the time"
+        assert run.engine.step(), "the engine must be busy all the time"
         clock.advance(nanoseconds=1_000_000)
     raise AssertionError(f"still {run.query.state} after {most} steps")
 
@@ -73,14 +73,12 @@ def test_rows_that_arrived_in_time_are_read_before_the_end(
     for _ in range(10):
         load.engine.step()
     streams[1].rows((1,), (2,), (3,))
-    clock.advance(seconds=3)  # no look at the log was taken since
+    clock.advance(seconds=3)  # the log was not read since
     step_until_ended(run, clock, 100)
     assert run.answers() == [(1,), (2,), (3,)]
 
 
-def test_a_paused_query_ends_when_its_time_has_come(
-    streams: list[ScriptedStream], clock: ManualClock
-) -> None:
+def test_a_paused_query_ends_at_its_stop_time(streams: list[ScriptedStream], clock: ManualClock) -> None:
     load = never_idle(streams, clock)
     run = stopping(load, streams, clock.now() // 1000 + SECOND)
     load.engine.pause("stops")
@@ -106,7 +104,7 @@ def test_queries_end_in_the_order_of_their_times(streams: list[ScriptedStream], 
     assert states[5] == ["finished", "finished", "stopped"]
 
 
-# Moved while the query runs
+# Changed while the query runs
 
 
 def feed_each_second(stream: ScriptedStream, clock: ManualClock, first: int, count: int) -> None:
@@ -116,7 +114,7 @@ def feed_each_second(stream: ScriptedStream, clock: ManualClock, first: int, cou
 
 
 @pytest.mark.parametrize(("seconds", "rows"), [(2, 2), (5, 5), (None, 8)])
-def test_a_stop_time_can_be_moved_and_removed(
+def test_a_stop_time_can_be_changed_and_removed(
     streams: list[ScriptedStream], clock: ManualClock, seconds: int | None, rows: int
 ) -> None:
     start = clock.now() // 1000
@@ -131,9 +129,7 @@ def test_a_stop_time_can_be_moved_and_removed(
     assert run.query.state is (QueryState.RUNNING if seconds is None else QueryState.FINISHED)
 
 
-def test_a_new_stop_time_is_kept_by_the_clock_and_the_old_one_is_not(
-    streams: list[ScriptedStream], clock: ManualClock
-) -> None:
+def test_a_new_stop_time_replaces_the_old_one(streams: list[ScriptedStream], clock: ManualClock) -> None:
     load = never_idle(streams, clock)
     start = clock.now() // 1000
     run = stopping(load, streams, start + SECOND)
@@ -147,7 +143,7 @@ def test_a_new_stop_time_is_kept_by_the_clock_and_the_old_one_is_not(
     assert run.query.state is QueryState.FINISHED
 
 
-def test_a_stop_time_that_rows_were_read_behind_is_refused(
+def test_a_stop_time_before_rows_that_were_read_is_refused(
     streams: list[ScriptedStream], clock: ManualClock
 ) -> None:
     start = clock.now() // 1000
@@ -163,7 +159,9 @@ def test_a_stop_time_that_rows_were_read_behind_is_refused(
         run.engine.stop_at("q", None)
 
 
-def test_a_query_that_shares_stops_at_its_own_row(streams: list[ScriptedStream], clock: ManualClock) -> None:
+def test_a_member_of_a_shared_pipeline_stops_at_its_own_stop_time(
+    streams: list[ScriptedStream], clock: ManualClock
+) -> None:
     one = run_plan(passing("quiet"), "all", streams, clock=clock, id_="one")
     other = run_plan(passing("quiet"), "all", streams, engine=one.engine, id_="other")
     feed_each_second(streams[1], clock, 0, 2)
@@ -180,7 +178,9 @@ def test_a_query_that_shares_stops_at_its_own_row(streams: list[ScriptedStream],
     assert (one.query.state, other.query.state) == (QueryState.FINISHED, QueryState.RUNNING)
 
 
-def test_a_query_without_a_stop_time_shares_again(streams: list[ScriptedStream], clock: ManualClock) -> None:
+def test_a_query_shares_again_when_its_stop_time_is_removed(
+    streams: list[ScriptedStream], clock: ManualClock
+) -> None:
     stop = clock.now() // 1000 + 100 * SECOND
     one = run_plan(passing("quiet"), "all", streams, clock=clock, id_="one", options=RunOptions(stop_at=stop))
     other = run_plan(passing("quiet"), "all", streams, engine=one.engine, id_="other")

@@ -1,4 +1,4 @@
-"""Values of claims in the cases that were once counted as successes."""
+"""Values of claims in cases that must not count as successes."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ def inversions(before: float, after: float) -> Table:
     return {"mbd": {"inversion": before}, "dvp": {"inversion": after}}
 
 
-def test_an_inversion_is_removed_as_far_as_nothing_remains_of_it() -> None:
+def test_the_remaining_inversion_is_a_percentage_of_the_original() -> None:
     remaining = remaining_inversion("dvp", "mbd")
     assert remaining(inversions(0.2, 0.0)) == 0
     assert remaining(inversions(0.2, 0.05)) == 25
     assert remaining(inversions(0.2, 0.3)) == pytest.approx(150)
 
 
-def test_where_nothing_was_inverted_there_is_nothing_to_remove() -> None:
+def test_a_cell_without_an_inversion_has_no_removal() -> None:
     assert isnan(remaining_inversion("dvp", "mbd")(inversions(0.0, 0.0)))
     assert isnan(remaining_inversion("dvp", "mbd")(inversions(0.0, 0.1)))
     assert isnan(not_removing(("dvp",), "mbd")(inversions(0.0, 0.1)))
@@ -73,14 +73,14 @@ def test_a_schedule_that_changes_until_the_end_is_not_stable() -> None:
 # Ties
 
 
-def test_no_inversion_anywhere_is_not_less_inversion() -> None:
+def test_equal_inversion_of_zero_is_not_less_inversion() -> None:
     claim = claim_of("mbd-piat", "DVP and DSP have less inversion")
     table: Table = {cell: {"run.inversion": 0.0} for cell in experiments()["mbd-piat"].cells}
     assert claim.value(table) == 0
     assert verdict(claim, estimate([0.0] * 5)) is Verdict.NOT
 
 
-def test_a_class_that_is_as_fast_as_with_fewer_cores_is_an_exception() -> None:
+def test_a_class_that_is_no_faster_with_more_cores_is_an_exception() -> None:
     claim = claim_of("mbd-scale-input", "every class is faster")
     same = {f"class{number}.mean": 1.0 for number in range(1, 6)}
     assert claim.value(dict.fromkeys(("2", "4", "8", "16"), same)) == 15
@@ -89,7 +89,7 @@ def test_a_class_that_is_as_fast_as_with_fewer_cores_is_an_exception() -> None:
 # The knee under overload
 
 
-def test_the_knee_has_to_be_there_to_be_compared() -> None:
+def test_a_comparison_at_the_knee_needs_a_knee() -> None:
     claim = claim_of("mbd-scale-overload", "it does so at the same rate")
     flat = {f"at.{rate}": 1.0 for rate in range(600, 2500, 100)}
     early = flat | {f"at.{rate}": 9.0 for rate in range(1500, 2500, 100)}
@@ -100,10 +100,10 @@ def test_the_knee_has_to_be_there_to_be_compared() -> None:
     assert claim.value({"2": early, "16": flat}) == pytest.approx(2500 / 1500)
 
 
-# What was fitted
+# Calibration
 
 
-def test_what_the_calibration_was_chosen_for_is_marked() -> None:
+def test_claims_that_the_calibration_was_fitted_to_are_marked() -> None:
     fitted = {
         (name, claim.text.split(" (")[0])
         for name, one in experiments().items()

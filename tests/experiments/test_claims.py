@@ -1,4 +1,4 @@
-"""Every claim of the papers can fail, and claims that cannot are found."""
+"""Every claim of the papers can fail, and claims that cannot are detected."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from tests.support.claim_checks import faults
+from tests.support.simulation.claim_checks import faults
 
 from mavstream_experiments.bands import Band, above, at_least, at_most, below, between
 from mavstream_experiments.model import Cell, Claim, Experiment, Table
@@ -26,7 +26,7 @@ def test_no_two_claims_of_an_experiment_have_the_same_text(one: Experiment) -> N
     assert sorted(set(texts)) == sorted(texts)
 
 
-# Claims that the check has to find
+# Claims that the check must detect
 
 
 def made_up(value: Callable[[Table], float], holds: Band, **more: Any) -> Experiment:
@@ -37,7 +37,7 @@ def made_up(value: Callable[[Table], float], holds: Band, **more: Any) -> Experi
     return Experiment("made-up", "A paper", "A title", "What is done.", "Nothing.", cells, (claim,))
 
 
-def test_a_difference_that_includes_the_tie_is_found() -> None:
+def test_a_difference_band_that_includes_the_tie_is_detected() -> None:
     def lead(table: Table) -> float:
         return table["mrr"]["inversion"] - table["mbd"]["inversion"]
 
@@ -46,7 +46,7 @@ def test_a_difference_that_includes_the_tie_is_found() -> None:
     assert faults(made_up(lead, above(0))) == []
 
 
-def test_a_ratio_that_includes_the_tie_is_found() -> None:
+def test_a_ratio_band_that_includes_the_tie_is_detected() -> None:
     def ratio(table: Table) -> float:
         return table["mrr"]["mean"] / table["mbd"]["mean"]
 
@@ -55,8 +55,8 @@ def test_a_ratio_that_includes_the_tie_is_found() -> None:
     assert faults(made_up(ratio, above(1))) == []
 
 
-def test_a_wider_band_that_includes_the_tie_is_found() -> None:
-    """The direction has to be right for a claim to hold in part."""
+def test_a_wider_band_that_includes_the_tie_is_detected() -> None:
+    """A claim holds in part only if the direction is right."""
 
     def ratio(table: Table) -> float:
         return table["mbd"]["mean"] / table["mrr"]["mean"]
@@ -66,7 +66,7 @@ def test_a_wider_band_that_includes_the_tie_is_found() -> None:
     assert faults(made_up(ratio, at_most(0.8), partly=below(1))) == []
 
 
-def test_cells_that_are_the_same_simulation_are_found() -> None:
+def test_cells_that_are_the_same_simulation_are_detected() -> None:
     """PCT_S gives every class one thread if there are more classes than cores, as PCT does."""
 
     def ratio(table: Table, one: str = "pct_s") -> float:
@@ -77,7 +77,7 @@ def test_cells_that_are_the_same_simulation_are_found() -> None:
     assert faults(made_up(lambda table: ratio(table, "mrr"), between(0.9, 1.1), no_effect=True)) == []
 
 
-def test_a_conserved_number_is_found() -> None:
+def test_a_conserved_number_is_detected() -> None:
     def spread(table: Table) -> float:
         answers = [metrics["answers"] for metrics in table.values()]
         return max(answers) - min(answers)
@@ -86,7 +86,7 @@ def test_a_conserved_number_is_found() -> None:
     assert "is not refuted by any made-up metrics" in fault
 
 
-def test_a_wider_band_that_everything_lies_in_is_found() -> None:
+def test_a_wider_band_that_contains_all_values_is_detected() -> None:
     def to_best(table: Table) -> float:
         return max(table[one]["mean"] for one in table) / min(table[one]["mean"] for one in table)
 
@@ -96,6 +96,6 @@ def test_a_wider_band_that_everything_lies_in_is_found() -> None:
     assert faults(made_up(to_best, at_least(1.05))) == []
 
 
-def test_a_claim_that_is_wrongly_declared_to_be_of_no_effect_is_found() -> None:
+def test_a_claim_wrongly_declared_as_no_effect_is_detected() -> None:
     (fault,) = faults(made_up(lambda table: table["mbd"]["inversion"], above(0), no_effect=True))
     assert "where nothing differs it is not reproduced" in fault

@@ -1,4 +1,4 @@
-"""The experiments: their declarations, how they are run, and the command."""
+"""The experiments: declarations, runs, and the command."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
-from tests.support.made_up import experiment
+from tests.support.simulation.sample_experiment import experiment
 from typer.testing import CliRunner
 
 from mavstream_experiments.commands import app
@@ -29,7 +29,7 @@ QUICK = [
 
 
 @pytest.mark.parametrize("one", EXPERIMENTS.values(), ids=EXPERIMENTS)
-def test_an_experiment_is_declared_in_full(one: Experiment) -> None:
+def test_an_experiment_has_a_complete_declaration(one: Experiment) -> None:
     assert one.seeds >= 5
     assert one.claims
     assert all(claim.text and claim.published for claim in one.claims)
@@ -39,7 +39,7 @@ def test_an_experiment_is_declared_in_full(one: Experiment) -> None:
 
 
 @pytest.mark.parametrize("one", EXPERIMENTS.values(), ids=EXPERIMENTS)
-def test_its_workloads_can_be_loaded_and_its_picture_shows_cells_that_are_run(one: Experiment) -> None:
+def test_workloads_can_be_loaded_and_pictures_show_existing_cells(one: Experiment) -> None:
     for cell in one.cells.values():
         load(cell.workload, cell.settings.get("parameters"))
     match one.picture:
@@ -69,7 +69,7 @@ def _cells(points: Iterable[Point]) -> set[str]:
 # Running
 
 
-def test_cells_that_experiments_share_are_run_once() -> None:
+def test_cells_shared_by_experiments_are_run_once() -> None:
     done = []
     first, second = experiment("first"), experiment("second")
     found = run([first, second], seeds=2, workers=1, done=done.append)
@@ -90,7 +90,7 @@ def test_several_processes_give_the_same_as_one() -> None:
 # The command
 
 
-def test_the_list_names_all() -> None:
+def test_the_list_command_names_all_experiments() -> None:
     done = CliRunner().invoke(app, ["list", "--json"])
     assert done.exit_code == 0
     assert [one["name"] for one in json.loads(done.stdout)] == list(EXPERIMENTS)

@@ -7,7 +7,7 @@ from dataclasses import replace
 from math import nan
 from pathlib import Path
 
-from tests.support.made_up import experiment, tables
+from tests.support.simulation.sample_experiment import experiment, tables
 
 from mavstream_experiments.model import Experiment, Table
 from mavstream_experiments.pictures_model import Bars, Boxes, Lines
@@ -21,7 +21,7 @@ def written(directory: Path, one: Experiment, *gains: float) -> tuple[dict[str, 
     return entry, (directory / PAGE).read_text()
 
 
-def test_page_and_json_have_claim_and_finding(tmp_path: Path) -> None:
+def test_page_and_json_have_claims_and_findings(tmp_path: Path) -> None:
     entry, page = written(tmp_path, experiment(), 2.0, 2.1, 1.9)
     assert entry["experiment"] == "made-up"
     assert entry["claim"] == "it gains"
@@ -51,20 +51,20 @@ def test_the_summary_counts_every_verdict(tmp_path: Path) -> None:
     assert "5 claims that a release is held to (marked †), 2 hold and 3 do not" in page
 
 
-def test_a_claim_that_no_seed_could_test_says_what_was_missing(tmp_path: Path) -> None:
+def test_a_claim_that_no_seed_could_test_is_reported_with_the_reason(tmp_path: Path) -> None:
     entry, page = written(tmp_path, experiment(needs="something to gain"), nan, nan, nan)
     assert entry["verdict"] == "untested"
     assert entry["measured"] is None
     assert "| no seed has something to gain | untested |" in page
 
 
-def test_a_claim_that_some_seeds_could_test_says_how_many(tmp_path: Path) -> None:
+def test_a_claim_that_some_seeds_could_test_is_reported_with_their_number(tmp_path: Path) -> None:
     entry, page = written(tmp_path, experiment(needs="something to gain"), 4.0, nan, 4.1, 3.9, nan)
     assert (entry["seeds"], entry["measured_seeds"]) == (5, 3)
     assert "| 4 times (3.752 to 4.248), 3 of 5 seeds | reproduced |" in page
 
 
-def test_findings_of_other_experiments_are_kept_and_those_of_a_repeated_one_replaced(tmp_path: Path) -> None:
+def test_findings_of_a_repeated_experiment_are_replaced_and_others_kept(tmp_path: Path) -> None:
     known = {name: experiment(name) for name in ("first", "second")}
     write(tmp_path, known, {name: tables(4.0, 4.1, 3.9) for name in known}, pictures=False)
     write(tmp_path, known, {"second": tables(1.0, 1.1, 0.9)}, pictures=False)

@@ -1,4 +1,4 @@
-"""Verdicts follow from where the whole confidence interval lies."""
+"""Verdicts follow from the position of the whole confidence interval."""
 
 from __future__ import annotations
 
@@ -85,14 +85,14 @@ def test_a_tie_is_not_a_difference() -> None:
     assert found((1.0, 1.0, 1.0), at_least(1)).verdict is Verdict.REPRODUCED
 
 
-def test_seeds_without_a_value_are_left_out() -> None:
+def test_seeds_without_a_value_are_ignored() -> None:
     finding = found((4.0, nan, 4.1, 3.9), at_least(3))
     assert finding.verdict is Verdict.REPRODUCED
     assert finding.measured == estimate([4.0, 4.1, 3.9])
     assert finding.measured.seeds == 3
 
 
-def test_too_few_seeds_with_a_value_decide_nothing() -> None:
+def test_too_few_seeds_with_a_value_give_no_verdict() -> None:
     assert found((0.0, nan, nan, nan, 0.0), at_most(0)).verdict is Verdict.UNDECIDED
 
 
@@ -102,25 +102,25 @@ def test_a_claim_without_any_value_is_untested() -> None:
     assert finding.measured.seeds == 0
 
 
-def test_what_was_fitted_is_not_reproduced() -> None:
+def test_a_fitted_value_is_not_reproduced() -> None:
     assert found(SURE_4, at_least(3), fitted=True).verdict is Verdict.FITTED
     assert found(SURE_2, at_least(3), fitted=True).verdict is Verdict.NOT
     assert found(UNSURE_ABOVE_3, at_least(3), fitted=True).verdict is Verdict.UNDECIDED
 
 
-def test_an_interval_is_students() -> None:
+def test_an_interval_uses_students_t() -> None:
     measured = estimate([1.0, 2.0, 3.0, 4.0, 5.0])
     assert measured.mean == 3
     assert isclose(measured.high - measured.mean, 2.776 * 2.5**0.5 / 5**0.5, rel_tol=1e-9)
     assert isclose(measured.mean - measured.low, measured.high - measured.mean)
 
 
-def test_a_few_values_tell_nothing_about_their_spread() -> None:
+def test_fewer_than_three_values_have_no_interval() -> None:
     assert estimate([7.0]) == (7.0, -inf, inf, 1)
     assert estimate([7.0, 9.0]) == (8.0, -inf, inf, 2)
 
 
-def test_bands_say_whether_their_ends_are_inside() -> None:
+def test_bands_show_whether_their_ends_are_included() -> None:
     bands = at_least(1), at_most(1), above(1), below(1), between(1, 2), between(1, 2, strict=True)
     assert [1 in band for band in bands] == [True, True, False, False, True, False]
     assert [str(band) for band in bands] == [

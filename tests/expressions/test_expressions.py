@@ -125,7 +125,7 @@ def test_overflow_and_domain_fail_only_their_row(text: str, a: int) -> None:
     assert errors.first
 
 
-def test_a_null_behind_a_failure_does_not_hide_it() -> None:
+def test_a_null_after_a_failure_does_not_hide_it() -> None:
     result, errors = evaluate("(sqrt(x) = NULL) IS NULL", x=[-1.0, 4.0])
     assert result == [None, True]
     assert errors.count == 1
@@ -137,14 +137,14 @@ def test_a_constant_that_fails_fails_every_row() -> None:
     assert errors.count == 2
 
 
-def test_nothing_makes_up_for_a_failed_row() -> None:
+def test_no_function_replaces_the_value_of_a_failed_row() -> None:
     result, errors = evaluate("coalesce(sqrt(x), 5)", x=[-1.0, None, 4.0])
     assert result == [None, 5.0, 2.0]
     assert errors.mask(3).tolist() == [True, False, False]
     assert evaluate("sqrt(x) IS NULL", x=[-1.0, None])[0] == [None, True]
 
 
-def test_errors_in_branches_not_taken_do_not_count() -> None:
+def test_errors_in_branches_not_taken_are_ignored() -> None:
     assert value("CASE WHEN x >= 0 THEN sqrt(x) ELSE 0 END", x=[4.0, -4.0]) == [2.0, 0.0]
     assert value("coalesce(y, sqrt(x))", x=[-1.0, 4.0], y=[1.0, None]) == [1.0, 2.0]
     assert value("x < 0 OR sqrt(x) > 1", x=[-1.0, 4.0]) == [True, True]
@@ -154,7 +154,7 @@ def test_errors_in_branches_not_taken_do_not_count() -> None:
     assert errors.mask(3).tolist() == [True, True, False]
 
 
-def test_what_lies_in_null_rows_does_not_matter() -> None:
+def test_values_of_null_rows_do_not_matter() -> None:
     valid = np.array([False, False, False, True])
     columns = {
         "x": Column(np.array([np.nan, np.inf, -1e308, 4.0]), valid),
@@ -252,7 +252,7 @@ def test_two_columns_of_one_dictionary() -> None:
         ("s LIKE '%c' ESCAPE '!'", [False, False, True]),
     ],
 )
-def test_results_follow_a_growing_dictionary(text: str, expected: list[Any]) -> None:
+def test_results_are_extended_with_a_growing_dictionary(text: str, expected: list[Any]) -> None:
     expression = parse_scalar(text, FIELDS)
     evaluator = compile_expression(expression)
     words = Dictionary(["a"])
@@ -264,7 +264,7 @@ def test_results_follow_a_growing_dictionary(text: str, expected: list[Any]) -> 
     assert found == expected
 
 
-def test_the_dictionary_of_a_text_function_is_kept_with_its_source() -> None:
+def test_the_dictionary_of_a_text_function_is_cached_with_its_source() -> None:
     evaluator = compile_expression(parse_scalar("upper(s)", FIELDS))
     column = Column.from_list(STRING, ["a", "b"])
     first = evaluator({"s": column}, 2, RowErrors())

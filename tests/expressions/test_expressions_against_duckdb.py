@@ -28,7 +28,7 @@ SQL_TYPES = {
     FieldType.STRING: "VARCHAR",
     FieldType.TIMESTAMP: "TIMESTAMP",
 }
-# Where DuckDB goes on with infinity and NaN, a row of ours has failed, or a TRY_CAST is null.
+# Where DuckDB continues with infinity and NaN, our row fails, or a TRY_CAST is null.
 MACROS = """
     CREATE MACRO finite(v) AS
         CASE WHEN isfinite(CAST(v AS DOUBLE)) IS NOT FALSE THEN v ELSE CAST('not finite' AS BIGINT) END;
@@ -125,8 +125,8 @@ def test_random_expressions_agree(database: duckdb.DuckDBPyConnection, seed: int
     rows = random_rows(generator, 40)
     fill(database, rows)
     columns = {
-        name: Column.from_list(field.type, [row[place] for row in rows])
-        for place, (name, field) in enumerate(FIELDS.items())
+        name: Column.from_list(field.type, [row[index] for row in rows])
+        for index, (name, field) in enumerate(FIELDS.items())
     }
     for _ in range(EXPRESSIONS_PER_TABLE):
         depth = generator.randint(1, 4)
@@ -139,7 +139,7 @@ def test_random_expressions_agree(database: duckdb.DuckDBPyConnection, seed: int
         try:
             theirs, failed = expected(database, text, expression.type)
         except (duckdb.ConversionException, duckdb.OutOfRangeException):
-            continue  # a constant that always fails: DuckDB says so before it looks at a row
+            continue  # a constant that always fails: DuckDB reports it before it reads a row
         marked = errors.mask(len(rows)).tolist()
         for number, (row, mine, other) in enumerate(zip(rows, ours, theirs, strict=True)):
             agreed = same(mine, other) or (marked[number] and refused(database, text))

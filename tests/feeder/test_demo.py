@@ -1,4 +1,4 @@
-"""The demo: what it asks, what it prints, and that it leaves nothing behind."""
+"""The demo: its queries, its output, and its cleanup."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from tests.support.servers import PATIENCE, running_server
+from tests.support.servers.running_server import PATIENCE, running_server
 
 from mavstream import Client
 from mavstream_feeder.demo.queries import CLASSES
@@ -50,7 +50,7 @@ def test_every_query_reads_the_sample_streams() -> None:
             infer(flow.build(), shapes)
 
 
-def test_it_ends_by_itself_and_prints_one_object() -> None:
+def test_the_demo_ends_by_itself_and_prints_one_object() -> None:
     done = demo("--seconds", "3", "--json")
     assert done.stderr == ""
     assert done.returncode == 0
@@ -67,7 +67,7 @@ def test_it_ends_by_itself_and_prints_one_object() -> None:
         assert 0 < latency["p50"] <= latency["p95"] <= latency["p99"]
 
 
-def test_it_runs_on_a_server_that_is_there_and_takes_its_queries_away(tmp_path: Path) -> None:
+def test_the_demo_runs_on_an_existing_server_and_removes_its_queries(tmp_path: Path) -> None:
     with running_server(tmp_path) as server, Client(server.url) as client:
         for _ in range(2):
             done = demo("--seconds", "3", "--url", server.url, "--policy", "wrr", "--rate", "150")
@@ -79,7 +79,7 @@ def test_it_runs_on_a_server_that_is_there_and_takes_its_queries_away(tmp_path: 
         assert {info.name for info in client.streams()} == set(STREAMS)
 
 
-def test_it_can_watch_what_another_feeder_feeds(tmp_path: Path) -> None:
+def test_the_demo_can_watch_the_rows_of_another_feeder(tmp_path: Path) -> None:
     with running_server(tmp_path) as server:
         words = ("feed", "--sample", "--stamp", "now", "--loop", "--rate", "100", "-o", "json")
         feeder = subprocess.Popen(
@@ -95,14 +95,14 @@ def test_it_can_watch_what_another_feeder_feeds(tmp_path: Path) -> None:
         assert found["tuples_in"] > 0
         assert found["tuples_lost"] is None
         assert all(each["results"] > 0 for each in found["classes"].values())
-        # The first interrupt lets the feeder wait for its acks.
+        # After the first interrupt the feeder waits for its acks.
         assert feeder.returncode == 0
         fed = json.loads(report)
         assert fed["sent"] == fed["acked"] > 0
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_an_interrupt_ends_it_and_its_server(tmp_path: Path, number: signal.Signals) -> None:
+def test_an_interrupt_ends_the_demo_and_its_server(tmp_path: Path, number: signal.Signals) -> None:
     running = subprocess.Popen(
         [*DEMO, "--seconds", "100"],
         stdout=subprocess.PIPE,
@@ -125,7 +125,7 @@ def test_an_interrupt_ends_it_and_its_server(tmp_path: Path, number: signal.Sign
         socket.create_connection((host, int(port)))
 
 
-def test_watching_alone_needs_a_server() -> None:
+def test_watching_only_needs_a_server() -> None:
     done = demo("--no-feed")
     assert done.returncode == 2
     assert "give --url" in done.stderr

@@ -1,4 +1,4 @@
-"""The feeder against a real server: every row once, whatever happens; and its command."""
+"""The feeder against a real server: every row arrives exactly once; and its command."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.support.cutting import cutting_proxy
-from tests.support.feeder_commands import command
+from tests.support.commands.as_process import command
 from tests.support.reading_files import written
-from tests.support.servers import PATIENCE, RunningServer, running_server, until
+from tests.support.servers.cutting_proxy import cutting_proxy
+from tests.support.servers.running_server import PATIENCE, RunningServer, running_server, until
 
 from mavstream import AsyncClient, Client, stream
 from mavstream_feeder import (
@@ -50,7 +50,7 @@ def numbered(name: str, **options: Any) -> StreamSpec:
 
 
 def received(client: Client, name: str, count: int) -> list[int]:
-    """Return what a query over the whole stream answers, and see that there is no more."""
+    """Return the answers of a query over the whole stream, and assert that there are no more."""
     query = client.submit(stream(name).project(n="n"), name=f"all_{name}", from_="earliest")
     rows = query.results().to_arrow(count, timeout=PATIENCE)
     assert client.stream_info(name).position == count
@@ -75,7 +75,7 @@ def test_every_row_arrives_once_and_in_order(
 
 
 @pytest.mark.parametrize("direction", ["up", "down"])
-def test_no_row_is_lost_or_doubled_when_the_connection_is_cut(
+def test_no_row_is_lost_or_duplicated_when_the_connection_is_cut(
     server: RunningServer, numbers: Path, direction: Any
 ) -> None:
     spec = numbered(f"cut_{direction}")
@@ -91,7 +91,7 @@ def test_no_row_is_lost_or_doubled_when_the_connection_is_cut(
         assert received(client, spec.name, COUNT) == list(range(COUNT))
 
 
-def test_the_feeder_goes_on_after_the_server_was_killed(tmp_path: Path, numbers: Path) -> None:
+def test_the_feeder_continues_after_the_server_was_killed(tmp_path: Path, numbers: Path) -> None:
     """Three streams of one schema, whose frames share messages."""
     specs = [numbered(f"killed_{number}") for number in range(3)]
 
@@ -122,7 +122,7 @@ def test_the_feeder_goes_on_after_the_server_was_killed(tmp_path: Path, numbers:
         asyncio.run(feed(server))
 
 
-def test_a_stream_without_credit_waits_and_the_others_go_on(server: RunningServer, numbers: Path) -> None:
+def test_a_stream_without_credit_waits_and_the_others_continue(server: RunningServer, numbers: Path) -> None:
     # Its retention keeps all rows, so that its quota is reached.
     full, free = numbered("full", quota="64KB", retention={"time": "1h"}), numbered("free")
 
@@ -171,7 +171,9 @@ def test_a_stream_can_join_while_the_feeder_runs(server: RunningServer, numbers:
             assert received(client, name, COUNT) == list(range(COUNT))
 
 
-def test_what_ends_a_feed_is_said_at_once(server: RunningServer, tmp_path: Path, numbers: Path) -> None:
+def test_errors_that_end_a_feed_are_raised_at_once(
+    server: RunningServer, tmp_path: Path, numbers: Path
+) -> None:
     def run(address: Address, spec: StreamSpec, path: Path = numbers, **options: Any) -> None:
         feeder = Feeder(address, Options(**options), Patience(outage=0.2))
         feeder.add(spec.name, FileSource(path, spec), parse_rate("max"))
@@ -232,7 +234,7 @@ def test_the_command_creates_feeds_and_reports(server: RunningServer, tmp_path: 
     assert info.spec.event_time == "at"
 
 
-def test_the_command_shows_a_table(server: RunningServer) -> None:
+def test_the_command_prints_a_table(server: RunningServer) -> None:
     done = command(
         "--url", server.url, "feed", "--sample", "--stamp", "now", "--rate", "500", "--seconds", "1"
     )
@@ -242,7 +244,7 @@ def test_the_command_shows_a_table(server: RunningServer) -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "code", "said"),
+    ("words", "code", "printed"),
     [
         (["nowhere=nothing.csv", "--rate", "5"], 1, "nowhere"),
         (["--rate", "5"], 2, "nothing to feed"),
@@ -252,10 +254,10 @@ def test_the_command_shows_a_table(server: RunningServer) -> None:
         (["a=b.csv", "--stamp", "then"], 2, "expected one of file, now, got"),
     ],
 )
-def test_the_command_says_what_is_wrong(
-    server: RunningServer, words: list[str], code: int, said: str
+def test_the_command_explains_errors(
+    server: RunningServer, words: list[str], code: int, printed: str
 ) -> None:
     done = command("--url", server.url, "feed", *words)
-    assert said in " ".join(done.stderr.replace("│", " ").split())
+    assert printed in " ".join(done.stderr.replace("│", " ").split())
     assert done.returncode == code
     assert "Traceback" not in done.stderr

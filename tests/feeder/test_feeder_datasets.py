@@ -1,4 +1,4 @@
-"""Datasets: streams registered from a manifest, files read in the order of time with little memory."""
+"""Datasets: streams registered from a manifest, files read in time order with little memory."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet
 import pytest
-from tests.support.feeder_commands import command
-from tests.support.servers import PATIENCE, RunningServer, running_server
+from tests.support.commands.as_process import command
+from tests.support.servers.running_server import PATIENCE, RunningServer, running_server
 
 from mavstream import Client, stream
 from mavstream_feeder import FileSource, UnreadableFile, infer_stream
@@ -60,7 +60,7 @@ def dataset(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def test_streams_come_as_recorded_unless_a_rate_is_given(dataset: Path) -> None:
+def test_streams_are_fed_as_recorded_unless_a_rate_is_given(dataset: Path) -> None:
     feeds = {feed.name: feed for feed in read_feeds(InputArguments(data=dataset), ["doors=500"])}
     assert str(feeds["motion"].rate) == "recorded"
     assert str(feeds["doors"].rate) == "500"
@@ -76,7 +76,7 @@ def test_streams_come_as_recorded_unless_a_rate_is_given(dataset: Path) -> None:
     assert only.name == "doors"
 
 
-def test_files_are_read_one_behind_the_other(dataset: Path) -> None:
+def test_files_are_read_one_after_the_other(dataset: Path) -> None:
     (feed,) = read_feeds(InputArguments(data=dataset, streams=["doors"]))
     assert feed.spec is not None
     source = FileSource(feed.paths, feed.spec, loop=True)
@@ -89,7 +89,7 @@ def test_files_are_read_one_behind_the_other(dataset: Path) -> None:
     assert tuple(source.position_at(source.taken)) == (100, 2)
 
 
-def test_what_is_no_whole_dataset_is_refused(tmp_path: Path) -> None:
+def test_an_incomplete_dataset_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InvalidDataset, match="not a complete dataset"):
         read_feeds(InputArguments(data=tmp_path))
     manifest = write_dataset(tmp_path, "doors")
@@ -152,7 +152,7 @@ def test_the_command_registers_and_replays_a_dataset(server: RunningServer, data
     assert found == list(range(4 * PER_FILE))
 
 
-def test_a_dataset_can_go_on_where_it_stopped(server: RunningServer, dataset: Path) -> None:
+def test_a_dataset_can_be_resumed_where_it_stopped(server: RunningServer, dataset: Path) -> None:
     words = ("--url", server.url, "feed", "--data", str(dataset), "--stream", "doors", "-o", "json")
     with Client(server.url) as client:
         first = command(*words, "--speed", "1000000x", "--limit", "1190")

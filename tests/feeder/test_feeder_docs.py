@@ -1,4 +1,4 @@
-"""What the page about feeding shows is what happens."""
+"""Commands, Python and output on the page about feeding match the product."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import sys
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from tests.test_docs import ROOT, as_program, blocks
+from tests.support.documents import ROOT, as_program, blocks
 
 from mavstream.testing import start_server
 
@@ -25,13 +25,13 @@ def write_files(folder: Path) -> None:
     (folder / "doors.csv").write_text("arrival_offset,door\n" + "".join(doors))
 
 
-def test_the_commands_and_the_python_of_the_page_run(tmp_path: Path) -> None:
+def test_the_commands_and_the_python_of_the_page_print_the_shown_output(tmp_path: Path) -> None:
     write_files(tmp_path)
     (commands,) = blocks(PAGE, "sh")
     (shown,) = blocks(PAGE, "text")
     with start_server() as url:
         environment = {**os.environ, "MAVSTREAM_URL": url}
-        said = ""
+        printed = ""
         for line in commands.splitlines():
             program, *words = shlex.split(line)
             assert program == "mavstream"
@@ -44,11 +44,11 @@ def test_the_commands_and_the_python_of_the_page_run(tmp_path: Path) -> None:
                 env=environment,
             )
             assert (done.returncode, done.stderr) == (0, ""), line
-            said += done.stdout
+            printed += done.stdout
         program_file = tmp_path / "feeding.md.py"
         program_file.write_text(as_program(PAGE).replace("http://127.0.0.1:8000", url))
         done = subprocess.run(
             [sys.executable, program_file], capture_output=True, text=True, check=False, cwd=tmp_path
         )
     assert (done.stdout, done.stderr) == (shown, "")
-    assert '"unmatched":{"readings.csv":0}' in said
+    assert '"unmatched":{"readings.csv":0}' in printed

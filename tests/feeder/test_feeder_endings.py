@@ -1,4 +1,4 @@
-"""How feeds end: on Ctrl-C, with rows that are refused, when the server goes; and what they say then."""
+"""How feeds end: on Ctrl-C, with rejected rows, when the server dies; and what they report."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.support.cutting import cutting_proxy
-from tests.support.feeder_commands import PATIENCE, command, started
-from tests.support.servers import RunningServer, eventually, running_server, until
+from tests.support.commands.as_process import PATIENCE, command, started
+from tests.support.servers.cutting_proxy import cutting_proxy
+from tests.support.servers.running_server import RunningServer, eventually, running_server, until
 
 from mavstream import Client
 from mavstream_feeder import (
@@ -63,7 +63,7 @@ def in_log(data: Path, stream: str) -> list[int]:
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_feed_that_is_interrupted_says_where_it_stopped_and_can_go_on(
+def test_an_interrupted_feed_reports_where_it_stopped_and_can_be_resumed(
     server: RunningServer, numbers: Path, number: signal.Signals
 ) -> None:
     name = f"stopped_by_{number.name.lower()}"
@@ -72,18 +72,18 @@ def test_a_feed_that_is_interrupted_says_where_it_stopped_and_can_go_on(
         feed = started("--url", server.url, "feed", f"{name}={numbers}", "--rate", "300")
         eventually(lambda: client.stream_info(name).position > 50, "rows of the feed")
         feed.send_signal(number)
-        said, complaints = feed.communicate(timeout=PATIENCE)
+        printed, complaints = feed.communicate(timeout=PATIENCE)
         assert (feed.returncode, complaints) == (0, "")
-        assert "stopped as requested; all rows that were sent are acknowledged" in said
-        (row,) = re.findall(rf"{name}: after row (\d+) of {numbers}", said)
+        assert "stopped as requested; all rows that were sent are acknowledged" in printed
+        (row,) = re.findall(rf"{name}: after row (\d+) of {numbers}", printed)
         assert client.stream_info(name).position == int(row) < COUNT
-        (skip,) = re.findall(r"continue there with (--skip \S+)", said)
+        (skip,) = re.findall(r"continue there with (--skip \S+)", printed)
         done = command("--url", server.url, "feed", f"{name}={numbers}", *skip.split())
         assert done.returncode == 0, done.stderr
     assert in_log(server.data, name) == list(range(COUNT))
 
 
-def test_a_feed_without_a_server_reports_what_it_did(tmp_path: Path, numbers: Path) -> None:
+def test_a_feed_that_lost_its_server_reports_its_rows(tmp_path: Path, numbers: Path) -> None:
     async def feed(server: RunningServer) -> Feeder:
         feeder = Feeder(Address(server.url), Options(), Patience(outage=0.2))
         feeder.add("gone", FileSource(numbers, numbered("gone")), parse_rate("1000"))
@@ -101,18 +101,18 @@ def test_a_feed_without_a_server_reports_what_it_did(tmp_path: Path, numbers: Pa
     assert any("aborted; all rows up to here are acknowledged" in line for line in remarks(report))
 
 
-def test_a_second_signal_does_not_wait_for_a_server_that_is_gone(tmp_path: Path, numbers: Path) -> None:
+def test_a_second_signal_ends_a_feed_without_waiting_for_a_dead_server(tmp_path: Path, numbers: Path) -> None:
     with running_server(tmp_path) as server, Client(server.url) as client:
         client.create_stream(numbered("given_up"))
         feed = started("--url", server.url, "feed", f"given_up={numbers}", "--rate", "300")
         eventually(lambda: client.stream_info("given_up").position > 50, "rows of the feed")
         server.kill()
-        # Two different ones, because the same one twice may be delivered once.
+        # Two different signals, because the same one twice may be delivered once.
         feed.send_signal(signal.SIGINT)
         feed.send_signal(signal.SIGTERM)
-        said, complaints = feed.communicate(timeout=PATIENCE)
+        printed, complaints = feed.communicate(timeout=PATIENCE)
     assert (feed.returncode, complaints) == (130, "")
-    (row,) = re.findall(r"given_up: after row (\d+) of", said)
+    (row,) = re.findall(r"given_up: after row (\d+) of", printed)
     assert in_log(tmp_path, "given_up")[: int(row)] == list(range(int(row)))
 
 
@@ -138,10 +138,10 @@ def test_each_row_is_in_the_log_once_after_the_server_was_restarted(tmp_path: Pa
     assert in_log(tmp_path, "kept") == list(range(COUNT))
 
 
-def test_a_stream_that_waited_for_acks_goes_on_when_the_welcome_brings_them(
+def test_a_stream_that_waited_for_acks_continues_when_the_welcome_confirms_them(
     server: RunningServer, numbers: Path
 ) -> None:
-    """All frames that may be under way are in the log, and the connection is lost before any ack comes."""
+    """All frames in flight are in the log, and the connection is lost before any ack."""
     with Client(server.url) as client:
         client.create_stream(numbered("lost_acks"))
     # The welcome passes, the first ack does not; then the proxy lets everything pass.
@@ -168,14 +168,14 @@ AHEAD = StreamSpec.model_validate(
 def some_from_the_future(tmp_path: Path) -> Path:
     path = tmp_path / "ahead.csv"
     lines = [f"{2126 if n % 10 == 3 else 2026}-01-01T00:00:00Z,{n}\n" for n in range(100)]
-    # A frame of which no row can be taken.
+    # A frame all of whose rows are rejected.
     lines[40:50] = [f"2126-01-01T00:00:00Z,{n}\n" for n in range(40, 50)]
     path.write_text("at,n\n" + "".join(lines))
     return path
 
 
 @pytest.mark.parametrize("form", [Format.ARROW, Format.COLUMNS])
-def test_rows_that_are_refused_can_be_left_out_and_are_counted(
+def test_rejected_rows_can_be_skipped_and_are_counted(
     server: RunningServer, some_from_the_future: Path, form: Format
 ) -> None:
     spec = AHEAD.model_copy(update={"name": f"ahead_{form}"})
@@ -189,7 +189,7 @@ def test_rows_that_are_refused_can_be_left_out_and_are_counted(
     assert (report.sent, report.acked, report.rejected) == (100, len(kept), 100 - len(kept))
 
 
-def test_without_leave_to_go_on_a_refusal_ends_the_feed_and_is_reported(
+def test_by_default_a_rejection_ends_the_feed_and_is_reported(
     server: RunningServer, some_from_the_future: Path
 ) -> None:
     with Client(server.url) as client:

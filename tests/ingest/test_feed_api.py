@@ -1,4 +1,4 @@
-"""Feeding and subscribing under stress: the producer's session without a socket, and many sockets at once."""
+"""Producer sessions without a socket, and feeding and subscribing over many sockets at once."""
 
 from __future__ import annotations
 
@@ -11,7 +11,13 @@ from typing import Any
 
 import pytest
 import websockets
-from tests.support.servers import PATIENCE, RawProducer, RunningServer, eventually, running_server
+from tests.support.servers.running_server import (
+    PATIENCE,
+    RawProducer,
+    RunningServer,
+    eventually,
+    running_server,
+)
 from websockets.exceptions import ConnectionClosed
 
 from mavstream_protocol import StreamSpec
@@ -45,7 +51,7 @@ class Bench:
         )
         if hello is not None:
             made.received(json.dumps({"type": "hello", "producer": hello, "streams": ["s"]}))
-            assert heard(made)[0]["type"] == "welcome"
+            assert received(made)[0]["type"] == "welcome"
         return made
 
     def close(self) -> None:
@@ -53,7 +59,7 @@ class Bench:
         self.catalog.close()
 
 
-def heard(session: ProducerSession) -> list[dict[str, Any]]:
+def received(session: ProducerSession) -> list[dict[str, Any]]:
     return [json.loads(message) for message in session.take()]
 
 
@@ -69,10 +75,10 @@ def bench(tmp_path: Path) -> Iterator[Bench]:
     made.close()
 
 
-def test_hello_is_answered_with_where_the_producer_stands(bench: Bench) -> None:
+def test_hello_is_answered_with_the_last_sequences_of_the_producer(bench: Bench) -> None:
     session = bench.session(None)
     session.received('{"type": "hello", "producer": "p", "streams": ["s", "unknown"]}')
-    (welcome,) = heard(session)
+    (welcome,) = received(session)
     credit = bench.settings.credit_bytes
     assert welcome == {
         "type": "welcome",
@@ -83,59 +89,59 @@ def test_hello_is_answered_with_where_the_producer_stands(bench: Bench) -> None:
     }
 
 
-def test_frames_of_one_moment_get_one_ack(bench: Bench) -> None:
+def test_frames_of_one_flush_get_one_ack(bench: Bench) -> None:
     session = bench.session()
     for sequence in range(1, 6):
         session.received(data(sequence, sequence))
-    assert heard(session) == []
+    assert received(session) == []
     bench.store.flush()
-    (ack,) = heard(session)
+    (ack,) = received(session)
     assert (ack["stream"], ack["sequence"]) == ("s", 5)
     assert bench.store.info("s").position == 5
 
 
-def test_an_ack_goes_ahead_of_a_reject_and_says_what_stands(bench: Bench) -> None:
+def test_an_ack_of_earlier_frames_is_sent_ahead_of_a_reject(bench: Bench) -> None:
     session = bench.session()
     session.received(data(1, 1))
     bench.store.flush()
     session.received(data(2, "wrong"))
     session.received(data(3, 3))
-    told = heard(session)
-    assert [message["type"] for message in told] == ["ack", "reject", "reject"]
-    assert [message.get("expected") for message in told] == [None, 2, 2]
-    assert [message["problem"]["code"] for message in told[1:]] == ["invalid_tuples", "sequence_gap"]
+    messages = received(session)
+    assert [message["type"] for message in messages] == ["ack", "reject", "reject"]
+    assert [message.get("expected") for message in messages] == [None, 2, 2]
+    assert [message["problem"]["code"] for message in messages[1:]] == ["invalid_tuples", "sequence_gap"]
     session.received(data(2, 2))
     bench.store.flush()
-    assert heard(session)[0]["sequence"] == 2
+    assert received(session)[0]["sequence"] == 2
 
 
-def test_what_is_rejected_behind_frames_under_way_is_expected_again(bench: Bench) -> None:
+def test_a_frame_that_is_rejected_after_pending_ones_is_expected_again(bench: Bench) -> None:
     session = bench.session()
     session.received(data(1, 1))
     session.received(data(2, "wrong"))
-    assert heard(session)[0]["expected"] == 2
+    assert received(session)[0]["expected"] == 2
     bench.store.flush()
-    assert heard(session)[0]["sequence"] == 1
+    assert received(session)[0]["sequence"] == 1
 
 
-def test_all_encodings_are_taken(bench: Bench) -> None:
+def test_all_encodings_are_accepted(bench: Bench) -> None:
     session = bench.session()
     session.received(data(1, 1, 2))
     session.received(json.dumps({"type": "data", "stream": "s", "sequence": 2, "columns": {"n": [3]}}))
     batch = decode_rows(SPEC.schema(), [{"n": 4}])
     session.received(seal(b'{"stream":"s","sequence":3}', encode_message(batch)))
     bench.store.flush()
-    assert heard(session)[0]["sequence"] == 3
+    assert received(session)[0]["sequence"] == 3
     assert bench.store.info("s").position == 4
     assert (bench.traffic.received["s"], bench.traffic.acked["s"]) == (4, 4)
 
 
-def test_the_end_is_said_behind_the_rows(bench: Bench) -> None:
+def test_the_end_is_confirmed_after_the_rows(bench: Bench) -> None:
     session = bench.session()
     session.received(data(1, 1))
     session.received('{"type": "end", "stream": "s"}')
     bench.store.flush()
-    assert [message["type"] for message in heard(session)] == ["ack", "ended"]
+    assert [message["type"] for message in received(session)] == ["ack", "ended"]
 
 
 @pytest.mark.parametrize(
@@ -164,7 +170,7 @@ def test_an_illegal_message_names_state_expected_and_received(
     assert bench.store.info("s").position == 0
 
 
-def test_the_last_connection_of_a_name_has_it(bench: Bench) -> None:
+def test_the_last_connection_of_a_producer_replaces_the_earlier_one(bench: Bench) -> None:
     first = bench.session()
     first.received(data(1, 1))
     second = bench.session()
@@ -173,15 +179,15 @@ def test_the_last_connection_of_a_name_has_it(bench: Bench) -> None:
     assert bench.producers.count == 1
     bench.producers.disconnected(first)
     assert bench.producers.count == 1
-    # What the first had offered is in the log; the second, who cannot know, sends it again.
+    # The frame of the first is in the log; the second, which cannot know, sends it again.
     second.received(data(1, 1))
     second.received(data(2, 2))
     bench.store.flush()
-    assert heard(second)[-1]["sequence"] == 2
+    assert received(second)[-1]["sequence"] == 2
     assert bench.store.info("s").position == 2
 
 
-def test_a_reason_fits_into_a_close_frame() -> None:
+def test_a_close_reason_is_shortened_to_fit_a_close_frame() -> None:
     assert cut_reason("short") == "short"
     cut = cut_reason("ä" * 200)
     assert len(cut.encode()) <= 123
@@ -204,7 +210,7 @@ def server(tmp_path: Path) -> Iterator[RunningServer]:
 
 
 class Watcher:
-    """A subscriber that reads until the last row; `rows` are those that it saw, `missed` the others."""
+    """A subscriber that reads until the last row; `rows` counts the received rows, `missed` the others."""
 
     def __init__(self, address: str, last: int, progress: asyncio.Event) -> None:
         self.address = address
@@ -224,28 +230,28 @@ class Watcher:
                 await self.go_on.wait()
             try:
                 async for message in connection:
-                    place = self._take(message)
+                    offset = self._take(message)
                     self._progress.set()
-                    if place == self.last:
+                    if offset == self.last:
                         return
             except ConnectionClosed as closed:
                 self.code = closed.rcvd.code if closed.rcvd else 1006
 
     def _take(self, message: str | bytes) -> int:
-        """Count a message, which must go on where the one before ended; return how far that is."""
-        place = self.rows + self.missed
+        """Count a message, which must continue where the last one ended; returns the offset after it."""
+        offset = self.rows + self.missed
         if isinstance(message, bytes):
             header = json.loads(unseal(message)[0])
-            assert header["offset"] == place
+            assert header["offset"] == offset
             self.rows += header["count"]
         else:
-            told = json.loads(message)
-            assert told.get("offset", told.get("start")) == place
-            if told["type"] == "rows":
-                self.rows += len(told["rows"])
+            decoded = json.loads(message)
+            assert decoded.get("offset", decoded.get("start")) == offset
+            if decoded["type"] == "rows":
+                self.rows += len(decoded["rows"])
             else:
-                assert (told["type"], told["reason"]) == ("gap", "retention")
-                self.missed += told["stop"] - told["start"]
+                assert (decoded["type"], decoded["reason"]) == ("gap", "retention")
+                self.missed += decoded["stop"] - decoded["start"]
         return self.rows + self.missed
 
     def _connect(self, slow: bool) -> websockets.connect:
@@ -260,7 +266,7 @@ class Watcher:
 
 
 def text(n: int) -> str:
-    """Return a text that no other row has, so that the log cannot keep it once for all."""
+    """Return a text that no other row has, so that the dictionary cannot share it."""
     return (f"{n:06d}" * (TEXT // 6 + 1))[:TEXT]
 
 
@@ -269,20 +275,20 @@ def resident(pid: int) -> int:
     return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("VmRSS"))
 
 
-def test_ten_slow_subscribers_of_a_hundred_hold_up_nobody(server: RunningServer) -> None:
+def test_ten_slow_subscribers_of_a_hundred_block_no_other(server: RunningServer) -> None:
     query = server.http.post("/v1/queries", json={"name": "q", "plan": PLAN}).json()["id"]
     address = server.websocket_url(f"/v1/queries/{query}/results?")
     last = FRAMES * PER_FRAME
     progress = asyncio.Event()
     fast = [Watcher(address + "format=arrow", last, progress) for _ in range(90)]
-    # In another format, so that they do not live on what was encoded for the fast ones.
+    # In another format, so that they do not reuse the chunks encoded for the fast ones.
     slow = [
         Watcher(f"{address}format=rows&on_lag={on_lag}", last, progress)
         for on_lag in ["gap"] * 5 + ["disconnect"] * 5
     ]
 
     async def feed() -> None:
-        """Send frame after frame, each as soon as the fast ones have nearly all of those before."""
+        """Send frames, each as soon as the fast subscribers have nearly all rows before it."""
         async with websockets.connect(server.websocket_url("/v1/feed"), open_timeout=PATIENCE) as producer:
             await producer.send(json.dumps({"type": "hello", "producer": "p"}))
             await producer.recv()
@@ -311,7 +317,7 @@ def test_ten_slow_subscribers_of_a_hundred_hold_up_nobody(server: RunningServer)
                 watcher.go_on.set()
 
     asyncio.run(watch())
-    # Whoever reads misses nothing; the others are told what they missed, or are disconnected, as they asked.
+    # Fast subscribers miss nothing; slow ones get a gap or are disconnected, as requested.
     assert {watcher.rows for watcher in fast} == {last}
     for watcher in slow[:5]:
         assert watcher.missed > 0

@@ -1,4 +1,4 @@
-"""Small frames that wait together: appended as one, in turns, without a word lost about any of them."""
+"""Small pending frames are appended as one, in turns, with the arrival, ack or rejection of each."""
 
 from __future__ import annotations
 
@@ -6,7 +6,15 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from tests.support.stream_stores import NUMBERS, HandTimers, Producer, Server, limited_files, numbers, spec
+from tests.support.services.stream_store import (
+    NUMBERS,
+    ManualTimers,
+    Producer,
+    Server,
+    limited_files,
+    numbers,
+    spec,
+)
 
 from mavstream_server.ingest.background import Inline
 from mavstream_server.testing import ManualClock
@@ -27,22 +35,22 @@ def producer(server: Server) -> Producer:
     return Producer(server, *"abc")
 
 
-def test_frames_that_wait_together_become_one_that_knows_when_each_row_came(
+def test_pending_frames_are_appended_as_one_with_the_arrival_of_each_row(
     server: Server, producer: Producer
 ) -> None:
-    came = []
+    arrivals = []
     for sequence in range(1, 5):
         server.clock.advance(nanoseconds=1_000_000)
-        came += [server.clock.now()] * sequence
+        arrivals += [server.clock.now()] * sequence
         producer.send(numbers(*range(sequence + 1)), ("a", sequence, sequence), ("b", sequence, 1))
     assert server.values("a") == []
     assert producer.acked() == {"a": 4, "b": 4}
     (frame,) = server.frames("a")
-    assert (frame.rows, frame.sequence, frame.arrival) == (10, 4, came[-1])
-    assert server.arrivals("a") == came
+    assert (frame.rows, frame.sequence, frame.arrival) == (10, 4, arrivals[-1])
+    assert server.arrivals("a") == arrivals
     assert server.values("a") == [0, 0, 1, 0, 1, 2, 0, 1, 2, 3]
     assert server.store.counts("a")[:2] == (4, 10)
-    # Opened again, the log goes on from the last of them.
+    # Reopened, the log continues after the last of them.
     server.again()
     producer = Producer(server, *"abc")
     producer.send(numbers(9), ("a", 4, 1))
@@ -62,7 +70,7 @@ def test_rows_of_two_producers_keep_their_order(server: Server, producer: Produc
     assert [frame.sequence for frame in server.frames("a")] == [2, 1, 4]
 
 
-def test_a_connection_hears_of_its_own_frames_only(server: Server, producer: Producer) -> None:
+def test_a_connection_gets_acks_of_its_own_frames_only(server: Server, producer: Producer) -> None:
     producer.send(numbers(1), ("a", 1, 1))
     new = Producer(server, "a")
     new.send(numbers(2), ("a", 2, 1))
@@ -70,29 +78,31 @@ def test_a_connection_hears_of_its_own_frames_only(server: Server, producer: Pro
     assert producer.acked() == {"a": 1}
 
 
-def test_of_joined_frames_that_cannot_be_written_each_is_refused(server: Server, producer: Producer) -> None:
+def test_joined_frames_that_cannot_be_written_are_rejected_one_by_one(
+    server: Server, producer: Producer
+) -> None:
     server.store.remove("a")
     server.store.create(spec(NUMBERS, name="a", retention={"bytes": "512KB"}))  # segments of 64 KB
     producer.send(numbers(1, 2), ("a", 1, 1), ("b", 1, 1))
-    producer.heard()
+    producer.received()
     undo = limited_files(66_000)
     try:
         for sequence in (2, 3, 4):
             server.clock.advance(nanoseconds=1000)
             producer.send(numbers(*range(1364)), ("a", sequence, 1363), ("b", sequence, 1))
-        told = producer.heard()
+        messages = producer.received()
     finally:
         undo()
-    rejects = [(each["stream"], each["sequence"], each["expected"]) for each in told if "problem" in each]
+    rejects = [(each["stream"], each["sequence"], each["expected"]) for each in messages if "problem" in each]
     assert rejects == [("a", 2, 2), ("a", 3, 2), ("a", 4, 2)]
-    assert told[-1]["streams"]["b"][0] == 4
+    assert messages[-1]["streams"]["b"][0] == 4
     producer.send(numbers(7), ("a", 2, 1))
     assert producer.acked() == {"a": 2}
     assert (server.values("a"), len(server.values("b"))) == ([1, 7], 4)
 
 
 class SlowDisk(Inline):
-    """A disk whose every sync takes a while of the clock that is advanced by hand."""
+    """A disk whose every sync advances the manual clock."""
 
     def __init__(self, clock: ManualClock) -> None:
         self._clock = clock
@@ -102,8 +112,8 @@ class SlowDisk(Inline):
         super().run(work, done)
 
 
-def test_rows_wait_nine_times_as_long_as_the_last_ones_took(server: Server) -> None:
-    timers = HandTimers()
+def test_rows_wait_nine_times_as_long_as_the_last_append_took(server: Server) -> None:
+    timers = ManualTimers()
     now, later = timers.soon, timers.later
     store = server.start(delivery="sync", background=SlowDisk(server.clock), timers=timers)
     for name in "abc":
@@ -116,10 +126,10 @@ def test_rows_wait_nine_times_as_long_as_the_last_ones_took(server: Server) -> N
     for number in (2, 3):
         producer.send(numbers(number, number), ("a", number, 1), ("b", number, 1))
     ((delay, rested),) = later
-    # It took two turns, and the rest that the first one made was not over in the second.
+    # The append took two turns; the wait after the first was not over in the second.
     assert delay == pytest.approx(9 * 0.0003 - 0.0001)
     assert now == []
-    # What came in a message of its own waits for nobody, and takes along what is ahead of it.
+    # A frame in a message of its own is appended at once, together with those ahead of it.
     store.offer("p", "a", 4, numbers(4), 50)
     now.pop()()
     assert [server.values(name) for name in "ab"] == [[1, 2, 3, 4], [1]]
@@ -127,15 +137,15 @@ def test_rows_wait_nine_times_as_long_as_the_last_ones_took(server: Server) -> N
     rested()
     now.pop()()
     assert server.values("b") == [1, 2, 3]
-    # After a longer while nothing waits.
+    # After a longer time nothing waits.
     server.clock.advance(seconds=1)
     producer.send(numbers(4), ("b", 4, 1))
     now.pop()()
     assert (server.values("b"), len(later)) == ([1, 2, 3, 4], 1)
 
 
-def test_appending_lets_go_of_the_loop_after_a_while_and_goes_on_in_the_next_turn(server: Server) -> None:
-    timers, disk = HandTimers(), SlowDisk(server.clock)
+def test_appending_yields_to_the_event_loop_and_continues_in_the_next_turn(server: Server) -> None:
+    timers, disk = ManualTimers(), SlowDisk(server.clock)
     turns = timers.soon
     store = server.start(delivery="sync", timers=timers, background=disk)
     for name in "abcde":
@@ -148,7 +158,7 @@ def test_appending_lets_go_of_the_loop_after_a_while_and_goes_on_in_the_next_tur
         turns.pop()()
         settled.append([name for name in "abcde" if store.last_sequence("p", name)])
         if len(settled) == 1:
-            # It came meanwhile, and is appended together with what waits for its turn.
+            # This frame arrives meanwhile, and is appended together with the pending one.
             store.offer("p", "e", 2, numbers(2), 50)
     assert settled == [list("ab"), list("abcd"), list("abcde")]
     assert server.values("e") == [1, 2]

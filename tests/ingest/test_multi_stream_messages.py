@@ -9,7 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from tests.support.stream_stores import (
+from tests.support.services.stream_store import (
     EVENTS,
     NUMBERS,
     Producer,
@@ -69,29 +69,31 @@ def test_each_frame_of_a_multi_stream_message_goes_to_its_own_stream(
     assert (producer.traffic.received["a"], producer.traffic.acked["a"]) == (3, 3)
 
 
-def test_one_message_tells_all_acks_with_their_credit(feeding: Callable[..., Producer]) -> None:
+def test_one_message_has_all_acks_with_their_credit(feeding: Callable[..., Producer]) -> None:
     producer = feeding(settings={"credit_bytes": 4096})
     producer.send(numbers(1, 2), ("a", 1, 1), ("c", 1, 1))
-    assert producer.heard() == [{"type": "acks", "streams": {"a": [1, 4096], "c": [1, 4096]}}]
-    assert producer.heard() == []
+    assert producer.received() == [{"type": "acks", "streams": {"a": [1, 4096], "c": [1, 4096]}}]
+    assert producer.received() == []
 
 
-def test_rows_arrive_when_their_message_comes(server: Server, feeding: Callable[..., Producer]) -> None:
+def test_rows_have_the_arrival_time_of_their_message(
+    server: Server, feeding: Callable[..., Producer]
+) -> None:
     producer = feeding()
-    came = []
+    arrivals = []
     for sequence in (1, 2):
         server.clock.advance(nanoseconds=1_000_000)
-        came.append(server.clock.now())
+        arrivals.append(server.clock.now())
         producer.send(numbers(1, 2), ("a", sequence, 1), ("b", sequence, 1))
     # A message of one frame waits for the flush as well.
     producer.session.received(json.dumps({"type": "data", "stream": "a", "sequence": 3, "rows": [{"n": 3}]}))
     server.clock.advance(seconds=1)
-    producer.heard()
-    assert server.arrivals("a") == [*came, came[-1]]
-    assert server.arrivals("b") == came
+    producer.received()
+    assert server.arrivals("a") == [*arrivals, arrivals[-1]]
+    assert server.arrivals("b") == arrivals
 
 
-def test_a_repeated_frame_is_acked_again_and_the_others_are_taken(
+def test_a_repeated_frame_is_acked_again_and_the_others_are_appended(
     server: Server, feeding: Callable[..., Producer]
 ) -> None:
     producer = feeding()
@@ -110,7 +112,7 @@ def test_a_frame_with_bad_rows_is_rejected_alone_by_its_own_row_numbers(
     times = pa.array([1, 2, 3, None, 5, 6], pa.int64()).cast(pa.timestamp("us", "UTC"))
     batch = pa.RecordBatch.from_arrays([times, pa.array(["x"] * 6)], schema=arrow_schema(schema))
     producer.send(batch, ("a", 1, 2), ("b", 1, 3), ("c", 1, 1))
-    reject, acks = producer.heard()
+    reject, acks = producer.received()
     assert (reject["stream"], reject["sequence"], reject["expected"]) == ("b", 1, 1)
     assert [item["pointer"] for item in reject["problem"]["errors"]] == ["rows/1/at"]
     assert sorted(acks["streams"]) == ["a", "c"]
@@ -123,34 +125,37 @@ def test_a_frame_with_bad_rows_is_rejected_alone_by_its_own_row_numbers(
     [("unknown", "unknown_stream"), ("other", "invalid_tuples")],
     ids=["unknown", "schema"],
 )
-def test_a_stream_that_does_not_belong_into_the_message_is_rejected_alone(
+def test_a_frame_of_an_unknown_or_unlike_stream_is_rejected_alone(
     server: Server, feeding: Callable[..., Producer], stream: str, code: str
 ) -> None:
     producer = feeding()
     server.store.create(StreamSpec.model_validate({"name": "other", **TEXTS}))
     producer.send(numbers(1, 2, 3), ("a", 1, 1), (stream, 1, 1), ("b", 1, 1))
-    reject, acks = producer.heard()
+    reject, acks = producer.received()
     assert (reject["stream"], reject["problem"]["code"]) == (stream, code)
     assert sorted(acks["streams"]) == ["a", "b"]
     if stream == "other":
         assert "other fields than 'a'" in reject["problem"]["errors"][0]["detail"]
         assert server.store.info("other").position == 0
-    # Nobody knows the fields of strangers, so their rows are not looked at.
+    # The fields of unknown streams are not known, so their rows are not checked.
     producer.send(numbers(1), ("unknown", 1, 1))
-    assert [message["problem"]["code"] for message in producer.heard()] == ["unknown_stream"]
+    assert [message["problem"]["code"] for message in producer.received()] == ["unknown_stream"]
 
 
 @pytest.mark.parametrize("broken", [False, True], ids=["rows", "bytes"])
-def test_a_message_that_is_not_what_it_says_is_rejected_frame_by_frame(
+def test_a_message_that_contradicts_its_header_is_rejected_frame_by_frame(
     server: Server, feeding: Callable[..., Producer], broken: bool
 ) -> None:
     producer = feeding()
     batch = b"nonsense" if broken else encode_message(numbers(1, 2, 3))
     producer.session.received(seal(b'{"frames":[["a",1,1],["b",1,1]]}', batch))
-    told = producer.heard()
-    assert [(message["type"], message["stream"]) for message in told] == [("reject", "a"), ("reject", "b")]
+    messages = producer.received()
+    assert [(message["type"], message["stream"]) for message in messages] == [
+        ("reject", "a"),
+        ("reject", "b"),
+    ]
     expected = "cannot be read" if broken else "the frames in the header have 2 rows, the message has 3"
-    assert all(expected in message["problem"]["errors"][0]["detail"] for message in told)
+    assert all(expected in message["problem"]["errors"][0]["detail"] for message in messages)
     producer.send(numbers(1, 2), ("a", 1, 1), ("b", 1, 1))
     assert producer.acked() == {"a": 1, "b": 1}
 
@@ -171,7 +176,7 @@ def test_a_message_that_is_not_what_it_says_is_rejected_frame_by_frame(
         ('{"frames":[["a",1,true]]}', "a frame of a multi-stream message has 1 row or more, got True"),
     ],
 )
-def test_a_header_that_cannot_be_understood_ends_the_connection(
+def test_an_invalid_header_closes_the_connection(
     server: Server, feeding: Callable[..., Producer], header: str, reason: str
 ) -> None:
     producer = feeding()
@@ -182,21 +187,21 @@ def test_a_header_that_cannot_be_understood_ends_the_connection(
     assert server.values("a") == []
 
 
-def test_multi_stream_messages_are_announced_and_others_hear_their_acks_one_by_one(
+def test_producers_that_do_not_announce_multi_stream_messages_get_single_acks(
     server: Server, feeding: Callable[..., Producer]
 ) -> None:
     feeding()
     producer = Producer(server, "a", bundles=False)
     producer.session.received(seal(b'{"stream":"a","sequence":1}', encode_message(numbers(1))))
-    assert [message["type"] for message in producer.heard()] == ["ack"]
+    assert [message["type"] for message in producer.received()] == ["ack"]
     producer.send(numbers(1), ("a", 2, 1))
     assert producer.session.closing is not None
     assert "need a hello with 'bundles': true" in producer.session.closing.reason
-    # Older servers refuse a hello that speaks of them.
+    # Older servers refuse a hello that announces them.
     assert "bundles" not in Hello(producer="p").model_dump_json()
 
 
-def test_a_frame_counts_with_its_share_of_the_message(
+def test_a_frame_uses_credit_by_its_share_of_the_message(
     server: Server, feeding: Callable[..., Producer]
 ) -> None:
     assert [share(1000, rows, 7) for rows in (1, 2, 4)] == [143, 286, 572]
@@ -204,12 +209,12 @@ def test_a_frame_counts_with_its_share_of_the_message(
     large = list(range(600))
     producer.send(numbers(*large), ("a", 1, 10), ("b", 1, 290), ("c", 1, 300))
     producer.send(numbers(*large), ("a", 2, 10), ("b", 2, 290), ("c", 2, 300))
-    told = producer.heard()
-    assert [(message["stream"], message["problem"]["code"]) for message in told[:2]] == [
+    messages = producer.received()
+    assert [(message["stream"], message["problem"]["code"]) for message in messages[:2]] == [
         ("b", "over_credit"),
         ("c", "over_credit"),
     ]
-    assert told[2]["streams"]["a"][0] == 2
+    assert messages[2]["streams"]["a"][0] == 2
     assert len(server.values("a")) == 20
 
 
@@ -224,7 +229,7 @@ def test_a_frame_counts_with_its_share_of_the_message(
     ids=["joined", "sync", "disk_limit", "quota"],
 )
 @pytest.mark.parametrize("nulls", [False, True])
-def test_the_log_has_the_same_with_and_without_multi_stream_messages(
+def test_the_log_has_the_same_rows_with_and_without_multi_stream_messages(
     server: Server,
     feeding: Callable[..., Producer],
     settings: dict[str, Any],
@@ -269,29 +274,31 @@ def _columns(frame: Frame) -> list[list[Any]]:
     return [frame.column(field.name).to_list(field.type) for field in fields]
 
 
-def test_a_message_passes_nothing_that_waits(server: Server, feeding: Callable[..., Producer]) -> None:
+def test_a_multi_stream_message_is_appended_after_pending_frames(
+    server: Server, feeding: Callable[..., Producer]
+) -> None:
     producer = feeding()
     producer.send(numbers(0, 0), ("a", 1, 1), ("b", 1, 1))
-    producer.heard()
+    producer.received()
     producer.session.received(json.dumps({"type": "data", "stream": "a", "sequence": 2, "rows": [{"n": 1}]}))
     producer.send(numbers(2, 3, 4), ("a", 3, 1), ("b", 2, 1), ("c", 2, 1))
-    told = producer.heard()
-    assert [message["type"] for message in told] == ["reject", "acks"]
-    assert (told[0]["stream"], told[0]["expected"]) == ("c", 1)
-    assert told[0]["problem"]["code"] == "sequence_gap"
+    messages = producer.received()
+    assert [message["type"] for message in messages] == ["reject", "acks"]
+    assert (messages[0]["stream"], messages[0]["expected"]) == ("c", 1)
+    assert messages[0]["problem"]["code"] == "sequence_gap"
     assert server.values("a") == [0, 1, 2]
 
 
-def test_a_full_disk_refuses_frames_of_a_multi_stream_message_and_loses_none(
+def test_a_full_disk_rejects_frames_of_a_multi_stream_message_and_loses_none(
     server: Server, feeding: Callable[..., Producer]
 ) -> None:
     producer = feeding(retention={"bytes": "1MB"})
     producer.send(numbers(1, 2), ("a", 1, 1), ("b", 1, 1))
-    producer.heard()
+    producer.received()
     undo = limited_files(300_000)
     try:
         producer.send(numbers(*range(40_001)), ("a", 2, 40_000), ("b", 2, 1))
-        reject, acks = producer.heard()
+        reject, acks = producer.received()
     finally:
         undo()
     assert (reject["stream"], reject["expected"], reject["problem"]["code"]) == ("a", 2, "storage_full")
@@ -301,18 +308,18 @@ def test_a_full_disk_refuses_frames_of_a_multi_stream_message_and_loses_none(
     assert (server.values("a"), server.values("b")) == ([1, 3], [2, 40_000, 4])
 
 
-def test_a_completed_stream_takes_no_multi_stream_message(
+def test_a_complete_stream_rejects_frames_of_multi_stream_messages(
     server: Server, feeding: Callable[..., Producer]
 ) -> None:
     producer = feeding()
     server.store.complete("a")
     producer.send(numbers(1, 2), ("a", 1, 1), ("b", 1, 1))
-    told = {message["type"]: message for message in producer.heard()}
-    assert told["reject"]["problem"]["code"] == "stream_complete"
-    assert list(told["acks"]["streams"]) == ["b"]
+    messages = {message["type"]: message for message in producer.received()}
+    assert messages["reject"]["problem"]["code"] == "stream_complete"
+    assert list(messages["acks"]["streams"]) == ["b"]
 
 
-def test_the_header_is_what_the_protocol_says() -> None:
+def test_the_header_is_encoded_as_the_protocol_documents() -> None:
     header = MultiStreamHeader.model_validate_json('{"frames":[["a",1,2],["b",7,1]]}')
     assert header.frames == (("a", 1, 2), ("b", 7, 1))
     for wrong in ('{"frames":[]}', '{"frames":[["a",0,1]]}', '{"frames":[["a",1,0]]}'):

@@ -1,4 +1,4 @@
-"""What streams keep: retention, quotas, who holds them, and what waits meanwhile."""
+"""Retention and quotas of streams: queries that hold rows, and frames that wait meanwhile."""
 
 from __future__ import annotations
 
@@ -7,7 +7,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.support.stream_stores import NUMBERS, ReturnedCredit, ScriptedReaders, Server, numbers, spec
+from tests.support.services.stream_store import (
+    NUMBERS,
+    ReturnedCredit,
+    ScriptedReaders,
+    Server,
+    numbers,
+    spec,
+)
 
 from mavstream_server.core.errors import OverQuota, StorageFull, TooLarge, TooMany
 from mavstream_server.ingest.stream_store import Accepted, Repeated, StreamStore
@@ -21,7 +28,7 @@ def server(tmp_path: Path, clock: ManualClock) -> Iterator[Server]:
 
 
 def fill(server: Server, store: StreamStore, size: int, producer: str = "p") -> int:
-    """Send frames of about 8 kB until so many bytes were sent; return the last sequence."""
+    """Send frames of about 8 kB up to a number of bytes; returns the last sequence."""
     sequence = store.last_sequence(producer, "numbers")
     for _ in range(-(-size // 8192)):
         sequence += 1
@@ -31,7 +38,7 @@ def fill(server: Server, store: StreamStore, size: int, producer: str = "p") -> 
     return sequence
 
 
-def test_a_sequence_is_remembered_when_its_frames_are_gone(server: Server) -> None:
+def test_the_last_sequence_is_kept_when_its_frames_are_removed(server: Server) -> None:
     store = server.start()
     store.create(spec(NUMBERS, retention={"bytes": "128KiB"}))
     store.offer("early", "numbers", 1, numbers(1), 50)
@@ -42,14 +49,14 @@ def test_a_sequence_is_remembered_when_its_frames_are_gone(server: Server) -> No
         store.maintain()
     assert store.info("numbers").begin > 1
     assert store.info("numbers").bytes < 300_000
-    # As after SIGKILL: nothing was closed, the catalog has what retention left there.
+    # As after SIGKILL: nothing was closed, and the catalog has what retention stored there.
     shutil.copytree(server.path, server.path / "killed")
     other = Server(server.path / "killed", server.clock)
     assert other.start().offer("early", "numbers", 1, numbers(1), 50).result() == Repeated(1, 1)
     other.stop()
 
 
-def test_retention_leaves_what_a_query_needs(server: Server) -> None:
+def test_retention_keeps_rows_that_a_query_needs(server: Server) -> None:
     readers = ScriptedReaders({"numbers": 0}, {"numbers": "slow"})
     store = server.start(readers=readers)
     store.create(spec(NUMBERS, retention={"time": "1s", "bytes": "512KiB"}))
@@ -103,7 +110,7 @@ def test_at_its_quota_a_stream_waits_for_the_query_that_holds_it(server: Server)
     assert server.kinds("numbers")[-1] == "END"
 
 
-def test_a_quota_without_slow_readers_slows_nobody(server: Server) -> None:
+def test_a_quota_without_slow_readers_slows_no_producer(server: Server) -> None:
     store = server.start()
     store.create(spec(NUMBERS, quota="512KiB", retention={"bytes": "512KiB"}))
     fill(server, store, 3_000_000)
@@ -112,7 +119,7 @@ def test_a_quota_without_slow_readers_slows_nobody(server: Server) -> None:
     assert 300_000 < info.bytes <= 512 << 10
 
 
-def test_time_that_retention_promises_is_kept_at_the_quota(server: Server) -> None:
+def test_rows_within_the_retention_time_are_kept_at_the_quota(server: Server) -> None:
     store = server.start()
     store.create(spec(NUMBERS, quota="256KiB", retention="10s"))
     last = 0
@@ -128,7 +135,7 @@ def test_time_that_retention_promises_is_kept_at_the_quota(server: Server) -> No
     assert fill(server, store, 8192) == last + 1
 
 
-def test_what_waits_is_bounded(server: Server) -> None:
+def test_pending_appends_are_bounded(server: Server) -> None:
     store = server.start(credit_bytes=20_000, readers=ScriptedReaders({"numbers": 0}))
     store.create(spec(NUMBERS, quota="256KiB"))
     store.create(spec(NUMBERS, name="other"))

@@ -1,4 +1,4 @@
-"""Streams and their disk: full, damaged, waited for; and a server that is killed."""
+"""Streams and their disk: full, damaged or synced; and a server that is killed."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.support.stream_stores import NUMBERS, ReturnedCredit, Server, limited_files, numbers, spec
+from tests.support.services.stream_store import NUMBERS, ReturnedCredit, Server, limited_files, numbers, spec
 
 from mavstream_server.catalog.catalog import Catalog
 from mavstream_server.core.clock import SystemClock
@@ -50,7 +50,7 @@ def test_a_stream_whose_files_are_damaged_does_not_stop_the_others(server: Serve
 
 
 @pytest.mark.parametrize("delivery", ["process", "sync"])
-def test_a_full_disk_refuses_frames_and_loses_none(server: Server, delivery: str) -> None:
+def test_a_full_disk_rejects_frames_and_loses_none(server: Server, delivery: str) -> None:
     store = server.start(delivery=delivery)
     store.create(spec(NUMBERS, retention={"bytes": "1MB"}))  # segments of 125 kB
     store.create(spec(NUMBERS, name="other", retention={"bytes": "1MB"}))
@@ -64,11 +64,11 @@ def test_a_full_disk_refuses_frames_and_loses_none(server: Server, delivery: str
         other = store.offer("p", "other", 1, numbers(1), 50)
         store.flush()
         assert fits.result() == Accepted(1, 1, 1)
-        for ticket in (large, behind):
+        for handle in (large, behind):
             with pytest.raises(StorageFull, match="stream 'numbers' could not be written, the disk is full"):
-                ticket.result()
+                handle.result()
         assert other.result() == Accepted(1, 0, 1)
-        # What fits still goes in, under the number that was refused.
+        # A smaller frame still fits, with the sequence that was rejected.
         small = store.offer("p", "numbers", 2, numbers(2), 50)
         store.flush()
         assert small.result() == Accepted(2, 2, 1)
@@ -80,7 +80,7 @@ def test_a_full_disk_refuses_frames_and_loses_none(server: Server, delivery: str
     assert server.values("numbers") == [1, 7, 2, *range(60_000)]
 
 
-def test_a_stream_that_cannot_be_made_leaves_nothing(server: Server) -> None:
+def test_a_stream_that_cannot_be_created_leaves_no_files(server: Server) -> None:
     store = server.start()
     undo = limited_files(100_000)
     try:
@@ -93,13 +93,13 @@ def test_a_stream_that_cannot_be_made_leaves_nothing(server: Server) -> None:
     store.create(spec(NUMBERS))
 
 
-def test_a_log_that_cannot_be_opened_again_is_tried_later(server: Server) -> None:
+def test_a_log_that_cannot_be_reopened_is_retried_later(server: Server) -> None:
     returned = ReturnedCredit()
     store = server.start(producers=returned)
     store.create(spec(NUMBERS))
     store.offer("p", "numbers", 1, numbers(1), 50)
     store.flush()
-    undo = limited_files(100_000)  # less than a segment: the log cannot even make room again
+    undo = limited_files(100_000)  # less than a segment: the log cannot even allocate one
     try:
         lost = store.offer("p", "numbers", 2, numbers(*range(60_000)), 480_000)
         store.flush()
@@ -122,7 +122,9 @@ def test_a_log_that_cannot_be_opened_again_is_tried_later(server: Server) -> Non
     assert server.values("numbers") == [1, 2]
 
 
-def test_with_sync_acks_wait_for_the_disk_and_gather_what_comes_meanwhile(tmp_path: Path) -> None:
+def test_with_sync_delivery_acks_wait_for_the_disk_and_later_frames_share_the_next_sync(
+    tmp_path: Path,
+) -> None:
     async def main() -> None:
         loop = asyncio.get_running_loop()
         background = InThreads(loop)
@@ -172,8 +174,8 @@ if spec.name not in store:
     store.create(spec)
 schema = spec.schema()
 acked = {}
-def done(ticket):
-    acked[ticket.producer] = ticket.result().sequence
+def done(handle):
+    acked[handle.producer] = handle.result().sequence
 sent = {p: store.last_sequence(p, spec.name) for p in ("p", "q", "r")}
 while True:
     for _ in range(7):
@@ -187,7 +189,7 @@ while True:
 """
 
 
-def test_a_killed_server_has_every_acked_row_and_goes_on(server: Server) -> None:
+def test_a_killed_server_has_every_acked_row_and_continues(server: Server) -> None:
     given = spec(NUMBERS)
     for _ in range(3):
         arguments = [sys.executable, "-c", KILLED, str(server.path), given.model_dump_json()]

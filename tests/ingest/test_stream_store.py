@@ -1,4 +1,4 @@
-"""Streams take frames together and in order, lose and double nothing, and go on after a restart."""
+"""Streams append frames together and in order, lose and duplicate nothing, and continue after a restart."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.support.stream_stores import EVENTS, NUMBERS, HandTimers, Server, events, numbers, spec
+from tests.support.services.stream_store import EVENTS, NUMBERS, ManualTimers, Server, events, numbers, spec
 
 from mavstream_protocol.errors import InvalidTuples
 from mavstream_server.catalog.catalog import Catalog
@@ -25,12 +25,12 @@ def server(tmp_path: Path, clock: ManualClock) -> Iterator[Server]:
         yield made
 
 
-def test_frames_of_one_moment_are_appended_together_and_then_acked(server: Server) -> None:
+def test_pending_frames_are_appended_together_and_then_acked(server: Server) -> None:
     store = server.start()
     store.create(spec(NUMBERS))
     settled: list[int] = []
-    tickets = [
-        store.offer(name, "numbers", n, numbers(n), 50, done=lambda ticket: settled.append(ticket.sequence))
+    handles = [
+        store.offer(name, "numbers", n, numbers(n), 50, done=lambda handle: settled.append(handle.sequence))
         for n in (1, 2, 3)
         for name in ("p", "q")
     ]
@@ -39,7 +39,7 @@ def test_frames_of_one_moment_are_appended_together_and_then_acked(server: Serve
     store.flush()
     assert settled == [1, 1, 2, 2, 3, 3]
     assert server.rung == 1
-    assert [ticket.outcome for ticket in tickets[:3]] == [
+    assert [handle.outcome for handle in handles[:3]] == [
         *(Accepted(1, 0, 1), Accepted(1, 1, 1), Accepted(2, 2, 1)),
     ]
     frames = server.frames("numbers")
@@ -53,12 +53,12 @@ def test_frames_of_one_moment_are_appended_together_and_then_acked(server: Serve
     assert server.rung == 1  # nothing new
 
 
-def test_ten_thousand_small_frames_go_in_at_once(server: Server) -> None:
+def test_ten_thousand_small_frames_are_appended_at_once(server: Server) -> None:
     store = server.start()
     store.create(spec(NUMBERS))
-    tickets = [store.offer("p", "numbers", n, numbers(n), 50) for n in range(1, 10_001)]
+    handles = [store.offer("p", "numbers", n, numbers(n), 50) for n in range(1, 10_001)]
     store.flush()
-    assert all(ticket.outcome == Accepted(n, n - 1, 1) for n, ticket in enumerate(tickets, 1))
+    assert all(handle.outcome == Accepted(n, n - 1, 1) for n, handle in enumerate(handles, 1))
     assert server.rung == 1
     assert server.values("numbers") == list(range(1, 10_001))
 
@@ -88,7 +88,7 @@ def test_a_gap_names_the_frame_that_is_expected(server: Server) -> None:
     assert server.values("numbers") == [1, 2]
 
 
-def test_rows_may_come_without_a_producer(server: Server) -> None:
+def test_rows_may_be_appended_without_a_producer(server: Server) -> None:
     store = server.start()
     store.create(spec(EVENTS))
     store.offer("p", "events", 1, events(100), 50)
@@ -97,7 +97,7 @@ def test_rows_may_come_without_a_producer(server: Server) -> None:
     store.flush()
     store.offer("p", "events", 3, events(700), 50)
     store.flush()
-    # Who has no name holds nothing back: p alone tells how far time is.
+    # Unnamed producers do not hold the watermark back: p alone decides it.
     assert server.frames("events")[-1].after == 700
     assert store.info("events").producers == {"p": 3}
     with pytest.raises(Refused, match="got frame 4 without a producer"):
@@ -122,7 +122,7 @@ def test_rows_from_the_far_future_are_rejected_by_row_and_field(server: Server) 
     assert store.info("events").position == 3
 
 
-def test_columns_that_do_not_fit_are_refused(server: Server) -> None:
+def test_invalid_columns_are_refused(server: Server) -> None:
     store = server.start()
     store.create(spec(NUMBERS))
     with pytest.raises(InvalidTuples, match="no field 'at'"):
@@ -130,7 +130,7 @@ def test_columns_that_do_not_fit_are_refused(server: Server) -> None:
     assert store.last_sequence("p", "numbers") == 0
 
 
-def test_streams_are_created_once_and_removed_when_nobody_reads_them(server: Server) -> None:
+def test_streams_are_created_once_and_removed_when_no_query_reads_them(server: Server) -> None:
     store = server.start(max_streams=2)
     info = store.create(spec(NUMBERS))
     assert (info.position, info.bytes > 0, info.watermark, info.held_by) == (0, True, None, None)
@@ -151,17 +151,17 @@ def test_streams_are_created_once_and_removed_when_nobody_reads_them(server: Ser
     with pytest.raises(NotFound, match="there is no stream 'numbers'"):
         store.offer("p", "numbers", 1, numbers(1), 50)
     store.create(spec(NUMBERS))
-    store.offer("p", "numbers", 1, numbers(1), 50)  # counted anew
+    store.offer("p", "numbers", 1, numbers(1), 50)  # counted from 0 again
     store.flush()
     assert server.again().names == ("events", "numbers")
 
 
-def test_rows_that_nobody_knows_are_not_taken_over(server: Server) -> None:
+def test_a_directory_with_rows_of_an_unknown_stream_is_not_reused(server: Server) -> None:
     store = server.start()
     path = server.path / "streams" / "numbers"
     path.mkdir()
     (path / "lock").touch()
-    store.create(spec(NUMBERS))  # what a death left of a stream that was never made is no hindrance
+    store.create(spec(NUMBERS))  # leftovers of a crash before the stream was registered do not matter
     store.offer("p", "numbers", 1, numbers(1), 50)
     server.stop()
     (server.path / "catalog.sqlite").unlink()
@@ -172,7 +172,7 @@ def test_rows_that_nobody_knows_are_not_taken_over(server: Server) -> None:
     assert server.values("numbers") == [1]
 
 
-def test_a_restart_goes_on_where_it_was(server: Server) -> None:
+def test_a_restart_continues_where_the_server_stopped(server: Server) -> None:
     store = server.start()
     store.create(spec(EVENTS, lateness="0s"))
     for n in (1, 2, 3):
@@ -197,29 +197,29 @@ def test_a_directory_has_one_server(server: Server) -> None:
     catalog.close()
 
 
-def test_a_listener_that_fails_does_not_keep_others_from_their_acks(
+def test_a_failing_callback_does_not_prevent_acks_of_others(
     server: Server, caplog: pytest.LogCaptureFixture
 ) -> None:
     store = server.start()
     store.create(spec(NUMBERS))
-    store.offer("p", "numbers", 1, numbers(1), 50, done=lambda ticket: 1 / 0)
+    store.offer("p", "numbers", 1, numbers(1), 50, done=lambda handle: 1 / 0)
     second = store.offer("p", "numbers", 2, numbers(2), 50)
     store.flush()
     assert second.settled
     assert "callback of an append failed" in caplog.text
 
 
-def test_what_is_offered_at_the_end_is_in_the_log_or_refused(server: Server) -> None:
+def test_a_frame_at_shutdown_is_in_the_log_or_rejected(server: Server) -> None:
     store = server.start()
     store.create(spec(NUMBERS))
-    ticket = store.offer("p", "numbers", 1, numbers(1), 50)
+    handle = store.offer("p", "numbers", 1, numbers(1), 50)
     server.stop()
-    assert ticket.result() == Accepted(1, 0, 1)
+    assert handle.result() == Accepted(1, 0, 1)
     assert server.values("numbers") == [1]
     assert server.start().last_sequence("p", "numbers") == 1
 
 
-def test_on_a_loop_flushes_happen_by_themselves(tmp_path: Path) -> None:
+def test_on_an_event_loop_flushes_are_scheduled_automatically(tmp_path: Path) -> None:
     async def main() -> None:
         settings = Settings(data=tmp_path)
         catalog = Catalog(settings.catalog_file)
@@ -248,7 +248,7 @@ def test_on_a_loop_flushes_happen_by_themselves(tmp_path: Path) -> None:
 
 
 class SlowClock(ManualClock):
-    """A clock that moves on by so many ns whenever it is read."""
+    """A clock that advances by a number of ns whenever it is read."""
 
     step = 0
 
@@ -258,10 +258,10 @@ class SlowClock(ManualClock):
 
 
 @pytest.mark.parametrize(("streams", "fewest", "most"), [(3, 1, 1), (30, 5, 15)])
-def test_the_bell_rings_once_a_round_and_once_a_millisecond_in_long_ones(
+def test_the_doorbell_rings_once_per_flush_and_once_per_millisecond_in_long_ones(
     tmp_path: Path, streams: int, fewest: int, most: int
 ) -> None:
-    timers = HandTimers()
+    timers = ManualTimers()
     clock = SlowClock()
     with Server(tmp_path, clock) as server:
         store = server.start(timers=timers)

@@ -6,7 +6,15 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.support.stream_stores import EVENTS, NUMBERS, ScriptedReaders, Server, events, numbers, spec
+from tests.support.services.stream_store import (
+    EVENTS,
+    NUMBERS,
+    ScriptedReaders,
+    Server,
+    events,
+    numbers,
+    spec,
+)
 
 from mavstream_server.core.errors import Conflict
 from mavstream_server.ingest.stream_store import Accepted
@@ -20,7 +28,7 @@ def server(tmp_path: Path, clock: ManualClock) -> Iterator[Server]:
         yield made
 
 
-def test_time_passes_on_streams_that_windows_read(server: Server) -> None:
+def test_clock_marks_are_written_to_streams_that_windows_read(server: Server) -> None:
     readers = ScriptedReaders(waiting=("a", "events"))
     store = server.start(readers=readers)
     for name in ("a", "b"):
@@ -32,11 +40,11 @@ def test_time_passes_on_streams_that_windows_read(server: Server) -> None:
             store.offer("p", "a", step + 1, numbers(step), 50)
             store.flush()
         store.maintain()
-    # Rows tell the time themselves.
+    # Rows advance the time themselves.
     assert server.kinds("a") == ["DATA"] * 5 + ["CLOCK"] * 5
     assert server.kinds("b") == server.kinds("events") == []
     assert store.info("a").watermark == "2023-11-14T22:13:21.000000Z"
-    # When all is silent for long, marks grow rare.
+    # In a long idle time marks become rare.
     for _ in range(2000):
         server.clock.advance(seconds=0.1)
         store.maintain()
@@ -52,7 +60,7 @@ def test_time_passes_on_streams_that_windows_read(server: Server) -> None:
     assert len(server.kinds("a")) == count
 
 
-def test_a_silent_producer_no_longer_holds_time_back(server: Server) -> None:
+def test_an_idle_producer_no_longer_holds_the_watermark_back(server: Server) -> None:
     store = server.start()
     store.create(spec(EVENTS, idle_timeout="2s"))
     store.offer("p", "events", 1, events(100), 50)
@@ -68,7 +76,7 @@ def test_a_silent_producer_no_longer_holds_time_back(server: Server) -> None:
     store.maintain()
     assert server.kinds("events")[-1] == "IDLE"
     assert server.frames("events")[-1].after == 950
-    # After a restart nobody knows who is still there: the wait starts anew.
+    # After a restart it is unknown which producers are live: the timeout starts again.
     store = server.again()
     store.offer("r", "events", 1, events(2000), 50)
     store.flush()
@@ -100,15 +108,15 @@ def test_a_producer_that_joins_is_waited_for_and_one_that_ends_is_not(server: Se
     assert server.frames("events")[-1].after == 500
 
 
-def test_a_complete_stream_takes_no_more(server: Server) -> None:
+def test_a_complete_stream_accepts_no_more_rows(server: Server) -> None:
     store = server.start()
     store.create(spec(NUMBERS))
     store.offer("p", "numbers", 1, numbers(1), 50)
-    ticket = store.complete("numbers")
+    handle = store.complete("numbers")
     with pytest.raises(Conflict, match="was completed and takes no more rows"):
         store.offer("p", "numbers", 2, numbers(2), 50)
     store.flush()
-    assert ticket.result() == Accepted(0, 1, 0)
+    assert handle.result() == Accepted(0, 1, 0)
     assert server.kinds("numbers") == ["DATA", "COMPLETE"]
     assert store.info("numbers").watermark == "9999-12-31T23:59:59.999999Z"
     store = server.again()
@@ -118,12 +126,12 @@ def test_a_complete_stream_takes_no_more(server: Server) -> None:
     assert store.credit("p", "numbers") == 0
 
 
-def test_marks_are_not_confused_with_rows(server: Server) -> None:
+def test_marks_do_not_use_sequences_of_rows(server: Server) -> None:
     store = server.start()
     store.create(spec(EVENTS))
     store.offer("p", "events", 1, events(), 50)  # an empty frame still has its number
     store.end("p", "events")
-    store.offer("p", "events", 2, events(5), 50)  # and who ended can come back
+    store.offer("p", "events", 2, events(5), 50)  # and a producer that ended can start again
     store.flush()
     kinds = [frame.kind for frame in server.frames("events")]
     assert kinds == [FrameKind.DATA, FrameKind.END, FrameKind.DATA]

@@ -59,7 +59,7 @@ def rows_of(columns: Mapping[str, Column], schema: Schema = ALL) -> list[tuple[A
 @settings(max_examples=60, deadline=None)
 @given(FRAMES, st.integers(1, 20))
 @example([[(0, None, 0.0, None, False, None, "", None, t, None) for t in (4 - (1 << 63), 0)]], 1)
-def test_rows_come_back_as_they_went_in(frames: list[list[tuple[Any, ...]]], train: int) -> None:
+def test_rows_are_read_as_they_were_appended(frames: list[list[tuple[Any, ...]]], train: int) -> None:
     with tempfile.TemporaryDirectory() as directory:
         path = Path(directory) / "log"
         with LogWriter(path, LogDescription(ALL, "timestamp", 5)) as writer:
@@ -106,7 +106,7 @@ def assert_same_rows_are_late(marks: list[int], exact: list[int], times: list[in
         assert expected <= mark <= max(expected, time - lateness)
 
 
-def test_frames_of_one_shape_are_gathered_as_one(tmp_path: Path) -> None:
+def test_frames_of_equal_layout_are_read_as_one_batch(tmp_path: Path) -> None:
     schema = Schema((Field("n", FieldType.INT), Field("s", FieldType.STRING, True)))
     with LogWriter(tmp_path, LogDescription(schema)) as writer:
         for start in range(0, 300, 3):
@@ -122,7 +122,7 @@ def test_frames_of_one_shape_are_gathered_as_one(tmp_path: Path) -> None:
     assert gather_arrivals(spans).tolist() == [n - n % 3 for n in range(3, 300)]
 
 
-def test_watermarks_of_many_frames_equal_those_of_each(tmp_path: Path) -> None:
+def test_watermarks_of_a_batch_equal_those_of_its_frames(tmp_path: Path) -> None:
     schema = Schema((Field("t", FieldType.TIMESTAMP),))
     random = np.random.default_rng(3)
     with LogWriter(tmp_path, LogDescription(schema, "t", 20)) as writer:
@@ -150,7 +150,7 @@ def test_watermarks_of_many_frames_equal_those_of_each(tmp_path: Path) -> None:
         assert_same_rows_are_late(joined, each, times, lateness=20)
 
 
-def test_columns_are_views_that_cannot_be_written(tmp_path: Path) -> None:
+def test_columns_are_read_only_views(tmp_path: Path) -> None:
     schema = Schema((Field("n", FieldType.INT),))
     with LogWriter(tmp_path, LogDescription(schema)) as writer:
         writer.append({"n": Column(np.arange(4))}, 4, 0)
@@ -165,7 +165,7 @@ def test_columns_are_views_that_cannot_be_written(tmp_path: Path) -> None:
         step[0].column("m")
 
 
-def test_more_nullable_columns_than_bits_to_tell_them_apart(tmp_path: Path) -> None:
+def test_frames_with_more_than_64_nullable_columns_are_read(tmp_path: Path) -> None:
     schema = Schema(tuple(Field(f"c{i}", FieldType.INT, True) for i in range(80)))
     rows = [tuple(None if i == 79 else i for i in range(80)), tuple(range(80))]
     with LogWriter(tmp_path, LogDescription(schema)) as writer:
@@ -175,7 +175,7 @@ def test_more_nullable_columns_than_bits_to_tell_them_apart(tmp_path: Path) -> N
     assert rows_of(step[0].columns(), schema) == rows
 
 
-def test_marks_stand_between_the_rows(tmp_path: Path) -> None:
+def test_marks_are_read_between_the_rows(tmp_path: Path) -> None:
     schema = Schema((Field("t", FieldType.TIMESTAMP),))
     with LogWriter(tmp_path, LogDescription(schema, "t", 10)) as writer:
         writer.mark(FrameKind.JOIN, 1, producer=4)

@@ -71,7 +71,7 @@ def test_a_cursor_follows_the_writer_across_segments(tmp_path: Path) -> None:
         assert reader.begin == 0
 
 
-def test_a_cursor_can_be_sent_to_any_position(tmp_path: Path) -> None:
+def test_a_cursor_can_seek_to_any_position(tmp_path: Path) -> None:
     with LogWriter(tmp_path, NUMBERS, SMALL) as writer:
         fill(writer, 40, 7)
     reader = LogReader(tmp_path)
@@ -79,14 +79,14 @@ def test_a_cursor_can_be_sent_to_any_position(tmp_path: Path) -> None:
     for position in (*range(0, 280, 11), 280, 3, 279, 70, 0):
         cursor.seek(position)
         assert rest(cursor) == list(range(position, 280))
-        # A reader that has seen nothing yet must load the texts ahead of the position.
+        # A new reader must load the texts ahead of the position.
         assert rest(LogReader(tmp_path).cursor(position)) == list(range(position, 280))
     for position in (281, -1):
         with pytest.raises(PositionAheadError, match=r"from 0 to 280, where the log ends"):
             cursor.seek(position)
 
 
-def test_a_cursor_sent_to_a_row_reads_the_marks_just_ahead_of_it(tmp_path: Path) -> None:
+def test_a_cursor_at_a_row_reads_the_marks_just_ahead_of_it(tmp_path: Path) -> None:
     with LogWriter(tmp_path, NUMBERS) as writer:
         fill(writer, 2)
         writer.mark(FrameKind.CLOCK, 10**9)
@@ -101,7 +101,7 @@ def test_a_cursor_sent_to_a_row_reads_the_marks_just_ahead_of_it(tmp_path: Path)
     assert step[0].after == 10**7
 
 
-def test_a_cursor_can_be_sent_to_a_time(tmp_path: Path) -> None:
+def test_a_cursor_can_seek_to_an_arrival_time(tmp_path: Path) -> None:
     with LogWriter(tmp_path, NUMBERS, SMALL) as writer:
         fill(writer, 40)
     cursor = LogReader(tmp_path).cursor()
@@ -114,7 +114,7 @@ def test_a_cursor_can_be_sent_to_a_time(tmp_path: Path) -> None:
     assert cursor.next() is None
 
 
-def test_trains_cut_frames_where_they_must(tmp_path: Path) -> None:
+def test_frames_are_split_at_the_limits_of_trains(tmp_path: Path) -> None:
     with LogWriter(tmp_path, NUMBERS, SMALL) as writer:
         fill(writer, 30)
     cursor = LogReader(tmp_path).cursor(4)
@@ -163,7 +163,7 @@ def test_many_cursors_decode_a_frame_once(tmp_path: Path) -> None:
     assert first[0] is second[0]
 
 
-def test_the_cache_is_bounded_and_maps_nobody_needs_are_released(tmp_path: Path) -> None:
+def test_the_cache_is_bounded_and_unused_maps_are_released(tmp_path: Path) -> None:
     with LogWriter(tmp_path, NUMBERS, SMALL) as writer:
         fill(writer, 100)
         segments = len(writer.segments)
@@ -196,7 +196,7 @@ for line in sys.stdin:
 """
 
 
-def test_a_reader_in_another_process_sees_what_was_appended(tmp_path: Path) -> None:
+def test_a_reader_in_another_process_reads_appended_rows(tmp_path: Path) -> None:
     with (
         LogWriter(tmp_path, NUMBERS, SMALL) as writer,
         subprocess.Popen(
@@ -220,7 +220,7 @@ def test_a_reader_in_another_process_sees_what_was_appended(tmp_path: Path) -> N
         assert process.wait() == 0
 
 
-def test_a_reader_notices_that_its_segment_got_more_room(tmp_path: Path) -> None:
+def test_a_reader_remaps_a_segment_that_was_enlarged(tmp_path: Path) -> None:
     with LogWriter(tmp_path, NUMBERS, SMALL) as writer:
         fill(writer, 1)
     cursor = LogReader(tmp_path).cursor(0)
@@ -231,7 +231,7 @@ def test_a_reader_notices_that_its_segment_got_more_room(tmp_path: Path) -> None
     assert rest(cursor) == list(range(10, 1010))
 
 
-def test_a_train_has_an_end_even_among_marks_alone(tmp_path: Path) -> None:
+def test_a_train_of_marks_alone_is_bounded(tmp_path: Path) -> None:
     with LogWriter(tmp_path, NUMBERS) as writer:
         for n in range(10):
             writer.mark(FrameKind.CLOCK, n)
@@ -240,7 +240,7 @@ def test_a_train_has_an_end_even_among_marks_alone(tmp_path: Path) -> None:
     assert [len(cursor.take(5, frames=4)) for _ in range(5)] == [4, 4, 3, 1, 0]
 
 
-def test_a_reader_of_a_log_that_lost_its_last_segment_says_what_to_do(tmp_path: Path) -> None:
+def test_a_missing_last_segment_is_an_error_with_a_remedy(tmp_path: Path) -> None:
     with LogWriter(tmp_path, NUMBERS, SMALL) as writer:
         fill(writer, 20)
     max(tmp_path.glob("*.segment")).unlink()

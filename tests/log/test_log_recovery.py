@@ -50,7 +50,7 @@ def newest(path: Path) -> Path:
     return max(path.glob("*.segment"))
 
 
-def test_a_tail_torn_at_any_byte_is_cut_at_the_last_whole_frame(tmp_path: Path) -> None:
+def test_a_tail_torn_at_any_byte_is_truncated_after_the_last_complete_frame(tmp_path: Path) -> None:
     log = tmp_path / "log"
     with LogWriter(log, EVENTS, LogOptions(segment_bytes=4096)) as writer:
         writer.append(events((100, "a"), (110, "b")), 2, 1, producer=1, sequence=1)
@@ -71,7 +71,7 @@ def test_a_tail_torn_at_any_byte_is_cut_at_the_last_whole_frame(tmp_path: Path) 
         shutil.rmtree(torn)
 
 
-def test_a_flipped_byte_anywhere_in_the_last_frame_cuts_it(tmp_path: Path) -> None:
+def test_a_flipped_byte_in_the_last_frame_truncates_it(tmp_path: Path) -> None:
     log = tmp_path / "log"
     with LogWriter(log, EVENTS) as writer:
         writer.append(events((100, "a")), 1, 1)
@@ -90,7 +90,7 @@ def test_a_flipped_byte_anywhere_in_the_last_frame_cuts_it(tmp_path: Path) -> No
             assert writer.nbytes == length
 
 
-def test_what_was_written_and_never_committed_is_cut(tmp_path: Path) -> None:
+def test_uncommitted_bytes_are_truncated(tmp_path: Path) -> None:
     with LogWriter(tmp_path, EVENTS) as writer:
         writer.append(events((100, "a")), 1, 1)
         length = writer.nbytes
@@ -104,7 +104,7 @@ def test_what_was_written_and_never_committed_is_cut(tmp_path: Path) -> None:
         assert (writer.cut_bytes, writer.end) == (0, 2)
 
 
-def test_a_writer_goes_on_with_the_state_of_all_segments(tmp_path: Path) -> None:
+def test_a_reopened_writer_restores_the_state_of_all_segments(tmp_path: Path) -> None:
     options = LogOptions(segment_bytes=4096)
     with LogWriter(tmp_path, EVENTS, options) as writer:
         writer.append(events((100, "a")), 1, 1, producer=7, sequence=70)
@@ -127,11 +127,11 @@ def test_a_writer_goes_on_with_the_state_of_all_segments(tmp_path: Path) -> None
         assert (writer.last_sequence(7), writer.last_sequence(8)) == (70, 49)
         writer.append(events((210, "x3"), (150, "new")), 2, 95, producer=7)
         writer.append(events((400, "x49")), 1, 95, producer=8)
-        assert writer.watermark == 239  # producer 7 is back and holds it
+        assert writer.watermark == 239  # producer 7 is live again and holds the watermark back
     assert all_rows(tmp_path)[-3:] == [(210, "x3"), (150, "new"), (400, "x49")]
 
 
-def test_files_that_never_became_segments_are_removed(tmp_path: Path) -> None:
+def test_unfinished_segment_files_are_removed(tmp_path: Path) -> None:
     with LogWriter(tmp_path, EVENTS) as writer:
         writer.append(events((100, "a")), 1, 1)
     empty, zeros, draft = (
@@ -148,7 +148,7 @@ def test_files_that_never_became_segments_are_removed(tmp_path: Path) -> None:
     assert all_rows(tmp_path) == [(100, "a"), (100, "b")]
 
 
-def test_a_file_with_foreign_content_is_named_and_left_alone(tmp_path: Path) -> None:
+def test_a_file_with_foreign_content_is_named_and_not_changed(tmp_path: Path) -> None:
     LogWriter(tmp_path, EVENTS).close()
     foreign = tmp_path / f"{0:020d}-{2:010d}.segment"
     for content in (b"x", b"something else entirely" * 100):
@@ -161,7 +161,7 @@ def test_a_file_with_foreign_content_is_named_and_left_alone(tmp_path: Path) -> 
         LogReader(tmp_path)
 
 
-def test_a_segment_that_lost_its_snapshot_is_not_guessed_at(tmp_path: Path) -> None:
+def test_a_segment_without_its_snapshot_is_refused(tmp_path: Path) -> None:
     LogWriter(tmp_path, EVENTS).close()
     with newest(tmp_path).open("r+b") as file:
         file.seek(128)
@@ -170,14 +170,14 @@ def test_a_segment_that_lost_its_snapshot_is_not_guessed_at(tmp_path: Path) -> N
         LogWriter(tmp_path)
 
 
-def test_a_death_between_making_a_segment_and_sealing_the_last_is_made_good(tmp_path: Path) -> None:
+def test_a_crash_between_creating_a_segment_and_sealing_the_last_is_repaired(tmp_path: Path) -> None:
     options = LogOptions(segment_bytes=4096)
     with LogWriter(tmp_path, EVENTS, options) as writer:
         while len(writer.segments) == 1:
             writer.append(events((100, "a")), 1, 1)
         count = writer.end
     first = min(tmp_path.glob("*.segment"))
-    with first.open("r+b") as file:  # as it was before it was sealed
+    with first.open("r+b") as file:  # its state before it was sealed
         file.seek(8 * 8)
         file.write(bytes(8))
         file.truncate(8192)
@@ -191,11 +191,11 @@ def test_a_death_between_making_a_segment_and_sealing_the_last_is_made_good(tmp_
     assert cursor.position == count
 
 
-def test_a_write_that_fails_closes_the_writer_and_leaves_what_was_there(tmp_path: Path) -> None:
+def test_a_failed_write_closes_the_writer_and_keeps_the_rows_before_it(tmp_path: Path) -> None:
     writer = LogWriter(tmp_path, NUMBERS)
     writer.append({"n": Column(np.arange(10))}, 10, 1)
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, hard))  # as a disk that is full
+    resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, hard))  # as on a full disk
     try:
         with pytest.raises(OSError, match="File too large"):
             writer.append({"n": Column(np.arange(10_000))}, 10_000, 2)
@@ -228,7 +228,7 @@ while True:
 """
 
 
-def test_a_killed_writer_loses_nothing_that_it_reported(tmp_path: Path) -> None:
+def test_a_killed_writer_loses_nothing_that_it_acknowledged(tmp_path: Path) -> None:
     LogWriter(tmp_path, NUMBERS).close()
     for round_ in range(4):
         with subprocess.Popen(

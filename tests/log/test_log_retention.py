@@ -33,7 +33,7 @@ def fill(path: Path, frames: int = 200, options: LogOptions = OPTIONS) -> LogWri
     return writer
 
 
-def test_what_cursors_need_stays(tmp_path: Path) -> None:
+def test_segments_that_cursors_need_are_kept(tmp_path: Path) -> None:
     with fill(tmp_path) as writer:
         before = writer.nbytes
         removed = Retention(max_age_ns=0).apply(writer, 1000, 10**9)
@@ -45,39 +45,39 @@ def test_what_cursors_need_stays(tmp_path: Path) -> None:
         assert Retention(max_age_ns=0).apply(writer, 1000, 10**9).segments == 0
 
 
-def test_a_segment_whose_marks_a_cursor_may_not_have_read_stays(tmp_path: Path) -> None:
+def test_a_segment_with_marks_that_a_cursor_may_not_have_read_is_kept(tmp_path: Path) -> None:
     with fill(tmp_path) as writer:
         second = writer.segments[1].position
         assert Retention(max_age_ns=0).apply(writer, second, 10**9).segments == 0
         assert Retention(max_age_ns=0).apply(writer, second + 1, 10**9).segments == 1
 
 
-def test_without_limits_everything_stays(tmp_path: Path) -> None:
+def test_without_limits_every_segment_is_kept(tmp_path: Path) -> None:
     with fill(tmp_path) as writer:
         assert Retention().apply(writer, None, 10**18, force=True) == Removed(0, 0, 0, 0)
 
 
-def test_young_segments_stay(tmp_path: Path) -> None:
+def test_segments_below_the_maximum_age_are_kept(tmp_path: Path) -> None:
     with fill(tmp_path) as writer:
         Retention(max_age_ns=500).apply(writer, None, 2000)
         assert 1300 < writer.begin <= 1500  # the row at `begin` minus one arrived before 1500
 
 
-def test_as_many_bytes_as_asked_for_stay(tmp_path: Path) -> None:
+def test_segments_up_to_the_maximum_bytes_are_kept(tmp_path: Path) -> None:
     with fill(tmp_path) as writer:
         Retention(max_bytes=10_000).apply(writer, None, 0)
         assert 10_000 <= writer.nbytes < 15_000
         assert sum(file.stat().st_blocks for file in tmp_path.glob("*.segment")) * 512 < 40_000
 
 
-def test_the_segment_being_written_never_goes(tmp_path: Path) -> None:
+def test_the_segment_being_written_is_never_removed(tmp_path: Path) -> None:
     with fill(tmp_path) as writer:
         Retention(max_age_ns=0, max_bytes=0).apply(writer, None, 10**18, force=True)
         assert len(writer.segments) == 1
         assert writer.append({"t": Column(np.array([5]))}, 1, 0) == 2000
 
 
-def test_over_its_quota_a_log_says_so_until_room_is_made(tmp_path: Path) -> None:
+def test_a_log_reports_that_it_is_over_its_quota_until_segments_are_removed(tmp_path: Path) -> None:
     options = LogOptions(segment_bytes=4096, quota=20_000)
     with fill(tmp_path, 50, options) as writer:
         assert not writer.over_quota
@@ -89,7 +89,7 @@ def test_over_its_quota_a_log_says_so_until_room_is_made(tmp_path: Path) -> None
         assert not writer.over_quota
 
 
-def test_a_cursor_is_told_once_what_it_missed(tmp_path: Path) -> None:
+def test_a_cursor_raises_one_gap_error_for_the_rows_it_missed(tmp_path: Path) -> None:
     with fill(tmp_path) as writer:
         reader = LogReader(tmp_path)
         lagging, waiting = reader.cursor(0), reader.cursor(3)
@@ -105,7 +105,7 @@ def test_a_cursor_is_told_once_what_it_missed(tmp_path: Path) -> None:
         step = waiting.next()
         assert step is not None
         assert step[0].first_position == begin
-        # The one that was inside a segment reads it to its end, then hears of the rest.
+        # The one inside a segment reads it to its end, then gets a gap for the rest.
         while lagging.position < segment_end:
             assert lagging.next() is not None
         with pytest.raises(GapError, match=f"rows {segment_end} to {begin - 1}"):
@@ -125,7 +125,7 @@ def test_a_train_ends_before_a_gap(tmp_path: Path) -> None:
         assert cursor.take(10_000)[-1][0].stop == 2000
 
 
-def test_the_backlog_of_a_cursor_ahead_of_a_gap_is_what_is_left(tmp_path: Path) -> None:
+def test_the_backlog_of_a_cursor_ahead_of_a_gap_counts_the_remaining_rows(tmp_path: Path) -> None:
     with fill(tmp_path) as writer:
         cursor = LogReader(tmp_path).cursor(0)
         Retention(max_bytes=0).apply(writer, 0, 0, force=True)
@@ -134,7 +134,7 @@ def test_the_backlog_of_a_cursor_ahead_of_a_gap_is_what_is_left(tmp_path: Path) 
             cursor.next()
 
 
-def test_a_reader_lets_go_of_removed_segments(tmp_path: Path) -> None:
+def test_a_reader_closes_removed_segments(tmp_path: Path) -> None:
     with fill(tmp_path) as writer:
         reader = LogReader(tmp_path)
         cursor = reader.cursor(0)
@@ -146,7 +146,7 @@ def test_a_reader_lets_go_of_removed_segments(tmp_path: Path) -> None:
         assert reader.mapped == 1 < mapped
 
 
-def test_producers_are_remembered_as_long_as_the_log_has_rows_of_them_or_they_live(tmp_path: Path) -> None:
+def test_producers_are_kept_while_they_are_live_or_the_log_has_rows_of_them(tmp_path: Path) -> None:
     with fill(tmp_path) as writer:
         for producer in (2, 3):
             writer.append({"t": Column(np.array([3000]))}, 1, 2000, producer=producer, sequence=5)
@@ -159,10 +159,10 @@ def test_producers_are_remembered_as_long_as_the_log_has_rows_of_them_or_they_li
         assert [writer.last_sequence(producer) for producer in (1, 2, 3)] == [5990, 0, 5]
     with LogWriter(tmp_path) as writer:
         assert [writer.last_sequence(producer) for producer in (1, 2, 3)] == [5990, 0, 5]
-        assert writer.watermark == 2995  # producer 3 neither sent more, nor fell idle, nor ended
+        assert writer.watermark == 2995  # producer 3 sent no more rows, is not idle and has not ended
 
 
-def test_rows_of_a_segment_that_grew_behind_its_map_and_went_are_a_gap(tmp_path: Path) -> None:
+def test_rows_beyond_the_map_of_a_removed_segment_are_a_gap(tmp_path: Path) -> None:
     with fill(tmp_path, 1):
         reader = LogReader(tmp_path)
         cursors = [reader.cursor(0), reader.cursor(0)]

@@ -24,20 +24,20 @@ EXTREMES = (BEGIN_OF_TIME, BEGIN_OF_TIME + 1, END_OF_TIME - 1, END_OF_TIME)
 times = st.one_of(st.integers(0, 60), st.sampled_from(EXTREMES))
 rows = st.tuples(st.just("row"), st.integers(0, 3), times)
 marks = st.tuples(st.sampled_from([JOIN, IDLE, END]), st.integers(0, 3), st.just(0))
-stories = st.lists(st.one_of(rows, rows, rows, marks), max_size=40)
+event_lists = st.lists(st.one_of(rows, rows, rows, marks), max_size=40)
 
 
 def lowered(time: int, lateness: int) -> int:
     return max(time - lateness, BEGIN_OF_TIME)
 
 
-def by_definition(story: list[tuple[object, int, int]], lateness: int) -> tuple[list[int], int]:
-    """The rule of the design, one row at a time, looking at all producers each time."""
+def by_definition(events: list[tuple[object, int, int]], lateness: int) -> tuple[list[int], int]:
+    """Compute watermarks from the definition: one row at a time, over all producers."""
     maxima: dict[int, int] = {}
     live: set[int] = set()
     watermark, largest = BEGIN_OF_TIME, BEGIN_OF_TIME
     ahead: list[int] = []
-    for what, producer, time in story:
+    for what, producer, time in events:
         if what == "row":
             ahead.append(watermark)
             maxima[producer] = max(maxima.get(producer, BEGIN_OF_TIME), time)
@@ -59,13 +59,13 @@ def by_definition(story: list[tuple[object, int, int]], lateness: int) -> tuple[
 
 
 def by_frames(
-    story: list[tuple[object, int, int]], lateness: int, frame_sizes: list[int]
+    events: list[tuple[object, int, int]], lateness: int, frame_sizes: list[int]
 ) -> tuple[list[int], int]:
-    """The same story with rows of one producer in a row put into frames of the given sizes."""
+    """Compute the same watermarks with consecutive rows of a producer in frames of the given sizes."""
     state = EventWatermarks(lateness)
-    sizes = iter(frame_sizes * (len(story) + 1))
+    sizes = iter(frame_sizes * (len(events) + 1))
     ahead: list[int] = []
-    for (what, producer), group in groupby(story, key=lambda item: item[:2]):
+    for (what, producer), group in groupby(events, key=lambda item: item[:2]):
         pending = [time for _, _, time in group]
         if what != "row":
             for _ in pending:
@@ -82,14 +82,14 @@ def by_frames(
 
 
 @settings(max_examples=300, deadline=None)
-@given(stories, st.integers(0, 20), st.lists(st.integers(1, 6), min_size=1, max_size=5))
-def test_where_frames_are_cut_does_not_matter(
-    story: list[tuple[object, int, int]], lateness: int, frame_sizes: list[int]
+@given(event_lists, st.integers(0, 20), st.lists(st.integers(1, 6), min_size=1, max_size=5))
+def test_watermarks_do_not_depend_on_frame_boundaries(
+    events: list[tuple[object, int, int]], lateness: int, frame_sizes: list[int]
 ) -> None:
-    assert by_frames(story, lateness, frame_sizes) == by_definition(story, lateness)
+    assert by_frames(events, lateness, frame_sizes) == by_definition(events, lateness)
 
 
-def test_one_producer_pulls_the_watermark_behind_its_maximum() -> None:
+def test_one_producer_keeps_the_watermark_below_its_maximum_by_the_lateness() -> None:
     state = EventWatermarks(10)
     stamp = state.rows(1, 105)
     assert stamp == (BEGIN_OF_TIME, END_OF_TIME, BEGIN_OF_TIME, 95, BEGIN_OF_TIME)
@@ -105,11 +105,11 @@ def test_the_slowest_live_producer_holds_the_watermark() -> None:
     assert state.rows(2, 150).after == 150
     assert state.mark(IDLE, 2, 0).after == 200
     assert state.rows(1, 300).after == 300
-    assert state.rows(2, 250).after == 300  # back again, and it counts again
+    assert state.rows(2, 250).after == 300  # live again, and it counts again
     assert state.rows(1, 400).after == 300
 
 
-def test_a_joined_producer_holds_the_watermark_before_its_first_row() -> None:
+def test_a_producer_that_joined_holds_the_watermark_before_its_first_row() -> None:
     state = EventWatermarks(0)
     state.mark(JOIN, 1, 0)
     state.mark(JOIN, 2, 0)
@@ -117,7 +117,7 @@ def test_a_joined_producer_holds_the_watermark_before_its_first_row() -> None:
     assert state.rows(2, 80).after == 80
 
 
-def test_when_the_last_live_producer_has_ended_lateness_is_waived() -> None:
+def test_after_the_last_live_producer_ended_no_lateness_is_subtracted() -> None:
     state = EventWatermarks(10)
     state.rows(1, 100)
     state.rows(2, 300)
@@ -125,7 +125,7 @@ def test_when_the_last_live_producer_has_ended_lateness_is_waived() -> None:
     assert state.mark(END, 1, 0).after == 301
 
 
-def test_silence_promises_nothing_more_than_lateness_allows() -> None:
+def test_an_idle_producer_advances_the_watermark_no_further_than_lateness_allows() -> None:
     orders = ((1, 2), (2, 1))
     for order in orders:
         state = EventWatermarks(10)
@@ -136,7 +136,7 @@ def test_silence_promises_nothing_more_than_lateness_allows() -> None:
         assert state.value == 290
 
 
-def test_marks_of_strangers_and_clocks_say_nothing_about_event_time() -> None:
+def test_marks_of_unknown_producers_and_clock_marks_do_not_move_event_time() -> None:
     state = EventWatermarks(10)
     state.rows(1, 100)
     state.mark(IDLE, 1, 0)
@@ -147,7 +147,9 @@ def test_marks_of_strangers_and_clocks_say_nothing_about_event_time() -> None:
 
 
 @pytest.mark.parametrize("state", [EventWatermarks(5), ArrivalWatermarks()])
-def test_completion_closes_everything(state: EventWatermarks | ArrivalWatermarks) -> None:
+def test_completion_moves_the_watermark_to_the_end_of_time(
+    state: EventWatermarks | ArrivalWatermarks,
+) -> None:
     state.rows(1, 100)
     assert state.mark(COMPLETE, 0, 0).after == END_OF_TIME
 
@@ -161,7 +163,7 @@ def test_arrival_time_is_moved_by_rows_and_clocks_only() -> None:
     assert state.rows(2, 180).max_before == 100
 
 
-def test_state_goes_on_where_it_was_saved() -> None:
+def test_a_restored_state_continues_where_it_was_saved() -> None:
     state = EventWatermarks(10)
     state.rows(1, 100)
     state.rows(2, 40)
@@ -173,7 +175,7 @@ def test_state_goes_on_where_it_was_saved() -> None:
     assert copy.rows(1, 500) == state.rows(1, 500)
 
 
-def test_only_producers_that_are_not_live_are_forgotten() -> None:
+def test_only_producers_that_are_not_live_are_removed() -> None:
     state = EventWatermarks(0)
     state.rows(1, 100)
     state.rows(2, 100)

@@ -48,13 +48,13 @@ def all_rows(path: Path, name: str, type_: FieldType) -> list[object]:
     return rows
 
 
-def test_a_second_writer_is_told_who_has_the_log(tmp_path: Path) -> None:
+def test_a_second_writer_is_refused_with_the_process_of_the_first(tmp_path: Path) -> None:
     with LogWriter(tmp_path, NUMBERS), pytest.raises(LogBusyError, match=r"process \d+ is writing this log"):
         LogWriter(tmp_path)
     LogWriter(tmp_path).close()
 
 
-def test_a_log_is_not_opened_as_something_else(tmp_path: Path) -> None:
+def test_a_log_is_not_opened_with_another_description(tmp_path: Path) -> None:
     with pytest.raises(LogMissingError, match="no log here"):
         LogWriter(tmp_path / "log")
     with pytest.raises(LogMissingError, match=r"log\.json"):
@@ -73,14 +73,14 @@ def test_a_log_is_not_opened_as_something_else(tmp_path: Path) -> None:
         (LogDescription(Schema(NUMBERS.schema.fields * 2)), "must be distinct"),
     ],
 )
-def test_a_description_that_contradicts_itself_is_refused(
+def test_an_inconsistent_description_is_refused(
     tmp_path: Path, description: LogDescription, match: str
 ) -> None:
     with pytest.raises(LogMismatchError, match=match):
         LogWriter(tmp_path, description)
 
 
-def test_positions_count_rows_and_arrival_never_goes_back(tmp_path: Path) -> None:
+def test_positions_count_rows_and_arrival_never_decreases(tmp_path: Path) -> None:
     with LogWriter(tmp_path, NUMBERS) as writer:
         assert writer.append(numbers(1, 2, 3), 3, 1_000) == 0
         assert writer.append(numbers(4), 1, 500) == 3
@@ -100,7 +100,7 @@ def test_positions_count_rows_and_arrival_never_goes_back(tmp_path: Path) -> Non
         (NewFrame({"n": Column(np.zeros(2, np.int64), np.array([True, False]))}, 2), "got null in row 1"),
     ],
 )
-def test_rows_that_do_not_fit_are_refused_with_all_that_came_with_them(
+def test_a_frame_with_invalid_columns_is_refused_as_a_whole(
     tmp_path: Path, frame: NewFrame, match: str
 ) -> None:
     with LogWriter(tmp_path, NUMBERS) as writer:
@@ -110,7 +110,7 @@ def test_rows_that_do_not_fit_are_refused_with_all_that_came_with_them(
     assert all_rows(tmp_path, "n", FieldType.INT) == [7]
 
 
-def test_texts_of_a_refused_frame_come_with_the_next(tmp_path: Path) -> None:
+def test_texts_of_a_refused_frame_are_written_with_the_next(tmp_path: Path) -> None:
     wild = {"s": Column(np.array([5], dtype=np.int32), None, Dictionary(["x"]))}
     with LogWriter(tmp_path, TEXTS) as writer:
         with pytest.raises(UnfitRowsError, match="beyond its dictionary"):
@@ -119,7 +119,7 @@ def test_texts_of_a_refused_frame_come_with_the_next(tmp_path: Path) -> None:
     assert all_rows(tmp_path, "s", FieldType.STRING) == ["b", "a"]
 
 
-def test_frames_of_one_moment_become_visible_together(tmp_path: Path) -> None:
+def test_frames_of_one_append_become_visible_together(tmp_path: Path) -> None:
     with LogWriter(tmp_path, NUMBERS, LogOptions(segment_bytes=4096)) as writer:
         reader = LogReader(tmp_path)
         cursor = reader.cursor(0)
@@ -173,7 +173,7 @@ def _ours(dictionary: Dictionary) -> bool:
     return any(value.startswith("new ") for value in dictionary.values[:1])
 
 
-def test_long_texts_end_a_segment_too(tmp_path: Path) -> None:
+def test_long_texts_end_a_segment(tmp_path: Path) -> None:
     with LogWriter(tmp_path, TEXTS, LogOptions(segment_text_bytes=1000)) as writer:
         for n in range(10):
             writer.append(texts(f"{n}" * 600), 1, n)
@@ -202,7 +202,7 @@ def test_a_huge_source_dictionary_gives_only_the_texts_in_use(tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("sync", list(Sync))
-def test_every_way_to_sync_reads_the_same(tmp_path: Path, sync: Sync) -> None:
+def test_every_sync_mode_writes_the_same_rows(tmp_path: Path, sync: Sync) -> None:
     with LogWriter(tmp_path, NUMBERS, LogOptions(segment_bytes=4096, sync=sync)) as writer:
         for n in range(60):
             writer.append(numbers(n), 1, n)
@@ -210,7 +210,7 @@ def test_every_way_to_sync_reads_the_same(tmp_path: Path, sync: Sync) -> None:
     assert all_rows(tmp_path, "n", FieldType.INT) == list(range(60))
 
 
-def test_a_closed_writer_says_so(tmp_path: Path) -> None:
+def test_a_closed_writer_raises_an_error(tmp_path: Path) -> None:
     writer = LogWriter(tmp_path, NUMBERS)
     writer.close()
     writer.close()
@@ -218,7 +218,7 @@ def test_a_closed_writer_says_so(tmp_path: Path) -> None:
         writer.append(numbers(1), 1, 0)
 
 
-def test_a_mark_that_is_none_is_refused(tmp_path: Path) -> None:
+def test_an_invalid_mark_is_refused(tmp_path: Path) -> None:
     with LogWriter(tmp_path, NUMBERS) as writer:
         with pytest.raises(UnfitRowsError, match="DATA"):
             writer.mark(FrameKind.DATA, 0)
@@ -239,7 +239,7 @@ def test_marks_alone_can_fill_segments(tmp_path: Path) -> None:
     assert seen == [n * 1000 for n in range(201)]
 
 
-def test_nothing_follows_completion(tmp_path: Path) -> None:
+def test_nothing_can_be_appended_after_completion(tmp_path: Path) -> None:
     schema = Schema((Field("n", FieldType.INT),))
     with LogWriter(tmp_path, LogDescription(schema)) as writer:
         writer.append({"n": Column(np.arange(2))}, 2, 0)

@@ -93,7 +93,7 @@ def append_joined(writer: LogWriter, frames: list[Sent], seed: int = 2) -> None:
     [LogOptions(), LogOptions(segment_bytes=4096), LogOptions(segment_texts=20)],
     ids=["one", "bytes", "texts"],
 )
-def test_a_slice_alone_is_the_frame_that_its_rows_would_be(tmp_path: Path, options: LogOptions) -> None:
+def test_a_single_slice_makes_the_same_frame_as_its_rows(tmp_path: Path, options: LogOptions) -> None:
     sent = sent_frames(60)
     with (
         LogWriter(tmp_path / "slices", ON_EVENTS, options) as slices,
@@ -112,7 +112,7 @@ def test_a_slice_alone_is_the_frame_that_its_rows_would_be(tmp_path: Path, optio
 @pytest.mark.parametrize(
     "options", [LogOptions(), LogOptions(segment_bytes=4096), LogOptions(segment_texts=20)]
 )
-def test_joined_frames_say_the_same_of_every_row(
+def test_joined_frames_have_the_same_rows_arrivals_and_watermarks(
     tmp_path: Path, options: LogOptions, description: LogDescription
 ) -> None:
     sent = sent_frames(40)
@@ -121,7 +121,7 @@ def test_joined_frames_say_the_same_of_every_row(
         with LogWriter(tmp_path / name, description, options) as writer:
             half = len(sent) // 2
             append(writer, sent[:half])
-        # Opened again, it knows where it stood.
+        # A reopened writer restores its state.
         with LogWriter(tmp_path / name, options=options) as writer:
             assert writer.last_sequence(1) == half
             append(writer, sent[half:])
@@ -147,7 +147,7 @@ def test_joined_frames_say_the_same_of_every_row(
                 assert cursors[0].next_arrival == cursors[1].next_arrival
 
 
-def test_rows_are_found_by_their_arrival_inside_of_frames(tmp_path: Path) -> None:
+def test_rows_inside_of_frames_are_found_by_arrival(tmp_path: Path) -> None:
     sent = sent_frames(20)
     with LogWriter(tmp_path, ON_EVENTS, LogOptions(segment_bytes=4096)) as writer:
         append_joined(writer, sent)
@@ -166,7 +166,7 @@ def test_rows_are_found_by_their_arrival_inside_of_frames(tmp_path: Path) -> Non
             assert [*gather_arrivals(before), *gather_arrivals(behind)] == arrivals.tolist()
 
 
-def test_a_torn_frame_takes_all_its_rows_with_it(tmp_path: Path) -> None:
+def test_a_torn_frame_is_truncated_with_all_its_rows(tmp_path: Path) -> None:
     sent = sent_frames(1)
     with LogWriter(tmp_path, ON_EVENTS) as writer:
         append_joined(writer, sent[:3])
@@ -177,7 +177,7 @@ def test_a_torn_frame_takes_all_its_rows_with_it(tmp_path: Path) -> None:
         end = writer.nbytes
     (segment,) = tmp_path.glob("*.segment")
     data = segment.read_bytes()
-    # In a stamp, which is the last thing of a frame.
+    # In an arrival stamp, which is at the end of a frame.
     torn = bytearray(data)
     torn[end - 8] ^= 1
     segment.write_bytes(bytes(torn))
@@ -185,7 +185,7 @@ def test_a_torn_frame_takes_all_its_rows_with_it(tmp_path: Path) -> None:
         assert (writer.end, writer.nbytes, writer.last_sequence(1)) == (whole, before, 3)
 
 
-def test_slices_that_do_not_fit_are_refused(tmp_path: Path) -> None:
+def test_invalid_slices_are_refused(tmp_path: Path) -> None:
     shared = sent_frames(1)[0].row_slice.columns
     with LogWriter(tmp_path / "log", ON_EVENTS) as writer:
         with pytest.raises(UnfitRowsError, match="expected rows 0 to 30 of shared columns, got 28 to 32"):
@@ -201,7 +201,7 @@ def test_slices_that_do_not_fit_are_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("most", [5, 10_000])
-def test_a_source_starts_and_stops_inside_of_frames(tmp_path: Path, most: int) -> None:
+def test_a_source_starts_and_stops_inside_frames(tmp_path: Path, most: int) -> None:
     sent = sent_frames(4)
     for name, append in (("alone", append_alone), ("joined", append_joined)):
         with LogWriter(tmp_path / name, ON_EVENTS) as writer:
@@ -219,7 +219,7 @@ class _Seen(NamedTuple):
 
 
 def _read(path: Path, start: int, stop: int, most: int) -> _Seen:
-    """Return position, arrival and time of what a source emits between two points in time (us)."""
+    """Return position, arrival and time of the rows that a source emits between two times (us)."""
     source = Source("in", LogReader(path).cursor(0), ["x"], Needs(time=True, position=True), start, stop)
     queue = Queue(QueueAccount())
     source.outputs.append(queue)

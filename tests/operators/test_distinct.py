@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 from tests.conftest import MakeStream
-from tests.support.equivalent_plans import EVEN_THEN_SMALL, SMALL_THEN_EVEN, readings_of, rows, typed
-from tests.support.rewriting_steps import plan_of, select, step_of, steps_of
-from tests.support.sample_plans import IN, SECOND, STREAMS, problems
-from tests.support.sharing_benches import US, Bench, shares
+from tests.support.engine.shared_pipelines import US, Bench, shares
+from tests.support.plans.equivalent_plans import EVEN_THEN_SMALL, SMALL_THEN_EVEN, readings_of, rows, typed
+from tests.support.plans.rewriting_steps import plan_of, select, step_of, steps_of
+from tests.support.plans.sample_plans import IN, SECOND, STREAMS, problems
 
 from mavstream_protocol.plans.inference import check_one_time, infer
 from mavstream_protocol.queries import OnError
@@ -46,7 +46,7 @@ def readings(stream: MakeStream) -> ScriptedStream:
 # Answers
 
 
-def test_rows_come_once_in_the_order_in_which_they_came_first(readings: ScriptedStream) -> None:
+def test_equal_rows_are_emitted_once_in_order_of_first_occurrence(readings: ScriptedStream) -> None:
     readings.rows((1, "b", 1.0), (2, "a", 1.0), (3, "b", 1.0), (4, "b", 2.0), (5, "a", 1.0))
     readings.complete()
     assert run_plan(few(TEN_MS), "d", [readings]).rows() == [
@@ -63,7 +63,7 @@ def test_null_equals_null_and_zero_minus_zero(readings: ScriptedStream) -> None:
     assert found == [(None, None), (None, 0.0), ("", None)]
 
 
-def test_every_window_answers_for_itself(readings: ScriptedStream) -> None:
+def test_every_window_is_answered_separately(readings: ScriptedStream) -> None:
     readings.rows((1 * MS, "a", 1.0), (9 * MS, "a", 1.0), (11 * MS, "a", 1.0), (30 * MS, "a", 1.0))
     run = run_plan(few(TEN_MS), "d", [readings])
     assert [row[2] for row in run.rows()] == [0, 10 * MS]  # the last one is open
@@ -97,7 +97,7 @@ def test_windows_may_be_by_rows(readings: ScriptedStream) -> None:
     ]
 
 
-def test_windows_begin_and_end_where_they_are_told_to(readings: ScriptedStream) -> None:
+def test_windows_are_bounded_by_begin_and_until(readings: ScriptedStream) -> None:
     window = {**TEN_MS, "begin": "1970-01-01T00:00:00.005Z", "until": "1970-01-01T00:00:00.020Z"}
     readings.rows(*[(n * MS, "a", 1.0) for n in range(40)])
     run = run_plan(few(window), "d", [readings])
@@ -115,14 +115,14 @@ def test_a_window_that_began_before_the_query_is_answered_if_it_may_be_partial(
     assert [row[0] for row in run.rows()] == (["b", "c"] if partial else ["c"])
 
 
-def test_late_rows_are_counted_and_left_out(readings: ScriptedStream) -> None:
+def test_late_rows_are_counted_and_excluded(readings: ScriptedStream) -> None:
     readings.rows((1 * MS, "a", 1.0), (12 * MS, "b", 1.0), (2 * MS, "late", 1.0), (30 * MS, "c", 1.0))
     run = run_plan(few(TEN_MS), "d", [readings])
     assert [row[0] for row in run.rows()] == ["a", "b"]
     assert run.query.counters["d"] == {"late": 1}
 
 
-def test_answers_have_the_time_of_their_windows_end(readings: ScriptedStream) -> None:
+def test_answers_have_the_event_time_of_the_end_of_their_window(readings: ScriptedStream) -> None:
     above = {"kind": "tumbling", "size": "9999us"}
     nodes = few(TEN_MS) | {
         "n": {"op": "aggregate", "input": "d", "window": above, "compute": {"n": "count(*)"}},
@@ -140,17 +140,17 @@ def test_a_one_time_query_ends_with_its_first_window(readings: ScriptedStream) -
     assert run.query.state is QueryState.FINISHED
 
 
-def test_rows_that_are_forgotten_take_no_memory(readings: ScriptedStream) -> None:
+def test_rows_of_closed_windows_take_no_memory(readings: ScriptedStream) -> None:
     run = run_plan(few(TEN_MS), "d", [readings])
     sizes = []
     for second in range(30):
         readings.rows(*[(second * US + n * MS, "a", float(second * 1000 + n)) for n in range(1000)])
         run.engine.run()
         sizes.append(run.query.memory.state)
-    assert max(sizes[10:]) <= max(sizes[:10]) * 1.1  # keys are forgotten now and then
+    assert max(sizes[10:]) <= max(sizes[:10]) * 1.1  # keys are removed from time to time
 
 
-def test_it_is_reported_by_its_name(readings: ScriptedStream) -> None:
+def test_distinct_is_reported_by_its_name(readings: ScriptedStream) -> None:
     run = run_plan(few(TEN_MS), "d", [readings])
     assert [each.operator for each in query_metrics(run.query, 1).operators] == [
         "source",
@@ -203,7 +203,7 @@ def test_the_window_adds_two_columns() -> None:
     ],
     ids=["no window", "empty window", "unknown input", "window columns", "order", "scaled above"],
 )
-def test_faults_are_pointed_at(nodes: dict[str, Any], pointer: str, code: str) -> None:
+def test_errors_have_a_pointer(nodes: dict[str, Any], pointer: str, code: str) -> None:
     assert (pointer, code) in {(item.pointer, item.code) for item in problems({**IN, **nodes}, "d")}
 
 
@@ -219,7 +219,7 @@ def above(where: str, window: dict[str, Any] | None = None) -> dict[str, Any]:
     return {**SAMPLE, "d": distinct("p", window or SECOND), "s": select("d", where)}
 
 
-def test_a_select_goes_below() -> None:
+def test_a_select_is_moved_below() -> None:
     root, nodes = step_of(select_below_node.RULE, above("t > 30"), "s")
     assert (root, nodes["d"]["input"], nodes["s"]) == ("d", "s", select("p", "t > 30"))
 
@@ -242,7 +242,7 @@ def test_a_select_stays_above_windows_by_rows() -> None:
     assert steps_of(select_below_node.RULE, above("t > 30", {"kind": "tumbling", "size": 5}), "s") == []
 
 
-def test_columns_that_are_compared_are_not_dropped() -> None:
+def test_compared_columns_are_not_dropped() -> None:
     nodes = {**above("t > 30"), "q": {"op": "project", "input": "s", "compute": {"room": "room"}}}
     nodes["d"]["input"] = "wide"
     nodes["wide"] = {
@@ -253,7 +253,7 @@ def test_columns_that_are_compared_are_not_dropped() -> None:
     assert steps_of(drop_columns.RULE, nodes, "q") == []
 
 
-def test_what_is_measured_of_it_is_known_again_when_the_select_has_gone_below() -> None:
+def test_metrics_apply_after_the_select_was_moved_below() -> None:
     measured = {
         "d": Statistics(cost_per_tuple=500.0, selectivity=0.2, tuples=1000),
         "s": Statistics(cost_per_tuple=80.0, selectivity=0.05, tuples=1000),
@@ -265,10 +265,10 @@ def test_what_is_measured_of_it_is_known_again_when_the_select_has_gone_below() 
     assert model.assess(other).works["d"] == pytest.approx(25_000)
 
 
-# Sharing and swapping
+# Sharing and migration
 
 
-def test_queries_share_it(stream: MakeStream, clock: ManualClock) -> None:
+def test_queries_share_distinct(stream: MakeStream, clock: ManualClock) -> None:
     bench = Bench(stream("readings", "ts timestamp, x int", event_time="ts"), clock)
 
     def plan(keep: str) -> dict[str, Any]:
@@ -283,7 +283,9 @@ def test_queries_share_it(stream: MakeStream, clock: ManualClock) -> None:
     bench.feed(0, 150, 160, 500, 501)
     assert shares(*runs)
     bench.feed(900, 1000, 2000)
-    assert {type(operator).__name__ for operator in bench.trunk().network.operators.values()} >= {"Aggregate"}
+    assert {type(operator).__name__ for operator in bench.pipeline().network.operators.values()} >= {
+        "Aggregate"
+    }
     assert [y for y, *_ in runs[0].answers()] == [5, 9, 10]
     assert [y for y, *_ in runs[1].answers()] == [0, 1, 5, 9, 10]
 
@@ -295,7 +297,7 @@ def test_windows_that_begin_with_the_query_are_not_shared(window: dict[str, Any]
     assert isinstance(node, TypedDistinct)
 
 
-def test_it_goes_on_when_selects_below_it_are_reordered(stream: MakeStream) -> None:
+def test_distinct_is_reused_when_selects_below_it_are_reordered(stream: MakeStream) -> None:
     readings = readings_of(stream)
     window = {"kind": "tumbling", "size": "10s"}
     run = run_plan({**EVEN_THEN_SMALL, "d": distinct("small", window)}, "d", [readings])
@@ -308,7 +310,7 @@ def test_it_goes_on_when_selects_below_it_are_reordered(stream: MakeStream) -> N
     assert run.query.network.operators["d"] is held
 
 
-def test_a_select_that_goes_below_it_while_it_runs_changes_no_answer(stream: MakeStream) -> None:
+def test_moving_a_select_below_while_it_runs_changes_no_answer(stream: MakeStream) -> None:
     readings = readings_of(stream)
     window = {"kind": "hopping", "size": "10s", "hop": "5s"}
     homes = {**READINGS, "p": {"op": "project", "input": "in", "compute": {"home": "home", "y": "x // 4"}}}

@@ -1,4 +1,4 @@
-"""Every row that has no part in the answer is counted: as late, as missed, or as outside of all windows."""
+"""Every row that takes part in no answer is counted: as late, as missed, or as outside of all windows."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def at(*milliseconds: int) -> list[tuple[int, int]]:
 
 
 def left_out(run: PlanRun, operator: str = "a") -> dict[str, int]:
-    """Return what an operator has counted, without zeros."""
+    """Return the counters of an operator that are not zero."""
     return {why: n for why, n in run.query.counters.get(operator, {}).items() if n}
 
 
@@ -67,12 +67,12 @@ def test_an_overlapping_window_that_began_before_the_query_is_not_answered(readi
         counting({"kind": "hopping", "size": "10ms", "hop": "5ms"}), "a", [readings], earliest=False
     )
     readings.rows(*at(13, 16, 17, 21, 33))
-    # The row at 12 ms was not seen: [10, 20) ms would be short.
+    # The row at 12 ms was not read: [10, 20) ms would be incomplete.
     assert run.rows() == [(3, 15_000, 25_000), (1, 20_000, 30_000)]
     assert left_out(run) == {"missed": 1}
 
 
-def test_rows_of_windows_that_a_pause_has_cut_are_missed(readings: ScriptedStream) -> None:
+def test_rows_of_windows_interrupted_by_a_pause_are_missed(readings: ScriptedStream) -> None:
     run = run_plan(counting(), "a", [readings])
     readings.rows(*at(1, 2, 11, 12, 13))
     run.engine.run()
@@ -83,10 +83,10 @@ def test_rows_of_windows_that_a_pause_has_cut_are_missed(readings: ScriptedStrea
     readings.rows(*at(23, 31, 32, 41))
     assert run.rows() == [(2, 0, 10_000), (2, 30_000, 40_000)]
     assert left_out(run) == {"missed": 4, "skipped_windows": 1}  # 11, 12, 13 and 23 ms
-    assert left_out(run, "in") == {"missed": 2}  # 14 and 22 ms came in the pause
+    assert left_out(run, "in") == {"missed": 2}  # 14 and 22 ms arrived during the pause
 
 
-def test_a_row_that_had_part_in_one_of_its_windows_is_not_missed(readings: ScriptedStream) -> None:
+def test_a_row_that_took_part_in_one_of_its_windows_is_not_missed(readings: ScriptedStream) -> None:
     window = {"kind": "hopping", "size": "10ms", "hop": "5ms"}
     run = run_plan(counting(window), "a", [readings])
     readings.rows(*at(1, 6, 11, 12))  # 1 and 6 ms were answered with [-5, 5) and [0, 10) ms
@@ -124,8 +124,8 @@ def test_both_inputs_are_counted(stream: MakeStream, op: str) -> None:
 
 
 @pytest.mark.parametrize("hop", ["10ms", "5ms"])
-def test_it_does_not_matter_which_input_begins(tmp_path: Path, hop: str) -> None:
-    """What was there before the query shows which windows are not whole, whichever input tells it first."""
+def test_the_order_of_inputs_does_not_matter(tmp_path: Path, hop: str) -> None:
+    """Rows before the query show which windows are incomplete, whichever input is read first."""
     window = {"kind": "hopping", "size": "10ms", "hop": hop}
     node = {"op": "except", "left": "l", "right": "r", "window": window}
     nodes = {**{name: {"op": "source", "stream": name} for name in "lr"}, "a": node}
@@ -137,7 +137,7 @@ def test_it_does_not_matter_which_input_begins(tmp_path: Path, hop: str) -> None
         ]
         sides[0].rows((12 * MS, 1))
         run = run_plan(nodes, "a", sides, earliest=False)
-        # With 22 ms on the left, windows up to [20, 30) ms are not whole; the right alone does not know.
+        # With 22 ms on the left, windows up to [20, 30) ms are incomplete; the right alone cannot tell.
         sides[0].rows((22 * MS, 1))
         run.engine.pause("q")
         run.engine.resume("q")
@@ -176,7 +176,7 @@ def test_counters_are_part_of_a_snapshot(readings: ScriptedStream) -> None:
 @pytest.mark.parametrize(
     ("window", "missed"), [(TUMBLING, 3), ({"kind": "hopping", "size": "10ms", "hop": "5ms"}, 1)]
 )
-def test_rows_of_open_windows_are_counted_behind_a_snapshot_too(
+def test_rows_of_open_windows_are_counted_after_a_snapshot(
     readings: ScriptedStream, window: dict[str, Any], missed: int
 ) -> None:
     first = run_plan(counting(window), "a", [readings])
@@ -195,7 +195,7 @@ def test_rows_of_open_windows_are_counted_behind_a_snapshot_too(
 
 @pytest.mark.parametrize("train", [1, 2, 4096])
 @pytest.mark.parametrize("options", [RunOptions(), RunOptions(one_time=True)])
-def test_rows_behind_the_end_are_not_counted(
+def test_rows_after_the_end_of_the_query_are_not_counted(
     readings: ScriptedStream, train: int, options: RunOptions
 ) -> None:
     window: dict[str, Any] = TUMBLING
@@ -207,7 +207,7 @@ def test_rows_behind_the_end_are_not_counted(
     assert left_out(run) == {}
 
 
-# A model of what is left out, row by row
+# A model of excluded rows, row by row
 
 
 @dataclass(frozen=True)
@@ -248,7 +248,7 @@ class Windows:
 def modelled(
     windows: Windows, before: Sequence[int], behind: Sequence[int], lateness: int
 ) -> tuple[Counter[str], Counter[int]]:
-    """Return how many rows behind the start are left out, by reason, and the rows of the other windows."""
+    """Return how many rows after the start are excluded, by reason, and the rows of the other windows."""
     counted: Counter[str] = Counter()
     held: Counter[int] = Counter()
     watermark = max(before) - lateness if before else -(10**9)
@@ -275,7 +275,7 @@ def random_rows(random: Random) -> Iterator[int]:
 
 
 @pytest.mark.parametrize("seed", range(40))
-def test_every_row_has_part_or_is_counted(tmp_path: Path, seed: int) -> None:
+def test_every_row_takes_part_or_is_counted(tmp_path: Path, seed: int) -> None:
     random, clock = Random(seed), ManualClock()
     lateness = random.choice((0, 0, 4, 30))
     size = random.choice((1, 10, 20))
@@ -315,7 +315,7 @@ def test_every_row_has_part_or_is_counted(tmp_path: Path, seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", range(8))
-def test_queries_that_share_count_what_they_would_count_alone(tmp_path: Path, seed: int) -> None:
+def test_members_of_a_shared_pipeline_count_as_they_would_alone(tmp_path: Path, seed: int) -> None:
     counted = {}
     for sharing in (Sharing.OFF, Sharing.CLASS):
         random, clock = Random(seed), ManualClock()
@@ -340,7 +340,7 @@ def test_queries_that_share_count_what_they_would_count_alone(tmp_path: Path, se
                 engine.run()
             if number % 71 == 70:
                 engine.run()
-                engine.snapshot(runs[0].query.id)  # it leaves what it shares, and comes back
+                engine.snapshot(runs[0].query.id)  # it detaches, and attaches again
             if number == 150:
                 engine.run()
                 engine.pause(runs[1].query.id)

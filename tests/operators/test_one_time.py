@@ -1,4 +1,4 @@
-"""One-time queries end with the first window that closes behind their start, be its answer empty."""
+"""One-time queries end with the first window that closes after their start, even with an empty answer."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def test_the_first_window_is_answered_when_it_has_rows(readings: ScriptedStream)
     assert ended(run_plan(counting(), "a", [readings], options=ONE_TIME)) == [(1, 0, 10_000)]
 
 
-def test_it_runs_until_the_first_window_closes(readings: ScriptedStream) -> None:
+def test_a_one_time_query_runs_until_the_first_window_closes(readings: ScriptedStream) -> None:
     readings.rows(*at(10, 1, 2, 9))
     run = run_plan(counting(), "a", [readings], options=ONE_TIME)
     assert run.rows() == []
@@ -83,11 +83,11 @@ def test_it_runs_until_the_first_window_closes(readings: ScriptedStream) -> None
     assert ended(run) == []
 
 
-def test_behind_older_rows_the_first_whole_window_counts(readings: ScriptedStream) -> None:
+def test_after_older_rows_the_first_complete_window_counts(readings: ScriptedStream) -> None:
     readings.rows(*at(30, 3, 12))
     run = run_plan(counting(), "a", [readings], earliest=False, options=ONE_TIME)
     readings.rows(*at(30, 13, 14), *at(10, 21), *at(30, 33))
-    assert ended(run) == []  # [20, 30) ms is the first that began behind the start
+    assert ended(run) == []  # [20, 30) ms is the first that began after the start
 
 
 def test_a_window_that_began_before_the_start_counts_if_it_is_partial(readings: ScriptedStream) -> None:
@@ -116,7 +116,7 @@ def test_overlapping_windows_close_one_after_the_other(readings: ScriptedStream,
     assert ended(other) == [(1, 15_000, 25_000)]
 
 
-def test_windows_begin_no_earlier_than_they_are_told_to(readings: ScriptedStream) -> None:
+def test_windows_begin_no_earlier_than_begin(readings: ScriptedStream) -> None:
     window = {**TUMBLING, "begin": "1970-01-01T00:00:00.020Z"}
     readings.rows(*at(30, 1, 12, 35, 41))
     assert ended(run_plan(counting(window), "a", [readings], options=ONE_TIME)) == []
@@ -176,7 +176,7 @@ def test_a_join_by_rows_ends_when_both_sides_are_full(sides: list[ScriptedStream
     assert ended(run) == []
 
 
-def test_windows_above_windows_begin_with_the_first_answer_there_could_be(readings: ScriptedStream) -> None:
+def test_nested_windows_begin_with_the_first_possible_answer(readings: ScriptedStream) -> None:
     nodes = counting()
     above = {"kind": "tumbling", "size": "20ms"}
     nodes["b"] = {"op": "aggregate", "input": "a", "window": above, "compute": {"m": "sum(n)"}}
@@ -196,7 +196,7 @@ def test_time_alone_closes_the_first_window(stream: MakeStream, clock: ManualClo
 
 
 @pytest.mark.parametrize("train", [1, 4096])
-def test_windows_that_closed_in_silence_before_the_start_do_not_count(
+def test_idle_windows_that_closed_before_the_start_do_not_count(
     stream: MakeStream, clock: ManualClock, train: int
 ) -> None:
     silent = stream("readings", "ts timestamp, temp int")
@@ -234,7 +234,7 @@ def test_the_first_window_survives_a_snapshot(readings: ScriptedStream) -> None:
 
 
 def expected(rows: Sequence[tuple[int, int]], lateness: int, size: int) -> list[tuple[int, int, int]] | None:
-    """Return what a one-time count of tumbling windows answers; None if its window stays open."""
+    """Return the answer of a one-time count over tumbling windows; None if its window stays open."""
     watermark, first = -1 << 62, 1 << 62
     counted: dict[int, int] = {}
     for time, temp in rows:

@@ -57,7 +57,7 @@ def test_split_sends_a_row_to_the_first_match_and_counts_the_rest(readings: Scri
     assert run.query.counters == {"p": {"unmatched": 2}}
 
 
-def test_the_else_output_takes_what_nobody_matched(readings: ScriptedStream) -> None:
+def test_the_else_output_gets_rows_that_match_no_condition(readings: ScriptedStream) -> None:
     readings.rows((1, 1, 35), (2, 1, 25), (3, 1, None))
     split = {"op": "split", "input": "in", "outputs": {"hot": "temp > 30"}}
     nodes = {**IN, "p": split, "s": {"op": "select", "input": "p.else", "where": "TRUE"}}
@@ -66,7 +66,7 @@ def test_the_else_output_takes_what_nobody_matched(readings: ScriptedStream) -> 
     assert run.query.counters == {"p": {"unread": 1}}
 
 
-def test_a_tumbling_window_is_half_open_and_answers_when_the_watermark_passes(
+def test_a_tumbling_window_is_half_open_and_closes_when_the_watermark_passes(
     readings: ScriptedStream,
 ) -> None:
     run = run_plan(aggregate(tumbling("10ms")), "a", [readings])
@@ -85,7 +85,7 @@ def test_windows_without_rows_are_not_answered(readings: ScriptedStream) -> None
     ]
 
 
-def test_groups_come_in_the_order_of_their_first_rows(readings: ScriptedStream) -> None:
+def test_groups_are_emitted_in_the_order_of_their_first_rows(readings: ScriptedStream) -> None:
     readings.rows((1, 9, 1), (2, 3, 2), (3, 9, 3), (4, 5, None))
     readings.complete()
     nodes = aggregate(tumbling("10ms"), ("home",), n="count(*)", t="sum(temp)")
@@ -96,14 +96,14 @@ def test_groups_come_in_the_order_of_their_first_rows(readings: ScriptedStream) 
     ]
 
 
-def test_a_late_row_is_counted_and_not_mixed_in(readings: ScriptedStream) -> None:
+def test_a_late_row_is_counted_and_excluded(readings: ScriptedStream) -> None:
     run = run_plan(aggregate(tumbling("10ms")), "a", [readings])
     readings.rows((5 * MS, 1, 1), (12 * MS, 1, 1), (7 * MS, 1, 1), (20 * MS, 1, 1))
     assert run.rows() == [(1, 0, 10_000), (1, 10_000, 20_000)]
     assert run.query.counters == {"a": {"late": 1}}
 
 
-def test_lateness_keeps_windows_open_for_stragglers(stream: MakeStream) -> None:
+def test_lateness_keeps_windows_open_for_delayed_rows(stream: MakeStream) -> None:
     readings = stream("readings", "ts timestamp, home int", event_time="ts", lateness=5 * MS)
     run = run_plan(aggregate(tumbling("10ms")), "a", [readings])
     readings.rows((5 * MS, 1), (12 * MS, 1), (7 * MS, 1), (15 * MS, 1))
@@ -131,21 +131,21 @@ def test_begin_and_until_bound_the_windows_and_end_the_query(readings: ScriptedS
     assert run.query.state is QueryState.FINISHED
 
 
-def test_rows_between_windows_that_lie_apart_belong_to_none(readings: ScriptedStream) -> None:
+def test_rows_between_disjoint_windows_belong_to_none(readings: ScriptedStream) -> None:
     readings.rows((1 * MS, 1, 1), (4 * MS, 1, 1), (11 * MS, 1, 1))
     readings.complete()
     nodes = aggregate(hopping("3ms", "10ms"))
     assert run_plan(nodes, "a", [readings]).rows() == [(1, 0, 3_000), (1, 10_000, 13_000)]
 
 
-def test_row_windows_answer_when_they_are_full(readings: ScriptedStream) -> None:
+def test_windows_by_rows_close_when_they_are_full(readings: ScriptedStream) -> None:
     readings.rows(*[(i, 1, i) for i in range(7)])
     readings.complete()
     nodes = aggregate(tumbling(3), s="sum(temp)", first="first(temp)", last="last(temp)")
     assert run_plan(nodes, "a", [readings]).rows() == [(3, 0, 2, 0, 3), (12, 3, 5, 3, 6)]
 
 
-def test_hopping_row_windows_share_rows(readings: ScriptedStream) -> None:
+def test_hopping_windows_by_rows_share_rows(readings: ScriptedStream) -> None:
     readings.rows(*[(i, 1, i) for i in range(6)])
     nodes = aggregate(hopping(4, 1), s="sum(temp)")
     assert [row[0] for row in run_plan(nodes, "a", [readings]).rows()] == [6, 10, 14]
@@ -161,7 +161,7 @@ def test_arrival_time_windows_close_with_clock_marks(stream: MakeStream, clock: 
     assert [row[0] for row in run.rows()] == [2]
 
 
-def test_a_join_pairs_rows_within_its_reach(stream: MakeStream) -> None:
+def test_an_interval_join_pairs_rows_within_its_interval(stream: MakeStream) -> None:
     left = stream("l", "ts timestamp, k int null, a string", event_time="ts")
     right = stream("r", "ts timestamp, k int null, b string", event_time="ts")
     join = {
@@ -188,7 +188,7 @@ def test_a_join_pairs_rows_within_its_reach(stream: MakeStream) -> None:
     assert sorted(run_plan(nodes, "j", [left, right]).rows()) == [("x", "first"), ("x", "last")]
 
 
-def test_join_state_is_forgotten_when_the_watermarks_have_passed(stream: MakeStream) -> None:
+def test_join_state_is_removed_when_the_watermarks_have_passed(stream: MakeStream) -> None:
     left = stream("l", "ts timestamp, k int", event_time="ts")
     right = stream("r", "ts timestamp, k int", event_time="ts")
     nodes = {
@@ -243,7 +243,7 @@ def test_an_ordered_union_merges_by_time_input_and_position(stream: MakeStream) 
     streams[1].rows((1, "y1"), (2, "y2"), (2, "y3"))
     streams[0].rows((2, "x1"), (3, "x2"))
     run = run_plan(nodes, "u", streams)
-    assert [v for _, v in run.rows()] == ["y1"]  # more rows with time 2 may still come from y
+    assert [v for _, v in run.rows()] == ["y1"]  # more rows with time 2 may still arrive from y
     streams[1].rows((4, "y4"))
     assert [v for _, v in run.rows()] == ["y1", "x1", "y2", "y3"]
 
@@ -262,7 +262,7 @@ def test_rows_that_fail_become_null_or_are_skipped(
     assert run.query.counters == {"p": {"errors": 1}}
 
 
-def test_a_query_can_be_told_to_fail_on_errors_and_others_go_on(stream: MakeStream) -> None:
+def test_a_query_with_on_error_fail_fails_and_others_continue(stream: MakeStream) -> None:
     numbers = stream("readings", "x int")
     nodes = {**IN, "p": {"op": "project", "input": "in", "compute": {"r": "sqrt(x)"}}}
     failing = run_plan(nodes, "p", [numbers], options=RunOptions(on_error=OnError.FAIL), id_="failing")
@@ -288,9 +288,7 @@ def test_a_sum_beyond_64_bits_fails_the_query_by_name(stream: MakeStream) -> Non
 
 
 @pytest.mark.parametrize("train", [1, 4096])
-def test_no_mark_makes_rows_late_where_time_is_arrival(
-    stream: MakeStream, clock: ManualClock, train: int
-) -> None:
+def test_no_mark_makes_rows_late_in_arrival_time(stream: MakeStream, clock: ManualClock, train: int) -> None:
     plain = stream("readings", "home int")
     plain.rows((1,))
     plain.mark(FrameKind.WATERMARK, watermark=clock.now() // 1000 + 100 * MS)
@@ -302,7 +300,7 @@ def test_no_mark_makes_rows_late_where_time_is_arrival(
     assert [row[0] for row in run.rows()] == [3]
 
 
-def test_windows_with_a_small_common_divisor_cost_no_walk_over_empty_panes(stream: MakeStream) -> None:
+def test_windows_with_a_small_common_divisor_skip_empty_panes(stream: MakeStream) -> None:
     left = stream("l", "ts timestamp, k int", event_time="ts")
     left.rows(*[(second * 1_000_000, second) for second in range(50)])
     left.complete()
@@ -316,5 +314,5 @@ def test_windows_with_a_small_common_divisor_cost_no_walk_over_empty_panes(strea
             "window": {"kind": "hopping", "size": "100s", "hop": "33333333us"},
         },
     }
-    # A hundred million panes to a window: this would not end if they were walked one by one.
+    # A hundred million panes per window: this would not end if they were visited one by one.
     assert len(run_plan(nodes, "e", [left]).rows()) == 50 * 3 + 1  # the first row is in a fourth window

@@ -1,11 +1,11 @@
-"""Load shedding at random: which rows go, that nothing but their positions decides, and the record of it."""
+"""Random load shedding: dropped rows depend only on their positions, and are recorded."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
 from tests.conftest import MakeStream
-from tests.support.shed_streams import kept, numbers, shedder
+from tests.support.engine.shed_streams import kept, numbers, shedder
 
 from mavstream_server.engine.reporting import query_metrics
 from mavstream_server.operators.shedding.intervals import SheddingInterval
@@ -44,29 +44,29 @@ def test_rows_are_spread_evenly(rows: ScriptedStream) -> None:
     assert per_thousand.max() < 260
 
 
-def test_how_rows_are_cut_into_batches_makes_no_difference(rows: ScriptedStream) -> None:
+def test_the_dropped_rows_do_not_depend_on_batch_boundaries(rows: ScriptedStream) -> None:
     whole = kept(shedder(0.3), rows)
     parts = kept(shedder(0.3), rows, [1, 2, 500, 501, BLOCK, 3 * BLOCK - 1, 70_000])
     assert (whole == parts).all()
 
 
-def test_a_larger_share_loses_the_rows_of_a_smaller_one_too(rows: ScriptedStream) -> None:
+def test_a_larger_share_drops_the_rows_of_a_smaller_one_too(rows: ScriptedStream) -> None:
     few, many = (set(kept(shedder(share), rows).tolist()) for share in (0.5, 0.1))
     assert few < many
 
 
-def test_streams_do_not_lose_rows_at_the_same_positions(rows: ScriptedStream) -> None:
+def test_streams_drop_rows_at_different_positions(rows: ScriptedStream) -> None:
     one, other = (kept(shedder(0.5, name=name), rows) for name in ("readings", "doors"))
     assert len(np.intersect1d(one, other)) == pytest.approx(ROWS / 4, rel=0.05)
 
 
 @pytest.mark.parametrize("share", [1.5, -0.1, float("nan")])
-def test_a_share_beyond_all_is_refused(share: float) -> None:
+def test_a_share_outside_of_0_to_1_is_refused(share: float) -> None:
     with pytest.raises(ValueError, match=f"from 0 to 1, got {share}"):
         shedder(share)
 
 
-def test_a_query_tells_when_it_lost_rows_and_how_many(stream: MakeStream, clock: ManualClock) -> None:
+def test_a_query_reports_when_it_dropped_rows_and_how_many(stream: MakeStream, clock: ManualClock) -> None:
     rows = stream("numbers", "x float null, k int")
     run = run_plan(IN, "in", [rows])
     (source,) = run.query.network.sources
@@ -78,29 +78,29 @@ def test_a_query_tells_when_it_lost_rows_and_how_many(stream: MakeStream, clock:
         rows.columns({"x": [0.0] * 1000, "k": [0] * 1000})
         run.engine.run()
     stats = query_metrics(run.query, 0)
-    assert [spell[:5] for spell in stats.shedding_intervals] == [
+    assert [interval[:5] for interval in stats.shedding_intervals] == [
         ("numbers", 0.25, arrivals[1], arrivals[2], 2000),
         ("numbers", 0.5, arrivals[3], arrivals[3], 1000),
         ("numbers", 0.25, arrivals[5], arrivals[5], 1000),
     ]
-    assert [spell.shed for spell in stats.shedding_intervals] == pytest.approx([500, 500, 250], rel=0.2)
-    lost = sum(spell.shed for spell in stats.shedding_intervals)
+    assert [interval.shed for interval in stats.shedding_intervals] == pytest.approx([500, 500, 250], rel=0.2)
+    lost = sum(interval.shed for interval in stats.shedding_intervals)
     assert stats.counters["in"]["shed"] == lost == 6000 - stats.rows_out
 
     run.engine.stop("q")
     assert query_metrics(run.query, 0).shedding_intervals == stats.shedding_intervals
 
 
-def test_a_share_that_met_no_row_is_not_told(stream: MakeStream) -> None:
+def test_a_share_under_which_no_row_was_read_is_not_recorded(stream: MakeStream) -> None:
     run = run_plan(IN, "in", [numbers(stream, np.zeros(10))])
     (source,) = run.query.network.sources
     for share in (0.5, 0.0, 0.25):
         source.shed(share)
     run.engine.run()
-    assert [spell.share for spell in run.query.shedding_intervals] == [0.25]
+    assert [interval.share for interval in run.query.shedding_intervals] == [0.25]
 
 
-def test_the_record_is_short(stream: MakeStream) -> None:
+def test_the_record_is_bounded(stream: MakeStream) -> None:
     rows = numbers(stream, np.zeros(200))
     sheds = shedder(0.5)
     for start in range(100):
@@ -110,7 +110,7 @@ def test_the_record_is_short(stream: MakeStream) -> None:
     assert isinstance(sheds.record.intervals[0], SheddingInterval)
 
 
-def test_what_is_shed_goes_on_after_a_restore(stream: MakeStream) -> None:
+def test_shedding_continues_after_a_restore(stream: MakeStream) -> None:
     rows = numbers(stream, np.zeros(3 * BLOCK))
     rows.complete()
     run = run_plan(IN, "in", [rows], train=100)
@@ -120,5 +120,5 @@ def test_what_is_shed_goes_on_after_a_restore(stream: MakeStream) -> None:
     saved, before = run.engine.snapshot("q"), run.answers()
     again = run_plan(IN, "in", [rows], train=4096, saved=saved)
     assert [row[1] for row in before + again.rows()] == kept(shedder(0.3), rows).tolist()
-    (spell,) = again.query.shedding_intervals
-    assert (spell.seen, spell.shed) == (3 * BLOCK, 3 * int(0.3 * BLOCK))
+    (interval,) = again.query.shedding_intervals
+    assert (interval.seen, interval.shed) == (3 * BLOCK, 3 * int(0.3 * BLOCK))

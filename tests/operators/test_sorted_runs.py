@@ -35,7 +35,7 @@ def found(here: SortedRun, asking: SortedRun, reach: tuple[int, int] | None) -> 
 
 
 @pytest.mark.parametrize("seed", range(60))
-def test_partners_are_those_of_a_double_loop(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_sorted_runs_find_the_pairs_of_a_double_loop(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     random = Random(seed)
     codes, times = random.choice([(3, 50), (1 << 40, 40), (70_000, 1 << 45), (2, 1 << 61)])
     if seed % 2:

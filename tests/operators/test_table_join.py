@@ -50,9 +50,7 @@ def nodes(**parts: Any) -> dict[str, Any]:
     return {**NODES, "j": {**JOIN, **parts}}
 
 
-def test_a_left_join_keeps_rows_that_find_nothing_in_their_place(
-    readings: ScriptedStream, table: MakeTable
-) -> None:
+def test_a_left_join_keeps_unmatched_rows_in_order(readings: ScriptedStream, table: MakeTable) -> None:
     rooms = table()
     rooms.put(("attic", 1), ("attic", 2), (None, 3), ("hall", 4))
     readings.rows((1, "hall"), (2, None), (3, "attic"), (4, "cellar"), (5, "hall"))
@@ -63,7 +61,7 @@ def test_a_left_join_keeps_rows_that_find_nothing_in_their_place(
     assert [field.nullable for field in left.schema] == [False, True, True]
 
 
-def test_what_else_must_hold_decides_what_is_found(readings: ScriptedStream, table: MakeTable) -> None:
+def test_the_condition_of_a_join_is_part_of_the_match(readings: ScriptedStream, table: MakeTable) -> None:
     rooms = table()
     rooms.put(("attic", 1), ("attic", 5), ("hall", 9))
     readings.rows((3, "attic"), (3, "hall"), (7, "attic"))
@@ -71,7 +69,7 @@ def test_what_else_must_hold_decides_what_is_found(readings: ScriptedStream, tab
     assert found == [(3, "attic", 1), (3, "hall", None), (7, "attic", 1), (7, "attic", 5)]
 
 
-def test_a_version_is_current_from_its_stamp_on_however_late_rows_are_worked_on(
+def test_rows_join_the_version_of_their_arrival_however_late_they_are_processed(
     readings: ScriptedStream, table: MakeTable, clock: ManualClock
 ) -> None:
     rooms = table()
@@ -114,7 +112,7 @@ def test_rows_that_are_merged_by_time_keep_that_order_when_versions_alternate(
     assert found == sorted(found, key=lambda row: row[0])
 
 
-def test_a_table_without_rows_is_a_table(readings: ScriptedStream, table: MakeTable) -> None:
+def test_an_empty_table_can_be_joined(readings: ScriptedStream, table: MakeTable) -> None:
     rooms = table()
     rooms.put()
     readings.rows((1, "attic"))
@@ -122,7 +120,7 @@ def test_a_table_without_rows_is_a_table(readings: ScriptedStream, table: MakeTa
     assert run_plan(nodes(how="left"), "j", [readings], tables=[rooms]).rows() == [(1, "attic", None)]
 
 
-def test_a_snapshot_goes_on_elsewhere_with_the_versions_that_its_rows_arrived_under(
+def test_a_restored_snapshot_joins_the_versions_of_its_rows_arrival(
     readings: ScriptedStream, table: MakeTable, clock: ManualClock
 ) -> None:
     rooms = table()
@@ -155,7 +153,7 @@ def test_a_snapshot_goes_on_elsewhere_with_the_versions_that_its_rows_arrived_un
     assert answers == whole
 
 
-def test_a_paused_query_joins_what_comes_after_the_pause(
+def test_a_paused_query_joins_rows_after_the_pause(
     readings: ScriptedStream, table: MakeTable, clock: ManualClock
 ) -> None:
     rooms = table()
@@ -173,7 +171,7 @@ def test_a_paused_query_joins_what_comes_after_the_pause(
     assert run.rows() == [(1, "attic", 1), (3, "attic", 2)]
 
 
-def test_versions_in_use_count_as_the_query_s_memory_and_strange_keys_do_not(
+def test_versions_in_use_count_as_memory_of_the_query_and_unmatched_keys_do_not(
     readings: ScriptedStream, table: MakeTable, clock: ManualClock
 ) -> None:
     rooms = table()
@@ -197,7 +195,7 @@ def test_versions_in_use_count_as_the_query_s_memory_and_strange_keys_do_not(
     assert run.query.memory.state < large / 10
 
 
-def test_rows_on_their_way_are_known_to_need_their_versions(
+def test_rows_in_flight_hold_the_versions_that_they_need(
     readings: ScriptedStream, stream: MakeStream, table: MakeTable, clock: ManualClock
 ) -> None:
     rooms, others = table(), stream("others", "n int, room string null")
@@ -209,13 +207,13 @@ def test_rows_on_their_way_are_known_to_need_their_versions(
     }
     run = run_plan(plan, "j", [readings, others], tables=[rooms])
     assert oldest_arrival(run.engine.queries.values(), "rooms") is None
-    came = clock.now()
+    arrival = clock.now()
     readings.rows((1, "attic"))
     clock.advance(seconds=1)
     rooms.put(("attic", 2))
     readings.rows((2, "attic"))
-    assert run.rows() == []  # the other stream may still have something earlier
-    assert oldest_arrival(run.engine.queries.values(), "rooms") == came
+    assert run.rows() == []  # the other stream may still have an earlier row
+    assert oldest_arrival(run.engine.queries.values(), "rooms") == arrival
     assert oldest_arrival(run.engine.queries.values(), "homes") is None
     clock.advance(seconds=1)
     others.rows((3, "attic"))
@@ -238,7 +236,9 @@ def test_rows_that_cannot_be_computed_follow_on_error(readings: ScriptedStream, 
     assert "operator 'j'" in str(found[OnError.FAIL].query.reason)
 
 
-def test_a_query_whose_table_files_are_gone_fails_by_name(readings: ScriptedStream, table: MakeTable) -> None:
+def test_a_query_with_a_broken_table_file_fails_with_a_reason(
+    readings: ScriptedStream, table: MakeTable
+) -> None:
     rooms = table()
     run = run_plan(nodes(), "j", [readings], tables=[rooms])
     version = rooms.put(("attic", 1))
@@ -318,7 +318,7 @@ FAULTS: dict[str, tuple[dict[str, Any], str, str, str]] = {
 
 
 @pytest.mark.parametrize("fault", FAULTS)
-def test_what_cannot_be_joined_is_pointed_at(fault: str) -> None:
+def test_the_error_for_an_invalid_join_has_a_pointer(fault: str) -> None:
     changed, pointer, code, words = FAULTS[fault]
     with pytest.raises(InvalidPlan) as caught:
         typed(changed)
@@ -327,7 +327,7 @@ def test_what_cannot_be_joined_is_pointed_at(fault: str) -> None:
     assert words in items[0].detail
 
 
-def test_an_ordered_stream_stays_ordered_and_one_time_queries_can_look_things_up() -> None:
+def test_an_ordered_stream_stays_ordered_and_one_time_queries_can_join_tables() -> None:
     above = {**SUM, "input": "jj", "compute": {"x": "first(cap)"}, "window": {"kind": "tumbling", "size": 5}}
     plan = typed({"jj": JOIN, "j": above})
     check_one_time(plan)

@@ -1,4 +1,4 @@
-"""Load shedding by worth: the rows of least worth go first, and never more than the share."""
+"""Load shedding by utility: rows of least utility are dropped first, and never more than the share."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 from tests.conftest import MakeStream
-from tests.support.sample_plans import IN, SECOND, STREAMS
-from tests.support.shed_streams import kept, numbers, shedder
+from tests.support.engine.shed_streams import kept, numbers, shedder
+from tests.support.plans.sample_plans import IN, SECOND, STREAMS
 
 from mavstream_protocol.errors import InvalidObject
 from mavstream_protocol.plans.inference import infer
@@ -45,7 +45,7 @@ COURSES: dict[str, Array] = {
 
 @pytest.mark.parametrize("share", [0.02, 0.3, 1.0])
 @pytest.mark.parametrize("course", COURSES)
-def test_no_block_loses_more_than_the_share_however_worth_changes(
+def test_no_block_loses_more_than_the_share_however_utility_changes(
     stream: MakeStream, course: str, share: float
 ) -> None:
     rows = numbers(stream, COURSES[course])
@@ -56,24 +56,24 @@ def test_no_block_loses_more_than_the_share_however_worth_changes(
 
 
 @pytest.mark.parametrize("course", COURSES)
-def test_as_much_is_lost_as_was_asked_for_in_the_long_run(stream: MakeStream, course: str) -> None:
+def test_the_share_is_dropped_in_the_long_run(stream: MakeStream, course: str) -> None:
     rows = numbers(stream, COURSES[course])
     lost = ROWS - len(kept(shedder(0.3, "x"), rows))
-    # Every other block that flips is unlike all that was seen, and so are some of a walk.
+    # Every other block of "flips", and some of "walk", are unlike all blocks before.
     least = {"flips": 0.4, "a walk": 0.7}.get(course, 0.8)
     assert least * 0.3 * ROWS < lost <= 0.3 * ROWS
 
 
-def test_rows_of_least_worth_go(stream: MakeStream) -> None:
+def test_rows_of_least_utility_are_dropped(stream: MakeStream) -> None:
     x = COURSES["as before"]
     stays = kept(shedder(0.1, "x"), numbers(stream, x))
-    goes = np.setdiff1d(np.arange(BLOCK, ROWS), stays)  # nothing is known of the first block
+    goes = np.setdiff1d(np.arange(BLOCK, ROWS), stays)  # nothing is known in the first block
     assert len(goes) == pytest.approx(0.1 * (ROWS - BLOCK), rel=0.05)
     assert x[goes].max() < np.quantile(x, 0.13)
     assert (x[stays[stays >= BLOCK]] > np.quantile(x, 0.07)).mean() > 0.99
 
 
-def test_rows_of_which_a_condition_is_false_go(stream: MakeStream) -> None:
+def test_rows_that_fail_the_condition_are_dropped(stream: MakeStream) -> None:
     x = COURSES["as before"]
     stays = kept(shedder(0.1, "x > 0"), numbers(stream, x))
     goes = np.setdiff1d(np.arange(BLOCK, ROWS), stays)
@@ -81,30 +81,30 @@ def test_rows_of_which_a_condition_is_false_go(stream: MakeStream) -> None:
     assert (x[goes] <= 0).all()
 
 
-def test_where_too_few_are_false_others_go_too(stream: MakeStream) -> None:
+def test_other_rows_are_dropped_where_too_few_fail_the_condition(stream: MakeStream) -> None:
     x = COURSES["as before"]
     stays = kept(shedder(0.5, "x > -1"), numbers(stream, x))
     assert (ROWS - len(stays)) / ROWS == pytest.approx(0.5, rel=0.05)
     assert (x[stays[stays >= BLOCK]] > -1).mean() > 0.99
 
 
-@pytest.mark.parametrize("worth", ["x", "sqrt(k - 1000000)", "ln(-x)"])
-def test_null_and_what_cannot_be_computed_is_worth_least(stream: MakeStream, worth: str) -> None:
-    if worth == "x":
+@pytest.mark.parametrize("utility", ["x", "sqrt(k - 1000000)", "ln(-x)"])
+def test_null_and_failed_utilities_are_the_least(stream: MakeStream, utility: str) -> None:
+    if utility == "x":
         x = [None if number % 20 == 3 else -float(number % 7) for number in range(3 * BLOCK)]
         worthless = np.arange(3 * BLOCK) % 20 == 3
-    elif worth == "ln(-x)":
+    elif utility == "ln(-x)":
         x = [float(number % 20 == 3) * 2 - 1 for number in range(3 * BLOCK)]
         worthless = np.arange(3 * BLOCK) % 20 == 3
     else:
         x, worthless = [0.0] * (3 * BLOCK), np.ones(3 * BLOCK, dtype=bool)
-    stays = kept(shedder(0.05, worth), numbers(stream, x))
+    stays = kept(shedder(0.05, utility), numbers(stream, x))
     goes = np.setdiff1d(np.arange(BLOCK, 3 * BLOCK), stays)
     assert len(goes) > 0.04 * 2 * BLOCK
     assert worthless[goes].all()
 
 
-def test_a_share_that_comes_and_goes_within_a_block_takes_no_more_from_it(stream: MakeStream) -> None:
+def test_a_share_that_is_switched_within_a_block_drops_no_more_of_it(stream: MakeStream) -> None:
     rows = numbers(stream, COURSES["ever less"])
     sheds, stayed = shedder(0.1, "x"), []
     for start in range(0, ROWS, 256):
@@ -135,7 +135,7 @@ def test_a_query_sheds_by_a_column_that_it_does_not_read(stream: MakeStream) -> 
     assert "errors" not in run.query.counters["in"]
 
 
-def test_the_engine_is_told_what_rows_are_worth() -> None:
+def test_the_start_command_has_the_utility_of_rows() -> None:
     plan = Plan.parse({"root": "in", "nodes": IN})
     spec = QuerySpec(name="q", plan=plan, qos=QosSpec(worth={"readings": "humidity < 50"}))
     record = QueryRecord("q", spec, DesiredState.RUNNING, None, None, 0, 1, 0)
@@ -173,7 +173,7 @@ SCALED = {
         (SCALED, {"max_loss": "100%"}, "qos/max_loss", "not_scalable", "allow less than 100%"),
     ],
 )
-def test_a_wrong_worth_is_pointed_at(
+def test_the_error_for_a_wrong_utility_has_a_pointer(
     nodes: dict[str, Any], qos: dict[str, Any], pointer: str, code: str, words: str
 ) -> None:
     plan = infer(Plan.parse({"root": list(nodes)[-1], "nodes": nodes}), STREAMS)

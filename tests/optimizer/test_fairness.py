@@ -38,7 +38,7 @@ class ScriptedClass:
 
 @dataclass
 class ScriptedServer:
-    """A server whose figures grow as it is told."""
+    """A server whose metrics a test sets."""
 
     classes: dict[str, ScriptedClass] = field(default_factory=dict)
     load: SlidingLoad = field(default_factory=lambda: SlidingLoad(10.0))
@@ -90,10 +90,10 @@ def test_shares_turns_and_rates_are_those_of_the_last_seconds() -> None:
     assert made.load.arrivals("none") is None
     made.rows = 0
     made.look()
-    assert made.load.arrivals("s") is None  # it was made anew
+    assert made.load.arrivals("s") is None  # the class was created again
 
 
-def test_another_engine_begins_anew() -> None:
+def test_a_new_engine_starts_a_new_history() -> None:
     made = server("high")
     made.classes["high"].busy = 1000 * MS
     made.look()
@@ -103,7 +103,7 @@ def test_another_engine_begins_anew() -> None:
     assert (made.load.seconds, made.load.utilisation) == (0, 0)
 
 
-def test_answers_of_queries_that_went_are_left_out() -> None:
+def test_answers_of_removed_queries_are_excluded() -> None:
     made = server("low")
     made.classes["low"].queries = 2
     made.classes["low"].answer(10, 5)
@@ -119,7 +119,7 @@ def test_answers_of_queries_that_went_are_left_out() -> None:
 # Inversions
 
 
-def test_a_class_that_answers_later_than_the_next_one_is_inverted() -> None:
+def test_a_class_with_more_latency_than_the_next_one_is_inverted() -> None:
     made = server("high", "mid", "low")
     for name, ms in (("high", 2), ("mid", 6), ("low", 4)):
         made.classes[name].answer(10, ms)
@@ -131,7 +131,7 @@ def test_a_class_that_answers_later_than_the_next_one_is_inverted() -> None:
     assert [name for name, one in found.items() if one.inverted] == ["mid"]
 
 
-def test_a_class_without_answers_is_nobodys_neighbour() -> None:
+def test_a_class_without_answers_is_not_compared() -> None:
     made = server("high", "mid", "low")
     made.classes["high"].answer(10, 8)
     made.classes["low"].answer(10, 4)
@@ -150,7 +150,7 @@ def test_equally_important_classes_are_not_compared() -> None:
     assert found["a"].next_class == found["b"].next_class == "c"
 
 
-def test_an_inversion_is_forgotten_with_the_seconds_that_it_was_in() -> None:
+def test_an_inversion_ends_with_the_seconds_of_its_window() -> None:
     made = server("high", "low")
     made.classes["high"].answer(10, 8)
     made.classes["low"].answer(10, 4)
@@ -166,7 +166,7 @@ def test_an_inversion_is_forgotten_with_the_seconds_that_it_was_in() -> None:
 # Starvation
 
 
-def test_a_class_that_has_rows_and_gets_no_turn_is_starved() -> None:
+def test_a_class_with_rows_and_without_turns_is_starved() -> None:
     made = server("high", "low")
     made.classes["low"].backlog = 1000
     for _ in range(2):
@@ -193,7 +193,7 @@ def test_a_class_without_rows_is_not_starved() -> None:
 
 
 class CostlyClock(ManualClock):
-    """A clock by which all that is timed takes its time."""
+    """A clock whose monotonic time advances whenever it is read."""
 
     def monotonic(self) -> int:
         self.advance(nanoseconds=100_000)
@@ -211,10 +211,10 @@ OFTEN = {
 
 
 @pytest.mark.parametrize(("policy", "low", "high"), [("hr", 1.5, 10), ("cqc", 0, 0.9)])
-def test_rates_put_rare_answers_last_and_classes_do_not(
+def test_rate_based_policies_invert_classes_with_rare_answers_and_class_policies_do_not(
     tmp_path: Path, policy: str, low: float, high: float
 ) -> None:
-    """The dissertation's example: fires are rare, so `hr` lets whatever answers often go first."""
+    """The dissertation's example: fires are rare, so `hr` prefers queries that answer often."""
     clock = CostlyClock()
     streams = [ScriptedStream(tmp_path, name, "x int", clock) for name in ("fires", "records")]
     engine = Engine(clock, policy)
@@ -226,8 +226,8 @@ def test_rates_put_rare_answers_last_and_classes_do_not(
     load, started = SlidingLoad(), clock.monotonic()
 
     def look() -> None:
-        figures = class_metrics(engine).classes
-        load.add(LoadSample(clock.now() / 1e9, engine_metrics(engine, started), figures, {}))
+        metrics = class_metrics(engine).classes
+        load.add(LoadSample(clock.now() / 1e9, engine_metrics(engine, started), metrics, {}))
 
     look()
     for _ in range(50):

@@ -1,19 +1,16 @@
-"""The optimizer on scripted figures: how targets stand, what is done about them, and what is undone."""
+"""The optimizer on scripted metrics: the status of targets, actions, and actions that are undone."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-
 import pytest
+from tests.support.optimizer.scripted_queries import LATENCY, MEMORY, PACE, ScriptedQuery
 
-from mavstream_protocol.qos import QosSpec
 from mavstream_protocol.scheduling import DEFAULT_SCHEDULER, SchedulerSettings
-from mavstream_server.core.metrics import Latency, QueryMetrics
 from mavstream_server.engine.process.messages import ShedRows, SwitchPolicy
 from mavstream_server.optimizer.change import Change
 from mavstream_server.optimizer.journal import Outcome
-from mavstream_server.optimizer.monitor import Monitor, Objective, Observed
-from mavstream_server.optimizer.optimizer import Optimizer, Pace
+from mavstream_server.optimizer.monitor import Monitor, Objective
+from mavstream_server.optimizer.optimizer import Optimizer
 from mavstream_server.optimizer.rule import OptimizerRule
 from mavstream_server.optimizer.rules import all_rules
 from mavstream_server.optimizer.rules.policy import CANDIDATES, SwitchPolicyRule
@@ -29,50 +26,10 @@ KEPT, AT_RISK, MISSED, UNKNOWN = (
     TargetState.MISSED,
     TargetState.UNKNOWN,
 )
-PACE = Pace(probation=5, bar=60, calm=10)
 SEGMENT, CHAIN = CANDIDATES[Objective.MEMORY]
 
 
-@dataclass
-class ScriptedQuery:
-    """A query whose figures grow as it is told."""
-
-    id: str
-    class_name: str = "default"
-    priority: int = 1
-    qos: dict[str, object] = field(default_factory=dict)
-    epoch: int = 1
-    rows: int = 0
-    answers: int = 0
-    total: int = 0
-    buckets: dict[int, int] = field(default_factory=dict)
-    held: int = 0
-    backlog: int = 0
-
-    def answer(self, count: int, latency_ms: float) -> None:
-        """Answer so many times, all after the same time."""
-        ns = int(latency_ms * 1e6)
-        bucket = int((ns.bit_length() - 1) * 8)
-        self.answers += count
-        self.total += count * ns
-        self.buckets[bucket] = self.buckets.get(bucket, 0) + count
-
-    def observed(self) -> Observed:
-        latency = Latency(self.answers, self.total, 10**12, dict(self.buckets))
-        stats = QueryMetrics(
-            id=self.id, state="running", reason=None, class_name=self.class_name, epoch=self.epoch,
-            offset=self.answers, rows_in=self.rows, rows_out=self.answers, queued_bytes=0,
-            state_bytes=self.held, backlog_bytes=self.backlog, latency=latency, counters={}, positions={},
-            operators=(),
-        )  # fmt: skip
-        return Observed(self.id, self.class_name, self.priority, QosSpec.model_validate(self.qos), stats)
-
-
-LATENCY = {"latency": {"mean": "10ms", "tolerance": "10%"}}
-MEMORY = {"memory": {"at_most": "1MB", "tolerance": "0%"}}
-
-
-# How a target stands
+# Target status
 
 
 @pytest.mark.parametrize(
@@ -87,39 +44,39 @@ MEMORY = {"memory": {"at_most": "1MB", "tolerance": "0%"}}
         ([0.5, None, 0.5], [KEPT, UNKNOWN, KEPT]),
     ],
 )
-def test_a_target_changes_its_state_only_when_it_lasts(
+def test_the_status_of_a_target_changes_only_after_several_observations(
     ratios: list[float | None], states: list[TargetState]
 ) -> None:
-    standing = TargetStatus(patience=3)
-    assert [standing.judge(ratio, 0.1, ratio, float(now)) for now, ratio in enumerate(ratios)] == states
+    status = TargetStatus(patience=3)
+    assert [status.judge(ratio, 0.1, ratio, float(now)) for now, ratio in enumerate(ratios)] == states
 
 
-def test_a_standing_tells_since_when_and_what_it_was_before() -> None:
-    standing = TargetStatus(patience=1)
+def test_a_target_status_records_since_when_and_its_changes() -> None:
+    status = TargetStatus(patience=1)
     for now, ratio in enumerate([0.5, 0.5, 3.0, 3.0]):
-        standing.judge(ratio, 0.1, 10 * ratio, float(now))
-    assert standing.since == 2
-    assert [(one.at, one.before, one.after, one.measured) for one in standing.changes] == [
+        status.judge(ratio, 0.1, 10 * ratio, float(now))
+    assert status.since == 2
+    assert [(one.at, one.before, one.after, one.measured) for one in status.changes] == [
         (0, UNKNOWN, KEPT, 5.0),
         (2, KEPT, MISSED, 30.0),
     ]
 
 
-def test_a_target_that_is_run_into_is_at_risk_before_it_is_missed() -> None:
-    standing = TargetStatus(patience=3, foresees=True)
+def test_a_target_with_a_rising_trend_is_at_risk_before_it_is_missed() -> None:
+    status = TargetStatus(patience=3, foresees=True)
     foreseen = []
     for now, ratio in enumerate([0.1, 0.1, 0.3, 0.6, 0.6]):
-        standing.judge(ratio, 0.1, ratio, float(now))
-        foreseen.append(standing.foreseen)
-    # It has grown by a quarter of the target a second, and would for three more.
+        status.judge(ratio, 0.1, ratio, float(now))
+        foreseen.append(status.foreseen)
+    # It has grown by a quarter of the target per second, extrapolated over three seconds.
     assert foreseen == [None, None, None, pytest.approx(0.6 + 0.25 * 3), None]
-    assert [one.after for one in standing.changes] == [KEPT, AT_RISK, KEPT]
+    assert [one.after for one in status.changes] == [KEPT, AT_RISK, KEPT]
 
 
 # The monitor
 
 
-def test_latency_is_that_of_the_last_seconds() -> None:
+def test_latency_is_measured_over_the_last_seconds() -> None:
     query, monitor = ScriptedQuery("q", qos=LATENCY), Monitor(seconds=3, patience=1)
     for now in range(10):
         query.answer(100, 1000 if now < 5 else 1)
@@ -128,7 +85,7 @@ def test_latency_is_that_of_the_last_seconds() -> None:
     assert monitor.queries["q"].statuses[Objective.LATENCY].state is KEPT
 
 
-def test_a_query_that_is_silent_while_rows_wait_misses_its_latency() -> None:
+def test_a_query_without_answers_while_rows_wait_misses_its_latency_target() -> None:
     query, monitor = ScriptedQuery("q", qos=LATENCY, backlog=1000), Monitor(seconds=3, patience=1)
     query.answer(10, 1)
     for now in range(6):
@@ -138,14 +95,14 @@ def test_a_query_that_is_silent_while_rows_wait_misses_its_latency() -> None:
     assert monitor.queries["q"].statuses[Objective.LATENCY].state is MISSED
 
 
-def test_a_query_that_has_nothing_to_do_is_not_silent() -> None:
+def test_a_query_without_rows_does_not_miss_its_latency_target() -> None:
     query, monitor = ScriptedQuery("q", qos=LATENCY), Monitor(seconds=3, patience=1)
     for now in range(6):
         monitor.observe([query.observed()], float(now))
     assert monitor.queries["q"].statuses[Objective.LATENCY].state is UNKNOWN
 
 
-def test_figures_of_an_earlier_epoch_do_not_count() -> None:
+def test_metrics_of_an_earlier_epoch_do_not_count() -> None:
     query, monitor = ScriptedQuery("q", qos={"throughput": {"at_least": 100}}), Monitor(seconds=5, patience=1)
     for now in range(4):
         query.rows += 1000
@@ -166,7 +123,7 @@ def test_a_throughput_is_missed_only_while_rows_wait(backlog: int, state: Target
     assert monitor.queries["q"].statuses[Objective.THROUGHPUT].state is state
 
 
-def test_a_query_that_is_gone_is_forgotten() -> None:
+def test_a_removed_query_is_no_longer_monitored() -> None:
     monitor = Monitor(patience=1)
     first, second = ScriptedQuery("first", qos=MEMORY), ScriptedQuery("second", qos=MEMORY)
     monitor.observe([first.observed(), second.observed()], 0.0)
@@ -178,7 +135,7 @@ def test_a_query_that_is_gone_is_forgotten() -> None:
 
 
 class Server:
-    """Queries, the policy and what is shed, a second at a time."""
+    """Queries, the policy and shed shares, a second at a time."""
 
     def __init__(self, *queries: ScriptedQuery, rules: Optimizer | None = None) -> None:
         self.queries = queries
@@ -189,7 +146,7 @@ class Server:
         self.now = 0.0
 
     def second(self) -> Change | None:
-        """Observe, decide and do it."""
+        """Observe, decide and apply the change."""
         self.now += 1
         self.monitor.observe([query.observed() for query in self.queries], self.now)
         priorities = {query.class_name: query.priority for query in self.queries}
@@ -204,7 +161,7 @@ class Server:
         return change
 
     def seconds(self, count: int) -> list[Change]:
-        """Return what was changed in so many seconds."""
+        """Return the changes of a number of seconds."""
         return [change for _ in range(count) if (change := self.second()) is not None]
 
 
@@ -213,7 +170,7 @@ def test_nothing_is_done_while_targets_are_kept() -> None:
     assert Server(query).seconds(100) == []
 
 
-def test_memory_that_is_missed_brings_a_policy_that_releases_memory_and_it_stays_if_that_helps() -> None:
+def test_a_missed_memory_target_switches_to_a_memory_policy_that_is_kept_if_it_helps() -> None:
     query = ScriptedQuery("q", qos=MEMORY, held=3_000_000)
     server = Server(query)
     (change,) = server.seconds(3)
@@ -238,13 +195,13 @@ def test_an_action_that_does_not_help_is_undone_and_the_next_one_tried() -> None
 
 
 @pytest.mark.parametrize("objective", list(Objective))
-def test_whatever_is_missed_classes_are_kept_apart(objective: Objective) -> None:
+def test_every_candidate_policy_respects_classes(objective: Objective) -> None:
     for settings in CANDIDATES[objective]:
         check_options(settings.policy, settings.options)
         assert POLICIES[settings.policy].level is Level.CLASS
 
 
-def test_latency_of_an_important_class_brings_a_policy_for_classes() -> None:
+def test_a_missed_latency_of_an_important_class_switches_to_a_class_policy() -> None:
     query = ScriptedQuery("q", "critical", 6, LATENCY)
     server = Server(query)
     changes: list[Change] = []
@@ -254,7 +211,7 @@ def test_latency_of_an_important_class_brings_a_policy_for_classes() -> None:
     assert changes == [SwitchPolicy(DEFAULT_SCHEDULER)]
 
 
-def test_a_policy_is_switched_before_a_target_is_missed_and_rows_are_not_given_for_that() -> None:
+def test_a_target_at_risk_switches_the_policy_and_sheds_no_rows() -> None:
     def changes_of(rule: OptimizerRule) -> list[Change]:
         query = ScriptedQuery("q", "critical", 6, LATENCY)
         low = ScriptedQuery("low", "low", 1, {"max_loss": "8%"})
@@ -287,7 +244,7 @@ def both(latency: float, memory: float) -> dict[str, object]:
         (9, 1, DEFAULT_SCHEDULER),  # 2 x 0.2 against 0.5 x 1.8
     ],
 )
-def test_the_miss_that_weighs_most_is_mended(
+def test_the_miss_with_the_most_weight_is_acted_on(
     latency: float, memory: float, expected: SchedulerSettings
 ) -> None:
     """Memory is twice its target too high, latency half of it."""
@@ -303,7 +260,7 @@ def test_the_miss_that_weighs_most_is_mended(
 @pytest.mark.parametrize(
     ("latency", "memory", "outcome"), [(1, 1, Outcome.KEPT), (1, 9, Outcome.KEPT), (9, 1, Outcome.UNDONE)]
 )
-def test_what_mends_a_light_target_at_the_cost_of_a_heavy_one_is_undone(
+def test_an_action_that_helps_a_light_target_and_harms_a_heavy_one_is_undone(
     latency: float, memory: float, outcome: Outcome
 ) -> None:
     """Memory falls from three times its target to half of it, and latency rises to one and a half."""
@@ -323,16 +280,16 @@ def test_what_mends_a_light_target_at_the_cost_of_a_heavy_one_is_undone(
     assert first.after == pytest.approx(0.5 * 2 * latency / (latency + memory))
 
 
-def test_for_a_target_without_weight_nothing_is_done() -> None:
+def test_no_action_is_taken_for_a_target_with_weight_0() -> None:
     query = ScriptedQuery("q", qos=both(1, 0), held=3_000_000)
     server = Server(query)
     for _ in range(20):
         query.answer(100, 1)
         assert server.second() is None
-    assert server.monitor.queries["q"].statuses[Objective.MEMORY].state is MISSED, "it is told all the same"
+    assert server.monitor.queries["q"].statuses[Objective.MEMORY].state is MISSED, "it is reported"
 
 
-def test_a_more_important_class_comes_first_whatever_weighs_more() -> None:
+def test_a_more_important_class_comes_first_whatever_the_weights() -> None:
     low = ScriptedQuery("low", "low", 1, both(1, 99), held=300_000_000)
     high = ScriptedQuery("high", "high", 6, LATENCY)
     server = Server(low, high)
@@ -343,7 +300,7 @@ def test_a_more_important_class_comes_first_whatever_weighs_more() -> None:
     assert changes == [SwitchPolicy(DEFAULT_SCHEDULER)]
 
 
-def test_one_action_at_a_time() -> None:
+def test_one_action_is_taken_at_a_time() -> None:
     first, second = ScriptedQuery("a", qos=MEMORY, held=3_000_000), ScriptedQuery("b", "high", 5, LATENCY)
     server = Server(first, second)
     changes: list[Change] = []
@@ -354,7 +311,7 @@ def test_one_action_at_a_time() -> None:
     assert server.optimizer.on_probation is not None
 
 
-def test_rows_are_shed_where_it_is_allowed_the_lowest_class_first_a_step_at_a_time() -> None:
+def test_rows_are_shed_where_allowed_lowest_class_first_in_steps() -> None:
     critical = ScriptedQuery("alarm", "critical", 6, LATENCY)
     low = ScriptedQuery("low", "low", 1, {"max_loss": "8%"})
     strict = ScriptedQuery("strict", "low", 1, {})
@@ -369,10 +326,10 @@ def test_rows_are_shed_where_it_is_allowed_the_lowest_class_first_a_step_at_a_ti
     for _ in range(80):
         critical.answer(100, 1)
         server.second()
-    assert server.shed["low"] == 0, "what is not needed any more is given back"
+    assert server.shed["low"] == 0, "an action that is no longer needed is undone"
 
 
-def test_a_more_important_class_never_loses_rows_for_a_less_important_one() -> None:
+def test_no_rows_of_a_class_are_shed_for_a_less_important_one() -> None:
     low = ScriptedQuery("low", "low", 1, LATENCY)
     high = ScriptedQuery("high", "high", 6, {"max_loss": "50%"})
     server = Server(low, high, rules=Optimizer([ShedRule()], PACE))
@@ -389,7 +346,7 @@ def test_a_rule_can_be_switched_off() -> None:
     assert server.seconds(20) == []
 
 
-def test_a_change_that_cannot_be_made_is_written_down_and_not_tried_again_at_once() -> None:
+def test_a_change_that_fails_is_recorded_and_not_retried_at_once() -> None:
     query = ScriptedQuery("q", qos=MEMORY, held=3_000_000)
     server = Server(query, rules=Optimizer([SwitchPolicyRule()], PACE))
     server.seconds(2)

@@ -1,11 +1,11 @@
-"""The rule that swaps plans, on scripted situations: whose plan, when, and how it is judged."""
+"""The rule that migrates plans, on scripted situations: which query, when, and how it is judged."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
 
-from tests.optimizer.test_optimizer import LATENCY, MEMORY, PACE, ScriptedQuery
+from tests.support.optimizer.scripted_queries import LATENCY, MEMORY, PACE, ScriptedQuery
 
 from mavstream_protocol.plans.plan import Plan
 from mavstream_protocol.scheduling import DEFAULT_SCHEDULER
@@ -35,7 +35,7 @@ def choice(cost: float, cheapest: float, memory: float = 1000.0, less: float = 1
 
 
 class World:
-    """Queries whose figures are scripted, and an optimizer with this rule alone."""
+    """Queries with scripted metrics, and an optimizer with this rule alone."""
 
     def __init__(self, *queries: ScriptedQuery) -> None:
         self.queries = queries
@@ -52,7 +52,7 @@ class World:
         return Situation(self.now, self.monitor, DEFAULT_SCHEDULER, {}, alternates=alternates, **more)
 
     def proposed(self, alternates: Mapping[str, PlanChoice], **more: Any) -> list[str]:
-        """Return whose plans the rule would swap, in order."""
+        """Return the queries that the rule would migrate, in order."""
         made = list(AlternatePlanRule().propose(self.situation(alternates, **more)))
         changes = [proposal.change for proposal in made]
         return [change.query for change in changes if isinstance(change, PlanChange)]
@@ -68,7 +68,7 @@ def test_nothing_is_proposed_while_targets_are_kept() -> None:
     assert World(slow("q", latency_ms=1)).proposed({"q": choice(100, 10)}) == []
 
 
-def test_a_missed_query_gets_a_plan_that_costs_a_fifth_less() -> None:
+def test_a_query_that_misses_its_target_gets_a_plan_that_costs_a_fifth_less() -> None:
     world = World(slow("q"))
     assert world.proposed({"q": choice(100, 81)}) == []
     assert world.proposed({"q": choice(100, 79)}) == ["q"]
@@ -78,7 +78,7 @@ def test_a_missed_query_gets_a_plan_that_costs_a_fifth_less() -> None:
     assert "the target is 10; the other plan would cost 100 ms per second instead of 400" in proposal.why
 
 
-def test_then_come_heavy_queries_in_its_way_but_none_that_matter_more() -> None:
+def test_costly_queries_of_lower_classes_come_next_and_none_of_higher_classes() -> None:
     others = [ScriptedQuery(id_, "low", 1) for id_ in ("light", "heavy")]
     higher = ScriptedQuery("higher", "top", 9)
     world = World(slow("q"), *others, higher)
@@ -93,7 +93,7 @@ def test_then_come_heavy_queries_in_its_way_but_none_that_matter_more() -> None:
     assert world.proposed(alternates, migrating=frozenset({"q", "heavy"})) == ["light"]
 
 
-def test_for_a_memory_target_only_plans_that_hold_less_are_of_use() -> None:
+def test_for_a_memory_target_only_plans_that_hold_less_are_proposed() -> None:
     query, other = ScriptedQuery("q", qos=MEMORY, held=5_000_000), ScriptedQuery("other")
     world = World(query, other)
     cheap, small = choice(100, 1), choice(100, 90, 1000, 500)
@@ -101,11 +101,11 @@ def test_for_a_memory_target_only_plans_that_hold_less_are_of_use() -> None:
     assert world.proposed({"q": small, "other": small}) == ["q"]
 
 
-def test_a_swap_is_judged_from_when_it_is_done_and_undone_if_it_does_not_help() -> None:
+def test_a_migration_is_judged_after_it_is_done_and_undone_if_it_does_not_help() -> None:
     world = World(slow("q"))
     alternates = {"q": choice(100, 10)}
     assert world.optimizer.decide(world.situation(alternates)) == PlanChange("q", NEW)
-    for _ in range(20):  # new operators get to know what the old ones know
+    for _ in range(20):  # the new operators are warming up
         under_way = world.situation({}, migrating=frozenset({"q"}))
         assert world.optimizer.decide(under_way) is None
     decisions = [world.optimizer.decide(world.situation({})) for _ in range(6)]

@@ -1,4 +1,4 @@
-"""Scenarios: a real engine under load, in virtual time, and the optimizer that keeps its targets."""
+"""Scenarios: a real engine under load in virtual time, with the optimizer."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from itertools import groupby
 from pathlib import Path
 
 import pytest
-from tests.support.optimizer_scenarios import World
+from tests.support.optimizer.scenarios import World
 
 from mavstream_protocol.optimizer import Objective, OptimizerSettings, PolicyChoice, TargetState
 from mavstream_protocol.scheduling import SchedulerSettings, Sharing
@@ -43,7 +43,7 @@ def play(scenario: Callable[[], Coroutine[None, None, None]]) -> None:
     asyncio.run(scenario())
 
 
-def test_a_burst_of_four_times_the_rate_costs_the_low_class_rows_and_the_critical_class_nothing(
+def test_a_burst_of_four_times_the_rate_sheds_rows_of_the_low_class_only(
     tmp_path: Path,
 ) -> None:
     async def scenario() -> None:
@@ -51,7 +51,7 @@ def test_a_burst_of_four_times_the_rate_costs_the_low_class_rows_and_the_critica
         with World(tmp_path, train=64, critical=6, low=1) as world:
             await alarms_and_reports(world)
             assert world.decisions == []
-            world.rate = 4 * RATE  # 1.14 times what the engine can do
+            world.rate = 4 * RATE  # 1.14 times the capacity of the engine
             lagged = False
             for _ in range(30):
                 await world.seconds(1)
@@ -61,7 +61,7 @@ def test_a_burst_of_four_times_the_rate_costs_the_low_class_rows_and_the_critica
             assert set(world.optimizing.enactor.shares) == set(LOW)
             world.rate = RATE
             await world.seconds(60)
-            assert world.optimizing.enactor.shares == {}, "all is as before within a minute"
+            assert world.optimizing.enactor.shares == {}, "all actions are undone within a minute"
             assert {world.state(id_) for id_ in LOW} == {KEPT}
             assert {rule for rule, _ in world.decisions} == {"shedding"}
             assert world.decisions[0] == ("shedding", "kept")
@@ -76,9 +76,7 @@ def test_a_burst_of_four_times_the_rate_costs_the_low_class_rows_and_the_critica
 
 
 @shared_and_alone
-def test_a_critical_target_that_is_missed_brings_a_policy_that_knows_classes(
-    tmp_path: Path, sharing: Sharing
-) -> None:
+def test_a_missed_critical_target_switches_to_a_class_policy(tmp_path: Path, sharing: Sharing) -> None:
     async def scenario() -> None:
         with World(tmp_path, SchedulerSettings(policy="rr"), sharing=sharing, critical=6, low=1) as world:
             await alarms_and_reports(world)
@@ -95,13 +93,13 @@ def test_a_critical_target_that_is_missed_brings_a_policy_that_knows_classes(
 
 
 @shared_and_alone
-def test_memory_that_is_missed_brings_a_policy_that_releases_memory(tmp_path: Path, sharing: Sharing) -> None:
+def test_a_missed_memory_target_switches_to_a_memory_policy(tmp_path: Path, sharing: Sharing) -> None:
     async def scenario() -> None:
         with World(tmp_path, SchedulerSettings(policy="rr"), sharing=sharing) as world:
             await world.query("slim", "default", {"memory": {"at_most": "10KB"}}, 100, "x % 100 = 0")
             for n in range(3):
                 await world.query(f"fat{n}", "default", {}, 400)
-            world.rate = 900  # 1.2 times what the engine can do
+            world.rate = 900  # 1.2 times the capacity of the engine
             while not world.decisions:
                 await world.seconds(1)
                 assert world.second < 30
@@ -125,7 +123,7 @@ def test_a_shared_pipeline_that_cannot_keep_up_misses_the_targets_of_its_members
         with World(tmp_path, settings=OptimizerSettings(enabled=False)) as world:
             for n in range(3):
                 await world.query(f"q{n}", "default", {objective.value: target}, 0, shared_us=1250)
-            world.rate = 1000  # 1.25 times what the engine can do
+            world.rate = 1000  # 1.25 times the capacity of the engine
             await world.seconds(20)
             assert world.members == set(world.registered)
             assert {world.state(id_, objective) for id_ in world.registered} == {MISSED}
@@ -139,7 +137,7 @@ def test_a_shared_pipeline_that_cannot_keep_up_misses_the_targets_of_its_members
     play(scenario)
 
 
-def test_memory_of_a_low_class_is_not_mended_at_the_cost_of_the_critical_class(tmp_path: Path) -> None:
+def test_memory_of_a_low_class_is_not_improved_at_the_cost_of_the_critical_class(tmp_path: Path) -> None:
     async def scenario() -> None:
         with World(tmp_path, critical=6, low=1) as world:
             await world.query("alarm", "critical", ALARM, 20)
@@ -148,7 +146,7 @@ def test_memory_of_a_low_class_is_not_mended_at_the_cost_of_the_critical_class(t
                 await world.query(f"fat{n}", "low", {}, 400)
             world.rate = 200
             await world.seconds(6)
-            world.rate = 900  # 1.2 times what the engine can do
+            world.rate = 900  # 1.2 times the capacity of the engine
             missed = False
             for _ in range(40):
                 await world.seconds(1)
@@ -168,7 +166,7 @@ def test_memory_of_a_low_class_is_not_mended_at_the_cost_of_the_critical_class(t
     ("weights", "policy"),
     [({"latency": 20, "memory": 1}, "cqc/rr"), ({"latency": 1, "memory": 20}, "cqc/segment")],
 )
-def test_weights_decide_which_of_two_missed_targets_is_mended(
+def test_weights_decide_which_of_two_missed_targets_is_acted_on(
     tmp_path: Path, weights: dict[str, float], policy: str
 ) -> None:
     async def scenario() -> None:
@@ -178,7 +176,7 @@ def test_weights_decide_which_of_two_missed_targets_is_mended(
             await world.query("both", "default", both, 100, "x % 100 = 0")
             for n in range(3):
                 await world.query(f"fat{n}", "default", {}, 400)
-            world.rate = 900  # 1.2 times what the engine can do
+            world.rate = 900  # 1.2 times the capacity of the engine
             await world.seconds(1)
             while not world.state("both") is world.state("both", Objective.MEMORY) is MISSED:
                 await world.seconds(1)
@@ -192,7 +190,7 @@ def test_weights_decide_which_of_two_missed_targets_is_mended(
     play(scenario)
 
 
-def test_throughput_of_a_low_class_is_not_mended_at_the_cost_of_the_critical_class(tmp_path: Path) -> None:
+def test_throughput_of_a_low_class_is_not_improved_at_the_cost_of_the_critical_class(tmp_path: Path) -> None:
     async def scenario() -> None:
         with World(tmp_path, critical=6, low=1) as world:
             await world.query("alarm", "critical", ALARM, 20)
@@ -201,7 +199,7 @@ def test_throughput_of_a_low_class_is_not_mended_at_the_cost_of_the_critical_cla
                 await world.query(f"fat{n}", "low", {}, 400)
             world.rate = 200
             await world.seconds(6)
-            world.rate = 900  # 1.2 times what the engine can do
+            world.rate = 900  # 1.2 times the capacity of the engine
             fell_short = False
             for _ in range(60):
                 await world.seconds(1)
@@ -215,7 +213,7 @@ def test_throughput_of_a_low_class_is_not_mended_at_the_cost_of_the_critical_cla
     play(scenario)
 
 
-def test_selectivities_that_flip_bring_a_plan_that_costs_less(tmp_path: Path) -> None:
+def test_changed_selectivities_lead_to_a_cheaper_plan(tmp_path: Path) -> None:
     async def scenario() -> None:
         with World(tmp_path) as world:
             # At first one row in ten passes the first select; from row 6000 on all do, and few the second.
@@ -226,7 +224,7 @@ def test_selectivities_that_flip_bring_a_plan_that_costs_less(tmp_path: Path) ->
             assert world.decisions == []
             busy = world.engine.engine.loop.busy
             assert busy / world.second / 1e9 == pytest.approx(900 * 1.1 * 600e-6, rel=0.1)
-            while not world.decisions:  # 900 rows a second, twice 600 us each: more than can be done
+            while not world.decisions:  # 900 rows a second, twice 600 us each: an overload
                 await world.seconds(1)
                 assert world.second < 60
             await world.seconds(30)
@@ -245,7 +243,7 @@ def test_a_policy_that_does_not_help_is_undone_and_barred(tmp_path: Path) -> Non
         with World(tmp_path, SchedulerSettings(policy="rr")) as world:
             for n in range(3):
                 await world.query(f"fat{n}", "default", {"memory": {"at_most": "20KB"}}, 400)
-            world.rate = 1000  # nothing can be released as fast as it comes
+            world.rate = 1000  # no policy releases memory as fast as rows arrive
             policies = []
             for _ in range(60):
                 await world.seconds(1)
@@ -256,7 +254,7 @@ def test_a_policy_that_does_not_help_is_undone_and_barred(tmp_path: Path) -> Non
     play(scenario)
 
 
-def test_a_query_that_is_slower_than_it_may_be_goes_ahead_in_its_class(tmp_path: Path) -> None:
+def test_a_query_that_misses_its_latency_goes_first_in_its_class(tmp_path: Path) -> None:
     async def scenario() -> None:
         with World(tmp_path) as world:
             for n in range(5):
@@ -270,7 +268,7 @@ def test_a_query_that_is_slower_than_it_may_be_goes_ahead_in_its_class(tmp_path:
             assert world.state("tight") is KEPT
             assert world.decisions == [("rank", "kept")]
             await world.seconds(40)
-            # It was given back once, missed, taken again, and then held on to.
+            # It was undone once, the target was missed, it was done again, and then kept.
             assert [rule for rule, _ in world.decisions] == ["rank"] * 3
             assert world.optimizing.enactor.weights == {"tight": 2}
             assert world.state("tight") is KEPT
@@ -299,16 +297,16 @@ def test_all_rules_together_help_the_most_important_first(tmp_path: Path) -> Non
             await world.seconds(55)
             assert {world.state(id_) for id_ in world.registered} == {KEPT}
             enactor = world.optimizing.enactor
-            assert (enactor.shares, enactor.weights) == ({}, {}), "all is given back"
-            assert world.policy == "cqc/rr", "a policy that helped stays"
+            assert (enactor.shares, enactor.weights) == ({}, {}), "all actions are undone"
+            assert world.policy == "cqc/rr", "a policy that helped is kept"
 
     play(scenario)
 
 
-# The work itself
+# The service
 
 
-def test_nothing_is_asked_of_the_engine_while_no_query_has_targets(tmp_path: Path) -> None:
+def test_the_engine_gets_no_commands_while_no_query_has_targets(tmp_path: Path) -> None:
     async def scenario() -> None:
         with World(tmp_path) as world:
             await world.query("q", "default", {}, 10)
@@ -333,7 +331,7 @@ def test_only_queries_with_targets_are_asked_for_in_few_commands(tmp_path: Path)
     play(scenario)
 
 
-def test_what_is_wanted_of_a_query_is_told_again_when_it_begins_anew(tmp_path: Path) -> None:
+def test_settings_of_a_query_are_sent_again_when_it_restarts(tmp_path: Path) -> None:
     async def scenario() -> None:
         with World(tmp_path) as world:
             await world.query("q", "default", {"max_loss": "50%"}, 0)
@@ -341,17 +339,17 @@ def test_what_is_wanted_of_a_query_is_told_again_when_it_begins_anew(tmp_path: P
             await world.engine.forget_query("q")
             await world.query("q", "default", {"max_loss": "50%"}, 0)
             await world.optimizing.round()
-            vitals = (await world.engine.target_metrics(["q"]))["q"]
-            assert (vitals.share, vitals.weight) == (0.5, 4)
+            metrics = (await world.engine.target_metrics(["q"]))["q"]
+            assert (metrics.share, metrics.weight) == (0.5, 4)
             await world.optimizing.configure(OptimizerSettings(enabled=False))
             await world.optimizing.round()
-            vitals = (await world.engine.target_metrics(["q"]))["q"]
-            assert (vitals.share, vitals.weight) == (0.0, 1), "switched off, it gives back what it took"
+            metrics = (await world.engine.target_metrics(["q"]))["q"]
+            assert (metrics.share, metrics.weight) == (0.0, 1), "switched off, it undoes its actions"
 
     play(scenario)
 
 
-def test_a_change_that_is_refused_halfway_is_taken_back_and_written_down(tmp_path: Path) -> None:
+def test_a_change_that_is_refused_halfway_is_reverted_and_recorded(tmp_path: Path) -> None:
     async def scenario() -> None:
         with World(tmp_path) as world:
             await world.query("there", "default", {"max_loss": "50%"}, 0)
@@ -366,7 +364,7 @@ def test_a_change_that_is_refused_halfway_is_taken_back_and_written_down(tmp_pat
 
 
 async def until_a_policy_is_tried(world: World) -> None:
-    """Let queries hold more memory than they may, until another policy is on probation for it."""
+    """Let queries exceed their memory targets until another policy is on probation."""
     for n in range(3):
         await world.query(f"fat{n}", "default", {"memory": {"at_most": "20KB"}}, 400)
     world.rate = 1000
@@ -375,7 +373,7 @@ async def until_a_policy_is_tried(world: World) -> None:
         assert world.second < 30
 
 
-def test_a_trial_waits_for_an_engine_that_is_away(tmp_path: Path) -> None:
+def test_a_trial_waits_for_an_engine_that_is_down(tmp_path: Path) -> None:
     async def scenario() -> None:
         with World(tmp_path, SchedulerSettings(policy="rr")) as world:
             await until_a_policy_is_tried(world)
@@ -405,7 +403,7 @@ def test_a_policy_chosen_by_hand_ends_the_trial(tmp_path: Path) -> None:
     play(scenario)
 
 
-def test_amos_takes_another_specification_without_forgetting_and_can_be_preferred(tmp_path: Path) -> None:
+def test_amos_gets_another_specification_and_keeps_what_it_learned(tmp_path: Path) -> None:
     async def scenario() -> None:
         with World(tmp_path, SchedulerSettings(policy="amos")) as world:
             policy = world.engine.engine.policy

@@ -1,4 +1,4 @@
-"""Queueing formulas and what is made of them, by numbers that can be worked out by hand."""
+"""Queueing formulas and estimates from them, by numbers that are computed by hand."""
 
 from __future__ import annotations
 
@@ -26,21 +26,21 @@ def constant(rate: float, mean: float) -> Stream:
     return Stream(rate, mean, mean * mean)
 
 
-def test_in_the_order_of_arrival() -> None:
+def test_waiting_times_in_order_of_arrival() -> None:
     # One of 50 us and one of 400 us, 0.3 and 0.4 of the time: (6000 * 50^2 + 1000 * 400^2) / 2 / 0.3.
     streams = [constant(6000, 50e-6), constant(1000, 400e-6)]
     assert pollaczek_khinchine(streams) == pytest.approx(291.667e-6, rel=1e-5)
     assert pollaczek_khinchine([constant(1000, 1 * MS)]) == inf
 
 
-def test_by_priority() -> None:
+def test_waiting_times_by_priority() -> None:
     first, second = cobham([constant(8000, 50e-6), constant(1000, 400e-6)])
     residual = (8000 * 50e-6**2 + 1000 * 400e-6**2) / 2
     assert (first, second) == (pytest.approx(residual / 0.6), pytest.approx(residual / (0.6 * 0.2)))
     assert cobham([constant(500, 1 * MS), constant(600, 1 * MS)])[1] == inf
 
 
-def test_alone_all_orders_are_the_same() -> None:
+def test_a_single_class_waits_the_same_in_every_order() -> None:
     alone = [constant(500, 1 * MS)]
     assert cobham(alone) == [pollaczek_khinchine(alone)] == [pytest.approx(0.5 * MS)]
 
@@ -48,15 +48,15 @@ def test_alone_all_orders_are_the_same() -> None:
 @pytest.mark.parametrize(
     ("name", "demands", "room"),
     [
-        ("H", {"H": 0.1, "C": 0.5, "N": 0.9}, 0.6),  # both others want more than their shares
-        ("H", {"H": 0.1, "C": 0.1, "N": 0.05}, 0.85),  # both take what they need
-        ("H", {"C": 0.1, "N": 0.9}, 0.9 * 6 / 7),  # C leaves some, and N its share of the rest
+        ("H", {"H": 0.1, "C": 0.5, "N": 0.9}, 0.6),  # both others need more than their shares
+        ("H", {"H": 0.1, "C": 0.1, "N": 0.05}, 0.85),  # both need less than their shares
+        ("H", {"C": 0.1, "N": 0.9}, 0.9 * 6 / 7),  # C leaves some of its share, and N its share of the rest
         ("N", {"H": 0.1, "C": 0.5}, 0.4),
         ("N", {"H": 0.9, "C": 0.9, "N": 0.0}, 0.1),
         ("N", {}, 1.0),
     ],
 )
-def test_what_a_class_can_have_where_they_share_by_priority(
+def test_the_capacity_of_a_class_under_sharing_by_priority(
     name: str, demands: dict[str, float], room: float
 ) -> None:
     assert capacity(name, WEIGHTS, demands) == pytest.approx(room)
@@ -73,7 +73,7 @@ def test_percentiles_of_exponential_times() -> None:
     assert percentile(10.0, 50) == pytest.approx(6.931, rel=1e-3)
 
 
-def test_nothing_ahead_and_no_work_is_no_wait() -> None:
+def test_without_queue_and_work_there_is_no_wait() -> None:
     assert wait_behind(0.0, 0.0, 0.0) == 0.0
 
 
@@ -90,7 +90,7 @@ def test_one_class_with_room_is_m_m_1() -> None:
     assert one_class(0.8, 800).response("default").mean == pytest.approx(5 * MS)
 
 
-def test_a_busy_engine_with_short_turns_only_takes_longer_ones() -> None:
+def test_a_busy_engine_with_short_turns_has_room_for_longer_ones() -> None:
     """Turns of 35 us are nearly all overhead: even ten times as many rows fit in, in longer turns."""
     short = one_class(0.99, 0.99 / 35e-6, queries=10)
     response = short.response("default")
@@ -99,12 +99,12 @@ def test_a_busy_engine_with_short_turns_only_takes_longer_ones() -> None:
     assert response.mean < 1 * MS
 
 
-def test_more_work_on_rows_than_time_falls_behind() -> None:
+def test_more_work_than_time_is_an_overload() -> None:
     assert not one_class(1.3, 100).response("default").stable
     assert one_class(0.9, 100).response("default").stable
 
 
-def test_an_overloaded_class_does_not_take_the_room_of_another() -> None:
+def test_an_overloaded_class_does_not_take_the_capacity_of_another() -> None:
     classes = {"high": ClassLoad(9, 1, 0.2, 200), "low": ClassLoad(1, 1, 3.0, 300)}
     shared = Occupancy(classes, by_priority=True)
     assert shared.response("high").room == pytest.approx(0.9)

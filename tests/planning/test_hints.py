@@ -1,4 +1,4 @@
-"""Hints on nodes: declared selectivity, cost and size hold until they are measured, and change no answer."""
+"""Hints on nodes: declared selectivity, cost and size are used until measured, and change no answer."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from tests.conftest import MakeStream
-from tests.support.sharing_benches import Bench, readings_of, shares
+from tests.support.engine.shared_pipelines import Bench, readings_of, shares
 
 from mavstream import stream as build_stream
 from mavstream_protocol import InvalidPlan, Plan, StreamShape, format_cost, parse_cost
@@ -42,10 +42,10 @@ def typed(plan: Plan) -> TypedPlan:
     return infer(plan, SHAPES)
 
 
-# What is accepted
+# Validation
 
 
-def test_hints_are_read_and_written_as_people_write_them() -> None:
+def test_hints_are_read_and_written_with_units() -> None:
     plan = chain({"where": "x > 1", "hints": HINTS})
     hints = plan.nodes["s1"].hints
     assert hints is not None
@@ -83,7 +83,7 @@ def test_costs_are_quantities(text: str, nanoseconds: int, written: str) -> None
         ({"price": 1}, "price", "'price' is not known here; leave it out"),
     ],
 )
-def test_wrong_hints_are_pointed_at(hints: dict[str, Any], pointer: str, detail: str) -> None:
+def test_the_error_for_a_wrong_hint_has_a_pointer(hints: dict[str, Any], pointer: str, detail: str) -> None:
     with pytest.raises(InvalidPlan) as caught:
         chain({"where": "x > 1", "hints": hints})
     (item,) = caught.value.items
@@ -103,7 +103,7 @@ def test_a_source_has_no_selectivity_and_a_table_no_hints() -> None:
     assert caught.value.items[0].code == "unknown_key"
 
 
-def test_every_operator_takes_hints() -> None:
+def test_every_operator_accepts_hints() -> None:
     second = {"kind": "tumbling", "size": "1s"}
     nodes: dict[str, Any] = {
         "in": {"op": "source", "stream": "readings", "hints": {"size": "24B"}},
@@ -121,7 +121,7 @@ def test_every_operator_takes_hints() -> None:
     assert all(node.hints is not None and node.hints.cost == 1000 for node in plan.nodes.values())
 
 
-def test_the_builder_declares_them() -> None:
+def test_the_builder_declares_hints() -> None:
     flow = build_stream("readings").where("x > 1").hint(selectivity=0.2, cost="20us").hint(size="16B")
     assert flow.build() == Plan.parse(
         {
@@ -136,10 +136,10 @@ def test_the_builder_declares_them() -> None:
     assert split["low"].build().nodes["split"].hints.cost == 1000  # type: ignore[union-attr]
 
 
-# What they are no part of
+# Not part of a plan's identity
 
 
-def test_plans_that_differ_in_hints_alone_are_the_same() -> None:
+def test_plans_that_differ_only_in_hints_are_equal() -> None:
     plain, hinted = chain({"where": "x > 1"}), chain({"where": "x > 1", "hints": HINTS})
     assert wording(plain) == wording(hinted)
     assert canonical(typed(plain)) == canonical(typed(hinted))
@@ -151,7 +151,7 @@ def test_plans_that_differ_in_hints_alone_are_the_same() -> None:
     ]
 
 
-def test_queries_that_differ_in_hints_alone_share_and_answer_alike(
+def test_queries_that_differ_only_in_hints_share_and_give_the_same_answers(
     stream: MakeStream, clock: ManualClock
 ) -> None:
     bench = Bench(readings_of(stream), clock)
@@ -169,10 +169,10 @@ def test_queries_that_differ_in_hints_alone_share_and_answer_alike(
     assert len(runs[0].rows()) == 20
 
 
-# What they are used for
+# Use
 
 
-def test_an_operator_begins_with_its_hints_until_enough_was_measured(
+def test_an_operator_is_rated_by_its_hints_until_enough_is_measured(
     stream: MakeStream, clock: ManualClock
 ) -> None:
     bench = Bench(readings_of(stream), clock, policy="segment", train=PUBLISH_EVERY)
@@ -194,8 +194,8 @@ def test_an_operator_begins_with_its_hints_until_enough_was_measured(
     assert task.statistics.input_size != 100
 
 
-def cheapest(plan: Plan, figures: PlanMetrics | None = None) -> Alternate:
-    return alternates(plan, SHAPES, figures or PlanMetrics(RATE))[0]
+def cheapest(plan: Plan, metrics: PlanMetrics | None = None) -> Alternate:
+    return alternates(plan, SHAPES, metrics or PlanMetrics(RATE))[0]
 
 
 def order(plan: Plan) -> list[str]:
@@ -203,7 +203,7 @@ def order(plan: Plan) -> list[str]:
     return [name for name in typed(plan).nodes if name != "in"]
 
 
-def test_the_cost_model_goes_by_hints_where_nothing_was_measured() -> None:
+def test_the_cost_model_uses_hints_where_nothing_was_measured() -> None:
     plan = chain({"where": "x > 1"}, {"where": "y > 1", "hints": {"selectivity": 0.01}})
     found = cheapest(plan)
     assert order(found.plan) == ["s2", "s1"]
@@ -216,7 +216,7 @@ def test_the_cost_model_goes_by_hints_where_nothing_was_measured() -> None:
     assert cheapest(costly).cost == pytest.approx(1000 / 3 * 50_000, rel=0.02)
 
 
-def test_what_was_measured_counts_more_than_hints() -> None:
+def test_measured_metrics_take_precedence_over_hints() -> None:
     plan = chain({"where": "x > 1"}, {"where": "y > 1", "hints": {"selectivity": 0.01}})
     measured = {
         "s1": Statistics(cost_per_tuple=100.0, selectivity=0.1, tuples=1000),
@@ -232,7 +232,7 @@ def test_what_was_measured_counts_more_than_hints() -> None:
         {"op": "union", "inputs": ["in", "in"]},
     ],
 )
-def test_hints_go_with_a_select_that_is_moved_but_for_the_size(below: dict[str, Any]) -> None:
+def test_a_moved_select_keeps_its_hints_except_the_size(below: dict[str, Any]) -> None:
     nodes = {
         "in": {"op": "source", "stream": "readings"},
         "b": below,
@@ -247,7 +247,7 @@ def test_hints_go_with_a_select_that_is_moved_but_for_the_size(below: dict[str, 
         assert (hints.selectivity, hints.cost, hints.size) == (0.2, 20_000, None)
 
 
-def test_admission_counts_on_hints_and_teaches_nobody_else() -> None:
+def test_admission_uses_hints_and_does_not_learn_from_them() -> None:
     experience = CostHistory()
     arrivals = {"readings": Arrivals(1000.0, 10.0)}
     plain = chain({"where": "x > 1"}, {"where": "y > 1"})
@@ -260,7 +260,7 @@ def test_admission_counts_on_hints_and_teaches_nobody_else() -> None:
     assert experience.assess(typed(plain), arrivals) == before
 
 
-def test_admission_believes_what_was_measured_of_an_equal_condition_rather_than_hints() -> None:
+def test_admission_prefers_metrics_of_an_equal_condition_to_hints() -> None:
     experience = CostHistory()
     arrivals = {"readings": Arrivals(1000.0, 10.0)}
     measured = OperatorMetrics("s1", "select", "operational", "suspend", 0, 0, 0, 1000.0, 0.5, 5000, 2500, {})

@@ -1,11 +1,11 @@
-"""Rules of rewriting for selects and projects: what they give, and what they refuse."""
+"""Rewriting rules for selects and projects: the plans they produce, and when they do not apply."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import pytest
-from tests.support.rewriting_steps import (
+from tests.support.plans.rewriting_steps import (
     DOORS,
     IN,
     SECOND,
@@ -49,7 +49,7 @@ def measured(selectivity: float, cost: float = 100.0) -> Statistics:
 # Selects among themselves
 
 
-def test_a_conjunction_is_taken_apart() -> None:
+def test_a_conjunction_is_split() -> None:
     nodes = {**IN, "s": select("in", "temperature > 30 AND (humidity < 0.5 AND room = 'hall')")}
     root, made = step_of(split_select.RULE, nodes, "s")
     assert root == "s"
@@ -61,7 +61,7 @@ def test_a_conjunction_is_taken_apart() -> None:
     }
 
 
-def test_what_can_fail_is_not_taken_apart_if_that_fails_the_query() -> None:
+def test_a_condition_that_can_fail_is_not_split_if_failures_end_the_query() -> None:
     nodes = {**IN, "s": select("in", "temperature > 0 AND sqrt(temperature) > 2.0")}
     assert steps_of(split_select.RULE, nodes, "s", on_error=OnError.SKIP)
     assert not steps_of(split_select.RULE, nodes, "s", **FAIL)
@@ -76,10 +76,10 @@ def test_selects_are_ordered_by_rank() -> None:
         "c": select("b", "humidity < 0.5"),
     }
     # Ranks: a (0.9 - 1) / 100 = -0.001, b (0.5 - 1) / 1000 = -0.0005, c (0.2 - 1) / 200 = -0.004.
-    figures = PlanMetrics(
+    metrics = PlanMetrics(
         operators={"a": measured(0.9, 100.0), "b": measured(0.5, 1000.0), "c": measured(0.2, 200.0)}
     )
-    root, made = step_of(order_selects.RULE, nodes, "c", figures=figures)
+    root, made = step_of(order_selects.RULE, nodes, "c", metrics=metrics)
     assert root == "b"
     assert made == {
         **IN,
@@ -89,16 +89,16 @@ def test_selects_are_ordered_by_rank() -> None:
     }
 
 
-def test_a_select_that_somebody_else_reads_keeps_its_place() -> None:
+def test_a_select_with_another_reader_is_not_reordered() -> None:
     nodes = {
         **IN,
         "a": select("in", "home > 0"),
         "b": select("a", "temperature > 30"),
         "u": {"op": "union", "inputs": ["a", "b"]},
     }
-    figures = PlanMetrics(operators={"a": measured(0.9), "b": measured(0.1)})
+    metrics = PlanMetrics(operators={"a": measured(0.9), "b": measured(0.1)})
     for rule in (order_selects.RULE, merge_selects.RULE):
-        assert not steps_of(rule, nodes, "u", figures=figures)
+        assert not steps_of(rule, nodes, "u", metrics=metrics)
 
 
 def test_selects_are_merged() -> None:
@@ -115,7 +115,7 @@ def test_selects_are_merged() -> None:
 # Selects below other operators
 
 
-def test_a_select_goes_below_a_project() -> None:
+def test_a_select_is_moved_below_a_project() -> None:
     nodes = {
         **IN,
         "p": project("in", where_="coalesce(room, '-')", t="temperature"),
@@ -130,7 +130,7 @@ def test_a_select_goes_below_a_project() -> None:
     }
 
 
-def test_a_column_that_can_fail_holds_a_select_back() -> None:
+def test_a_column_that_can_fail_keeps_a_select_above() -> None:
     # A failed column is null, and passes; the same expression inside the predicate fails as a whole.
     nodes = {**IN, "p": project("in", f="sqrt(humidity)", t="temperature"), "s": select("p", "f IS NULL")}
     assert not steps_of(select_below_node.RULE, nodes, "s")
@@ -140,7 +140,7 @@ def test_a_column_that_can_fail_holds_a_select_back() -> None:
 
 
 @pytest.mark.parametrize("order", [{}, {"order": "time"}])
-def test_a_select_goes_below_a_union(order: dict[str, Any]) -> None:
+def test_a_select_is_moved_below_a_union(order: dict[str, Any]) -> None:
     union = {"op": "union", "inputs": ["in", "warm", "in"], **order}
     nodes = {**IN, "warm": select("in", "temperature > 20"), "u": union, "s": select("u", "home = 1")}
     root, made = step_of(select_below_union.RULE, nodes, "s")
@@ -164,7 +164,7 @@ def test_a_select_below_an_ordered_union_sees_late_rows() -> None:
     assert not steps_of(select_below_union.RULE, nodes, "s", **FAIL)
 
 
-def test_what_is_asked_of_every_output_goes_below_a_split() -> None:
+def test_a_condition_on_every_output_is_moved_below_a_split() -> None:
     split = {"op": "split", "input": "in", "outputs": {"hot": "temperature > 30", "cold": "temperature < 0"}}
     nodes = {
         **IN,
@@ -186,7 +186,7 @@ def test_what_is_asked_of_every_output_goes_below_a_split() -> None:
 
 
 @pytest.mark.parametrize("size", ["1s", 10])
-def test_nothing_passes_an_aggregate_or_an_except(size: Any) -> None:
+def test_no_select_is_moved_below_an_aggregate_or_an_except(size: Any) -> None:
     window = {"kind": "tumbling", "size": size}
     for windowed in (
         {"op": "aggregate", "input": "in", "by": ["home"], "window": window, "compute": {"n": "count(*)"}},
@@ -212,13 +212,13 @@ def test_projects_are_merged() -> None:
     assert made == {**IN, "p": project("in", a="coalesce(humidity, 0.5)", b="sqrt(humidity)", h="humidity")}
 
 
-def test_projects_stay_apart_where_merging_changes_or_repeats_something() -> None:
+def test_projects_are_not_merged_where_that_changes_or_repeats_a_computation() -> None:
     below = project("in", t="temperature % 7", f="sqrt(humidity)")
     for above in (project("p", a="coalesce(f, 0.5)"), project("p", a="t", b="t > 1")):
         assert not steps_of(merge_projects.RULE, {**IN, "p": below, "q": above}, "q")
 
 
-def test_columns_that_nobody_reads_are_dropped() -> None:
+def test_unused_columns_are_dropped() -> None:
     join = {"op": "join", "left": "p", "right": "doors", "on": [["h", "home"]], "within": "1s"}
     nodes = {
         **IN,
@@ -235,7 +235,7 @@ def test_columns_that_nobody_reads_are_dropped() -> None:
     assert again["p"] == project("in", h="home", t="temperature")
 
 
-def test_columns_stay_whose_failure_is_seen() -> None:
+def test_columns_whose_failure_is_observable_are_kept() -> None:
     compute = {
         "n": "count(*)",
         "most": "max(temperature)",
@@ -252,8 +252,8 @@ def test_columns_stay_whose_failure_is_seen() -> None:
     assert not steps_of(drop_columns.RULE, nodes, "p", on_error=OnError.SKIP)
 
 
-def test_a_column_that_skips_rows_goes_on_being_read() -> None:
-    # Nobody looks at `m`, but it makes the engine compute `f`, and rows in which that fails are skipped.
+def test_a_column_that_skips_rows_is_kept() -> None:
+    # `m` is not used, but it makes the engine compute `f`, and rows in which that fails are skipped.
     nodes = {
         **IN,
         "p": project("in", f="sqrt(humidity)"),
@@ -264,7 +264,7 @@ def test_a_column_that_skips_rows_goes_on_being_read() -> None:
     assert not steps_of(drop_columns.RULE, nodes, "q", on_error=OnError.SKIP)
 
 
-def test_unions_get_what_they_line_up() -> None:
+def test_columns_of_a_unions_inputs_are_kept() -> None:
     nodes = {
         **IN,
         "a": project("in", h="home", t="temperature"),
@@ -278,8 +278,8 @@ def test_unions_get_what_they_line_up() -> None:
 # Expressions
 
 
-def test_every_function_is_known_to_fail_or_not() -> None:
-    # A new function breaks this, so that somebody decides: one that can fail or is volatile is not listed.
+def test_every_function_is_listed_as_failing_or_safe() -> None:
+    # A new function fails this test until it is listed; one that can fail or is volatile is not listed.
     table = [*OPERATORS.values(), *FUNCTIONS.values()]
     assert {f.name for f in table if f.nulls is not Nulls.FAILS} - {"like"} == NEVER_FAIL - {"try_cast"}
     for text in (
@@ -309,11 +309,11 @@ def test_every_function_is_known_to_fail_or_not() -> None:
         "home BETWEEN -1 AND 9223372036854775807", "(home > 1) IS NOT TRUE", "nullif(temperature, humidity)",
     ],
 )  # fmt: skip
-def test_rewritten_expressions_are_said_as_they_were_meant(text: str) -> None:
+def test_rewritten_expressions_keep_their_meaning(text: str) -> None:
     meant = parse_scalar(text, COLUMNS)
-    said = text_of(meant, COLUMNS)
-    assert said is not None
-    assert parse_scalar(said, COLUMNS) == meant
+    written = text_of(meant, COLUMNS)
+    assert written is not None
+    assert parse_scalar(written, COLUMNS) == meant
 
 
 # The search
@@ -337,7 +337,7 @@ def test_the_original_is_among_the_alternates_and_the_cheapest_comes_first() -> 
     assert str(found[0].steps[0]) == "select below node at s: moved below the project p"
 
 
-def test_the_same_question_gets_the_same_alternates() -> None:
+def test_the_search_is_deterministic() -> None:
     one, other = (alternates(plan_of(chain(), "s"), STREAMS, limit=20) for _ in range(2))
     assert one == other
     assert len({str(a.plan) for a in one}) == len(one)
@@ -350,7 +350,7 @@ def test_the_search_is_bounded() -> None:
         alternates(plan_of(chain(), "s"), STREAMS, limit=0)
 
 
-def test_a_wrong_plan_has_no_alternates() -> None:
+def test_an_invalid_plan_has_no_alternates() -> None:
     with pytest.raises(InvalidPlan):
         alternates(plan_of({**IN, "s": select("in", "nothing > 1")}, "s"), STREAMS)
 
@@ -360,6 +360,6 @@ def test_alternates_give_the_same_columns() -> None:
     assert {infer(a.plan, STREAMS).schema for a in alternates(plan_of(chain(), "s"), STREAMS)} == {schema}
 
 
-def test_rules_say_what_they_are_about() -> None:
+def test_every_rule_is_documented() -> None:
     assert len({rule.name for rule in RULES}) == len(RULES)
     assert all(rule.about.endswith(".") for rule in RULES)

@@ -1,11 +1,21 @@
-"""The cost model: numbers by hand, and measured figures carried over to plans that never ran."""
+"""The cost model: numbers by hand, and metrics transferred to plans that never ran."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import pytest
-from tests.support.rewriting_steps import DOORS, IN, METERS, SECOND, STREAMS, Nodes, plan_of, project, select
+from tests.support.plans.rewriting_steps import (
+    DOORS,
+    IN,
+    METERS,
+    SECOND,
+    STREAMS,
+    Nodes,
+    plan_of,
+    project,
+    select,
+)
 
 from mavstream_protocol.plans.inference import infer
 from mavstream_protocol.plans.plan import InputRef
@@ -38,59 +48,59 @@ def two(first: str, second: str) -> Nodes:
 HOME, HOT = "home = 1", "temperature > 30"
 
 
-def test_what_was_measured_is_what_the_running_plan_costs() -> None:
-    figures = PlanMetrics(RATES, {"a": measured(0.5, 200.0), "b": measured(0.1, 400.0)})
+def test_the_cost_of_the_running_plan_is_the_measured_cost() -> None:
+    metrics = PlanMetrics(RATES, {"a": measured(0.5, 200.0), "b": measured(0.1, 400.0)})
     plan = typed(two(HOME, HOT), "b")
-    found = CostModel(plan, figures).assess(plan)
+    found = CostModel(plan, metrics).assess(plan)
     assert found.works == pytest.approx({"a": 1000 * 200.0, "b": 500 * 400.0})
     assert found.work == pytest.approx(400_000.0)
     assert found.rates[InputRef("b", None)] == pytest.approx(50.0)
 
 
-def test_a_predicate_is_known_again_wherever_it_stands() -> None:
-    figures = PlanMetrics(RATES, {"a": measured(0.5, 200.0), "b": measured(0.1, 400.0)})
-    model = CostModel(typed(two(HOME, HOT), "b"), figures)
+def test_metrics_of_a_predicate_apply_wherever_it_is_moved() -> None:
+    metrics = PlanMetrics(RATES, {"a": measured(0.5, 200.0), "b": measured(0.1, 400.0)})
+    model = CostModel(typed(two(HOME, HOT), "b"), metrics)
     # The other way round: 1000 rows at 400 ns, of which a tenth is left, at 200 ns.
     assert model.assess(typed(two(HOT, HOME), "b")).work == pytest.approx(1000 * 400.0 + 100 * 200.0)
     renamed = {**IN, "p": project("in", h="home", t="temperature"), "s": select("p", "t > 30")}
     assert model.assess(typed(renamed, "s")).works["s"] == pytest.approx(1000 * 400.0)
 
 
-def test_rank_is_selectivity_less_one_over_cost() -> None:
-    figures = PlanMetrics(RATES, {"a": measured(0.9, 100.0), "b": measured(0.5, 1000.0)})
+def test_the_rank_is_selectivity_minus_one_over_cost() -> None:
+    metrics = PlanMetrics(RATES, {"a": measured(0.9, 100.0), "b": measured(0.5, 1000.0)})
     plan = typed(two(HOME, HOT), "b")
-    rank = CostModel(plan, figures).ranks(plan)
+    rank = CostModel(plan, metrics).ranks(plan)
     assert (rank("a"), rank("b")) == (pytest.approx(-0.001), pytest.approx(-0.0005))
 
 
-def test_a_cheap_select_that_sorts_much_out_comes_first() -> None:
-    figures = PlanMetrics(RATES, {"a": measured(0.9, 1000.0), "b": measured(0.1, 100.0)})
-    best = alternates(plan_of(two(HOME, HOT), "b"), STREAMS, figures)[0]
+def test_a_cheap_selective_select_comes_first() -> None:
+    metrics = PlanMetrics(RATES, {"a": measured(0.9, 1000.0), "b": measured(0.1, 100.0)})
+    best = alternates(plan_of(two(HOME, HOT), "b"), STREAMS, metrics)[0]
     assert [step.rule for step in best.steps] == ["order selects"]
     assert best.cost == pytest.approx(1000 * 100.0 + 100 * 1000.0)
 
 
-def test_when_selectivity_flips_so_does_the_order() -> None:
+def test_the_order_of_selects_follows_changed_selectivities() -> None:
     plan = plan_of(two(HOME, HOT), "b")
     before = PlanMetrics(RATES, {"a": measured(0.1), "b": measured(0.9)})
     after = PlanMetrics(RATES, {"a": measured(0.9), "b": measured(0.1)})
     assert alternates(plan, STREAMS, before)[0].plan == plan
     swapped = alternates(plan, STREAMS, after)[0]
     assert swapped.plan.root == "a"
-    # And back, with what is then measured under the same names.
+    # And back, with new metrics under the same names.
     assert alternates(swapped.plan, STREAMS, before)[0].plan.root == "b"
 
 
-def test_a_conjunction_divides_what_was_measured_of_it() -> None:
-    figures = PlanMetrics(RATES, {"s": measured(0.01, 300.0)})
-    model = CostModel(typed({**IN, "s": select("in", f"{HOME} AND {HOT}")}, "s"), figures)
+def test_metrics_of_a_conjunction_are_divided_among_its_parts() -> None:
+    metrics = PlanMetrics(RATES, {"s": measured(0.01, 300.0)})
+    model = CostModel(typed({**IN, "s": select("in", f"{HOME} AND {HOT}")}, "s"), metrics)
     apart = model.assess(typed(two(HOME, HOT), "b"))
     assert apart.rates[InputRef("b", None)] == pytest.approx(1000 * 0.01)
-    # By the estimates (0.1 and 1/3) the first part sorts out more than the second.
+    # By the estimates (0.1 and 1/3) the first part is more selective than the second.
     assert 10 < apart.rates[InputRef("a", None)] < 1000 * 0.1
 
 
-def test_copies_below_a_union_are_known_by_the_one_above() -> None:
+def test_copies_below_a_union_use_the_metrics_of_the_original() -> None:
     nodes = {
         **IN,
         "in2": {"op": "source", "stream": "readings"},
@@ -98,10 +108,10 @@ def test_copies_below_a_union_are_known_by_the_one_above() -> None:
         "u": {"op": "union", "inputs": ["in", "p"]},
         "s": select("u", HOT),
     }
-    figures = PlanMetrics(RATES, {"s": measured(0.25, 80.0)})
-    found = alternates(plan_of(nodes, "s"), STREAMS, figures)
+    metrics = PlanMetrics(RATES, {"s": measured(0.25, 80.0)})
+    found = alternates(plan_of(nodes, "s"), STREAMS, metrics)
     below = next(a for a in found if [step.rule for step in a.steps] == ["select below union"])
-    rates = CostModel(typed(nodes, "s"), figures).assess(infer(below.plan, STREAMS)).rates
+    rates = CostModel(typed(nodes, "s"), metrics).assess(infer(below.plan, STREAMS)).rates
     assert rates[InputRef("s", None)] == rates[InputRef("s_2", None)] == pytest.approx(250.0)
 
 
@@ -121,10 +131,10 @@ def test_a_join_costs_its_rows_and_its_pairs() -> None:
     assert found.memory == pytest.approx((1000 * left + 100 * right) * (1.0 + QUEUED))
 
 
-def test_pairs_of_a_measured_join_fall_with_its_inputs() -> None:
+def test_pairs_of_a_measured_join_decrease_with_its_inputs() -> None:
     nodes = {**joined(), "s": select("j", "open")}
-    figures = PlanMetrics(RATES, {"j": measured(2.0, 500.0), "s": measured(0.2, 50.0)})
-    model = CostModel(typed(nodes, "s"), figures)
+    metrics = PlanMetrics(RATES, {"j": measured(2.0, 500.0), "s": measured(0.2, 50.0)})
+    model = CostModel(typed(nodes, "s"), metrics)
     below = {**joined(right="s"), "s": select("doors", "open")}
     found = model.assess(typed(below, "j"))
     assert found.rates[InputRef("s", None)] == pytest.approx(20.0)
@@ -148,7 +158,7 @@ def test_the_rare_input_is_joined_first() -> None:
     assert alternates(plan_of(nodes, "o"), STREAMS, frequent)[0].steps == ()
 
 
-def test_figures_that_were_never_measured_say_nothing() -> None:
+def test_metrics_without_measurements_are_ignored() -> None:
     plan = typed(two(HOME, HOT), "b")
     declared = PlanMetrics(RATES, {"a": Statistics(selectivity=0.0), "b": Statistics()})
     assert CostModel(plan, declared).assess(plan) == CostModel(plan, PlanMetrics(RATES)).assess(plan)
@@ -156,7 +166,7 @@ def test_figures_that_were_never_measured_say_nothing() -> None:
     assert silent.assess(plan).work == 0.0
 
 
-def test_memory_falls_with_what_is_held() -> None:
+def test_memory_decreases_with_the_rows_that_are_held() -> None:
     nodes = joined(compute={"home": "l.home", "t": "l.temperature", "room": "l.room", "open": "r.open"})
     nodes["p"] = {
         "op": "aggregate",

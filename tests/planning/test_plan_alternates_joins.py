@@ -1,11 +1,21 @@
-"""Rules of rewriting for joins: what they give, and what they refuse."""
+"""Rewriting rules for joins: the plans they produce, and when they do not apply."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import pytest
-from tests.support.rewriting_steps import DOORS, IN, METERS, SECOND, Nodes, project, select, step_of, steps_of
+from tests.support.plans.rewriting_steps import (
+    DOORS,
+    IN,
+    METERS,
+    SECOND,
+    Nodes,
+    project,
+    select,
+    step_of,
+    steps_of,
+)
 
 from mavstream_protocol.queries import OnError
 from mavstream_server.planning.rewriting.rules import (
@@ -34,7 +44,7 @@ def table_join(**changes: Any) -> Nodes:
 
 
 @pytest.mark.parametrize("near", [{"within": "1s"}, {"window": SECOND}, {"within": "1s", "order": "time"}])
-def test_parts_of_a_select_go_where_they_are_known(near: dict[str, Any]) -> None:
+def test_parts_of_a_select_are_moved_to_the_side_that_has_their_columns(near: dict[str, Any]) -> None:
     nodes = join(**near)
     asked = "t > 30 AND open AND (open OR t < 0) AND (f IS NULL OR t > 1) AND home <> 3"
     root, made = step_of(select_below_join.RULE, {**nodes, "s": select("j", asked)}, "s")
@@ -43,17 +53,17 @@ def test_parts_of_a_select_go_where_they_are_known(near: dict[str, Any]) -> None
     assert made["s_3"] == select("doors", "open")
     assert made["j"]["where"] == "r.open OR (l.temperature < 0)"
     assert (made["j"]["left"], made["j"]["right"]) == ("s_2", "s_3")
-    assert made["s"] == select("j", "(f IS NULL) OR (t > 1)")  # what can fail is asked where it was
+    assert made["s"] == select("j", "(f IS NULL) OR (t > 1)")  # a condition that can fail stays where it was
 
 
-def test_a_select_may_go_as_a_whole() -> None:
+def test_a_select_may_be_moved_as_a_whole() -> None:
     root, made = step_of(select_below_join.RULE, {**join(), "s": select("j", "t > 30")}, "s")
     assert root == "j"
     assert made["s"] == select("in", "temperature > 30")
     assert made["j"]["left"] == "s"
 
 
-def test_bounds_of_windows_are_asked_above() -> None:
+def test_conditions_on_window_bounds_stay_above() -> None:
     nodes = {**join(window=SECOND), "s": select("j", "window_start IS NOT NULL AND open")}
     _, made = step_of(select_below_join.RULE, nodes, "s")
     assert made["s"] == select("j", "window_start IS NOT NULL")
@@ -61,25 +71,25 @@ def test_bounds_of_windows_are_asked_above() -> None:
     assert not steps_of(select_below_join.RULE, nodes, "s")
 
 
-def test_nothing_moves_across_a_window_by_rows() -> None:
+def test_no_select_is_moved_below_a_window_by_rows() -> None:
     nodes = join(window={"kind": "tumbling", "size": 10}, where="l.temperature > 0")
     assert not steps_of(condition_below_join.RULE, nodes, "j")
     assert not steps_of(select_below_join.RULE, {**nodes, "s": select("j", "t > 30")}, "s")
 
 
-def test_a_one_time_query_ends_with_the_pairs_that_it_ended_with() -> None:
+def test_rewriting_does_not_change_the_first_window_of_a_one_time_query() -> None:
     nodes = {**join(window=SECOND), "s": select("j", "t > 30")}
     assert not steps_of(select_below_join.RULE, nodes, "s", one_time=True)
     pairs = join(window=SECOND, where="l.temperature > 0")
     assert steps_of(condition_below_join.RULE, pairs, "j", one_time=True)
 
 
-def test_a_join_that_somebody_else_reads_is_left_alone() -> None:
+def test_a_join_with_another_reader_is_not_rewritten() -> None:
     nodes = {**join(), "s": select("j", "t > 30"), "u": {"op": "union", "inputs": ["s", "j"]}}
     assert not steps_of(select_below_join.RULE, nodes, "u")
 
 
-def test_what_can_fail_stays_where_its_failure_ends_the_query() -> None:
+def test_a_condition_that_can_fail_stays_if_failures_end_the_query() -> None:
     nodes = {**join(), "s": select("j", "t > 30")}
     assert steps_of(select_below_join.RULE, nodes, "s", on_error=OnError.SKIP)
     assert not steps_of(select_below_join.RULE, nodes, "s", on_error=OnError.FAIL)
@@ -88,7 +98,7 @@ def test_what_can_fail_stays_where_its_failure_ends_the_query() -> None:
     assert not steps_of(condition_below_join.RULE, nodes, "j", on_error=OnError.FAIL)
 
 
-def test_conditions_over_one_side_go_below_it() -> None:
+def test_conditions_on_one_side_are_moved_below_the_join() -> None:
     where = "l.temperature > 30 AND r.open AND l.ts < r.ts"
     root, made = step_of(condition_below_join.RULE, join(where=where), "j")
     assert root == "j"
@@ -98,7 +108,7 @@ def test_conditions_over_one_side_go_below_it() -> None:
     assert made["j"]["where"] == "l.ts < r.ts"
 
 
-def test_a_table_takes_no_select() -> None:
+def test_no_select_is_moved_to_a_table() -> None:
     nodes = {**table_join(), "s": select("j", "t > 30 AND owner <> 'me'")}
     root, made = step_of(select_below_join.RULE, nodes, "s")
     assert root == "j"
@@ -110,7 +120,7 @@ def test_a_table_takes_no_select() -> None:
     assert made["j_input"] == select("in", "temperature > 30")
 
 
-def test_the_side_of_a_left_join_that_gives_nulls_is_left_alone() -> None:
+def test_no_select_is_moved_to_the_nullable_side_of_a_left_join() -> None:
     nodes = {**table_join(how="left"), "s": select("j", "t > 30 AND owner IS NULL")}
     root, made = step_of(select_below_join.RULE, nodes, "s")
     assert root == "s"
@@ -121,7 +131,7 @@ def test_the_side_of_a_left_join_that_gives_nulls_is_left_alone() -> None:
     assert not steps_of(condition_below_join.RULE, nodes, "j")
 
 
-def test_a_project_becomes_part_of_a_join() -> None:
+def test_a_project_is_merged_into_a_join() -> None:
     nodes = {**join(), "p": project("j", a="f", b="coalesce(t, 0) > 1")}
     root, made = step_of(merge_projects.RULE, nodes, "p")
     assert root == "j"
@@ -151,7 +161,7 @@ def three(lower: Nodes | None = None, upper: Nodes | None = None) -> Nodes:
 def test_three_inputs_of_one_window_are_joined_in_another_order() -> None:
     first, second = steps_of(join_order.RULE, three(), "o")
     nodes = first.model_dump(mode="json", exclude_defaults=True)["nodes"]
-    # Readings with meters first: both have the home that the upper join asked for.
+    # Readings with meters first: both have the home that the upper join compares.
     assert nodes["i_2"] == {
         "op": "join",
         "left": "in",
@@ -169,7 +179,7 @@ def test_three_inputs_of_one_window_are_joined_in_another_order() -> None:
         "window": SECOND,
         "compute": {"t": "r.temperature", "p": "r.power", "at": "r.window_start"},
     }
-    # Doors with meters first: what equals the same home is equal.
+    # Doors with meters first: homes that equal the same home are equal.
     nodes = second.model_dump(mode="json", exclude_defaults=True)["nodes"]
     assert (nodes["i_2"]["left"], nodes["i_2"]["right"], nodes["i_2"]["on"]) == (
         "doors",
@@ -195,11 +205,11 @@ def test_three_inputs_of_one_window_are_joined_in_another_order() -> None:
     ],
     ids=["other window", "overlap", "rows", "order", "can fail", "computed key", "no keys"],
 )  # fmt: skip
-def test_joins_keep_their_order_unless_one_window_holds_all(changes: dict[str, Nodes]) -> None:
+def test_joins_are_reordered_only_within_one_window(changes: dict[str, Nodes]) -> None:
     assert not steps_of(join_order.RULE, three(**changes), "o")
 
 
-def test_joins_near_in_time_keep_their_order() -> None:
+def test_interval_joins_are_not_reordered() -> None:
     nodes = three()
     for name in ("i", "o"):
         del nodes[name]["window"]
@@ -208,7 +218,7 @@ def test_joins_near_in_time_keep_their_order() -> None:
     assert not steps_of(join_order.RULE, nodes, "o")
 
 
-def test_a_lower_join_that_somebody_else_reads_keeps_its_order() -> None:
+def test_a_lower_join_with_another_reader_is_not_reordered() -> None:
     nodes = three(upper={"compute": {"home": "l.home", "t": "l.t", "open": "l.open"}})
     nodes["u"] = {"op": "union", "inputs": ["i", "o"]}
     assert not steps_of(join_order.RULE, nodes, "u")

@@ -1,4 +1,4 @@
-"""Alternates of joins with stored tables give the same rows, in the same order, with the same stamps."""
+"""Alternates of joins with stored tables give the same rows in the same order with the same arrival times."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 from tests.support.differential.engine_runs import TRAINS
-from tests.support.rewriting_steps import project, select
+from tests.support.differential.families.table_joins import NODES, STREAM, TABLE, TableJoinScript, written
+from tests.support.plans.rewriting_steps import project, select
 from tests.support.scale import scaled
-from tests.tables.test_tables_against_duckdb import NODES, STREAM, TABLE, Story, written
 
 from mavstream_protocol.plans.plan import Plan
 from mavstream_protocol.queries import OnError
@@ -34,14 +34,14 @@ ASKED = (
 ROWS_OF_FIVE = {"kind": "tumbling", "size": 5}
 
 
-def random_nodes(random: Random, story: Story) -> tuple[dict[str, Any], str]:
+def random_nodes(random: Random, script: TableJoinScript) -> tuple[dict[str, Any], str]:
     """Write a plan with selects above a join with a table, and perhaps a window by rows on top."""
-    nodes: dict[str, Any] = {**NODES, "j": story.node}
+    nodes: dict[str, Any] = {**NODES, "j": script.node}
     root = "j"
     if random.random() < 0.3:
         nodes["again"] = {"op": "source", "stream": "readings"}
         nodes["both"] = {"op": "union", "inputs": ["in", "again"], "order": "time"}
-        nodes["j"] = {**story.node, "left": "both"}
+        nodes["j"] = {**script.node, "left": "both"}
     for number in range(random.randint(1, 3)):
         asked = " AND ".join(f"({part})" for part in random.sample(ASKED, random.randint(1, 3)))
         nodes[f"s{number}"] = select(root, asked)
@@ -70,12 +70,12 @@ def answers(
 @pytest.mark.parametrize("seed", range(scaled(20, 600)))
 def test_every_alternate_of_a_join_with_a_table_gives_the_same_answer(seed: int) -> None:
     random = Random(seed)
-    story = Story.random(random, 100)
-    nodes, root = random_nodes(random, story)
+    script = TableJoinScript.random(random, 100)
+    nodes, root = random_nodes(random, script)
     on_error = random.choice(list(OnError))
     plan = Plan.parse({"root": root, "nodes": nodes})
     found = alternates(plan, STREAMS, None, 10, tables=TABLES, on_error=on_error)
-    with written(story, random.randrange(1000), small=False) as (stream, table):
+    with written(script, random.randrange(1000), small=False) as (stream, table):
         expected = answers(plan, stream, table, 4096, on_error)
         for alternate in found:
             got = answers(alternate.plan, stream, table, random.choice(TRAINS), on_error)

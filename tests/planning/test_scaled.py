@@ -15,9 +15,9 @@ import pytest
 from tests.conftest import MakeStream
 from tests.support.differential.comparison import difference
 from tests.support.differential.engine_runs import Variant, run_case
+from tests.support.differential.families.scaled import scaled_cases
 from tests.support.differential.oracle import Oracle, Unanswerable
-from tests.support.differential.scaled import scaled_cases
-from tests.support.sample_plans import DOORS, IN, SECOND, STREAMS, problems
+from tests.support.plans.sample_plans import DOORS, IN, SECOND, STREAMS, problems
 
 from mavstream import stream as flow_of
 from mavstream_protocol.plans.inference import infer
@@ -81,8 +81,8 @@ def fill(stream: MakeStream, name: str, seed: int, rows: int = ROWS, frame: int 
     made = stream(name, "ts timestamp, g int, x float null, k int", event_time="ts")
     random = np.random.default_rng(seed)
     x: list[float | None] = random.normal(1.0, 2.0, rows).tolist()
-    for place in random.integers(0, rows, rows // 50).tolist():
-        x[place] = None
+    for index in random.integers(0, rows, rows // 50).tolist():
+        x[index] = None
     columns = {
         "ts": range(0, 1000 * rows, 1000),
         "g": random.choice(4, rows, p=[0.4, 0.3, 0.2, 0.1]).tolist(),
@@ -122,7 +122,7 @@ def columns(run: PlanRun) -> dict[str, Array]:
 
 
 @pytest.mark.parametrize("name", [name for name in PLANS if name != "beside an except"])
-def test_while_nothing_is_shed_values_are_exact_and_errors_zero(stream: MakeStream, name: str) -> None:
+def test_without_shedding_values_are_exact_and_errors_zero(stream: MakeStream, name: str) -> None:
     both = [fill(stream, "numbers", 1, 10_000), fill(stream, "others", 2, 10_000)]
     scaled = columns(started(name, both, 0.0))
     plain = {**PLANS[name], **aggregate(PLANS[name]["a"]["input"], window=PLANS[name]["a"]["window"])}
@@ -130,7 +130,7 @@ def test_while_nothing_is_shed_values_are_exact_and_errors_zero(stream: MakeStre
     exact = columns(run_plan(plain, "a", both))
     assert len(exact["n"]) >= 80
     for column in exact:
-        # Two streams are summed in whichever order they come.
+        # Two streams are summed in any order.
         assert scaled[column] == pytest.approx(exact[column], rel=1e-12, abs=0)
     for column in COMPUTE:
         assert not scaled[f"{column}_error"].any()
@@ -158,8 +158,8 @@ def assert_covered(exact: dict[str, Array], scaled: dict[str, Array]) -> None:
     assert (exact["g"] == scaled["g"]).all()
     for column in COMPUTE:
         distance, bound = scaled[column] - exact[column], scaled[f"{column}_error"]
-        told = np.isfinite(bound) & (bound > 0)
-        distance, bound = distance[told], bound[told]
+        bounded = np.isfinite(bound) & (bound > 0)
+        distance, bound = distance[bounded], bound[bounded]
         assert len(distance) > 400
         covered = (np.abs(distance) <= bound).mean()
         assert 0.92 <= covered <= 0.99, column
@@ -167,7 +167,7 @@ def assert_covered(exact: dict[str, Array], scaled: dict[str, Array]) -> None:
             assert abs(distance.sum()) <= 4 * np.sqrt(((bound / 1.96) ** 2).sum()), column
 
 
-def test_a_mean_far_from_zero_has_a_bound_of_the_right_size(stream: MakeStream) -> None:
+def test_the_bound_of_a_mean_far_from_zero_is_not_inflated(stream: MakeStream) -> None:
     rows = 20_000
     made = stream("numbers", "ts timestamp, g int, x float null, k int", event_time="ts")
     x = np.random.default_rng(8).normal(1_000_000.0, 1.0, rows)
@@ -182,7 +182,7 @@ def test_a_mean_far_from_zero_has_a_bound_of_the_right_size(stream: MakeStream) 
 
 
 @pytest.mark.parametrize("name", PLANS)
-def test_what_is_shed_and_scaled_does_not_depend_on_frames_policies_trains_or_restores(
+def test_shed_rows_and_scaled_values_do_not_depend_on_frames_policies_trains_or_restores(
     stream: MakeStream, tmp_path: Path, clock: ManualClock, name: str
 ) -> None:
     streams = [fill(stream, "numbers", 3, 5000), fill(stream, "others", 4, 5000)]
@@ -206,7 +206,7 @@ def test_what_is_shed_and_scaled_does_not_depend_on_frames_policies_trains_or_re
         assert difference(expected, run.rows()) == ([], [])
 
 
-def test_unshed_answers_are_those_of_duckdb() -> None:
+def test_answers_without_shedding_are_those_of_duckdb() -> None:
     oracle, compared = Oracle(), 0
     for case in islice(scaled_cases(5), 6):
         try:
@@ -214,11 +214,11 @@ def test_unshed_answers_are_those_of_duckdb() -> None:
         except Unanswerable:
             continue
         compared += bool(expected)
-        assert difference(expected, run_case(case, Variant(train=64))) == ([], []), case.story()
+        assert difference(expected, run_case(case, Variant(train=64))) == ([], []), case.description()
     assert compared >= 3
 
 
-def test_other_plans_keep_the_scaling_and_give_the_same_answer(stream: MakeStream) -> None:
+def test_alternates_keep_the_scaling_and_give_the_same_answer(stream: MakeStream) -> None:
     nodes = {
         **NUMBERS,
         **OTHERS,
@@ -236,11 +236,11 @@ def test_other_plans_keep_the_scaling_and_give_the_same_answer(stream: MakeStrea
     expected = run.rows()
     assert len(found) > 2
     for alternate in found:
-        said = alternate.plan.model_dump(mode="json", exclude_defaults=True)
-        assert said["nodes"]["a"]["scaled"]
-        run = run_plan(said["nodes"], said["root"], streams)
+        dumped = alternate.plan.model_dump(mode="json", exclude_defaults=True)
+        assert dumped["nodes"]["a"]["scaled"]
+        run = run_plan(dumped["nodes"], dumped["root"], streams)
         shed(run, 0.3)
-        assert difference(expected, run.rows()) == ([], []), said
+        assert difference(expected, run.rows()) == ([], []), dumped
 
 
 def test_types_of_scaled_columns() -> None:
@@ -259,7 +259,7 @@ def test_types_of_scaled_columns() -> None:
     ]
 
 
-def test_the_builder_scales() -> None:
+def test_the_builder_makes_scaled_aggregates() -> None:
     plan = flow_of("numbers").window("1s").by("g").scaled().agg(n="count(*)").build()
     assert plan.nodes["aggregate"].scaled  # type: ignore[union-attr]
     plan = flow_of("numbers").window("1s").agg(n="count(*)").build()
@@ -321,7 +321,7 @@ PARTS = {
         ),
     ],
 )
-def test_what_cannot_be_scaled_is_refused_and_pointed_at(
+def test_aggregates_that_cannot_be_scaled_are_refused_with_a_pointer(
     nodes: dict[str, Any], pointer: str, code: str, words: str
 ) -> None:
     (item,) = problems(nodes, "a")
@@ -335,9 +335,9 @@ def test_the_query_of_the_page_on_shedding_is_valid() -> None:
     checked = validate(json.loads(query), STREAMS, lambda _: True)
     assert checked.errors == ()
     assert [field.name for field in checked.schemas["sums"]][1:5] == ["n", "n_error", "mean", "mean_error"]
-    (worth,) = re.findall(r'^    "qos": (.*)$', page, re.MULTILINE)
+    (qos,) = re.findall(r'^    "qos": (.*)$', page, re.MULTILINE)
     both = stream_plan("readings", "doors")
-    assert set(infer_utility(QosSpec.model_validate_json(worth), infer(both, STREAMS))) == {
+    assert set(infer_utility(QosSpec.model_validate_json(qos), infer(both, STREAMS))) == {
         "readings",
         "doors",
     }

@@ -1,4 +1,4 @@
-"""Codes and wording of what is wrong with an expression."""
+"""Codes and wording of errors in expressions."""
 
 from __future__ import annotations
 
@@ -139,11 +139,11 @@ def test_wording(text: str, code: str, detail: str) -> None:
         "s LIKE 'a' ESCAPE 'ab'",
     ],
 )
-def test_what_expressions_leave_out(text: str) -> None:
+def test_unsupported_syntax_is_refused(text: str) -> None:
     assert problem(text).code in ("unsupported_syntax", "unknown_function")
 
 
-def test_a_name_on_both_sides_asks_for_the_side() -> None:
+def test_the_error_for_an_ambiguous_name_asks_for_the_side() -> None:
     sides = {name: Field(name, FieldType.FLOAT) for name in ("l.x", "r.x")}
     with pytest.raises(ExpressionError) as caught:
         parse_scalar("x > 1", sides)

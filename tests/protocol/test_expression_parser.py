@@ -1,4 +1,4 @@
-"""What the parser makes of text: names, types, nulls, aggregates, limits."""
+"""The expression parser: names, types, nulls, aggregates, limits."""
 
 from __future__ import annotations
 
@@ -158,7 +158,7 @@ def test_long_chains_of_and_are_flat() -> None:
     assert len(expression.arguments) == 400
 
 
-def test_sixty_levels_are_fine() -> None:
+def test_sixty_levels_of_nesting_are_accepted() -> None:
     assert parse_scalar("abs(" * 60 + "n" + ")" * 60, FIELDS).type is INT
     assert parse_scalar("(" * 60 + "n" + ")" * 60, FIELDS).type is INT
 
@@ -190,7 +190,7 @@ def test_sixty_levels_are_fine() -> None:
         "/*" * 2000,
     ],
 )
-def test_hostile_texts_are_refused_quickly(text: str) -> None:
+def test_oversized_or_deep_texts_are_refused_quickly(text: str) -> None:
     started = time.process_time()
     with pytest.raises(ExpressionError):
         parse_scalar(text, FIELDS)

@@ -1,11 +1,11 @@
-"""Bad plans: each gets its own problem, with a pointer, a code and words that help."""
+"""Invalid plans: each gets its own problem with a pointer, a code and a helpful message."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import pytest
-from tests.support.sample_plans import DOORS, IN, problems, select
+from tests.support.plans.sample_plans import DOORS, IN, problems, select
 
 from mavstream_protocol.errors import InvalidPlan
 from mavstream_protocol.plans.plan import Plan
@@ -186,7 +186,7 @@ def test_a_bad_plan_gets_its_own_problem(name: str) -> None:
     assert words in found[0].detail
 
 
-def test_all_faults_of_a_plan_are_told_at_once() -> None:
+def test_all_errors_of_a_plan_are_reported_at_once() -> None:
     nodes = {
         **IN,
         **DOORS,
@@ -197,7 +197,7 @@ def test_all_faults_of_a_plan_are_told_at_once() -> None:
     assert {item.pointer for item in problems(nodes, "j")} == {"nodes/d/where", "nodes/s/where"}
 
 
-def test_the_problem_can_be_sent_as_it_is() -> None:
+def test_an_invalid_plan_becomes_a_problem_with_status_code_and_pointer() -> None:
     with pytest.raises(InvalidPlan) as caught:
         Plan.parse({"root": "x", "nodes": {"x": {"op": "nothing"}}})
     problem = caught.value.problem()
@@ -206,6 +206,6 @@ def test_the_problem_can_be_sent_as_it_is() -> None:
     assert problem.errors[0].pointer == "nodes/x/op"
 
 
-def test_a_plan_that_is_no_object_at_all_is_told_so() -> None:
+def test_a_plan_that_is_not_an_object_is_refused() -> None:
     with pytest.raises(InvalidPlan, match="plan"):
         Plan.parse([1, 2])

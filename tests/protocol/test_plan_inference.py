@@ -1,8 +1,8 @@
-"""What is worked out of good plans: the types of every operator, and the operator paths."""
+"""Inference of valid plans: the types of every operator, and the operator paths."""
 
 from __future__ import annotations
 
-from tests.support.sample_plans import STREAMS, aggregate, join
+from tests.support.plans.sample_plans import STREAMS, aggregate, join
 
 from mavstream_protocol.plans.inference import infer
 from mavstream_protocol.plans.plan import Plan

@@ -1,11 +1,11 @@
-"""Bad windows, groups and joins in plans: each gets its own problem."""
+"""Invalid windows, groups and joins in plans: each gets its own problem."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import pytest
-from tests.support.sample_plans import DOORS, IN, SECOND, STREAMS, aggregate, join, problems, select
+from tests.support.plans.sample_plans import DOORS, IN, SECOND, STREAMS, aggregate, join, problems, select
 
 from mavstream_protocol.errors import InvalidPlan
 from mavstream_protocol.plans.inference import check_one_time, infer

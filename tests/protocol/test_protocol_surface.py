@@ -22,7 +22,7 @@ def public_names(module: ModuleType) -> set[str]:
 
 
 @pytest.mark.parametrize("package", PACKAGES, ids=lambda package: package.__name__)
-def test_the_list_of_public_names_is_what_the_package_holds(package: ModuleType) -> None:
+def test_the_list_of_public_names_matches_the_package(package: ModuleType) -> None:
     assert public_names(package) == set(package.__all__)
 
 

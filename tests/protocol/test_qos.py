@@ -101,7 +101,7 @@ def test_a_wrong_latency_target_is_explained(latency: dict[str, object], message
         ),
     ],
 )
-def test_what_is_wrong_with_targets_is_explained(
+def test_errors_in_targets_are_explained(
     values: dict[str, object], where: tuple[object, ...], message: str
 ) -> None:
     assert refusal(**values) == (where, message)
@@ -159,7 +159,7 @@ def test_a_class_has_a_priority_from_1_to_1000() -> None:
         ({"throughput": 1}, {"latency": 1, "memory": 1}),
     ],
 )
-def test_weights_count_among_the_targets_that_a_query_has(
+def test_weights_are_relative_among_the_targets_of_a_query(
     weights: dict[str, float] | None, expected: dict[str, float]
 ) -> None:
     given = {} if weights is None else {"weights": weights}
@@ -167,7 +167,7 @@ def test_weights_count_among_the_targets_that_a_query_has(
     assert qos.target_weights == pytest.approx(expected)
 
 
-def test_a_single_target_weighs_one_whatever_is_said() -> None:
+def test_a_single_target_weighs_one_whatever_its_weight() -> None:
     qos = QosSpec.model_validate({"memory": {"at_most": "1MB"}, "weights": {"latency": 9, "memory": 1}})
     assert qos.target_weights == {"memory": 1.0}
     assert QosSpec().target_weights == {}

@@ -176,7 +176,7 @@ def test_a_timedelta_is_a_duration() -> None:
     )
 
 
-def test_a_model_writes_quantities_as_people_do_and_reads_them_back() -> None:
+def test_a_model_writes_quantities_with_units_and_reads_them_back() -> None:
     limits = Limits.model_validate(
         {"wait": "1.5s", "every": "1min", "hold": "64MB", "disk": "1GiB", "loss": 0.1}
     )
@@ -188,7 +188,7 @@ def test_a_model_writes_quantities_as_people_do_and_reads_them_back() -> None:
 
 @derandomized
 @given(st.integers(0, 2**63 - 1) | st.integers(0, 10**6).map(lambda n: n * 60_000_000))
-def test_what_is_formatted_reads_back_the_same(value: int) -> None:
+def test_a_formatted_quantity_reads_back_the_same(value: int) -> None:
     assert parse_duration(format_duration(value)) == value
     assert parse_size(format_size(value)) == value
 
@@ -208,7 +208,7 @@ def test_the_largest_exact_unit_is_used() -> None:
     assert format_percent(0.05) == "5%"
 
 
-def test_a_value_that_is_no_quantity_cannot_be_formatted() -> None:
+def test_a_value_that_is_not_a_quantity_cannot_be_formatted() -> None:
     with pytest.raises(
         ValueError, match=r"duration of -1 microseconds cannot be written: it must be 0..2\^63-1"
     ):

@@ -88,7 +88,7 @@ def test_a_query_stops_after_it_starts() -> None:
         "2026-01-01T06:30:00-05:30",
     ],
 )
-def test_an_instant_has_many_spellings(text: str) -> None:
+def test_an_instant_can_be_written_in_many_formats(text: str) -> None:
     assert parse_instant(text) == NOON
 
 
@@ -148,7 +148,7 @@ def test_a_formatted_instant_reads_back_the_same(microseconds: int) -> None:
     assert parse_instant(format_instant(microseconds)) == microseconds
 
 
-def test_the_json_schema_uses_the_names_of_the_wire() -> None:
+def test_the_json_schema_uses_the_wire_names() -> None:
     properties = QuerySpec.model_json_schema()["properties"]
     assert {"class", "from", "start_at"} <= set(properties)
     assert all(shown.get("description") for shown in properties.values())

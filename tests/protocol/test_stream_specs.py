@@ -155,7 +155,7 @@ def test_a_wrong_name_is_explained(name: object, message: str) -> None:
         ({"colour": "red"}, ("colour",), "extra_forbidden", "Extra inputs are not permitted"),
     ],
 )
-def test_what_is_wrong_with_a_stream_is_explained(
+def test_errors_in_a_stream_are_explained(
     changes: dict[str, object], where: tuple[object, ...], code: str, message: str
 ) -> None:
     assert refusal(**changes) == (where, code, message)

@@ -67,7 +67,7 @@ def as_arrow(schema: Schema, rows: list[dict[str, Any]]) -> pa.RecordBatch:
 
 @derandomized
 @given(frames())
-def test_all_encodings_mean_the_same(frame: tuple[Schema, list[dict[str, Any]]]) -> None:
+def test_all_encodings_decode_to_the_same_rows(frame: tuple[Schema, list[dict[str, Any]]]) -> None:
     schema, rows = frame
     columns = {name: [row[name] for row in rows] for name in schema.names}
     expected = as_arrow(schema, rows)
@@ -86,7 +86,7 @@ def test_all_encodings_mean_the_same(frame: tuple[Schema, list[dict[str, Any]]])
 
 @derandomized
 @given(frames())
-def test_what_is_encoded_decodes_to_the_same(frame: tuple[Schema, list[dict[str, Any]]]) -> None:
+def test_encoded_rows_decode_to_the_same(frame: tuple[Schema, list[dict[str, Any]]]) -> None:
     schema, rows = frame
     batch = as_arrow(schema, rows)
     assert decode_rows(schema, encode_rows(batch)).equals(batch)
@@ -117,7 +117,7 @@ JSON = (
 
 @derandomized
 @given(SCHEMAS, st.data())
-def test_rows_and_columns_refuse_the_same_in_the_same_words(schema: Schema, data: st.DataObject) -> None:
+def test_rows_and_columns_give_the_same_errors(schema: Schema, data: st.DataObject) -> None:
     row = st.fixed_dictionaries(dict.fromkeys(schema.names, JSON))
     rows = data.draw(st.lists(row, max_size=4))
     columns = {name: [row[name] for row in rows] for name in schema.names}

@@ -195,13 +195,13 @@ def test_a_column_of_a_wrong_type_is_refused_by_name(kind: FieldType, array: pa.
         ),
     ],
 )
-def test_a_value_that_would_be_lost_is_refused_by_row(
+def test_a_value_that_cannot_be_converted_exactly_is_refused_by_row(
     kind: FieldType, array: pa.Array, row: int, code: str, detail: str
 ) -> None:
     assert items(kind, array) == [(f"rows/{row}/x", code, detail)]
 
 
-def test_large_integers_that_are_floats_exactly_pass() -> None:
+def test_large_integers_that_are_exact_floats_are_accepted() -> None:
     assert decoded(FieldType.FLOAT, pa.array([2**60, None]), nullable=True).to_pylist() == [2.0**60, None]
 
 
@@ -218,7 +218,7 @@ def test_columns_are_found_by_name() -> None:
     assert batch.to_pylist() == [{"a": 1, "b": None}]
 
 
-def test_a_stream_and_single_messages_carry_the_same() -> None:
+def test_an_arrow_stream_and_single_messages_decode_to_the_same_rows() -> None:
     schema = one(FieldType.INT)
     batch = pa.RecordBatch.from_arrays([pa.array([1, 2])], schema=arrow_schema(schema))
     assert decode_stream(schema, encode_stream(schema, [batch, batch])).column("x").to_pylist() == [
@@ -245,7 +245,7 @@ def test_a_dictionary_in_a_single_message_is_refused() -> None:
         decode_message(one(FieldType.STRING), b"", sent)
 
 
-def test_bytes_that_are_no_arrow_are_refused() -> None:
+def test_bytes_that_are_not_arrow_are_refused() -> None:
     schema = one(FieldType.STRING)
     for payload in (b"", b"hello", b"\xff\xff\xff\xff\x10\0\0\0", encode_stream(schema, [])[:40]):
         with pytest.raises(InvalidTuples, match=STREAM):
@@ -279,10 +279,10 @@ def test_damage_anywhere_is_refused_or_harmless() -> None:
     schema = Schema((Field("s", FieldType.STRING), Field("n", FieldType.INT, nullable=True)))
     arrays = [pa.array(["a", "bc", "d"]), pa.array([1, None, 3])]
     payload = encode_stream(schema, [pa.RecordBatch.from_arrays(arrays, schema=arrow_schema(schema))])
-    for place in range(len(payload)):
+    for index in range(len(payload)):
         for value in (0, 0x7F, 0xFF):
             try:
-                batch = decode_stream(schema, payload[:place] + bytes([value]) + payload[place + 1 :])
+                batch = decode_stream(schema, payload[:index] + bytes([value]) + payload[index + 1 :])
             except InvalidTuples:
                 continue
             batch.validate(full=True)

@@ -73,7 +73,7 @@ def test_the_order_of_fields_does_not_matter() -> None:
     assert decode_rows(SCHEMA, [dict(reversed(GOOD.items()))]) == decode_rows(SCHEMA, [GOOD])
 
 
-def test_the_last_of_equal_keys_counts_as_json_has_it() -> None:
+def test_the_last_of_equal_keys_counts() -> None:
     assert rows_of(decode_rows(Schema((Field("n", FieldType.INT),)), b'[{"n": 1, "n": 2}]')) == [{"n": 2}]
 
 
@@ -194,7 +194,7 @@ def test_parsed_values_that_json_does_not_have_are_refused() -> None:
     assert items(SCHEMA, [row(temperature=10**400)])[0][1] == "not_finite"
 
 
-def test_a_missing_field_is_told_beside_the_unknown_one() -> None:
+def test_a_missing_field_is_reported_together_with_an_unknown_one() -> None:
     misspelt = {"hmoe" if name == "home" else name: value for name, value in GOOD.items()}
     assert items(SCHEMA, [misspelt]) == [
         (
@@ -206,7 +206,7 @@ def test_a_missing_field_is_told_beside_the_unknown_one() -> None:
     ]
 
 
-def test_the_first_ten_findings_are_told_in_the_order_of_rows() -> None:
+def test_the_first_ten_errors_are_reported_in_row_order() -> None:
     rows = [row(n="x", home=1) if number % 2 else GOOD for number in range(40)]
     assert [pointer for pointer, _, _ in items(SCHEMA, rows)] == [
         f"rows/{number}/{name}" for number in (1, 3, 5, 7, 9) for name in ("home", "n")
@@ -225,17 +225,19 @@ def test_the_first_ten_findings_are_told_in_the_order_of_rows() -> None:
         (b"", "invalid_json", "tuples cannot be read as JSON: "),
     ],
 )
-def test_what_is_no_list_of_rows_is_refused_whole(payload: bytes, code: str, detail: str) -> None:
-    ((pointer, found, told),) = items(SCHEMA, payload)
+def test_a_body_that_is_not_a_list_of_rows_is_refused_as_a_whole(
+    payload: bytes, code: str, detail: str
+) -> None:
+    ((pointer, found, message),) = items(SCHEMA, payload)
     assert (pointer, found) == ("body", code)
-    assert told.startswith(detail)
+    assert message.startswith(detail)
 
 
-def test_a_row_that_is_no_object_is_named() -> None:
+def test_a_row_that_is_not_an_object_is_named() -> None:
     assert items(SCHEMA, [GOOD, [1]]) == [("rows/1", "not_an_object", "row 1 must be an object, got [1]")]
 
 
-def test_lines_hold_one_row_each() -> None:
+def test_json_lines_hold_one_row_each() -> None:
     batch = decode_rows(SCHEMA, [GOOD, row(n=2)])
     lines = encode_lines(batch)
     assert lines.count(b"\n") == 2
@@ -303,7 +305,7 @@ def test_answers_give_timestamps_as_text_and_nulls_as_null() -> None:
         "9999-12-31T23:59:59.999999",
     ],
 )
-def test_the_fast_way_reads_texts_as_the_slow_way(text: str) -> None:
+def test_the_fast_timestamp_parser_agrees_with_the_slow_one(text: str) -> None:
     instants = parse_instants([text, text])
     assert instants is not None
     assert instants.tolist() == [parse_instant(text)] * 2
@@ -332,6 +334,6 @@ def test_the_fast_way_reads_texts_as_the_slow_way(text: str) -> None:
         "",
     ],
 )
-def test_the_fast_way_leaves_what_it_is_not_sure_of(text: str) -> None:
+def test_the_fast_timestamp_parser_leaves_unusual_texts_to_the_slow_one(text: str) -> None:
     assert parse_instants(["2026-01-01T00:00:00Z"[: len(text)].ljust(len(text), "0"), text]) is None
     assert parse_instants([text]) is None

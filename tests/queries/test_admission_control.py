@@ -1,4 +1,4 @@
-"""Admission control in the service: what registering and validating answer, by figures that are scripted."""
+"""Admission control in the service: answers of registration and validation on scripted metrics."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.support.query_services import HOT, HOT_PLAN, Service, service
+from tests.support.services.query_service import HOT, HOT_PLAN, Service, service
 
 from mavstream_protocol import QueryClass
 from mavstream_protocol.admission import AdmissionPolicy, Outlook
@@ -31,7 +31,7 @@ QUIET = Arrivals(0.0, 0.0)
 
 
 def totals(at: float, busy: dict[str, float], turns: float = 1000.0) -> EngineMetrics:
-    """Return what an engine counts that has been up for so long and so busy all the time."""
+    """Return the totals of an engine that was up for some time with a given utilisation."""
     spent = {name: int(share * at * 1e9) for name, share in busy.items()}
     return EngineMetrics(7, "cqc", int(at * 1e9), sum(spent.values()), spent, int(turns * at), (), 0, 0)
 
@@ -42,13 +42,13 @@ def answers(mean_ms: float, count: int) -> Latency:
 
 
 def seen(made: Service, busy: dict[str, float], arrivals: Arrivals = FAST, mean_ms: float = 2.0) -> None:
-    """Let the service have seen an engine for ten seconds."""
+    """Give the service ten seconds of metrics of an engine."""
     watch = made.queries.load
     watch.load.forget()
     for at in (10.0, 20.0):
         classes = {name: ClassMetrics(5, 0, 0, 0, 0, 0, answers(mean_ms, int(at))) for name in busy}
-        came = {"readings": Arrivals(arrivals.rows * at, arrivals.frames * at)}
-        watch.load.add(LoadSample(at, totals(at, busy), classes, came))
+        rates = {"readings": Arrivals(arrivals.rows * at, arrivals.frames * at)}
+        watch.load.add(LoadSample(at, totals(at, busy), classes, rates))
         watch.looks += 1
 
 
@@ -61,7 +61,7 @@ def run(test: Callable[[Service], Awaitable[None]], data: Path, **settings: Any)
     asyncio.run(main())
 
 
-def test_a_query_that_fits_in_is_registered_with_its_estimate(tmp_path: Path) -> None:
+def test_a_query_with_enough_capacity_is_registered_with_its_estimate(tmp_path: Path) -> None:
     async def test(made: Service) -> None:
         seen(made, {"default": 0.2})
         found = (await made.queries.register({**HOT, "qos": QOS})).admission
@@ -75,7 +75,7 @@ def test_a_query_that_fits_in_is_registered_with_its_estimate(tmp_path: Path) ->
     run(test, tmp_path)
 
 
-def test_one_that_does_not_is_refused_with_the_numbers_and_nothing_is_kept(tmp_path: Path) -> None:
+def test_a_query_without_enough_capacity_is_refused_with_numbers_and_not_stored(tmp_path: Path) -> None:
     async def test(made: Service) -> None:
         seen(made, {"default": 0.98})
         with pytest.raises(NotAdmitted, match=r"^query 'hot' is not admitted: mean is expected") as caught:
@@ -88,13 +88,13 @@ def test_one_that_does_not_is_refused_with_the_numbers_and_nothing_is_kept(tmp_p
         assert "instead of 98%" in problem.detail
         assert "admission 'warn'" in problem.detail
         assert made.catalog.count_queries() == 0
-        # Without a target there is nothing to miss; and the key was not used up.
+        # Without a target there is nothing to miss; and the key was not used.
         assert (await made.queries.register(HOT, "key")).admission is not None
 
     run(test, tmp_path, admission="refuse")
 
 
-def test_validation_tells_the_same_and_calls_the_query_valid(tmp_path: Path) -> None:
+def test_validation_gives_the_same_estimate_and_calls_the_query_valid(tmp_path: Path) -> None:
     async def test(made: Service) -> None:
         seen(made, {"default": 0.98})
         found = made.queries.validate({**HOT, "qos": QOS})
@@ -109,19 +109,19 @@ def test_validation_tells_the_same_and_calls_the_query_valid(tmp_path: Path) -> 
     run(test, tmp_path, admission="refuse")
 
 
-def test_warned_of_a_query_is_registered_all_the_same(tmp_path: Path) -> None:
+def test_with_the_policy_warn_a_query_is_registered(tmp_path: Path) -> None:
     async def test(made: Service) -> None:
         seen(made, {"default": 0.98})
         info = await made.queries.register({**HOT, "qos": QOS})
         assert info.admission is not None
         assert info.admission.warnings[0].startswith("its latency target cannot be met: mean is expected")
         assert made.catalog.count_queries() == 1
-        assert (await made.queries.views.info(info.id)).admission is None  # figures are shown instead
+        assert (await made.queries.views.info(info.id)).admission is None  # metrics are shown instead
 
     run(test, tmp_path)
 
 
-def test_the_policy_can_be_changed_while_the_server_runs(tmp_path: Path) -> None:
+def test_the_admission_policy_can_be_changed_while_the_server_runs(tmp_path: Path) -> None:
     async def test(made: Service) -> None:
         seen(made, {"default": 0.98})
         made.admission = AdmissionPolicy.OFF
@@ -134,7 +134,7 @@ def test_the_policy_can_be_changed_while_the_server_runs(tmp_path: Path) -> None
     run(test, tmp_path)
 
 
-def test_where_nothing_was_measured_or_no_rows_come_nothing_is_claimed(tmp_path: Path) -> None:
+def test_without_metrics_or_rows_no_estimate_is_made(tmp_path: Path) -> None:
     async def test(made: Service) -> None:
         first = await made.queries.register({**HOT, "qos": QOS})
         assert first.admission is not None
@@ -148,7 +148,7 @@ def test_where_nothing_was_measured_or_no_rows_come_nothing_is_claimed(tmp_path:
     run(test, tmp_path, admission="refuse")
 
 
-def test_running_queries_are_not_made_to_miss(tmp_path: Path) -> None:
+def test_a_query_that_would_make_running_ones_miss_is_refused(tmp_path: Path) -> None:
     async def test(made: Service) -> None:
         seen(made, {"alarms": 0.3, "default": 0.3})
         tight = await made.queries.register({**HOT, "name": "fire", "qos": QOS, "class": "alarms"})
@@ -164,7 +164,7 @@ def test_running_queries_are_not_made_to_miss(tmp_path: Path) -> None:
     run(test, tmp_path, admission="refuse")
 
 
-def test_of_a_burst_of_new_queries_each_counts_with_those_before_it(tmp_path: Path) -> None:
+def test_in_a_burst_each_new_query_counts_with_those_before_it(tmp_path: Path) -> None:
     async def test(made: Service) -> None:
         seen(made, {"default": 0.2})
         used: list[float] = []
@@ -184,7 +184,7 @@ def test_of_a_burst_of_new_queries_each_counts_with_those_before_it(tmp_path: Pa
     run(test, tmp_path, admission="refuse")
 
 
-def test_what_follows_from_a_look_is_worked_out_once(tmp_path: Path) -> None:
+def test_estimates_of_one_sample_are_computed_once(tmp_path: Path) -> None:
     async def test(made: Service) -> None:
         seen(made, {"default": 0.2})
         control, asked = made.queries.admission, 0
@@ -203,11 +203,11 @@ def test_what_follows_from_a_look_is_worked_out_once(tmp_path: Path) -> None:
     run(test, tmp_path)
 
 
-# Looking
+# Sampling
 
 
 class ScriptedEngine:
-    """Figures as an engine would give them."""
+    """Metrics as an engine would give them."""
 
     def __init__(self) -> None:
         self.at = 0.0
@@ -232,7 +232,7 @@ def _query(id_: str, operators: tuple[OperatorMetrics, ...]) -> QueryMetrics:
     return QueryMetrics(id_, "running", None, "default", 1, 0, 0, 0, 0, 0, 0, Latency(), {}, {}, operators)
 
 
-def test_looks_take_the_load_and_learn_from_queries_in_turn(tmp_path: Path) -> None:
+def test_samples_take_the_load_and_learn_from_queries_in_turn(tmp_path: Path) -> None:
     async def test(made: Service) -> None:
         engine, now = ScriptedEngine(), 0.0
         queries = [made.queries.get((await made.queries.register(HOT)).id) for _ in range(25)]

@@ -1,4 +1,4 @@
-"""Plans are swapped in a running server: looked for in another process, shown, gone after a restart."""
+"""Migration in a running server: plans are searched in another process, shown, and dropped by a restart."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.support.query_services import Service, served
-from tests.support.rewriting_steps import STREAMS
+from tests.support.plans.rewriting_steps import STREAMS
+from tests.support.services.query_service import Service, served
 
 from mavstream_protocol.plans.plan import Plan
 from mavstream_server.core.metrics import Latency, OperatorMetrics, QueryMetrics
@@ -22,7 +22,7 @@ Nodes = dict[str, Any]
 
 
 def selects(first: str, second: str) -> Plan:
-    """Return a plan with two selects in a row, named by what they ask."""
+    """Return a plan with two selects in a row, named after their conditions."""
     wheres = {"warm": "temp > 20", "hall": "room = 'hall'"}
     nodes = {
         "in": {"op": "source", "stream": "readings"},
@@ -45,7 +45,7 @@ def test_a_query_shows_the_plan_that_runs_beside_the_registered_one(tmp_path: Pa
         assert (await queries.views.plan(id_)).running is None
 
         await queries.migrate_plan(id_, OTHER)
-        await swapped(service, id_, 1)
+        await migrated(service, id_, 1)
         shown = await queries.views.plan(id_)
         assert (shown.plan, shown.running, shown.swaps, shown.swap) == (REGISTERED, OTHER, 1, None)
         assert shown.paths == (("in", "hall", "warm"),)
@@ -66,11 +66,11 @@ def test_a_query_shows_the_plan_that_runs_beside_the_registered_one(tmp_path: Pa
         assert (await queries.views.plan(id_)).running == OTHER
 
         await queries.migrate_plan(id_, REGISTERED)
-        await swapped(service, id_, 2)
+        await migrated(service, id_, 2)
         assert (await queries.views.plan(id_)).running is None
 
         await queries.migrate_plan(id_, OTHER)
-        await swapped(service, id_, 3)
+        await migrated(service, id_, 3)
         await service.kill_engine()
         queries.metrics.forget(id_)
         shown = await queries.views.plan(id_)
@@ -82,8 +82,8 @@ def test_a_query_shows_the_plan_that_runs_beside_the_registered_one(tmp_path: Pa
     served(test, tmp_path)
 
 
-async def swapped(service: Service, id_: str, times: int) -> None:
-    """Return when a query's plan was swapped so often."""
+async def migrated(service: Service, id_: str, times: int) -> None:
+    """Wait until a query has migrated a number of times."""
 
     async def count() -> int:
         service.queries.metrics.forget(id_)
@@ -104,7 +104,7 @@ def selects_less() -> Plan:
 # The plan searcher
 
 
-def figures(name: str, selectivity: float, tuples: int) -> OperatorMetrics:
+def metrics(name: str, selectivity: float, tuples: int) -> OperatorMetrics:
     return OperatorMetrics(
         name=name, operator="select", kind="operational", state="ready", queued=0, queued_bytes=0,
         state_bytes=0, cost_per_tuple_ns=50.0, selectivity=selectivity, tuples=tuples, rows_out=0,
@@ -113,7 +113,7 @@ def figures(name: str, selectivity: float, tuples: int) -> OperatorMetrics:
 
 
 class Running:
-    """A query with two selects in a row, whose figures are scripted."""
+    """A query with two selects in a row and scripted metrics."""
 
     def __init__(self) -> None:
         nodes = {
@@ -128,8 +128,8 @@ class Running:
         self.swap: str | None = None
 
     async def searched(self, ids: Iterable[str]) -> list[SearchedQuery]:
-        source = figures("in", 1.0, self.rows)._replace(kind="source", rows_out=self.rows)
-        operators = (source, *(figures(name, p, 1000) for name, p in zip("ab", self.passing, strict=True)))
+        source = metrics("in", 1.0, self.rows)._replace(kind="source", rows_out=self.rows)
+        operators = (source, *(metrics(name, p, 1000) for name, p in zip("ab", self.passing, strict=True)))
         stats = QueryMetrics(
             id="q", state="running", reason=None, class_name="default", epoch=1, offset=0, rows_in=0,
             rows_out=0, queued_bytes=0, state_bytes=0, backlog_bytes=0, latency=Latency(), counters={},
@@ -139,7 +139,7 @@ class Running:
         return [SearchedQuery("q", subject, {"in": "readings"}, stats)] if "q" in ids else []
 
 
-def test_the_searcher_finds_a_cheaper_plan_when_selectivities_flip() -> None:
+def test_the_searcher_finds_a_cheaper_plan_when_selectivities_change() -> None:
     async def test() -> None:
         now = 0.0
         query = Running()
@@ -155,9 +155,9 @@ def test_the_searcher_finds_a_cheaper_plan_when_selectivities_flip() -> None:
             assert await later(0, 0) == {}  # nothing was measured yet
             assert await later(FRESH_S, 0) == {}  # nothing was read: no plan is cheaper than another
             found = await later(FRESH_S, 10_000)
-            assert found["q"] < 0.2  # `a` sorts out most, and comes first
+            assert found["q"] < 0.2  # `a` drops most rows, and comes first
             query.passing = (0.9, 0.1)
-            assert await later(1, 1000) == found  # looked at a second ago
+            assert await later(1, 1000) == found  # searched a second ago
             assert (await later(FRESH_S, 10_000))["q"] > 0.2
             best = searcher.alternates["q"]
             assert best.cheapest.cost < 0.8 * best.running.cost

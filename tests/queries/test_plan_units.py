@@ -1,4 +1,4 @@
-"""What a query's plan shows: paths, segments and simplified segments with their capacities, and states."""
+"""The plan of a query shows paths, segments and simplified segments with capacities, and states."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from tests.conftest import MakeStream
-from tests.support.sharing_benches import Bench, readings_of, shares
+from tests.support.engine.shared_pipelines import Bench, readings_of, shares
 
 from mavstream_protocol import Plan, StreamShape
 from mavstream_protocol.plans.inference import infer
@@ -36,26 +36,26 @@ PLAN = infer(
 )
 
 
-def figures(
-    name: str, cost: float, selectivity: float, size: float, came: float = 64.0, kind: str = "operational"
+def metrics(
+    name: str, cost: float, selectivity: float, size: float, size_in: float = 64.0, kind: str = "operational"
 ) -> OperatorMetrics:
     operator = {"j": "join", "#output": "output"}.get(name, "source" if kind == "source" else "select")
     return OperatorMetrics(
-        name, operator, kind, "ready", 3, 192, 0, cost, selectivity, 500, 0, {}, 1, (), size, came
+        name, operator, kind, "ready", 3, 192, 0, cost, selectivity, 500, 0, {}, 1, (), size, size_in
     )
 
 
 # As in the tests of the policies that run these units; times are nanoseconds.
 STATS = (
-    figures("left", 20, 1.0, 100, kind="source"),
-    figures("s1", 1700, 0.70, 100, 100),
-    figures("p1", 2100, 1.0, 70),
-    figures("right", 20, 1.0, 100, kind="source"),
-    figures("s2", 3900, 0.26, 100, 100),
-    figures("p2", 1300, 1.0, 70),
-    figures("j", 12160, 0.56, 140),
-    figures("s3", 2000, 0.70, 140),
-    figures("#output", 100, 0.0, 64, kind="output"),
+    metrics("left", 20, 1.0, 100, kind="source"),
+    metrics("s1", 1700, 0.70, 100, 100),
+    metrics("p1", 2100, 1.0, 70),
+    metrics("right", 20, 1.0, 100, kind="source"),
+    metrics("s2", 3900, 0.26, 100, 100),
+    metrics("p2", 1300, 1.0, 70),
+    metrics("j", 12160, 0.56, 140),
+    metrics("s3", 2000, 0.70, 140),
+    metrics("#output", 100, 0.0, 64, kind="output"),
 )
 
 
@@ -84,7 +84,7 @@ def test_paths_segments_and_simplified_segments_have_the_capacities_of_the_thesi
     ]
 
 
-def test_operators_have_what_they_can_do_alone() -> None:
+def test_operators_have_their_own_capacities() -> None:
     shown = {one.name: one for one in PlanUnits(PLAN, STATS).described(map(operator_info, STATS))}
     assert (shown["s1"].processing_capacity, shown["s1"].memory_release_capacity) == (
         pytest.approx(1e9 / 1700),
@@ -95,14 +95,14 @@ def test_operators_have_what_they_can_do_alone() -> None:
     assert (shown["s3"].state, shown["s3"].tuple_bytes) == ("ready", 140)
 
 
-def test_figures_of_another_plan_tell_nothing() -> None:
+def test_metrics_of_another_plan_are_ignored() -> None:
     units = PlanUnits(PLAN, STATS[:3])
     assert (units.paths, units.segments, units.simplified_segments) == ((), (), ())
     infos: list[OperatorInfo] = [operator_info(one) for one in STATS[:3]]
     assert units.described(infos) == tuple(infos)
 
 
-def test_it_is_the_whole_plan_also_where_a_prefix_is_shared(stream: MakeStream, clock: ManualClock) -> None:
+def test_the_plan_is_complete_where_a_prefix_is_shared(stream: MakeStream, clock: ManualClock) -> None:
     bench = Bench(readings_of(stream), clock, train=256)
     hot = {
         "in": {"op": "source", "stream": "readings"},

@@ -1,4 +1,4 @@
-"""Queries after a death of the engine or of the server: back by themselves, the important ones first."""
+"""Recovery of queries after a crash of the engine or of the server, the most important ones first."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ import asyncio
 import json
 from pathlib import Path
 
-from tests.support.query_services import HOT, WINDOW_PLAN, Service, served, service
-from tests.support.servers import PATIENCE, until
+from tests.support.servers.running_server import PATIENCE, until
+from tests.support.services.query_service import HOT, WINDOW_PLAN, Service, served, service
 
 from mavstream_protocol import QueryClass
 from mavstream_protocol.wire.resources import ActualState, DesiredState, QueryChange
 from mavstream_server.results.subscription import LATEST
 
 
-def test_after_the_death_of_the_engine_queries_go_on_under_a_new_epoch(tmp_path: Path) -> None:
+def test_after_a_crash_of_the_engine_queries_continue_with_a_new_epoch(tmp_path: Path) -> None:
     async def test(made: Service) -> None:
         hot = (await made.queries.register(HOT)).id
         paused = (await made.queries.register(HOT)).id
@@ -40,7 +40,7 @@ def test_after_the_death_of_the_engine_queries_go_on_under_a_new_epoch(tmp_path:
     served(test, tmp_path)
 
 
-def test_a_query_registered_without_an_engine_starts_with_it_and_misses_no_row(tmp_path: Path) -> None:
+def test_a_query_registered_without_an_engine_starts_later_and_misses_no_row(tmp_path: Path) -> None:
     async def test() -> None:
         async with service(tmp_path, engine=False) as made:
             info = await made.queries.register(HOT)
@@ -56,7 +56,7 @@ def test_a_query_registered_without_an_engine_starts_with_it_and_misses_no_row(t
     asyncio.run(test())
 
 
-def test_after_a_restart_of_the_server_everything_is_as_it_was(tmp_path: Path) -> None:
+def test_after_a_restart_of_the_server_all_queries_are_restored(tmp_path: Path) -> None:
     async def first() -> tuple[str, str, str]:
         async with service(tmp_path) as made:
             hot = (await made.queries.register(HOT)).id
@@ -88,7 +88,7 @@ def test_after_a_restart_of_the_server_everything_is_as_it_was(tmp_path: Path) -
     asyncio.run(second(*asyncio.run(first())))
 
 
-def test_queries_of_higher_classes_come_back_first(tmp_path: Path) -> None:
+def test_queries_of_higher_classes_are_restored_first(tmp_path: Path) -> None:
     async def test(made: Service) -> None:
         made.catalog.put_class(QueryClass(name="alarms", priority=6))
         classes = ("default", "alarms") * 30
@@ -104,7 +104,7 @@ def test_queries_of_higher_classes_come_back_first(tmp_path: Path) -> None:
     served(test, tmp_path)
 
 
-def test_a_query_whose_log_cannot_be_made_waits_and_holds_up_no_other(tmp_path: Path) -> None:
+def test_a_query_whose_log_cannot_be_created_waits_and_blocks_no_other(tmp_path: Path) -> None:
     async def register() -> list[str]:
         async with service(tmp_path, engine=False) as made:
             return [(await made.queries.register(HOT)).id for _ in range(3)]
@@ -127,7 +127,7 @@ def test_a_query_whose_log_cannot_be_made_waits_and_holds_up_no_other(tmp_path: 
     asyncio.run(start(*asyncio.run(register())))
 
 
-def test_a_query_removed_while_it_waits_for_an_engine_holds_up_no_other(tmp_path: Path) -> None:
+def test_a_query_removed_while_it_waits_for_an_engine_blocks_no_other(tmp_path: Path) -> None:
     async def test() -> None:
         async with service(tmp_path, engine=False) as made:
             first, second = [(await made.queries.register(HOT)).id for _ in range(2)]

@@ -1,4 +1,4 @@
-"""Queries as a service: registered, changed, removed, looked at."""
+"""The query service: queries are registered, changed, removed and described."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.support.query_services import HOT, HOT_PLAN, READINGS, WINDOW_PLAN, Service, served
-from tests.support.servers import PATIENCE, until
+from tests.support.servers.running_server import PATIENCE, until
+from tests.support.services.query_service import HOT, HOT_PLAN, READINGS, WINDOW_PLAN, Service, served
 
 from mavstream_protocol import InvalidObject, QueryClass, StreamSpec
 from mavstream_protocol.optimizer import TargetState
@@ -31,7 +31,7 @@ Run = Callable[[Callable[[Service], Coroutine[Any, Any, None]]], None]
 
 @pytest.fixture
 def run(tmp_path: Path) -> Run:
-    """Run a coroutine function with a service of its own."""
+    """Run a coroutine function with a new service."""
     return lambda test: served(test, tmp_path)
 
 
@@ -116,7 +116,7 @@ def test_a_stopped_query_keeps_its_results_and_cannot_run_again(run: Run) -> Non
     run(test)
 
 
-def test_a_query_that_finished_cannot_be_paused_and_says_so(run: Run) -> None:
+def test_the_error_for_pausing_a_finished_query_says_so(run: Run) -> None:
     async def test(made: Service) -> None:
         id_ = (await made.queries.register({**HOT, "plan": WINDOW_PLAN, "mode": "one_time"})).id
         await made.feed(1, 2, 3)
@@ -134,7 +134,7 @@ def test_a_query_that_finished_cannot_be_paused_and_says_so(run: Run) -> None:
     run(test)
 
 
-def test_a_failed_query_says_why(run: Run) -> None:
+def test_a_failed_query_reports_its_reason(run: Run) -> None:
     async def test(made: Service) -> None:
         plan = {
             **HOT_PLAN,
@@ -183,7 +183,7 @@ def test_a_query_moves_to_another_class_that_exists(run: Run) -> None:
     run(test)
 
 
-def test_a_removed_query_is_gone_with_its_files(run: Run) -> None:
+def test_a_removed_query_is_unknown_and_its_files_are_removed(run: Run) -> None:
     async def test(made: Service) -> None:
         id_ = (await made.queries.register(HOT)).id
         await made.feed(30)
@@ -202,7 +202,7 @@ def test_a_removed_query_is_gone_with_its_files(run: Run) -> None:
     run(test)
 
 
-def test_a_stream_that_was_removed_and_made_again_can_be_read(run: Run) -> None:
+def test_a_stream_that_was_removed_and_created_again_can_be_read(run: Run) -> None:
     async def test(made: Service) -> None:
         await made.queries.remove((await made.queries.register(HOT)).id)
         await made.link.detach_stream("readings")
@@ -237,7 +237,7 @@ def test_lists_are_paged_by_id_and_filtered(run: Run) -> None:
     run(test)
 
 
-def test_streams_must_keep_what_the_slowest_query_needs(run: Run) -> None:
+def test_streams_keep_the_rows_that_the_slowest_query_needs(run: Run) -> None:
     async def test(made: Service) -> None:
         assert made.parts.readers.needed_position("readings") is None
         id_ = (await made.queries.register(HOT)).id
@@ -267,7 +267,7 @@ class Optimized:
         return self._reports.report(self._made.queries.get(id_), stats.get(id_))
 
 
-def test_the_qos_report_tells_kept_from_missed(run: Run) -> None:
+def test_the_qos_report_distinguishes_kept_and_missed_targets(run: Run) -> None:
     async def test(made: Service) -> None:
         optimized = Optimized(made)
         qos = {"latency": {"p95": "10s"}, "memory": {"at_most": "1GB"}, "throughput": {"at_least": 5}}
@@ -301,7 +301,7 @@ def test_the_qos_report_tells_kept_from_missed(run: Run) -> None:
     run(test)
 
 
-def test_what_is_shed_is_counted_and_told_to_an_engine_that_comes_after(run: Run) -> None:
+def test_shed_rows_are_counted_and_the_share_is_sent_to_a_new_engine(run: Run) -> None:
     async def test(made: Service) -> None:
         optimized = Optimized(made)
         enactor = optimized.optimizing.enactor
@@ -312,9 +312,9 @@ def test_what_is_shed_is_counted_and_told_to_an_engine_that_comes_after(run: Run
         await until(lambda: made.parts.readers.needed_position("readings") == 1000, "all rows to be read")
         report = await optimized.report(id_)
         assert 400 < report.shed.rows < 600
-        (spell,) = report.shed.spells
-        assert (report.shed.share, spell.share, spell.stream) == (0.5, 0.5, "readings")
-        assert (spell.seen, spell.rows) == (1000, report.shed.rows)
+        (interval,) = report.shed.spells
+        assert (report.shed.share, interval.share, interval.stream) == (0.5, 0.5, "readings")
+        assert (interval.seen, interval.rows) == (1000, report.shed.rows)
         await made.kill_engine()
         await optimized.optimizing.round()
         assert (await made.link.target_metrics([id_]))[id_].share == 0.5
@@ -337,7 +337,7 @@ def test_plans_show_operators_and_edges(run: Run) -> None:
     run(test)
 
 
-def test_plans_show_who_shares_what(run: Run) -> None:
+def test_plans_show_shared_prefixes_and_members(run: Run) -> None:
     async def test(made: Service) -> None:
         ids = [(await made.queries.register(HOT)).id for _ in range(2)]
         await made.feed(30)
@@ -351,19 +351,19 @@ def test_plans_show_who_shares_what(run: Run) -> None:
         assert shared == [(2, (ids[1],)), (2, (ids[1],)), (1, ())]
         made.queries.metrics.forget(ids[1])
         whole = await made.queries.views.global_plan()
-        told = {query.query: query.operators[1].shared_with for query in whole.queries}
-        assert told == {ids[0]: (ids[1],), ids[1]: (ids[0],)}
+        shared = {query.query: query.operators[1].shared_with for query in whole.queries}
+        assert shared == {ids[0]: (ids[1],), ids[1]: (ids[0],)}
 
     run(test)
 
 
-def test_figures_are_given_out_for_half_a_second_and_then_taken_anew(run: Run, clock: ManualClock) -> None:
+def test_metrics_are_cached_for_half_a_second(run: Run, clock: ManualClock) -> None:
     async def test(made: Service) -> None:
         id_ = (await made.queries.register(HOT)).id
-        figures = MetricsCache(made.link, lambda: clock.monotonic() / 1e9)
+        cache = MetricsCache(made.link, lambda: clock.monotonic() / 1e9)
 
         async def answered() -> int:
-            return (await figures.of((id_,)))[id_].offset
+            return (await cache.of((id_,)))[id_].offset
 
         assert await answered() == 0
         await made.feed(30)
@@ -375,7 +375,7 @@ def test_figures_are_given_out_for_half_a_second_and_then_taken_anew(run: Run, c
         await made.feed(31)
         await made.answers(id_, 2)
         assert await answered() == 1
-        figures.forget(id_)
+        cache.forget(id_)
         assert await answered() == 2
 
     run(test)

@@ -1,4 +1,4 @@
-"""Queries that are not valid: every fault is pointed at, and nothing is kept."""
+"""Invalid queries: every error has a pointer, and nothing is stored."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.support.query_services import HOT, HOT_PLAN, WINDOW_PLAN, service
+from tests.support.services.query_service import HOT, HOT_PLAN, WINDOW_PLAN, service
 
 from mavstream_protocol import InvalidObject
 
@@ -43,7 +43,7 @@ from mavstream_protocol import InvalidObject
         ({"name": None}, "name", "name"),
     ],
 )
-def test_each_fault_is_pointed_at_and_nothing_is_kept(
+def test_each_error_has_a_pointer_and_nothing_is_stored(
     tmp_path: Path, change: dict[str, Any], pointer: str, code: str
 ) -> None:
     async def test() -> None:
@@ -70,7 +70,7 @@ def test_validation_never_raises(tmp_path: Path, data: object) -> None:
     asyncio.run(test())
 
 
-def test_all_faults_come_at_once(tmp_path: Path) -> None:
+def test_all_errors_are_reported_at_once(tmp_path: Path) -> None:
     async def test() -> None:
         async with service(tmp_path, engine=False) as made:
             bad = {"name": "7", "plan": {"root": "in", "nodes": {"in": {"op": "sauce"}}}, "mode": 5}

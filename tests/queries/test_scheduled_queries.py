@@ -1,4 +1,4 @@
-"""Queries that start later, and what can be changed of a query while it waits, runs or is paused."""
+"""Scheduled queries, and changes of a query while it is scheduled, running or paused."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.support.query_services import HOT, WINDOW_PLAN, Service, served, service
-from tests.support.servers import PATIENCE, until
+from tests.support.servers.running_server import PATIENCE, until
+from tests.support.services.query_service import HOT, WINDOW_PLAN, Service, served, service
 
 from mavstream_protocol import InvalidObject
 from mavstream_protocol.instants import format_instant
@@ -32,7 +32,7 @@ HOUR = 3_600_000_000
 
 @pytest.fixture
 def clock() -> ManualClock:
-    """A clock that begins with the machine's, since the engine has that, and goes on by hand."""
+    """A manual clock that begins at the system time, which the engine uses."""
     return ManualClock(time.time_ns())
 
 
@@ -60,8 +60,8 @@ async def state(made: Service, id_: str) -> ActualState:
     return (await made.queries.views.info(id_)).state
 
 
-async def come(made: Service, clock: ManualClock, hours: float) -> None:
-    """Let time pass, and what is due begin."""
+async def advance(made: Service, clock: ManualClock, hours: float) -> None:
+    """Advance the clock and start the queries that are due."""
     clock.advance(seconds=hours * 3600)
     made.queries.start_times.tick()
     await asyncio.wait_for(made.queries.placement.settled(), PATIENCE)
@@ -71,10 +71,10 @@ def temps(rows: list[dict[str, Any]]) -> list[int]:
     return [row["temp"] for row in rows]
 
 
-# Waiting
+# Scheduled
 
 
-def test_a_query_whose_start_is_to_come_is_scheduled_and_not_there(run: Run, clock: ManualClock) -> None:
+def test_a_query_with_a_future_start_is_scheduled_and_not_in_the_engine(run: Run, clock: ManualClock) -> None:
     async def test(made: Service) -> None:
         info = await register(made, start_at=in_hours(clock, 1), plan=WINDOW_PLAN)
         assert (info.state, info.desired, info.epoch) == (ActualState.SCHEDULED, DesiredState.RUNNING, 0)
@@ -93,7 +93,9 @@ def test_a_query_whose_start_is_to_come_is_scheduled_and_not_there(run: Run, clo
 
 
 @pytest.mark.parametrize("from_", ["now", "earliest"])
-def test_it_starts_with_the_first_row_that_arrives_then(run: Run, clock: ManualClock, from_: str) -> None:
+def test_a_scheduled_query_reads_from_the_first_row_after_its_start(
+    run: Run, clock: ManualClock, from_: str
+) -> None:
     async def test(made: Service) -> None:
         info = await register(made, start_at=in_hours(clock, 1), **{"from": from_})
         await made.feed(31)
@@ -101,9 +103,9 @@ def test_it_starts_with_the_first_row_that_arrives_then(run: Run, clock: ManualC
         await made.feed(32)
         clock.advance(seconds=1)
         await made.feed(33)
-        clock.advance(seconds=5)  # the timer is late: the engine looks where the time lies in the log
+        clock.advance(seconds=5)  # the timer is late: the engine seeks to the start time in the log
         await made.feed(34)
-        await come(made, clock, 0)
+        await advance(made, clock, 0)
         await made.feed(35)
         assert temps(await made.answers(info.id, 3)) == [33, 34, 35]
         assert await state(made, info.id) is ActualState.RUNNING
@@ -111,14 +113,14 @@ def test_it_starts_with_the_first_row_that_arrives_then(run: Run, clock: ManualC
     run(test)
 
 
-def test_whoever_subscribes_before_the_start_gets_the_answers(run: Run, clock: ManualClock) -> None:
+def test_a_subscriber_from_before_the_start_gets_the_answers(run: Run, clock: ManualClock) -> None:
     async def test(made: Service) -> None:
         info = await register(made, start_at=in_hours(clock, 1))
         with made.subscription(info.id) as subscription:
             opened = await asyncio.wait_for(subscription.next(), PATIENCE)
             assert isinstance(opened, str)
             assert json.loads(opened)["type"] == "opened"
-            await come(made, clock, 1)
+            await advance(made, clock, 1)
             await made.feed(33)
             rows = await asyncio.wait_for(subscription.next(), PATIENCE)
             assert isinstance(rows, str)
@@ -127,7 +129,7 @@ def test_whoever_subscribes_before_the_start_gets_the_answers(run: Run, clock: M
     run(test)
 
 
-def test_the_timer_of_the_server_starts_it(tmp_path: Path) -> None:
+def test_the_timer_of_the_server_starts_a_scheduled_query(tmp_path: Path) -> None:
     async def test(made: Service) -> None:
         info = await register(made, start_at=time.time_ns() // 1000 + 300_000)
         assert info.state is ActualState.SCHEDULED
@@ -142,7 +144,7 @@ def test_queries_start_in_the_order_of_their_times(run: Run, clock: ManualClock)
         ids = [(await register(made, start_at=in_hours(clock, hours))).id for hours in (3, 1, 2)]
         running = []
         for _ in range(3):
-            await come(made, clock, 1)
+            await advance(made, clock, 1)
             running.append([await state(made, id_) is ActualState.RUNNING for id_ in ids])
         assert running == [[False, True, False], [False, True, True], [True, True, True]]
         assert len(made.queries.start_times) == 0
@@ -150,45 +152,49 @@ def test_queries_start_in_the_order_of_their_times(run: Run, clock: ManualClock)
     run(test)
 
 
-def test_it_waits_on_when_the_server_is_started_again(tmp_path: Path, clock: ManualClock) -> None:
+def test_a_scheduled_query_stays_scheduled_when_the_server_restarts(
+    tmp_path: Path, clock: ManualClock
+) -> None:
     async def test() -> None:
         async with service(tmp_path, clock=clock) as first:
             soon = (await register(first, start_at=in_hours(clock, 1))).id
             late = (await register(first, start_at=in_hours(clock, 5))).id
             await first.feed(31)
             sequence = first.sequence
-        clock.advance(seconds=2 * 3600)  # the time of one comes while nobody is there
+        clock.advance(seconds=2 * 3600)  # one is due while the server is down
         async with service(tmp_path, clock=clock) as second:
             second.sequence = sequence
             assert await state(second, soon) is ActualState.RUNNING
             assert await state(second, late) is ActualState.SCHEDULED
             await second.feed(32)
             assert temps(await second.answers(soon, 1)) == [32]
-            await come(second, clock, 3)
+            await advance(second, clock, 3)
             assert await state(second, late) is ActualState.RUNNING
 
     asyncio.run(test())
 
 
-def test_it_waits_on_when_the_engine_dies(run: Run, clock: ManualClock) -> None:
+def test_a_scheduled_query_stays_scheduled_when_the_engine_dies(run: Run, clock: ManualClock) -> None:
     async def test(made: Service) -> None:
         info = await register(made, start_at=in_hours(clock, 1))
         await made.kill_engine()
         assert await state(made, info.id) is ActualState.SCHEDULED
         assert (await made.link.engine_metrics()).ids == ()
-        await come(made, clock, 1)
+        await advance(made, clock, 1)
         await made.feed(33)
         assert temps(await made.answers(info.id, 1)) == [33]
 
     run(test)
 
 
-def test_without_an_engine_it_begins_later_and_misses_nothing(tmp_path: Path, clock: ManualClock) -> None:
+def test_without_an_engine_a_scheduled_query_starts_later_and_misses_nothing(
+    tmp_path: Path, clock: ManualClock
+) -> None:
     async def test() -> None:
         async with service(tmp_path, engine=False, clock=clock) as made:
             info = await register(made, start_at=in_hours(clock, 1))
             await made.feed(31)
-            await come(made, clock, 1)
+            await advance(made, clock, 1)
             assert await state(made, info.id) is ActualState.STARTING
             assert made.parts.readers.needed_position("readings") == 1
             await made.feed(32)
@@ -207,7 +213,7 @@ def test_a_scheduled_query_can_be_paused_stopped_and_removed(run: Run, clock: Ma
         assert (info.state, info.desired) == (ActualState.SCHEDULED, DesiredState.PAUSED)
         assert (await made.queries.change(stopped, change(state="stopped"))).state is ActualState.STOPPED
         await made.queries.remove(removed)
-        await come(made, clock, 2)
+        await advance(made, clock, 2)
         assert await state(made, paused) is ActualState.PAUSED
         assert await state(made, stopped) is ActualState.STOPPED
         assert (await made.link.engine_metrics()).ids == (paused,)
@@ -218,10 +224,10 @@ def test_a_scheduled_query_can_be_paused_stopped_and_removed(run: Run, clock: Ma
     run(test)
 
 
-# Other times
+# Changed times
 
 
-def test_the_start_can_be_moved_while_it_is_to_come(run: Run, clock: ManualClock) -> None:
+def test_a_future_start_can_be_changed(run: Run, clock: ManualClock) -> None:
     async def test(made: Service) -> None:
         later, sooner = [(await register(made, start_at=in_hours(clock, 2))).id for _ in range(2)]
         moved = await made.queries.change(later, change(start_at=in_hours(clock, 4)))
@@ -229,7 +235,7 @@ def test_the_start_can_be_moved_while_it_is_to_come(run: Run, clock: ManualClock
         await made.queries.change(sooner, change(start_at=format_instant(in_hours(clock, 1))))
         states = []
         for _ in range(4):
-            await come(made, clock, 1)
+            await advance(made, clock, 1)
             states.append([await state(made, later), await state(made, sooner)])
         scheduled, running = ActualState.SCHEDULED, ActualState.RUNNING
         assert states == [[scheduled, running]] * 3 + [[running, running]]
@@ -238,7 +244,7 @@ def test_the_start_can_be_moved_while_it_is_to_come(run: Run, clock: ManualClock
 
 
 @pytest.mark.parametrize("hours", [-1, None])
-def test_a_start_that_has_passed_or_is_removed_is_now(
+def test_a_start_that_is_moved_to_the_past_or_removed_starts_the_query_now(
     run: Run, clock: ManualClock, hours: float | None
 ) -> None:
     async def test(made: Service) -> None:
@@ -269,7 +275,7 @@ def test_a_change_survives_a_restart(tmp_path: Path, clock: ManualClock) -> None
     asyncio.run(test())
 
 
-def test_the_start_of_a_query_that_has_started_stays(run: Run, clock: ManualClock) -> None:
+def test_the_start_of_a_running_query_cannot_be_changed(run: Run, clock: ManualClock) -> None:
     async def test(made: Service) -> None:
         info = await register(made)
         with pytest.raises(
@@ -302,7 +308,7 @@ def test_a_stop_before_the_start_is_refused_with_a_pointer(run: Run, clock: Manu
     run(test)
 
 
-def test_the_stop_of_a_running_query_is_moved_to_the_row(run: Run, clock: ManualClock) -> None:
+def test_the_stop_of_a_running_query_is_moved_exactly(run: Run, clock: ManualClock) -> None:
     async def test(made: Service) -> None:
         moved = (await register(made, stop_at=in_hours(clock, 3))).id
         freed = (await register(made, stop_at=in_hours(clock, 3))).id
@@ -320,7 +326,7 @@ def test_the_stop_of_a_running_query_is_moved_to_the_row(run: Run, clock: Manual
     run(test)
 
 
-def test_a_stop_that_the_query_has_read_on_from_is_refused_and_nothing_changes(
+def test_a_stop_before_rows_that_were_read_is_refused_and_nothing_changes(
     run: Run, clock: ManualClock
 ) -> None:
     async def test(made: Service) -> None:
@@ -337,7 +343,7 @@ def test_a_stop_that_the_query_has_read_on_from_is_refused_and_nothing_changes(
     run(test)
 
 
-def test_a_change_for_another_version_reaches_nobody(run: Run, clock: ManualClock) -> None:
+def test_a_change_for_another_version_has_no_effect(run: Run, clock: ManualClock) -> None:
     async def test(made: Service) -> None:
         info = await register(made, stop_at=in_hours(clock, 1))
         assert (
@@ -355,7 +361,7 @@ def test_a_change_for_another_version_reaches_nobody(run: Run, clock: ManualCloc
 # Targets
 
 
-def test_other_targets_are_watched_reported_and_told_to_the_engine(run: Run, clock: ManualClock) -> None:
+def test_changed_targets_are_monitored_reported_and_sent_to_the_engine(run: Run, clock: ManualClock) -> None:
     async def test(made: Service) -> None:
         info = await register(made, qos={"latency": {"p95": "50ms"}})
         choice = SchedulerChoice(made.catalog, made.settings, made.link)
@@ -384,7 +390,7 @@ def test_other_targets_are_watched_reported_and_told_to_the_engine(run: Run, clo
     run(test)
 
 
-def test_targets_that_do_not_fit_the_plan_are_pointed_at(run: Run) -> None:
+def test_the_error_for_targets_that_do_not_fit_the_plan_has_a_pointer(run: Run) -> None:
     async def test(made: Service) -> None:
         info = await register(made)
         with pytest.raises(InvalidObject) as error:

@@ -44,7 +44,7 @@ def test_a_result_log_keeps_answers_and_a_cursor_resumes_at_an_offset(
         assert rows == [(None, 47), ("HALL", 38), (None, 48), ("HALL", 39), (None, 49)]
 
 
-def test_a_result_log_cannot_go_back_on_what_was_read(
+def test_a_snapshot_before_the_end_of_the_result_log_is_refused(
     tmp_path: Path, stream: MakeStream, clock: ManualClock
 ) -> None:
     readings = stream("readings", "room string null, temp int")

@@ -1,4 +1,4 @@
-"""Pulled results: page by page, in both encodings, also while the oldest go."""
+"""Pulled results: page by page, in both encodings, also while the oldest rows are removed."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.support.result_logs import SCHEMA, Answers, Query, fall_behind
+from tests.support.services.result_log import SCHEMA, Answers, Query, fall_behind
 
 from mavstream_protocol.tuples import decode_stream, rows_of
 from mavstream_protocol.wire.resources import PulledResults
@@ -39,27 +39,27 @@ def test_pulling_page_by_page_gives_every_row_once(answers: Answers) -> None:
     assert [row["n"] for row in pull(answers, after).rows] == [10_503]
 
 
-def test_a_pull_of_a_query_without_answers_can_be_gone_on_with(answers: Answers) -> None:
+def test_an_empty_pull_can_be_continued(answers: Answers) -> None:
     empty = pull(answers)
     assert (empty.rows, empty.next, empty.epoch, empty.gap) == ([], -1, 1, None)
     answers.answer(2)
     assert [row["n"] for row in pull(answers, empty.next).rows] == [0, 1]
 
 
-def test_a_pull_gives_no_more_than_the_limit_nor_than_is_allowed(answers: Answers) -> None:
+def test_a_pull_returns_no_more_than_the_limit_and_the_maximum(answers: Answers) -> None:
     answers.answer(MOST_PULLED + 5)
     assert len(pull(answers, limit=3).rows) == 3
     assert len(pull(answers, limit=MOST_PULLED + 100).rows) == MOST_PULLED
 
 
-def test_a_pull_tells_of_rows_that_are_gone(answers: Answers) -> None:
+def test_a_pull_reports_removed_rows_as_a_gap(answers: Answers) -> None:
     begin = fall_behind(answers)
     part = pull(answers, after=9, limit=5)
     assert part.gap == (10, begin)
     assert [row["n"] for row in part.rows] == list(range(begin, begin + 5))
 
 
-def test_a_pull_goes_on_behind_a_segment_that_grew_and_went_since_the_last_one(answers: Answers) -> None:
+def test_a_pull_continues_after_a_segment_that_grew_and_was_removed(answers: Answers) -> None:
     answers.answer(10)
     assert pull(answers).next == 9
     answers.reopen(segment_bytes=1 << 20)
@@ -71,10 +71,10 @@ def test_a_pull_goes_on_behind_a_segment_that_grew_and_went_since_the_last_one(a
     assert [row["n"] for row in part.rows] == list(range(begin, begin + 5))
 
 
-def test_rows_that_the_log_does_not_count_yet_can_be_gone_on_behind(answers: Answers) -> None:
+def test_a_pull_continues_after_rows_that_the_log_does_not_count_yet(answers: Answers) -> None:
     answers.answer(10)
     answers.answer(400, room="x" * 20_000)
-    counted = answers.count_only(10)  # as when an engine is interrupted between writing and counting
+    counted = answers.count_only(10)  # as when an engine crashes between writing and counting
     first = pull(answers, after=9, limit=100)
     assert [row["n"] for row in first.rows] == list(range(10, 110))
     second = pull(answers, first.next)
@@ -94,7 +94,7 @@ def test_a_pull_ends_where_the_epoch_changes(answers: Answers) -> None:
     assert ([row["n"] for row in second.rows], second.epoch) == ([3, 4, 5], 2)
 
 
-def test_a_pull_as_arrow_means_the_same(answers: Answers) -> None:
+def test_a_pull_as_arrow_has_the_same_rows(answers: Answers) -> None:
     answers.answer(2_000)
     answers.answer(1, room=None)
     pulled = answers.service.pull(answers.query, 9, 5_000)
@@ -104,7 +104,7 @@ def test_a_pull_as_arrow_means_the_same(answers: Answers) -> None:
     assert decode_stream(SCHEMA, empty.arrow()).num_rows == 0
 
 
-def test_logs_that_nobody_asks_for_are_let_go(tmp_path: Path) -> None:
+def test_unused_logs_are_closed(tmp_path: Path) -> None:
     service = ResultService(tmp_path)
     first = service.of(Query(id="q-0"))
     for number in range(1, 200):

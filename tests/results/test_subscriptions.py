@@ -1,4 +1,4 @@
-"""Subscriptions: what is told, to whom, and what rows in between cost, over real result logs."""
+"""Subscriptions over real result logs: messages, gaps, restarts, and shared encodings."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.support.result_logs import SCHEMA, Answers, at_hand, fall_behind, numbers, waiting_for
+from tests.support.services.result_log import SCHEMA, Answers, available, fall_behind, numbers, waiting_for
 
 from mavstream_protocol.tuples import decode_message, rows_of
 from mavstream_protocol.wire.envelope import unseal
@@ -19,7 +19,7 @@ from mavstream_server.results.encoding import MOST_BYTES, MOST_ROWS, ResultForma
 from mavstream_server.results.service import OffsetAhead, TooManySubscribers
 from mavstream_server.results.subscription import LATEST, Lagging
 
-LIMIT = 10  # seconds that no wait here comes near
+LIMIT = 10  # seconds, far more than any wait takes
 
 
 @pytest.fixture
@@ -28,10 +28,10 @@ def answers(tmp_path: Path) -> Iterator[Answers]:
         yield made
 
 
-def test_a_subscriber_is_told_the_fields_then_the_rows_with_offset_and_epoch(answers: Answers) -> None:
+def test_a_subscriber_gets_the_fields_then_the_rows_with_offset_and_epoch(answers: Answers) -> None:
     answers.answer(2)
     answers.answer(1, room=None)
-    opened, rows = at_hand(answers.subscribe())
+    opened, rows = available(answers.subscribe())
     assert opened == {
         "type": "opened",
         "query": "hot-abc",
@@ -55,9 +55,9 @@ def test_a_subscriber_is_told_the_fields_then_the_rows_with_offset_and_epoch(ans
     }
 
 
-def test_rows_come_as_arrow_where_asked_for(answers: Answers) -> None:
+def test_rows_are_sent_as_arrow_if_requested(answers: Answers) -> None:
     answers.answer(3)
-    _, message = at_hand(answers.subscribe(format_=ResultFormat.ARROW))
+    _, message = available(answers.subscribe(format_=ResultFormat.ARROW))
     header, payload = unseal(message)
     assert RowsHeader.model_validate_json(header) == RowsHeader(offset=0, epoch=1, count=3)
     batch = decode_message(SCHEMA, payload)
@@ -65,39 +65,37 @@ def test_rows_come_as_arrow_where_asked_for(answers: Answers) -> None:
 
 
 @pytest.mark.parametrize("boundary", [0, 1, 9, 10, 11, 24, 4_998, 4_999, 5_000, 5_001, 6_999])
-def test_a_reconnecting_subscriber_misses_and_repeats_nothing_at_any_boundary(
-    answers: Answers, boundary: int
-) -> None:
+def test_a_reconnect_at_any_boundary_misses_and_repeats_nothing(answers: Answers, boundary: int) -> None:
     answers.answer(10)
     answers.answer(15)
     answers.answer(6_975)
     with answers.subscribe() as first:
-        before = [n for n in numbers(at_hand(first)) if n <= boundary]
+        before = [n for n in numbers(available(first)) if n <= boundary]
     with answers.subscribe(after=boundary) as second:
-        opened, *rest = at_hand(second)
+        opened, *rest = available(second)
         assert opened["next"] == boundary + 1
         answers.answer(5)
-        rest += at_hand(second)
+        rest += available(second)
     assert [message["offset"] for message in rest] == [message["rows"][0]["n"] for message in rest]
     assert before + numbers(rest) == list(range(7_005))
 
 
-def test_latest_begins_with_the_rows_to_come(answers: Answers) -> None:
+def test_latest_starts_after_the_existing_rows(answers: Answers) -> None:
     answers.answer(7)
     subscription = answers.subscribe(after=LATEST)
-    assert [message["type"] for message in at_hand(subscription)] == ["opened"]
+    assert [message["type"] for message in available(subscription)] == ["opened"]
     answers.answer(2)
-    assert numbers(at_hand(subscription)) == [7, 8]
+    assert numbers(available(subscription)) == [7, 8]
 
 
-def test_an_offset_that_was_not_reached_is_refused(answers: Answers) -> None:
+def test_an_offset_in_the_future_is_refused(answers: Answers) -> None:
     answers.answer(3)
     with pytest.raises(OffsetAhead, match="answered up to offset 2, and rows after 3 were asked for"):
         answers.subscribe(after=3)
     assert answers.service.subscribers == 0
 
 
-def test_a_subscriber_waits_for_a_log_that_the_engine_has_not_made(answers: Answers) -> None:
+def test_a_subscriber_waits_for_a_log_that_does_not_exist_yet(answers: Answers) -> None:
     async def run() -> list[Any]:
         subscription = answers.subscribe()
         opened = await subscription.next()
@@ -109,7 +107,7 @@ def test_a_subscriber_waits_for_a_log_that_the_engine_has_not_made(answers: Answ
     assert (opened["next"], rows["offset"], len(rows["rows"])) == (0, 0, 2)
 
 
-def test_rows_that_came_between_the_look_and_the_wait_are_not_slept_through(answers: Answers) -> None:
+def test_rows_appended_between_reading_and_waiting_wake_a_subscriber(answers: Answers) -> None:
     async def run() -> int:
         subscription = answers.subscribe()
         await subscription.next()
@@ -125,7 +123,7 @@ def test_rows_that_came_between_the_look_and_the_wait_are_not_slept_through(answ
     assert asyncio.run(run()) == 50
 
 
-def test_a_hundred_subscribers_cost_one_encoding_per_portion(answers: Answers) -> None:
+def test_a_hundred_subscribers_cost_one_encoding_per_chunk(answers: Answers) -> None:
     async def run() -> list[list[int]]:
         subscriptions = [answers.subscribe() for _ in range(100)]
         received: list[list[int]] = [[] for _ in subscriptions]
@@ -144,18 +142,18 @@ def test_a_hundred_subscribers_cost_one_encoding_per_portion(answers: Answers) -
     assert answers.service.counters.rows == 20_000
 
 
-def test_subscribers_that_began_apart_come_to_share_encodings(answers: Answers) -> None:
+def test_subscribers_that_began_at_different_offsets_come_to_share_encodings(answers: Answers) -> None:
     answers.answer(4 * MOST_ROWS)
     early, late = answers.subscribe(), answers.subscribe(after=1_233)
-    assert numbers(at_hand(early)) == list(range(4 * MOST_ROWS))
+    assert numbers(available(early)) == list(range(4 * MOST_ROWS))
     assert answers.service.counters.encodings == 4
-    assert numbers(at_hand(late)) == list(range(1_234, 4 * MOST_ROWS))
+    assert numbers(available(late)) == list(range(1_234, 4 * MOST_ROWS))
     assert answers.service.counters.encodings == 5
 
 
-def test_portions_are_bounded_in_rows_and_bytes(answers: Answers) -> None:
+def test_chunks_are_bounded_in_rows_and_bytes(answers: Answers) -> None:
     answers.answer(12_000)
-    sizes = [len(message["rows"]) for message in at_hand(answers.subscribe())[1:]]
+    sizes = [len(message["rows"]) for message in available(answers.subscribe())[1:]]
     assert sizes == [5_000, 5_000, 2_000]
     for _ in range(4):
         answers.answer(100, room="x" * 20_000)
@@ -167,16 +165,16 @@ def test_portions_are_bounded_in_rows_and_bytes(answers: Answers) -> None:
     assert sum(len(json.loads(text).get("rows", ())) for text in texts) == 400
 
 
-def test_one_row_larger_than_a_portion_still_comes(answers: Answers) -> None:
+def test_one_row_larger_than_a_chunk_is_sent(answers: Answers) -> None:
     answers.answer(2, room="y" * (2 * MOST_BYTES))
-    assert numbers(at_hand(answers.subscribe())) == [0, 1]
+    assert numbers(available(answers.subscribe())) == [0, 1]
 
 
-def test_rows_gone_before_they_were_read_are_told_as_a_gap_and_counted(answers: Answers) -> None:
+def test_rows_removed_before_they_were_read_are_a_gap_and_counted(answers: Answers) -> None:
     answers.answer(10)
     begin = fall_behind(answers)
     assert begin > 10
-    messages = at_hand(answers.subscribe(after=4))
+    messages = available(answers.subscribe(after=4))
     gap = messages[1]
     assert (gap["type"], gap["start"], gap["stop"], gap["reason"]) == ("gap", 5, begin, "retention")
     assert "removed before they were read" in gap["detail"]
@@ -184,28 +182,28 @@ def test_rows_gone_before_they_were_read_are_told_as_a_gap_and_counted(answers: 
     assert (answers.service.counters.gaps, answers.service.counters.missed) == (1, begin - 5)
 
 
-def test_without_an_offset_all_that_is_kept_comes_and_no_gap(answers: Answers) -> None:
+def test_without_an_offset_all_existing_rows_are_sent_without_a_gap(answers: Answers) -> None:
     begin = fall_behind(answers)
-    messages = at_hand(answers.subscribe())
+    messages = available(answers.subscribe())
     assert messages[0]["next"] == begin
     assert {message["type"] for message in messages[1:]} == {"rows"}
     assert numbers(messages) == list(range(begin, 100_000))
 
 
-def test_a_subscriber_that_stood_still_while_the_log_went_on_is_told(answers: Answers) -> None:
+def test_a_subscriber_that_fell_behind_gets_a_gap(answers: Answers) -> None:
     subscription = answers.subscribe()
     answers.answer(10)
-    assert numbers(at_hand(subscription)) == list(range(10))
+    assert numbers(available(subscription)) == list(range(10))
     begin = fall_behind(answers)
-    messages = at_hand(subscription)
+    messages = available(subscription)
     gaps = [message for message in messages if message["type"] == "gap"]
     read = numbers(messages)
-    # What its cursor had mapped may still come; then the gap, then all the rest.
+    # Rows that its cursor has mapped may still be sent; then the gap, then all the others.
     assert [gap["stop"] for gap in gaps] == [begin]
     assert read == [*range(10, gaps[0]["start"]), *range(begin, 100_010)]
 
 
-def test_a_subscriber_that_asked_for_it_is_disconnected_when_it_falls_behind(answers: Answers) -> None:
+def test_a_subscriber_with_on_lag_disconnect_is_disconnected_when_it_falls_behind(answers: Answers) -> None:
     answers.answer(10)
     fall_behind(answers)
     subscription = answers.subscribe(after=4, on_lag=OnLag.DISCONNECT)
@@ -215,11 +213,11 @@ def test_a_subscriber_that_asked_for_it_is_disconnected_when_it_falls_behind(ans
     assert answers.service.counters.disconnected == 1
 
 
-def test_a_restart_is_told_between_the_rows_of_two_epochs(answers: Answers) -> None:
+def test_a_restart_is_announced_between_the_rows_of_two_epochs(answers: Answers) -> None:
     answers.answer(3)
     answers.restart()
     answers.answer(2)
-    messages = at_hand(answers.subscribe())
+    messages = available(answers.subscribe())
     assert [message["type"] for message in messages] == ["opened", "rows", "gap", "rows"]
     assert [message["epoch"] for message in messages] == [1, 1, 2, 2]
     gap = messages[2]
@@ -227,7 +225,7 @@ def test_a_restart_is_told_between_the_rows_of_two_epochs(answers: Answers) -> N
     assert numbers(messages) == [0, 1, 2, 3, 4]
 
 
-def test_who_waits_is_told_of_a_restart_before_there_are_rows(answers: Answers) -> None:
+def test_a_waiting_subscriber_gets_a_restart_before_there_are_rows(answers: Answers) -> None:
     answers.answer(1)
 
     async def run() -> str | bytes | None:
@@ -243,17 +241,19 @@ def test_who_waits_is_told_of_a_restart_before_there_are_rows(answers: Answers) 
     assert (gap["type"], gap["epoch"], gap["reason"]) == ("gap", 2, "restart")
 
 
-def test_a_restart_while_a_subscriber_was_away_is_told_when_it_is_back(answers: Answers) -> None:
+def test_a_restart_while_a_subscriber_was_disconnected_is_announced_when_it_reconnects(
+    answers: Answers,
+) -> None:
     answers.answer(3)
     answers.restart()
-    opened, gap = at_hand(answers.subscribe(after=2))
+    opened, gap = available(answers.subscribe(after=2))
     assert (opened["epoch"], gap["type"], gap["epoch"]) == (1, "gap", 2)
     answers.answer(1)
-    opened, *rest = at_hand(answers.subscribe(after=3))
+    opened, *rest = available(answers.subscribe(after=3))
     assert (opened["epoch"], rest) == (2, [])
 
 
-def test_closed_comes_behind_the_last_row_and_nothing_behind_it(answers: Answers) -> None:
+def test_closed_is_sent_after_the_last_row_and_nothing_after_it(answers: Answers) -> None:
     answers.answer(2)
 
     async def run() -> list[Any]:
@@ -268,7 +268,7 @@ def test_closed_comes_behind_the_last_row_and_nothing_behind_it(answers: Answers
     assert nothing is None
 
 
-def test_subscribers_of_a_removed_query_are_told_and_its_files_are_gone(answers: Answers) -> None:
+def test_subscribers_of_a_removed_query_are_closed_and_its_files_removed(answers: Answers) -> None:
     answers.answer(2)
 
     async def run() -> Any:
@@ -284,7 +284,7 @@ def test_subscribers_of_a_removed_query_are_told_and_its_files_are_gone(answers:
     assert not answers.path.exists()
 
 
-def test_more_subscribers_than_allowed_are_refused_and_leaving_makes_room(answers: Answers) -> None:
+def test_subscribers_above_the_limit_are_refused_until_one_leaves(answers: Answers) -> None:
     answers.service.max_subscribers = 2
     with answers.subscribe(), answers.subscribe():
         with pytest.raises(TooManySubscribers, match="2 subscriptions are open"):

@@ -1,4 +1,4 @@
-"""The contract that every scheduling policy keeps, and the idea of each."""
+"""The contract of all scheduling policies in scripted networks, the registry, and round robin."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def loaded(policy: str, queries: int = 5, tuples: int = 1000) -> ScriptedNetwork
 
 
 @every_policy
-def test_it_runs_until_nothing_waits(policy: str) -> None:
+def test_a_policy_runs_until_no_tuples_wait(policy: str) -> None:
     network = loaded(policy)
     network.run()
     assert network.waiting == 0
@@ -33,7 +33,7 @@ def test_it_runs_until_nothing_waits(policy: str) -> None:
 
 
 @every_policy
-def test_it_never_idles_while_something_is_ready(policy: str) -> None:
+def test_a_policy_never_idles_while_an_operator_is_ready(policy: str) -> None:
     network = loaded(policy)
     while network.waiting:
         assert network.step() is not None
@@ -62,7 +62,7 @@ def test_the_same_calls_give_the_same_decisions(policy: str) -> None:
 
 @every_policy
 @pytest.mark.parametrize("other", sorted(POLICIES))
-def test_it_takes_over_from_another_with_tuples_in_flight(policy: str, other: str) -> None:
+def test_a_policy_takes_over_from_another_with_tuples_in_flight(policy: str, other: str) -> None:
     network = loaded(other)
     for _ in range(7):
         network.step()
@@ -72,7 +72,7 @@ def test_it_takes_over_from_another_with_tuples_in_flight(policy: str, other: st
 
 
 @every_policy
-def test_nobody_starves_where_that_is_promised(policy: str) -> None:
+def test_no_query_starves_under_policies_that_promise_it(policy: str) -> None:
     if not POLICIES[policy].fair:
         return
     network = ScriptedNetwork(policy)
@@ -80,14 +80,14 @@ def test_nobody_starves_where_that_is_promised(policy: str) -> None:
         network.add(f"q{number}", CHAIN)
     network.arrive("q2", 100)
     for _ in range(200):
-        for number in range(2):  # two queries are flooded without end
+        for number in range(2):  # two queries always have tuples
             network.arrive(f"q{number}", 10)
         network.step()
     assert network.answers["q2"] == 50
 
 
 @every_policy
-def test_a_decision_looks_at_few_operators_however_many_there_are(policy: str) -> None:
+def test_a_decision_reads_few_operators_however_many_there_are(policy: str) -> None:
     looks = {}
     for queries in (25, 2500):
         network = loaded(policy, queries, tuples=4)
@@ -101,7 +101,7 @@ def test_a_decision_looks_at_few_operators_however_many_there_are(policy: str) -
 
 
 @every_policy
-def test_it_says_what_it_is(policy: str) -> None:
+def test_a_policy_describes_itself(policy: str) -> None:
     kind = POLICIES[policy]
     assert kind.name == kind.__module__.rpartition(".")[2]
     assert kind.__doc__
@@ -109,12 +109,12 @@ def test_it_says_what_it_is(policy: str) -> None:
     assert kind.Options.model_json_schema()["type"] == "object"
 
 
-def test_an_unknown_policy_answers_with_the_known_ones() -> None:
+def test_the_error_for_an_unknown_policy_lists_the_known_ones() -> None:
     with pytest.raises(InvalidPolicy, match="unknown policy 'best'; known are: "):
         ScriptedNetwork("best")
 
 
-def test_an_option_that_does_not_fit_is_named() -> None:
+def test_an_invalid_option_is_named() -> None:
     with pytest.raises(InvalidPolicy) as caught:
         ScriptedNetwork("rr", {"tuples": 0})
     assert caught.value.items[0].pointer == "options/tuples"
@@ -145,7 +145,7 @@ def test_rr_gives_equal_turns_in_the_order_of_readiness() -> None:
     assert turns[:4] == [("a", "select"), ("b", "select"), ("a", "output"), ("a", "select")]
 
 
-def test_rr_without_a_bound_takes_all_that_waits() -> None:
+def test_rr_without_a_bound_takes_all_waiting_tuples() -> None:
     network = ScriptedNetwork("rr")
     network.add("a", [("select", 1.0)])
     network.arrive("a", 12345)

@@ -37,7 +37,7 @@ every_composition = pytest.mark.parametrize(
 
 
 class World:
-    """A network whose queries come, go and move at random, with books of what went in."""
+    """A network whose queries are added, removed and moved at random; counts the tuples that arrived."""
 
     def __init__(self, policy: str, options: dict[str, Any], seed: int, cores: int) -> None:
         self.network = ScriptedNetwork(policy, options, seed)
@@ -48,11 +48,11 @@ class World:
         self._named = 0
         self.pipeline_of: dict[str, str] = {}
         """Shared pipelines by their members."""
-        for place, name in enumerate(CLASSES):
-            self.network.set_priority(name, 6 - 2 * place)
+        for index, name in enumerate(CLASSES):
+            self.network.set_priority(name, 6 - 2 * index)
 
     def happen(self) -> None:
-        """Let something happen."""
+        """Make a random change."""
         network, random, ids = self.network, self.random, list(self.network.queries)
         lot = random.random()
         if not ids or (lot < 0.02 and len(ids) < 12):
@@ -75,7 +75,7 @@ class World:
             self.work()
 
     def _add(self) -> None:
-        """Let a query come, or a shared pipeline with two members."""
+        """Add a query, or a shared pipeline with two members."""
         network, random = self.network, self.random
         self._named += 1
         id_, class_name, shape = f"q{self._named}", random.choice(CLASSES), random.choice((CHAIN, TREE, None))
@@ -86,7 +86,7 @@ class World:
         self.pipeline_of |= {f"{id_}/{number}": id_ for number in range(2)}
 
     def _remove(self, id_: str) -> None:
-        """Let a query go; a shared pipeline goes with its members."""
+        """Remove a query; a shared pipeline with its members."""
         network = self.network
         going = [*(member for member, pipeline in self.pipeline_of.items() if pipeline == id_), id_]
         for gone in going:
@@ -96,7 +96,7 @@ class World:
             del network.answers[gone]
 
     def expected(self, id_: str) -> int | None:
-        """Return how many answers a query comes to, or None for a shared pipeline, which gives none.
+        """Return the number of answers of a query, or None for a shared pipeline, which gives none.
 
         Each shape halves what arrives at a leaf, once per leaf of a chain and once more above a join.
         """
@@ -108,7 +108,7 @@ class World:
         return tuples // 2 if len(query.leaves) == 1 else int((tuples // 2 + tuples) * 0.5)
 
     def work(self) -> None:
-        """Let a core begin or end a slice; with one core both."""
+        """Begin or end a slice on a core; with one core both."""
         core = self.random.randrange(self.cores)
         if core in self.busy:
             self.busy.discard(core)
@@ -127,7 +127,7 @@ class World:
             assert self.busy or not waiting, f"idle while operators {waiting} were ready"
 
     def finish(self) -> None:
-        """Work until nothing waits."""
+        """Run slices until no tuples wait."""
         for core in tuple(self.busy):
             self.network.end(core)
         self.busy.clear()
@@ -137,7 +137,7 @@ class World:
 
 @every_composition
 @pytest.mark.parametrize("cores", [1, 3])
-def test_nothing_is_lost_whatever_happens(policy: str, options: dict[str, Any], cores: int) -> None:
+def test_no_tuple_is_lost_under_random_changes(policy: str, options: dict[str, Any], cores: int) -> None:
     world = World(policy, options, seed=11, cores=cores)
     for _ in range(1500):
         world.happen()
@@ -213,7 +213,7 @@ def expected_rows(streams: list[ScriptedStream]) -> list[tuple[object, ...]]:
 
 @every_composition
 @pytest.mark.parametrize("sources", list(SourceService))
-def test_the_answer_does_not_depend_on_it(
+def test_the_answer_does_not_depend_on_the_policy(
     policy: str, options: dict[str, Any], sources: SourceService, streams: list[ScriptedStream]
 ) -> None:
     engine = Engine(ManualClock(), policy, options, sources=sources, train=16, queue_limit=64)
@@ -236,14 +236,16 @@ def test_the_answer_does_not_depend_on_it(
         assert sorted(run.answers()) == expected
 
 
-def test_ten_thousand_switches_under_load_lose_and_repeat_nothing(streams: list[ScriptedStream]) -> None:
+def test_ten_thousand_policy_switches_under_load_lose_and_repeat_nothing(
+    streams: list[ScriptedStream],
+) -> None:
     random = Random(3)
     engine = Engine(ManualClock(), train=16, queue_limit=64)
     for each in streams:
         engine.attach(each.name, each.reader)
 
     def start(number: int) -> PlanRun:
-        class_name = CLASSES[number % 2]  # two of them share where they begin in the same way
+        class_name = CLASSES[number % 2]  # two of them share their common prefix
         return run_plan(NODES, "sums", streams, engine=engine, id_=f"q{number}", class_name=class_name)
 
     runs, rows = [start(number) for number in range(3)], 0

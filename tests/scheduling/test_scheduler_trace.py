@@ -1,4 +1,4 @@
-"""Traces of the scheduler: recorded by a real server that works, shown as tables, JSON and pictures."""
+"""Traces of the scheduler: recorded by a real server under load, shown as tables, JSON and pictures."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from xml.etree import ElementTree
 import httpx
 import pytest
 from matplotlib.image import imread
-from tests.support.commands_here import Outcome
-from tests.support.commands_here import command as run_here
-from tests.support.servers import PATIENCE, RunningServer, eventually, running_server
+from tests.support.commands.in_process import Outcome
+from tests.support.commands.in_process import command as run_here
+from tests.support.servers.running_server import PATIENCE, RunningServer, eventually, running_server
 
 from mavstream import AsyncClient, Client, Conflict, Query, stream
 from mavstream.cli.timeline import draw
@@ -44,7 +44,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
 
 @pytest.fixture(scope="module")
 def busy(server: RunningServer) -> Iterator[dict[str, str]]:
-    """Queries at work, as classes by id: two classes are fed, a third waits for rows that never come."""
+    """Running queries, as classes by id: two classes are fed, a third has no rows."""
     with Client(server.url) as client:
         client.set_scheduler("rr", SourceService.PER_CLASS, unit="query")
         for name in ("readings", "silence"):
@@ -63,7 +63,7 @@ def busy(server: RunningServer) -> Iterator[dict[str, str]]:
 
 @contextmanager
 def feeding(client: Client, queries: list[Query]) -> Iterator[None]:
-    """Feed rows all the while, a few at a time; the queries have answered when the block begins."""
+    """Feed a few rows at a time during the block; the queries have answered when it begins."""
     over = Event()
 
     def feed() -> None:
@@ -99,7 +99,7 @@ def process(server: RunningServer, *args: str, **env: str) -> subprocess.Complet
 
 def check(found: SchedulerTrace, busy: dict[str, str]) -> None:
     assert (found.policy, found.left_out) == ("rr", 0)
-    assert SHORT - 0.01 <= found.seconds < PATIENCE  # timers go off a little early
+    assert SHORT - 0.01 <= found.seconds < PATIENCE  # timers may fire a little early
     assert {one.query: one.class_ for one in found.slices} == busy
     for one in found.slices:
         assert 0 <= one.at_ms <= one.at_ms + one.took_ms <= found.seconds * 1000 + 0.01
@@ -110,7 +110,7 @@ def check(found: SchedulerTrace, busy: dict[str, str]) -> None:
         assert one.at_ms + one.took_ms <= following.at_ms + 0.01
 
 
-def test_a_trace_says_who_ran_when(server: RunningServer, busy: dict[str, str]) -> None:
+def test_a_trace_has_the_times_of_every_slice(server: RunningServer, busy: dict[str, str]) -> None:
     with Client(server.url) as client:
         first, second = client.trace(SHORT), client.trace(SHORT)
     check(first, busy)
@@ -118,7 +118,7 @@ def test_a_trace_says_who_ran_when(server: RunningServer, busy: dict[str, str]) 
     assert parse_instant(first.started) + first.seconds * 1e6 <= parse_instant(second.started)
 
 
-def test_both_clients_wait_as_long_as_it_takes(server: RunningServer, busy: dict[str, str]) -> None:
+def test_both_clients_wait_for_the_duration_of_the_trace(server: RunningServer, busy: dict[str, str]) -> None:
     async def ask() -> SchedulerTrace:
         async with AsyncClient(server.url, timeout=SHORT) as client:
             return await client.trace(seconds=2 * SHORT)
@@ -128,7 +128,7 @@ def test_both_clients_wait_as_long_as_it_takes(server: RunningServer, busy: dict
         check(client.trace(seconds=2 * SHORT), busy)
 
 
-def test_programs_get_json(server: RunningServer, busy: dict[str, str]) -> None:
+def test_a_trace_is_printed_as_json_if_asked_for(server: RunningServer, busy: dict[str, str]) -> None:
     done = process(server, "--seconds", str(SHORT), "-o", "json", PYTHONWARNINGS="error")
     assert (done.returncode, done.stderr) == (0, "")
     given = json.loads(done.stdout)
@@ -136,12 +136,12 @@ def test_programs_get_json(server: RunningServer, busy: dict[str, str]) -> None:
     assert {one["class"] for one in given["slices"]} == {"alarms", "reports"}
 
 
-def test_people_get_tables(server: RunningServer, busy: dict[str, str]) -> None:
+def test_a_trace_is_printed_as_tables_by_default(server: RunningServer, busy: dict[str, str]) -> None:
     done = command(server, "--seconds", str(SHORT), "--rows", "3")
     assert (done.returncode, done.stderr) == (0, "")
     lines = [line.split() for line in done.stdout.splitlines() if line.strip()]
     heading = lines.index(["class", "slices", "tuples", "busy", "ms", "share", "longest", "ms"])
-    # The most important class comes first, and one that got nothing is shown, too.
+    # The most important class comes first; a class that did not run is shown, too.
     totals = lines[heading + 2 : heading + 5]
     assert [line[0] for line in totals] == ["alarms", "idlers", "reports"]
     assert [int(line[1]) > 0 for line in totals] == [True, False, True]
@@ -163,18 +163,18 @@ def test_a_timeline_is_drawn(
     assert (done.returncode, done.stderr) == (0, "")
     if ending == "png":
         assert file.read_bytes().startswith(PNG)
-        assert imread(file).std() > 0.01  # something is on it
+        assert imread(file).std() > 0.01  # it is not blank
         return
     assert ElementTree.parse(file).getroot().tag == "{http://www.w3.org/2000/svg}svg"
     text = file.read_text()
-    # Lanes are written top down, the most important first; the colours are explained.
+    # Lanes are drawn top down, the most important class first, with a legend.
     lanes = [text.index(f"<!-- {name} -->") for name in ("alarms", "idlers", "reports")]
     assert lanes == sorted(lanes)
     assert all(f"<!-- {query} -->" in text for query in busy)
     assert "<!-- Policy rr, 0.2" in text
 
 
-def test_a_full_trace_is_drawn_and_says_so(tmp_path: Path) -> None:
+def test_the_picture_of_a_full_trace_says_that_it_is_full(tmp_path: Path) -> None:
     slices = [
         {"at_ms": at / 100, "took_ms": 0.008, "core": 0, "query": f"q{at % 20}", "class": "a",
          "operators": ["select"], "consumed": 1, "produced": 1}
@@ -194,7 +194,7 @@ def test_an_empty_trace_is_drawn(tmp_path: Path) -> None:
     assert (tmp_path / "empty.png").read_bytes().startswith(PNG)
 
 
-def test_what_cannot_be_drawn_is_refused_before_anything_is_recorded(server: RunningServer) -> None:
+def test_an_invalid_picture_file_is_refused_before_anything_is_recorded(server: RunningServer) -> None:
     done = command(server, "--seconds", str(LONGEST_TRACE), "--picture", "trace.pdf")
     assert (done.returncode, done.stdout) == (2, "")
     assert "got 'trace.pdf'" in done.stderr
@@ -209,7 +209,7 @@ def test_a_picture_that_cannot_be_written_is_named(server: RunningServer, tmp_pa
 
 
 def test_a_missing_extra_is_named(server: RunningServer, tmp_path: Path) -> None:
-    # A package of the same name ahead of the real one stands for an extra that is missing.
+    # A broken package of the same name, ahead of the real one, simulates a missing extra.
     (tmp_path / "matplotlib").mkdir()
     (tmp_path / "matplotlib" / "__init__.py").write_text("import a_module_that_is_missing")
     done = process(server, "--picture", "trace.png", PYTHONPATH=str(tmp_path))
@@ -220,7 +220,7 @@ def test_a_missing_extra_is_named(server: RunningServer, tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize(
-    ("seconds", "said"),
+    ("seconds", "printed"),
     [
         ("0", "must be greater than 0, got '0'"),
         ("-1", "must be greater than 0, got '-1'"),
@@ -229,11 +229,11 @@ def test_a_missing_extra_is_named(server: RunningServer, tmp_path: Path) -> None
         ("soon", "got 'soon'"),
     ],
 )
-def test_times_that_make_no_sense_are_refused(server: RunningServer, seconds: str, said: str) -> None:
+def test_invalid_durations_are_refused(server: RunningServer, seconds: str, printed: str) -> None:
     refused = server.http.get(TRACE, params={"seconds": seconds})
     assert (refused.status_code, refused.json()["code"]) == (422, "invalid_request")
     assert refused.json()["errors"][0]["pointer"] == "query/seconds"
-    assert said in refused.json()["detail"]
+    assert printed in refused.json()["detail"]
     done = command(server, f"--seconds={seconds}")
     assert (done.returncode, done.stdout) == (2 if seconds == "soon" else 1, "")
 
@@ -245,12 +245,12 @@ def connections(server: RunningServer) -> int:
 
 @contextmanager
 def long_trace(server: RunningServer) -> Iterator[socket.socket]:
-    """Begin a trace of a minute, and hang up at the end of the block."""
+    """Begin a trace of a minute, and disconnect at the end of the block."""
     before, where = connections(server), httpx.URL(server.url)
     with socket.create_connection((where.host, where.port or 80), PATIENCE) as asking:
         asking.sendall(f"GET {TRACE}?seconds={LONGEST_TRACE} HTTP/1.1\r\nHost: {where.host}\r\n\r\n".encode())
         eventually(lambda: connections(server) > before, "the trace to be asked for")
-        for _ in range(3):  # each is answered by the engine, behind what it is told for the trace
+        for _ in range(3):  # the engine answers each after the command that starts the trace
             connections(server)
         yield asking
 
@@ -263,7 +263,7 @@ def test_there_is_one_trace_at_a_time_and_it_ends_with_its_client(server: Runnin
         assert "try again when that one has ended" in refused.json()["detail"]
         with Client(server.url) as client, pytest.raises(Conflict, match="one trace at a time"):
             client.trace(SHORT)
-    # Sooner than its minute is over, or this gives up.
+    # The trace ends before its minute is over, or this times out.
     eventually(
         lambda: server.http.get(TRACE, params={"seconds": SHORT}).status_code == 200,
         "the trace to end with its client",
@@ -292,7 +292,7 @@ def test_a_trace_ends_with_its_engine_and_with_its_server(tmp_path: Path) -> Non
 
 
 def test_the_control_channel_carries_a_full_trace_of_the_largest_plans() -> None:
-    operators = [("select", "project", "union", "aggregate")[place % 4] for place in range(257)]
+    operators = [("select", "project", "union", "aggregate")[index % 4] for index in range(257)]
     slices = [
         TracedSlice(10**18 + at, 0, "a_query-abcdef", "a_class", tuple(operators), 10**6, 10**6, 10**9)
         for at in range(MOST_SLICES)

@@ -1,4 +1,4 @@
-"""Policies rate a shared pipeline with what its members make of it, and by how many there are."""
+"""Policies rate a shared pipeline by the operators of its members and by the number of members."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from tests.conftest import MakeStream
-from tests.support.sharing_benches import Bench, hot, readings_of, shares
+from tests.support.engine.shared_pipelines import Bench, hot, readings_of, shares
 
 from mavstream_protocol.scheduling import SourceService
 from mavstream_server.engine.sharing.shared_pipeline import SharedPipeline
@@ -34,7 +34,7 @@ RATES: list[tuple[str, dict[str, Any]]] = [
 ]
 MEMORY: list[tuple[str, dict[str, Any]]] = [
     ("chain", {}),
-    # Answers that count as held would make members that pass every tuple free nothing.
+    # If answers counted as held, members that pass every tuple would free nothing.
     ("segment", {"answers": "freed"}),
     ("simplified_segment", {"answers": "freed"}),
     ("cqc", {"inner": {"policy": "segment", "options": {"answers": "freed"}}}),
@@ -54,8 +54,8 @@ by_any = pytest.mark.parametrize(("policy", "options"), RATES + MEMORY, ids=name
 by_output_rate = pytest.mark.parametrize(("policy", "options"), RATES[:-1], ids=named(RATES[:-1]))
 
 
-def handed_on_first(network: ScriptedNetwork, *ids: str) -> str:
-    """Let tuples arrive at pipelines; returns which one hands some on first."""
+def first_to_emit(network: ScriptedNetwork, *ids: str) -> str:
+    """Let tuples arrive at pipelines; returns the first that emits some."""
     for id_ in ids:
         network.arrive(id_, 10)
     while (slice_ := network.step()) is not None:
@@ -65,7 +65,7 @@ def handed_on_first(network: ScriptedNetwork, *ids: str) -> str:
     raise AssertionError("nobody handed on anything")
 
 
-# By how many share it
+# By number of members
 
 
 @by_any
@@ -73,11 +73,11 @@ def test_the_pipeline_with_more_members_goes_first(policy: str, options: dict[st
     network = ScriptedNetwork(policy, options)
     network.add_shared("few", PREFIX, [(PASSING,)] * 2)
     network.add_shared("many", PREFIX, [(PASSING,)] * 5)
-    assert handed_on_first(network, "few", "many") == "many"
+    assert first_to_emit(network, "few", "many") == "many"
 
 
 @by_memory
-def test_a_fan_out_frees_nothing_however_quick_it_is(policy: str, options: dict[str, Any]) -> None:
+def test_a_fan_out_frees_no_memory_however_fast_it_is(policy: str, options: dict[str, Any]) -> None:
     network = ScriptedNetwork(policy, options)
     network.add_shared("shared", (Step("select", 1.0, 10.0),), [(PASSING,)] * 3)
     network.add("alone", (Step("select", 0.4, 100.0),))
@@ -87,15 +87,15 @@ def test_a_fan_out_frees_nothing_however_quick_it_is(policy: str, options: dict[
     assert ran.index("alone") < ran.index("shared"), "it is the one that frees memory"
 
 
-# By what stands above
+# By the operators above
 
 
 @by_output_rate
-def test_the_pipeline_that_comes_to_more_answers_goes_first(policy: str, options: dict[str, Any]) -> None:
+def test_the_pipeline_with_more_answers_per_tuple_goes_first(policy: str, options: dict[str, Any]) -> None:
     network = ScriptedNetwork(policy, options)
     network.add_shared("barren", PREFIX, [(SELECTIVE,)] * 3)
     network.add_shared("fertile", PREFIX, [(PASSING,)] * 3)
-    assert handed_on_first(network, "barren", "fertile") == "fertile"
+    assert first_to_emit(network, "barren", "fertile") == "fertile"
 
 
 @by_any
@@ -103,7 +103,7 @@ def test_the_pipeline_that_is_cheaper_above_goes_first(policy: str, options: dic
     network = ScriptedNetwork(policy, options)
     network.add_shared("dear", PREFIX, [(Step("join", 1.0, 5000.0),)] * 3)
     network.add_shared("cheap", PREFIX, [(PASSING,)] * 3)
-    assert handed_on_first(network, "dear", "cheap") == "cheap"
+    assert first_to_emit(network, "dear", "cheap") == "cheap"
 
 
 @by_memory
@@ -113,11 +113,11 @@ def test_the_pipeline_whose_tuples_are_filtered_above_goes_first(
     network = ScriptedNetwork(policy, options)
     network.add_shared("passing", PREFIX, [(PASSING,)] * 3)
     network.add_shared("filtered", PREFIX, [(SELECTIVE,)] * 3)
-    assert handed_on_first(network, "passing", "filtered") == "filtered"
+    assert first_to_emit(network, "passing", "filtered") == "filtered"
 
 
 @by_rate
-def test_nobody_goes_later_for_sharing_with_a_slow_one(policy: str, options: dict[str, Any]) -> None:
+def test_a_query_is_not_delayed_by_sharing_with_a_slow_one(policy: str, options: dict[str, Any]) -> None:
     network = ScriptedNetwork(policy, options)
     network.add("alone", (Step("select", 1.0, 300.0), PASSING))
     network.add_shared("shared", PREFIX, [(PASSING,), (SLOW,)])
@@ -127,7 +127,7 @@ def test_nobody_goes_later_for_sharing_with_a_slow_one(policy: str, options: dic
 
 
 @by_memory
-def test_memory_is_freed_no_later_for_sharing_with_a_slow_one(policy: str, options: dict[str, Any]) -> None:
+def test_memory_is_not_freed_later_because_of_a_slow_member(policy: str, options: dict[str, Any]) -> None:
     network = ScriptedNetwork(policy, options)
     network.add("alone", (Step("select", 0.01, 500.0),))
     network.add_shared("shared", PREFIX, [(SELECTIVE,), (SLOW,)])
@@ -136,22 +136,22 @@ def test_memory_is_freed_no_later_for_sharing_with_a_slow_one(policy: str, optio
     assert network.step().operators[0].query.id == "shared"  # type: ignore[union-attr]
 
 
-def test_priorities_of_classes_count_besides() -> None:
+def test_priorities_of_classes_count_too() -> None:
     network = ScriptedNetwork("wehr")
     network.set_priority("high", 10)
     network.add_shared("many", PREFIX, [(PASSING,)] * 5)
     network.add_shared("few", PREFIX, [(PASSING,)] * 2, "high")
-    assert handed_on_first(network, "many", "few") == "few"
+    assert first_to_emit(network, "many", "few") == "few"
 
 
-# The figures themselves
+# Values of the rates
 
 
 def rates(pipeline: ScriptedQuery) -> list[float]:
     return [pipeline.units.fragments[operator.number].rate for operator in pipeline.operators]
 
 
-def test_a_rate_is_what_members_give_by_what_the_prefix_and_they_cost() -> None:
+def test_a_rate_is_the_answers_of_members_over_the_cost_of_prefix_and_members() -> None:
     network = ScriptedNetwork("hr")
     prefix = (Step("select", 0.5, 40.0),)
     pipeline = network.add_shared("p", prefix, [(Step("select", 0.5, 60.0),), (Step("select", 0.4, 50.0),)])
@@ -176,7 +176,7 @@ def test_with_one_member_a_path_has_the_capacity_of_the_whole() -> None:
     pipeline = network.add_shared("p", (Step("select", 0.5, 40.0),), [(Step("select", 0.5, 60.0),)])
     (path,) = pipeline.units.paths
     assert path.processing == pytest.approx(1 / (40 + 0.5 * (100 + 60 + 0.5 * 100)))
-    assert path.operators == tuple(pipeline.operators), "it runs what is its own"
+    assert path.operators == tuple(pipeline.operators), "it runs its own operators"
 
 
 def test_memory_in_a_pipeline_counts_for_each_member_and_is_freed_above_the_fan_out() -> None:
@@ -188,11 +188,11 @@ def test_memory_in_a_pipeline_counts_for_each_member_and_is_freed_above_the_fan_
     assert segment.release == pytest.approx(2 * 64 / (200 + 101 + 200))
     dropping = network.add_shared("dropping", (Step("select", 0.5, 40.0),), [(SELECTIVE,), (PASSING,)])
     (segment,) = dropping.units.segments(AnswerMemory.FREED)
-    # Half of it goes for both at once, in 40 + 50 ns, and no member frees as much per time.
+    # Half of it is freed for both at once, in 40 + 50 ns; no member frees as much per time.
     assert segment.release == pytest.approx(2 * 32 / 90)
 
 
-def test_rates_follow_members_that_come_go_and_change() -> None:
+def test_rates_follow_members_that_attach_detach_and_change() -> None:
     network = ScriptedNetwork("hr")
     one = network.add_shared("one", PREFIX, [(PASSING,)] * 3)
     two = network.add_shared("two", PREFIX, [(PASSING,)] * 3)
@@ -216,7 +216,7 @@ def readings(stream: MakeStream) -> ScriptedStream:
 
 
 def members(bench: Bench, count: int, where: str = "x >= 10") -> list[PlanRun]:
-    """Start queries with a select in common and a project of their own."""
+    """Start queries with a common select and a project of their own."""
     return [bench.start(f"{where} {n}", hot(where, compute=f"x + {n}")) for n in range(count)]
 
 
@@ -237,7 +237,7 @@ def test_pipelines_of_the_engine_are_rated_by_the_members_they_have(
     runs = [*members(bench, 2, "x >= 0"), *members(bench, 4, "x >= 1")]
     bench.feed(1, 2)
     assert shares(*runs)
-    few, many = sorted(bench.trunks, key=lambda trunk: len(trunk.members))
+    few, many = sorted(bench.pipelines, key=lambda pipeline: len(pipeline.members))
     assert leaf_rate(few) == pytest.approx(expected_rate(2))
     assert leaf_rate(many) == pytest.approx(expected_rate(4))
     readings.rows(*[(value * 1000, value) for value in range(3, 10)])
@@ -246,35 +246,35 @@ def test_pipelines_of_the_engine_are_rated_by_the_members_they_have(
     assert many.tasks["#output"].ready, "and the first slice was the other's"
 
 
-def test_a_rate_follows_members_that_leave_at_once(readings: ScriptedStream, clock: ManualClock) -> None:
+def test_a_rate_follows_members_that_detach_at_once(readings: ScriptedStream, clock: ManualClock) -> None:
     bench = Bench(readings, clock, policy="hr")
     runs = members(bench, 4)
     bench.feed(10, 11)
     assert shares(*runs)
-    trunk = bench.trunk()
+    pipeline = bench.pipeline()
     bench.engine.shed(runs[0].query.id, 0.5)
-    assert leaf_rate(trunk) == pytest.approx(expected_rate(3))
+    assert leaf_rate(pipeline) == pytest.approx(expected_rate(3))
     bench.engine.stop(runs[1].query.id)
     bench.engine.run()
-    assert leaf_rate(trunk) == pytest.approx(expected_rate(2))
+    assert leaf_rate(pipeline) == pytest.approx(expected_rate(2))
 
 
-def test_a_rate_follows_the_figures_of_members_when_the_pipeline_publishes_its_own(
+def test_a_rate_follows_the_metrics_of_members_when_the_pipeline_publishes_its_own(
     readings: ScriptedStream, clock: ManualClock
 ) -> None:
     bench = Bench(readings, clock, policy="hr")
     runs = members(bench, 2)
     bench.feed(10, 11)
     assert shares(*runs)
-    trunk, member = bench.trunk(), runs[0].query
-    assert leaf_rate(trunk) == pytest.approx(expected_rate(2))
+    pipeline, member = bench.pipeline(), runs[0].query
+    assert leaf_rate(pipeline) == pytest.approx(expected_rate(2))
     member.tasks["out"].collector.published = Statistics(cost_per_tuple=100.0, selectivity=0.1)
     bench.engine.policy_host.refresh(member)
-    assert leaf_rate(trunk) == pytest.approx(expected_rate(2))
-    bench.engine.policy_host.refresh(trunk)
-    fan_out = trunk.units.fragments[trunk.tasks["#output"].number]
+    assert leaf_rate(pipeline) == pytest.approx(expected_rate(2))
+    bench.engine.policy_host.refresh(pipeline)
+    fan_out = pipeline.units.fragments[pipeline.tasks["#output"].number]
     assert fan_out.answers == pytest.approx(1.1)
     bench.engine.policy_host.refresh(member)
-    before = trunk.units
+    before = pipeline.units
     bench.feed(*range(20, 260))
-    assert trunk.units is not before
+    assert pipeline.units is not before

@@ -1,4 +1,4 @@
-"""Tuple sizes: what enters a leaf is what its source hands on, whoever serves it, shared or not."""
+"""Tuple sizes: the input size of a leaf is the output size of its source, with and without sharing."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 from tests.conftest import MakeStream
-from tests.support.scenarios import direct, output, query, recorded, select
-from tests.support.sharing_benches import Bench, shares
+from tests.support.engine.shared_pipelines import Bench, shares
+from tests.support.simulation.scenarios import direct, output, query, recorded, select
 
 from mavstream_protocol.scheduling import SourceService
 from mavstream_server.scheduling.mechanisms.progress_chart import progress_chart
@@ -43,7 +43,7 @@ def feed(bench: Bench, rows: int) -> None:
 
 
 def entering(units: QueryUnits) -> float:
-    """Return the bytes of a tuple at the first operator above the source."""
+    """Return the size in bytes of a tuple at the first operator above the source."""
     (route,) = units.routes
     (leaf,) = (stage for stage in route if stage.operator.leaf)
     return leaf.size_in
@@ -60,7 +60,7 @@ def entering(units: QueryUnits) -> float:
         ("cqc", CQC_OVER_SEGMENT, None),
     ],
 )
-def test_a_leaf_gets_what_its_source_hands_on(
+def test_the_input_size_of_a_leaf_is_the_output_size_of_its_source(
     stream: MakeStream,
     clock: ManualClock,
     policy: str,
@@ -77,7 +77,7 @@ def test_a_leaf_gets_what_its_source_hands_on(
 
 
 def test_answers_of_a_running_query_have_a_size(stream: MakeStream, clock: ManualClock) -> None:
-    """The output hands nothing on, so it measures a selectivity of 0: that must not make answers vanish."""
+    """The output emits nothing and so has a selectivity of 0, which must not make the size of answers 0."""
     bench = Bench(wide(stream), clock, policy="segment", train=256)
     nodes = {
         "in": {"op": "source", "stream": "readings"},
@@ -107,7 +107,9 @@ def test_the_policy_inside_a_class_sees_the_same_size_without_the_sources(
     assert run.query.id == "q"
 
 
-def test_above_a_shared_prefix_it_is_what_the_prefix_hands_on(stream: MakeStream, clock: ManualClock) -> None:
+def test_above_a_shared_prefix_the_input_size_is_the_output_size_of_the_prefix(
+    stream: MakeStream, clock: ManualClock
+) -> None:
     bench = Bench(wide(stream), clock, policy="segment", train=256)
     above = {"out": {"op": "project", "input": "hot", "compute": {"y": "a + b"}}}
     other = {"out": {"op": "project", "input": "hot", "compute": {"y": "a * b"}}}
@@ -124,10 +126,10 @@ def test_above_a_shared_prefix_it_is_what_the_prefix_hands_on(stream: MakeStream
         assert entering(run.query.units) == pytest.approx(3 * COLUMN), "a, b and the arrival"
 
 
-def test_the_size_is_measured_over_what_came_since_and_smoothed() -> None:
+def test_the_size_is_measured_over_new_rows_and_smoothed() -> None:
     collector = StatisticsCollector()
     collector.measure_input(0, 0)
-    assert collector.published.input_size == 64, "the default, while nothing has come"
+    assert collector.published.input_size == 64, "the default, while no row has arrived"
     collector.measure_input(200, 200 * 40)
     assert collector.published.input_size == 40, "what is measured first replaces it"
     collector.measure_input(400, 200 * 40 + 200 * 80)
@@ -137,7 +139,7 @@ def test_the_size_is_measured_over_what_came_since_and_smoothed() -> None:
     assert collector.published.tuple_size == 8
 
 
-def test_units_are_worked_out_anew_when_rows_of_a_stream_become_longer() -> None:
+def test_units_are_computed_again_when_rows_of_a_stream_become_longer() -> None:
     network = ScriptedNetwork("segment")
     query = network.add("q", [Step("p", 1.0, 1000, size=40, input_size=50), Step("s", 0.5, 500, size=40)])
     assert [len(unit.operators) for unit in query.units.segments()] == [3]  # 10 / 1000 < 20 / 500
@@ -149,7 +151,7 @@ def test_units_are_worked_out_anew_when_rows_of_a_stream_become_longer() -> None
 
 
 @pytest.mark.parametrize("service", [Service.DIRECT, Service.PER_CLASS])
-def test_a_simulated_leaf_gets_tuples_of_its_stream(service: Service) -> None:
+def test_a_simulated_leaf_gets_tuples_of_the_size_of_its_stream(service: Service) -> None:
     plan = direct(
         query("q", select("o", "s", 10, selectivity=0.5, size=40.0), output("o", 1)),
         streams=(replace(recorded("s", 0), size=100.0),),

@@ -37,14 +37,14 @@ def served(
     varies: CostKind = CostKind.CONSTANT,
     cores: int = 1,
 ) -> Scenario:
-    """A query for each (tuples per second, microseconds per tuple), made of nothing but its output."""
+    """A query for each (tuples per second, microseconds per tuple), consisting of an output only."""
     outputs = {
         name: OperatorSpec("out", "output", (name,), cost * MICROSECOND, varies=varies)
         for name, (_, cost) in services.items()
     }
     return Scenario(
         "theory",
-        priorities={name: len(services) - place for place, name in enumerate(services)},
+        priorities={name: len(services) - index for index, name in enumerate(services)},
         streams=tuple(StreamSpec(name, rate) for name, (rate, _) in services.items()),
         queries=tuple(QuerySpec(name, name, (output,)) for name, output in outputs.items()),
         cores=cores,
@@ -55,13 +55,13 @@ def served(
 
 
 def constant(services: dict[str, tuple[float, float]]) -> list[Stream]:
-    """The same as the formulas take it, in seconds."""
+    """The same workload as arguments of the formulas, in seconds."""
     costs = [(rate, cost * MICROSECONDS) for rate, cost in services.values()]
     return [Stream(rate, cost, cost * cost) for rate, cost in costs]
 
 
 def assert_means(expected: dict[str, float], measure: Callable[[int], Result], runs: int = 8) -> None:
-    """Mean response times over runs are what theory says, in microseconds, as far as their scatter allows."""
+    """Assert that mean response times (us) over runs agree with theory within their standard error."""
     results = [measure(seed) for seed in range(runs)]
     for name, value in expected.items():
         found = np.array([1000 * (result.classes[name].mean_ms or 0) for result in results])
@@ -83,7 +83,7 @@ def test_one_constant_server_is_m_d_1(load: float) -> None:
     assert_means(expected, lambda seed: run(scenario, "rr", seed=seed))
 
 
-def test_mixed_services_in_order_of_arrival_meet_pollaczek_and_khinchine() -> None:
+def test_mixed_services_in_order_of_arrival_match_pollaczek_khinchine() -> None:
     services = {"short": (6000.0, 50.0), "long": (1000.0, 400.0)}  # utilisations of 0.3 and 0.4
     scenario = served(services, 2.0)
     waiting = pollaczek_khinchine(constant(services)) / MICROSECONDS
@@ -91,7 +91,7 @@ def test_mixed_services_in_order_of_arrival_meet_pollaczek_and_khinchine() -> No
     assert_means(expected, lambda seed: run(scenario, "fifo", {"tuples": 1}, seed=seed))
 
 
-def test_rates_as_priorities_meet_cobham() -> None:
+def test_rates_as_priorities_match_cobham() -> None:
     services = {"short": (8000.0, 50.0), "long": (1000.0, 400.0)}  # utilisations of 0.4 and 0.4
     scenario = served(services, 2.0)
     first, second = (wait / MICROSECONDS for wait in cobham(constant(services)))
@@ -101,7 +101,7 @@ def test_rates_as_priorities_meet_cobham() -> None:
 
 @pytest.mark.parametrize("cores", [2, 4])
 def test_several_cores_are_m_m_c(cores: int) -> None:
-    """Many light queries, so that hardly ever two tuples wait for the same one."""
+    """Many light queries, so that two tuples rarely wait for the same one."""
     load, queries = 0.7, 400
     rate = load * cores * 10_000
     plan = served(
@@ -129,13 +129,13 @@ def test_several_cores_are_m_m_c(cores: int) -> None:
         {"high": (2000.0, 100.0), "low": (1000.0, 600.0)},
     ],
 )
-def test_what_admission_expects_of_two_classes_is_within_a_factor_of_two(
+def test_estimates_of_admission_for_two_classes_are_within_a_factor_of_two(
     services: dict[str, tuple[float, float]], priorities: tuple[int, int]
 ) -> None:
     weights = dict(zip(services, priorities, strict=True))
     scenario = replace(served(services, 1.0, varies=CostKind.EXPONENTIAL), priorities=weights)
     simulated = run(scenario, "cqc", {"train": 1}, seed=3)
-    # So many queries that longer turns gain nothing: here tuples are taken one by one.
+    # Enough queries that longer turns gain nothing: tuples are taken one by one here.
     loads = {name: ClassLoad(weights[name], 10**6, r * c / 1e6, r) for name, (r, c) in services.items()}
     for name in services:
         found, expected = simulated.classes[name].mean_ms, 1000 * Occupancy(loads, True).response(name).mean

@@ -1,4 +1,4 @@
-"""The simulator keeps its books, whatever the policy, the number of cores and the way sources are served."""
+"""The simulator conserves tuples, whatever the policy, the number of cores and the source service."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ every_service = pytest.mark.parametrize("service", [one for one in Service if on
 def chain(id_: str, stream: str, *steps: tuple[float, float], class_name: str = "c") -> QuerySpec:
     """A query of (microseconds, selectivity) per operator below an output of 1 us."""
     inputs, plans = stream, []
-    for place, (cost, selectivity) in enumerate(steps):
-        plans.append(OperatorSpec(f"o{place}", "select", (inputs,), cost * US, 500, selectivity=selectivity))
-        inputs = f"o{place}"
+    for index, (cost, selectivity) in enumerate(steps):
+        plans.append(OperatorSpec(f"o{index}", "select", (inputs,), cost * US, 500, selectivity=selectivity))
+        inputs = f"o{index}"
     return QuerySpec(id_, class_name, (*plans, OperatorSpec("out", "output", (inputs,), 1 * US, 500)))
 
 
@@ -78,12 +78,12 @@ def mixed(tuples: int | None = 600, **changes: Any) -> Scenario:
 
 
 def conserved(result: Result) -> bool:
-    """Whether every tuple that was read was answered, dropped, or is still on its way."""
+    """Whether every tuple that was read was answered, dropped, or is still queued."""
     counts = result.counts
     return counts.arrived == counts.answers + counts.dropped + counts.queued + counts.in_flight
 
 
-# Whatever decides
+# For every policy
 
 
 @every_policy
@@ -102,7 +102,7 @@ def test_the_answers_do_not_depend_on_the_policy(policy: str, cores: int) -> Non
 
 
 @every_policy
-def test_no_tuple_is_lost_when_the_time_is_over(policy: str) -> None:
+def test_no_tuple_is_lost_at_the_end_of_the_run(policy: str) -> None:
     result = run(mixed(tuples=None, seconds=0.2, cores=2), policy, seed=5)
     assert conserved(result)
     assert result.seconds == 0.2
@@ -130,7 +130,7 @@ def test_one_seed_gives_one_run_to_the_last_event(policy: str, cores: int) -> No
 
 @every_policy
 def test_cores_do_not_idle_while_there_is_work(policy: str) -> None:
-    """Twice what two cores can do arrives, so that they must be busy all the time."""
+    """Twice the capacity of two cores arrives, so that they must always be busy."""
     queries = tuple(
         chain(f"q{number}", f"s{number}", (100, 1.0), class_name=f"c{number % 4}") for number in range(20)
     )
@@ -150,7 +150,7 @@ def test_cores_do_not_idle_while_there_is_work(policy: str) -> None:
 @pytest.mark.parametrize("policy", ["rr", "rb", "cqc", "abd", "mbd", "segment"])
 @pytest.mark.parametrize("load", [0.3, 0.8])
 def test_utilisation_is_the_offered_load(policy: str, load: float) -> None:
-    """Without overheads, over eight runs; the scatter is that of the number of tuples that come."""
+    """Without overheads, over eight runs; the scatter is that of the number of arrivals."""
     plan = mixed(tuples=None, seconds=0.1, overheads=Overheads(), sources=SourceSpec(Service.DIRECT))
     plan = replace(
         plan,

@@ -30,7 +30,7 @@ def call(*arguments: str) -> Result:
     return CliRunner().invoke(app, list(arguments))
 
 
-def test_json_has_the_figures_and_nothing_else() -> None:
+def test_json_output_has_the_metrics_and_nothing_else() -> None:
     done = call("A", "--policy", "hr", "--seconds", "0.2", "--seed", "3", "--json")
     assert done.exit_code == 0, done.output
     metrics = json.loads(done.stdout)
@@ -43,7 +43,7 @@ def test_json_has_the_figures_and_nothing_else() -> None:
     assert metrics["seconds"] == 0.2
 
 
-def test_settings_reach_the_run() -> None:
+def test_settings_are_applied_to_the_run() -> None:
     done = call(
         *("5G_4", "--policy", "mrr", "--cores", "2", "--utilisation", "0.3", "--seconds", "0.1", "--json"),
         *("--parameter", "rate=300", "--sources", "direct", "--options", "{}"),
@@ -80,7 +80,7 @@ def test_a_run_is_shown_as_a_table() -> None:
     assert "starvation ratio" in done.stdout
 
 
-def test_a_workload_can_be_written_down_and_read_again(tmp_path: Path) -> None:
+def test_a_workload_can_be_written_and_read_again(tmp_path: Path) -> None:
     file = tmp_path / "mine.yaml"
     first = call("5G", "--policy", "abd", "--seconds", "0.1", "--json", "--save", str(file))
     again = call(str(file), "--policy", "abd", "--seconds", "0.1", "--json")
@@ -103,14 +103,14 @@ def test_a_workload_can_be_written_down_and_read_again(tmp_path: Path) -> None:
         (["--from-server", "http://127.0.0.1:9"], "the server at http://127.0.0.1:9 cannot be reached"),
     ],
 )
-def test_mistakes_are_answered_in_words(arguments: list[str], complaint: str) -> None:
+def test_invalid_arguments_are_explained(arguments: list[str], complaint: str) -> None:
     done = call(*arguments)
     assert done.exit_code == 2
     assert complaint in " ".join(done.stderr.split())
     assert "Traceback" not in done.stderr
 
 
-def test_the_benchmark_reports_what_it_timed() -> None:
+def test_the_benchmark_reports_its_times() -> None:
     parser = argparse.ArgumentParser()
     simulator.add_options(parser)
     arguments = ["--scale", "0.02", "--repeat", "1", "--workload", "A", "--policy", "rr"]
@@ -183,7 +183,7 @@ def test_queries_of_a_server_become_a_workload() -> None:
     assert any("pairs-1/both" in note for note in workload.fitted)
     result = simulate(workload, "cqc", seconds=0.5)
     assert result.options == {"period_us": 5000}
-    # 250 hot ones and 25 of the doors at the join, of which half pass; and 25 doors by the other way.
+    # 250 hot rows and 25 of the doors at the join, of which half pass; and 25 doors on the other path.
     assert result.classes["vip"].answers == pytest.approx(0.5 * (0.5 * (250 + 25) + 25), rel=0.2)
 
 

@@ -1,4 +1,4 @@
-"""Orderings that the papers publish come out of the simulator, on short runs and over several seeds."""
+"""The simulator reproduces orderings published in the papers, on short runs over several seeds."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_preemption_gains_with_the_cost_of_an_expensive_operator() -> None:
 
 
 def test_the_orderings_of_the_mavstream_thesis() -> None:
-    """6.2 to 6.4: path capacity is fastest and smoothest, segments take least memory, round robin is last."""
+    """6.2 to 6.4: path capacity is fastest and smoothest, segments use least memory, round robin is last."""
     plan = load("mavstream", {"rate": 200, "tuples": 700})
     policies = ("path_capacity", "simplified_segment", "segment", "rr")
     found = {name: [simulate(plan, name, seed=seed) for seed in range(3)] for name in policies}
@@ -47,12 +47,12 @@ def test_the_orderings_of_the_mavstream_thesis() -> None:
     assert ranked(lambda result: result.mean_ms) == list(policies)
     assert ranked(lambda result: result.queues.mean_bytes)[0] == "segment"
     assert ranked(lambda result: result.throughput_deviation())[0] == "path_capacity"
-    # The total number of tuples given out is the same for every strategy (6.4).
+    # The total number of output tuples is the same for every strategy (6.4).
     assert len({result.counts.answers for results in found.values() for result in results[:1]}) == 1
 
 
 def test_classes_matter_to_cqc_and_not_to_highest_rate() -> None:
-    """CQC paper, figures 4 to 6: class H answers many times as fast as under HR, class N pays for it."""
+    """CQC paper, figures 4 to 6: class H is many times as fast as under HR, class N is slower."""
     for workload in ("A", "C"):
         rate, classes = (simulate(workload, policy, seconds=0.7, utilisation=0.9) for policy in ("hr", "cqc"))
         assert _ms(rate, "H") > 5 * _ms(classes, "H")

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.support.spark_session import SEED
+from tests.support.spark.session import SEED
 from typer.testing import CliRunner
 
 from mavstream_protocol import InvalidPlan
@@ -22,7 +22,7 @@ from mavstream_spark.java import check_java
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytest_plugins = ("tests.support.spark_fixtures",)
+pytest_plugins = ("tests.support.spark.fixtures",)
 pytestmark = pytest.mark.xdist_group("spark")
 
 PLAN = {
@@ -50,7 +50,7 @@ def fake_java(folder: Path, says: str) -> None:
     program.chmod(0o755)
 
 
-def test_without_java_it_says_what_to_install(tmp_path: Path) -> None:
+def test_without_java_the_error_says_what_to_install(tmp_path: Path) -> None:
     environment = {name: value for name, value in os.environ.items() if name != "JAVA_HOME"}
     done = subprocess.run(
         [sys.executable, "-m", "mavstream", "data", "generate", "--out", str(tmp_path / "out")],
@@ -88,14 +88,14 @@ def test_a_java_home_without_java_is_named(tmp_path: Path, monkeypatch: pytest.M
         check_java()
 
 
-def test_java_17_and_later_will_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_java_17_and_later_are_accepted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     fake_java(tmp_path, 'openjdk version "21" 2023-09-19')
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
     assert check_java() == 21
 
 
 @pytest.mark.long
-def test_it_generates_plain_streams_and_shows_them(spark: SparkSession, tmp_path: Path) -> None:
+def test_the_command_generates_plain_streams_and_shows_them(spark: SparkSession, tmp_path: Path) -> None:
     out = tmp_path / "plain"
     words = ("--workload", "plain", "--streams", "1", "--rate", "100@2s,50@2s")
     output = data("generate", *words, "--out", out)
@@ -108,7 +108,7 @@ def test_it_generates_plain_streams_and_shows_them(spark: SparkSession, tmp_path
 
 
 @pytest.mark.long
-def test_it_answers_plans(spark: SparkSession, homes: Path, tmp_path: Path) -> None:
+def test_the_command_answers_plans(spark: SparkSession, homes: Path, tmp_path: Path) -> None:
     (tmp_path / "2-hot.json").write_text(json.dumps({"name": "hot", "plan": PLAN}))
     result = json.loads(
         data("expected", homes, "--plan", tmp_path / "2-hot.json", "--out", tmp_path / "a", "--json")
@@ -121,7 +121,7 @@ def test_it_answers_plans(spark: SparkSession, homes: Path, tmp_path: Path) -> N
 
 
 @pytest.mark.long
-def test_it_converts_csv_by_what_the_file_shows(spark: SparkSession, tmp_path: Path) -> None:
+def test_the_command_converts_csv_with_inferred_fields(spark: SparkSession, tmp_path: Path) -> None:
     source = tmp_path / "rooms.csv"
     source.write_text("at,room,celsius\n2026-03-01T00:00:01Z,hall,20.5\n2026-03-01T00:00:00Z,hall,warm\n")
     words = ("--fields", "at timestamp, room string, celsius float")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.parquet
 import pytest
-from tests.support.spark_answers import rows_of
+from tests.support.spark.answers import rows_of
 
 from mavstream_protocol.instants import parse_instant
 from mavstream_protocol.manifest import Manifest
@@ -21,7 +21,7 @@ from mavstream_spark.errors import InvalidJob, UnreadableInput
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytest_plugins = ("tests.support.spark_fixtures",)
+pytest_plugins = ("tests.support.spark.fixtures",)
 pytestmark = pytest.mark.xdist_group("spark")
 
 CASAS = """\
@@ -58,7 +58,9 @@ def bad_lines(folder: Path, manifest: Manifest) -> dict[str, str]:
     return {row["line"]: row["reason"] for row in found}
 
 
-def test_casas_lines_go_to_the_streams_of_their_sensors(spark: SparkSession, tmp_path: Path) -> None:
+def test_casas_lines_are_converted_to_the_streams_of_their_sensors(
+    spark: SparkSession, tmp_path: Path
+) -> None:
     (tmp_path / "log.txt").write_text(CASAS)
     out = tmp_path / "out"
     made = convert(spark, [str(tmp_path / "log.txt")], str(out), CasasReader())
@@ -100,7 +102,7 @@ def test_bad_casas_lines_are_kept_and_counted(spark: SparkSession, tmp_path: Pat
 
 
 @pytest.mark.long
-def test_csv_lines_become_rows_or_are_kept(spark: SparkSession, tmp_path: Path) -> None:
+def test_csv_lines_become_rows_or_are_kept_as_bad_lines(spark: SparkSession, tmp_path: Path) -> None:
     header = "at,home,room,celsius,on"
     lines = [
         "2026-03-01T00:00:02Z,1,hall,20.5,true",
@@ -165,7 +167,7 @@ def test_bad_lines_of_files_that_are_read_in_blocks_have_their_numbers(
     assert len(bad_lines(tmp_path / "out", made)) == 18 + 7 + 2
 
 
-def test_fields_that_make_no_stream_are_refused() -> None:
+def test_invalid_stream_fields_are_refused() -> None:
     with pytest.raises(InvalidJob, match="'at' is not a name, a type"):
         parse_fields("rooms", "at", None)
     with pytest.raises(InvalidJob, match="write them like"):

@@ -1,4 +1,4 @@
-"""Datasets: deterministic rows in the order of time, published completely or not at all."""
+"""Datasets: deterministic rows in time order, published completely or not at all."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet
 import pytest
-from tests.support.spark_session import HOMES, SETTINGS
+from tests.support.spark.session import HOMES, SETTINGS
 
 from mavstream_feeder.input.sample import DATA
 from mavstream_protocol.manifest import MANIFEST, InvalidDataset, Manifest
@@ -32,7 +32,7 @@ from mavstream_spark.generate.plain import PlainOptions, generate_plain
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytest_plugins = ("tests.support.spark_fixtures",)
+pytest_plugins = ("tests.support.spark.fixtures",)
 pytestmark = pytest.mark.xdist_group("spark")
 
 ONE_CORE = f"""
@@ -90,7 +90,7 @@ def test_rows_do_not_depend_on_partitions_and_slices(
         assert table_of(again, tmp_path / "again", name).equals(table_of(first, homes, name))
 
 
-def test_a_storage_that_only_spark_can_write_to_gets_the_same_files(
+def test_storage_that_only_spark_can_write_gets_the_same_files(
     spark: SparkSession, homes: Path, tmp_path: Path
 ) -> None:
     mount(spark, "homes-away", tmp_path)
@@ -100,11 +100,9 @@ def test_a_storage_that_only_spark_can_write_to_gets_the_same_files(
     Dataset(spark, "viewfs://homes-away/data/homes").verify("motion")
 
 
-def test_a_file_that_spark_did_not_save_as_it_was_encoded_is_found(
-    spark: SparkSession, tmp_path: Path
-) -> None:
+def test_a_file_that_spark_did_not_save_as_encoded_is_detected(spark: SparkSession, tmp_path: Path) -> None:
     mount(spark, "broken-away", tmp_path)
-    # Not a Parquet file: its end is not what the sink writes.
+    # Not a Parquet file: it does not end as the sink writes.
     file = WrittenFile("motion", "2026-03-01", slice=0, rows=1, first=0, last=0, hashes=0, size=5)
     files = spark.sparkContext.parallelize([(file, b"12345")])
     folder = "viewfs://broken-away/data/new"
@@ -141,13 +139,13 @@ def test_rows_do_not_depend_on_the_cores(homes: Path, killed: Path) -> None:
     assert checksums(Manifest.load(killed / "whole")) == checksums(Manifest.load(homes))
 
 
-def test_the_shipped_dataset_is_what_the_generator_makes(homes: Path) -> None:
+def test_the_shipped_dataset_is_the_output_of_the_generator(homes: Path) -> None:
     shipped = DATA / "homes"
     assert Manifest.load(shipped).options == Manifest.load(homes).options
     assert checksums(Manifest.load(shipped)) == checksums(Manifest.load(homes))
 
 
-def test_files_are_in_the_order_of_time_and_fit_the_stream(homes: Path) -> None:
+def test_files_are_in_time_order_and_match_the_stream(homes: Path) -> None:
     manifest = Manifest.load(homes)
     # Nothing is left of attempts to write.
     assert {path.name for path in homes.iterdir()} == {*manifest.streams, "truth", MANIFEST}
@@ -198,7 +196,7 @@ def test_spark_and_python_hash_alike(spark: SparkSession) -> None:
     assert sum_of_hashes(table.slice(0, 0)) == 0
 
 
-def test_a_changed_file_is_found(spark: SparkSession, homes: Path, tmp_path: Path) -> None:
+def test_a_changed_file_is_detected(spark: SparkSession, homes: Path, tmp_path: Path) -> None:
     copy = tmp_path / "copy"
     shutil.copytree(homes, copy)
     dataset = Dataset(spark, str(copy))
@@ -212,7 +210,7 @@ def test_a_changed_file_is_found(spark: SparkSession, homes: Path, tmp_path: Pat
         Dataset(spark, str(copy)).verify("doors")
 
 
-def test_rows_are_counted_by_footers_of_any_length(spark: SparkSession, tmp_path: Path) -> None:
+def test_rows_are_counted_from_footers_of_any_length(spark: SparkSession, tmp_path: Path) -> None:
     storage = Storage(spark, str(tmp_path))
     for columns in (1, 100):
         file = tmp_path / "day=1" / f"{columns}.parquet"
@@ -225,7 +223,7 @@ def test_rows_are_counted_by_footers_of_any_length(spark: SparkSession, tmp_path
 
 
 @pytest.mark.long
-def test_a_job_that_fails_leaves_nothing(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_failed_job_leaves_no_files(spark: SparkSession, tmp_path: Path) -> None:
     def write_half() -> None:
         with new_dataset(spark, str(tmp_path / "half"), "homes", {}) as writer:
             spark.range(5).write.parquet(f"{writer.folder}/motion")

@@ -21,7 +21,7 @@ from mavstream_spark.plans.expressions import with_columns
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytest_plugins = ("tests.support.spark_fixtures",)
+pytest_plugins = ("tests.support.spark.fixtures",)
 pytestmark = pytest.mark.xdist_group("spark")
 
 EXPRESSIONS = scaled(50, 400)
@@ -37,16 +37,16 @@ Rows = list[tuple[Any, ...]]
 
 def by_engine(expression: Expression, rows: Rows) -> list[Any]:
     columns = {
-        name: Column.from_list(field.type, [row[place] for row in rows])
-        for place, (name, field) in enumerate(FIELDS.items())
+        name: Column.from_list(field.type, [row[index] for row in rows])
+        for index, (name, field) in enumerate(FIELDS.items())
     }
     return compile_expression(expression)(columns, len(rows), RowErrors()).to_list(expression.type)
 
 
 def by_spark(spark: SparkSession, expressions: dict[str, Expression], rows: Rows) -> dict[str, list[Any]]:
     arrays = {
-        name: pa.array([row[place] for row in rows], ARROW_TYPES[field.type])
-        for place, (name, field) in enumerate(FIELDS.items())
+        name: pa.array([row[index] for row in rows], ARROW_TYPES[field.type])
+        for index, (name, field) in enumerate(FIELDS.items())
     }
     table = pa.table({"row": pa.array(range(len(rows)), pa.int64()), **arrays})
     frame = with_columns(spark.createDataFrame(table), expressions, ["row"])

@@ -65,7 +65,7 @@ def test_people_move_by_day_and_sleep_at_night() -> None:
     assert evening > 8 * night > 0
 
 
-def test_there_is_day_and_night_and_there_are_seasons() -> None:
+def test_temperatures_have_daily_and_seasonal_cycles() -> None:
     noon, midnight = np.array([43_200.0]), np.array([0.0])
     assert daylight(0, MARCH, noon)[0] > 1000
     assert daylight(0, MARCH, midnight)[0] == 0
@@ -117,7 +117,7 @@ def test_without_heating_a_home_cools_down_and_its_heater_draws_nothing() -> Non
         assert pc.max(heater.column("watts")).as_py() < 5
 
 
-def test_the_truth_names_each_anomaly_once() -> None:
+def test_the_ground_truth_names_each_anomaly_once() -> None:
     plan = HomesPlan(5, 60, MARCH, 1, 1.0)
     rows = [row for number in range(60) for row in truth_batch(plan.home_day(number)).to_pylist()]
     assert len(rows) == 60
@@ -137,7 +137,7 @@ def test_sensors_have_faults() -> None:
     assert 3 <= sum(skew != 0 for skew in skewed) <= 25
 
 
-def test_plain_rows_come_at_the_given_rates_with_exponential_gaps() -> None:
+def test_plain_rows_have_the_given_rates_and_exponential_gaps() -> None:
     rate = read_rate("40@150s,400@100s,0@50s")
     cells = cells_of(rate)
     batches = [cell_batch(1, 1, number, cell, 0) for number, cell in enumerate(cells)]

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.support.feeder_commands import command
-from tests.support.spark_answers import assert_same_rows, plan_of, rows_of, spark_rows
+from tests.support.commands.as_process import command
+from tests.support.spark.answers import assert_same_rows, plan_of, rows_of, spark_rows
 from typer.testing import CliRunner
 
 from mavstream import Client
@@ -22,7 +22,7 @@ from mavstream_spark.plans.table_data import read_tables
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytest_plugins = ("tests.support.spark_fixtures",)
+pytest_plugins = ("tests.support.spark.fixtures",)
 pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.long]
 
 DEMO = {name: flow for each in CLASSES for name, flow in each.queries.items()}

@@ -13,7 +13,7 @@ from tests.support.differential.cases import Case, random_case
 from tests.support.differential.hidden import hidden_columns
 from tests.support.differential.oracle import Oracle, Unanswerable
 from tests.support.differential.scripts import StreamScript
-from tests.support.spark_answers import (
+from tests.support.spark.answers import (
     Row,
     assert_same_rows,
     engine_rows,
@@ -35,7 +35,7 @@ from mavstream_spark.plans.windows import POSITION, TIME
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-pytest_plugins = ("tests.support.spark_fixtures",)
+pytest_plugins = ("tests.support.spark.fixtures",)
 pytestmark = pytest.mark.xdist_group("spark")
 
 DEMO = {name: flow for each in CLASSES for name, flow in each.queries.items()}
@@ -45,7 +45,7 @@ SOURCES: Mapping[str, Mapping[str, Any]] = {
 }
 WINDOW = {"kind": "tumbling", "size": "1m"}
 OTHERS: dict[str, Plan] = {
-    # Files have lost nothing: plain values, and errors of zero, or null beside null.
+    # Files have all rows: plain values, and errors of zero, or null beside null.
     "scaled": plan_of(
         "sums",
         power=SOURCES["power"],
@@ -228,8 +228,8 @@ SPARK_TYPES = {
 def frame_of(spark: SparkSession, script: StreamScript) -> DataFrame:
     hidden = hidden_columns(script)
     columns = {
-        field.name: pa.array([row[place] for row in script.rows], SPARK_TYPES[field.type])
-        for place, field in enumerate(script.fields)
+        field.name: pa.array([row[index] for row in script.rows], SPARK_TYPES[field.type])
+        for index, field in enumerate(script.fields)
     }
     columns[TIME] = pa.array([each.time for each in hidden], pa.int64())
     columns[POSITION] = pa.array([[each.position] for each in hidden], pa.list_(pa.int64()))
@@ -263,10 +263,10 @@ def test_random_plans_are_answered_as_the_oracle_does(spark: SparkSession) -> No
         try:
             assert_same_rows(expected, spark_rows(compile_plan(case.typed(), frames)))
         except AssertionError as error:
-            raise AssertionError(f"{case.story()}\n{error}") from None
+            raise AssertionError(f"{case.description()}\n{error}") from None
 
 
-def test_a_plan_over_a_stream_that_is_not_there_is_refused(dataset: Dataset) -> None:
+def test_a_plan_over_an_unknown_stream_is_refused(dataset: Dataset) -> None:
     plan = plan_of("in", **{"in": {"op": "source", "stream": "humdity"}})
     with pytest.raises(InvalidPlan, match="humdity"):
         answer(dataset, plan)
@@ -289,7 +289,7 @@ def test_a_sum_beyond_64_bits_fails_the_job(spark: SparkSession, dataset: Datase
         answer(dataset, plan)[1].collect()
 
 
-def test_what_has_no_form_on_spark_is_named(dataset: Dataset) -> None:
+def test_unsupported_expressions_are_named(dataset: Dataset) -> None:
     where = "room LIKE room ESCAPE '!'"
     plan = plan_of("odd", motion=SOURCES["motion"], odd={"op": "select", "input": "motion", "where": where})
     with pytest.raises(UnsupportedPlan, match="constant pattern"):

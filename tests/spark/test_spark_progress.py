@@ -7,7 +7,7 @@ import threading
 from types import SimpleNamespace
 from typing import Any
 
-from tests.support.servers import PATIENCE
+from tests.support.servers.running_server import PATIENCE
 
 from mavstream_spark.progress import Bar, Lines
 
@@ -54,7 +54,7 @@ def test_a_log_gets_a_line_now_and_then_and_one_at_the_end() -> None:
     assert last == "motion: 5 rows"
 
 
-def test_a_terminal_has_one_bar_which_gives_way_to_a_line() -> None:
+def test_a_terminal_shows_one_bar_that_is_replaced_by_a_line() -> None:
     seen = Seen(terminal=True)
     bar = Bar(spark_at_work(), seen)
     for name in ("motion", "doors"):

@@ -29,7 +29,7 @@ def test_rows_go_to_their_slice_and_stay_in_order_there() -> None:
     assert split([1099, 1000, 1034, 1033, 1067, 1001]) == {5: [1, 3, 5], 6: [2, 4], 7: [0]}
 
 
-def test_rows_outside_of_the_time_are_left_out() -> None:
+def test_rows_outside_of_the_time_are_ignored() -> None:
     assert split([999, 1000, 1100, 1099]) == {5: [1], 7: [3]}
     assert split([999, 5]) == {}
     assert split([]) == {}

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from tests.support.feeder_commands import command
+from tests.support.commands.as_process import command
 
 from mavstream_protocol.manifest import Manifest
 from mavstream_spark.shipping import workers_are_here, write_packages
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.xdist_group("spark")
 IMPORTS = "homes.batches", "generate.plain", "plans.text_casts"
 
 
-def test_workers_can_import_what_they_are_sent(tmp_path: Path) -> None:
+def test_workers_can_import_the_code_that_they_are_sent(tmp_path: Path) -> None:
     archive = tmp_path / "mavstream.zip"
     write_packages(archive)
     lines = [f"import sys; sys.path.insert(0, {str(archive)!r})"]
@@ -33,7 +33,7 @@ def test_workers_can_import_what_they_are_sent(tmp_path: Path) -> None:
     assert [file for file in files if not file.startswith(str(archive))] == []
 
 
-def test_only_workers_of_this_process_find_our_code_by_themselves() -> None:
+def test_only_local_workers_can_import_our_code_without_an_archive() -> None:
     masters = ("local", "local[2]", "local-cluster[1,1,1024]", "spark://host:7077", "yarn", "k8s://host")
     assert [workers_are_here(master) for master in masters] == [True, True, False, False, False, False]
 

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pytest
 from conftest import MakeStream
-from tests.support.spark_answers import assert_same_rows, plan_of, spark_rows
-from tests.support.table_requests import as_arrow, as_parquet
+from tests.support.servers.tables import as_arrow, as_parquet
+from tests.support.spark.answers import assert_same_rows, plan_of, spark_rows
 from typer.testing import CliRunner
 
 from mavstream_protocol import InvalidPlan
@@ -30,7 +30,7 @@ from mavstream_spark.plans.windows import POSITION, TIME
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-pytest_plugins = ("tests.support.spark_fixtures",)
+pytest_plugins = ("tests.support.spark.fixtures",)
 pytestmark = pytest.mark.xdist_group("spark")
 
 SECOND = 1_000_000
@@ -79,7 +79,7 @@ def table(tmp_path: Path, clock: ManualClock) -> Iterator[ScriptedTable]:
 
 @pytest.fixture
 def readings(stream: MakeStream, table: ScriptedTable, clock: ManualClock) -> ScriptedStream:
-    """Return rows that arrive when they happen, a second apart, while versions come."""
+    """Return rows that arrive at their event time, a second apart, between the versions."""
     made = stream("readings", "at timestamp, n int, room string null, floor int", event_time="at")
     versions = dict(VERSIONS)
     for number, *cells in ROWS:

@@ -1,4 +1,4 @@
-"""How much the tests do: little in `make test`, all of it in `make test-long`."""
+"""The scale of generated tests: small in `make test`, full in `make test-long`."""
 
 from __future__ import annotations
 

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.support.query_services import READINGS
-from tests.support.servers import PATIENCE, until
+from tests.support.servers.running_server import PATIENCE, until
+from tests.support.services.query_service import READINGS
 
 from mavstream_protocol import StreamSpec
 from mavstream_protocol.schema import Schema
@@ -58,7 +58,7 @@ class Parts:
         self.parts = assemble(self.settings, self.catalog, self.link, clock, timers=timers)
         self.streams, self.tables, self.queries = self.parts.streams, self.parts.tables, self.parts.queries
         directory = self.settings.streams_directory
-        self.keeper = TableRetention(directory, self.tables, self.streams, self.link, clock)
+        self.retention = TableRetention(directory, self.tables, self.streams, self.link, clock)
         self.fed = 0
 
     async def feed(self, count: int = 1) -> None:
@@ -74,10 +74,10 @@ class Parts:
         self.clock.advance(nanoseconds=1)
         await self.tables.put("rooms", rows(*given))
 
-    async def kept(self) -> list[int]:
-        """Let the keeper look, and return the versions that are there afterwards."""
+    async def versions_kept(self) -> list[int]:
+        """Run retention once, and return the versions that are left."""
         self.clock.advance(seconds=1)
-        await self.keeper.run()
+        await self.retention.run()
         return [version.number for version in self.tables.versions("rooms")]
 
 
@@ -98,49 +98,49 @@ def run(data: Path, test: Callable[[Parts], Awaitable[None]], stream: Any = None
     asyncio.run(main())
 
 
-def test_a_version_stays_while_there_is_a_row_that_came_in_its_time(tmp_path: Path) -> None:
+def test_a_version_is_kept_while_a_row_that_arrived_in_its_time_is(tmp_path: Path) -> None:
     async def test(parts: Parts) -> None:
         await parts.put(("attic", 1))
         await parts.put(("attic", 2))
-        assert await parts.kept() == [2]  # no row came while the first was current
+        assert await parts.versions_kept() == [2]  # no row arrived while the first was current
         await parts.feed()
         await parts.put(("attic", 3))
         await parts.feed()
         await parts.put(("attic", 4))
-        assert await parts.kept() == [2, 3, 4]
-        # Segments of 64 KiB, of which the last two are kept: the first rows go with the first of them.
+        assert await parts.versions_kept() == [2, 3, 4]
+        # Segments of 64 KiB, of which the last two are kept: rows are removed with the first one.
         while parts.streams.info("readings").begin < 2:
             await parts.feed(1000)
             parts.clock.advance(seconds=1)
             parts.streams.maintain()
-        assert await parts.kept() == [4]
+        assert await parts.versions_kept() == [4]
         assert len(list((tmp_path / "tables" / "rooms").glob("*.version"))) == 1
         assert parts.tables.info("rooms").versions == 1
 
     run(tmp_path, test, {"retention": {"bytes": "64KiB"}})
 
 
-def test_without_an_engine_to_ask_nothing_is_removed(tmp_path: Path) -> None:
+def test_without_a_running_engine_no_version_is_removed(tmp_path: Path) -> None:
     async def test(parts: Parts) -> None:
         await parts.put(("attic", 1))
         await parts.put(("attic", 2))
         await parts.link.stop()
-        assert await parts.kept() == [1, 2]
+        assert await parts.versions_kept() == [1, 2]
 
     run(tmp_path, test)
 
 
-def test_a_version_is_current_from_behind_the_last_row_that_a_query_may_have_joined(tmp_path: Path) -> None:
+def test_a_version_is_stamped_after_the_last_row_that_a_query_may_have_joined(tmp_path: Path) -> None:
     async def test(parts: Parts) -> None:
         await parts.put(("attic", 1))
         info = await parts.queries.register({"name": "q", "plan": JOIN})
         await parts.feed()
-        came = parts.clock.now()
+        arrival = parts.clock.now()
         results = parts.queries.results.of(parts.queries.get(info.id))
         await until(lambda: results.end == 1, "the row to be joined", PATIENCE)
-        parts.clock.advance(seconds=-1000)  # as when somebody sets it right
+        parts.clock.advance(seconds=-1000)  # as when the system clock is set back
         await parts.put(("attic", 2))
-        assert [version.stamp > came for version in parts.tables.versions("rooms")] == [False, True]
+        assert [version.stamp > arrival for version in parts.tables.versions("rooms")] == [False, True]
 
     run(tmp_path, test)
 
@@ -153,7 +153,7 @@ def test_large_versions_are_indexed_before_a_query_needs_them(tmp_path: Path) ->
         """Return the versions that an engine finds indexed."""
         table = StoredTable(folder)
         table.refresh()
-        versions = [table.version(place) for place in range(len(table.numbers))]
+        versions = [table.version(index) for index in range(len(table.numbers))]
         return [version.number for version in versions if version.index(("room",)).mapped]
 
     async def test(parts: Parts) -> None:
@@ -164,7 +164,7 @@ def test_large_versions_are_indexed_before_a_query_needs_them(tmp_path: Path) ->
         await parts.feed()
         await parts.put(*many[1:], ("attic", 1))
         assert indexed() == [1, 2]
-        await parts.put(("attic", 1))  # small: indexed where it is used
+        await parts.put(("attic", 1))  # small: indexed by the query that uses it
         assert indexed() == [1, 2]
         parts.tables.forget_before("rooms", None)
         assert [file.name[:10] for file in folder.glob("*.index")] == []
@@ -172,7 +172,7 @@ def test_large_versions_are_indexed_before_a_query_needs_them(tmp_path: Path) ->
     run(tmp_path, test)
 
 
-def test_the_store_refuses_in_words_of_its_own(tmp_path: Path) -> None:
+def test_the_store_explains_what_it_refuses(tmp_path: Path) -> None:
     async def test(parts: Parts) -> None:
         put = parts.tables.put
         await put("rooms", rows(("attic", 1)), expected=0)
@@ -181,7 +181,7 @@ def test_the_store_refuses_in_words_of_its_own(tmp_path: Path) -> None:
         with pytest.raises(TooMany, match="one more than the 1 that are allowed"):
             await put("homes", rows(("attic", 1)))
         await put("rooms", rows(("attic", 2)))
-        await put("rooms", rows(("attic", 2)))  # as it is: no version
+        await put("rooms", rows(("attic", 2)))  # the same rows make no new version
         with pytest.raises(TooMany, match="has 2 versions that rows in the streams may still need"):
             await put("rooms", rows(("attic", 3)))
         with pytest.raises(Conflict, match=r"\(room string, cap int\), got \(room string, cap float\)"):
@@ -193,7 +193,7 @@ def test_the_store_refuses_in_words_of_its_own(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("delivery", ["process", "sync"])
-def test_tables_come_back_and_broken_files_are_left_out(
+def test_tables_are_restored_and_broken_files_are_ignored(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, delivery: Any
 ) -> None:
     async def test() -> None:

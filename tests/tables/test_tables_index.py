@@ -59,9 +59,7 @@ def mapped(folder: Path, types: list[FieldType], given: list[Column], rows: int)
 
 @pytest.mark.parametrize("in_file", [False, True])
 @pytest.mark.parametrize("seed", range(40))
-def test_every_row_with_equal_keys_is_found_in_the_order_of_the_table(
-    tmp_path: Path, seed: int, in_file: bool
-) -> None:
+def test_all_rows_with_equal_keys_are_found_in_table_order(tmp_path: Path, seed: int, in_file: bool) -> None:
     random = Random(seed)
     types = random.choices(list(FieldType), k=random.randint(1, 3))
     rows = keys(random, types, random.choice([0, 1, 7, 500]))
@@ -82,7 +80,7 @@ def test_every_row_with_equal_keys_is_found_in_the_order_of_the_table(
         assert found == [(n, place) for n, row in enumerate(asking) for place in expected.get(row, ())]
 
 
-def test_many_rows_of_one_key_come_in_portions_that_cover_every_asking_row_once() -> None:
+def test_many_matches_of_one_key_are_returned_in_chunks_that_cover_every_row_once() -> None:
     many = Column.from_list(FieldType.INT, [7] * 30_000 + [8])
     index = TableIndex(build_index([many], [FieldType.INT], len(many)), [FieldType.INT])
     asking = Column.from_list(FieldType.INT, [7, 9, 7, 8, 7, 7])
@@ -93,7 +91,7 @@ def test_many_rows_of_one_key_come_in_portions_that_cover_every_asking_row_once(
     assert sum(len(part.found) for part in parts) == 4 * 30_000 + 1
 
 
-def test_keys_that_are_only_asked_for_take_no_memory() -> None:
+def test_looked_up_keys_take_no_memory() -> None:
     given = [Column.from_list(FieldType.INT, [1, 1 << 60])]
     index = TableIndex(build_index(given, [FieldType.INT], 2), [FieldType.INT])
     list(index.matches([Column(np.arange(10))], 10))
@@ -102,10 +100,10 @@ def test_keys_that_are_only_asked_for_take_no_memory() -> None:
     assert (index.nbytes, sum(len(part.found) for part in found)) == (before, 0)
 
 
-def test_a_text_with_the_hash_of_another_one_is_not_taken_for_it() -> None:
+def test_texts_with_equal_hashes_are_distinguished() -> None:
     texts = ["attic", "hall", "ä"]
     hashes = TextHashes.of(texts)
-    everywhere = TextHashes(np.repeat(hashes.hashes[:1], 3), hashes.codes)  # as if all were equal
+    everywhere = TextHashes(np.repeat(hashes.hashes[:1], 3), hashes.codes)  # as if all hashes were equal
     asked = [text for text in texts if TextHashes.of([text]).hashes[0] == hashes.hashes[0]]
     raw = [text.encode() for text in texts]
     kept = MappedTexts(np.frombuffer(b"".join(raw), np.uint8), np.cumsum([len(text) for text in raw]))
@@ -113,7 +111,7 @@ def test_a_text_with_the_hash_of_another_one_is_not_taken_for_it() -> None:
     assert everywhere.find(asked, kept) == [texts.index(asked[0])]
 
 
-def test_an_index_of_other_rows_or_a_broken_one_is_not_used(tmp_path: Path) -> None:
+def test_a_stale_or_broken_index_is_not_used(tmp_path: Path) -> None:
     types = [FieldType.INT]
     mapped(tmp_path, types, columns(types, [(1,), (2,)]), 2)
     file = index_path(tmp_path, 1, ("c0",))

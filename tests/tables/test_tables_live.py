@@ -8,8 +8,14 @@ import threading
 from pathlib import Path
 from typing import Any
 
-from tests.support.servers import PATIENCE, RawProducer, RunningServer, eventually, running_server
-from tests.support.table_requests import READINGS, answers, append, join_plan, put, register
+from tests.support.servers.running_server import (
+    PATIENCE,
+    RawProducer,
+    RunningServer,
+    eventually,
+    running_server,
+)
+from tests.support.servers.tables import READINGS, answers, append, join_plan, put, register
 from websockets.exceptions import ConnectionClosed
 
 VERSIONS = 30
@@ -17,7 +23,7 @@ PLAN = join_plan(compute={"n": "l.n", "version": "r.version"})
 
 
 class Feeding(threading.Thread):
-    """Feeds rows numbered from 1, a few to a frame, until it is told to stop or its connection breaks."""
+    """Feeds rows numbered from 1, a few per frame, until it is stopped or its connection breaks."""
 
     def __init__(self, server: RunningServer) -> None:
         super().__init__(daemon=True)
@@ -57,14 +63,15 @@ def versions_of(rows: list[dict[str, Any]]) -> dict[int, Any]:
     return {row["n"]: row["version"] for row in rows}
 
 
-def test_each_row_joins_the_version_that_was_current_when_it_came(tmp_path: Path) -> None:
+def test_each_row_joins_the_version_that_was_current_when_it_arrived(tmp_path: Path) -> None:
     with running_server(tmp_path) as server:
         server.http.post("/v1/streams", json=READINGS)
         put_version(server, 1)
         live = register(server, PLAN)
         feeding = Feeding(server)
         feeding.start()
-        bounds = []  # rows up to the first number came before a version, those behind the second after it
+        # Rows up to the first number arrived before a version, those after the second number after it.
+        bounds = []
         for version in range(2, VERSIONS + 1):
             eventually(lambda seen=feeding.acked: feeding.acked > seen, "more rows")
             before = feeding.acked
@@ -78,14 +85,14 @@ def test_each_row_joins_the_version_that_was_current_when_it_came(tmp_path: Path
         assert set(found.values()) == set(range(1, VERSIONS + 1))
         for before, after, version in bounds:
             assert found[before] < version
-            # A row that was on its way while the table was put may have come on either side of it.
+            # A row in flight while the table was put may have arrived before or after it.
             assert found.get(after + 1, version) >= version
-        # The same rows, read again when all versions are there, find the same.
+        # The same rows, read again when all versions exist, join the same versions.
         again = register(server, PLAN, **{"from": "earliest"})
         assert versions_of(answers(server, again, count)) == found
 
 
-def test_versions_survive_the_death_of_the_engine(tmp_path: Path) -> None:
+def test_versions_survive_a_killed_engine(tmp_path: Path) -> None:
     with running_server(tmp_path) as server:
         server.http.post("/v1/streams", json=READINGS)
         put_version(server, 1)
@@ -96,7 +103,7 @@ def test_versions_survive_the_death_of_the_engine(tmp_path: Path) -> None:
         assert engine is not None
         os.kill(engine, signal.SIGKILL)
         eventually(lambda: not server.ready, "the server to notice")
-        put_version(server, 2)  # nobody joins it yet
+        put_version(server, 2)  # no row has joined it yet
         eventually(lambda: server.ready, "another engine")
         running = f"/v1/queries/{query}"
         eventually(lambda: server.http.get(running).json()["state"] == "running", "the query to run again")
@@ -109,7 +116,7 @@ def test_versions_survive_the_death_of_the_engine(tmp_path: Path) -> None:
         assert versions_of(answers(server, again, 4)) == expected
 
 
-def test_versions_survive_the_death_of_the_whole_server(tmp_path: Path) -> None:
+def test_versions_survive_a_killed_server(tmp_path: Path) -> None:
     with running_server(tmp_path) as server:
         server.http.post("/v1/streams", json=READINGS)
         append(server, (0, "attic"))
@@ -123,7 +130,7 @@ def test_versions_survive_the_death_of_the_whole_server(tmp_path: Path) -> None:
         kept = server.http.get("/v1/tables/rooms").json()["kept"]
         server.kill()
         feeding.join(PATIENCE)
-    # What a death can leave: a version that was being written, a table that was being made or removed.
+    # Left over by a crash: a version being written, a table being created or removed.
     (tmp_path / "tables" / "rooms" / "draft").write_bytes(b"half")
     for name in (".new-homes", ".removed-homes-1"):
         (tmp_path / "tables" / name).mkdir()

@@ -1,4 +1,4 @@
-"""The command as scripts and people use it: its output, its exit code, and what it does as a process."""
+"""The command: its output, its exit codes, and its behaviour as a process."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from pyarrow import parquet
-from tests.support.commands_here import Outcome
-from tests.support.commands_here import command as run_here
-from tests.support.servers import eventually
+from tests.support.commands.in_process import Outcome
+from tests.support.commands.in_process import command as run_here
+from tests.support.servers.running_server import eventually
 
 from mavstream import Client
 from mavstream.testing import start_server
@@ -37,7 +37,7 @@ def url() -> Iterator[str]:
 
 @pytest.fixture
 def name(url: str, request: pytest.FixtureRequest) -> str:
-    """A stream of the test's own."""
+    """A stream unique to the test."""
     name = "c_" + request.node.name.partition("[")[0][-55:]
     with Client(url) as client:
         client.create_stream(
@@ -63,7 +63,7 @@ def plan_file(folder: Path, stream: str) -> str:
     return str(file)
 
 
-def test_streams_are_made_from_options_and_files(url: str, tmp_path: Path) -> None:
+def test_streams_are_created_from_options_and_files(url: str, tmp_path: Path) -> None:
     made = answer(
         url, "stream", "create", "c_options", "--field", "at:timestamp", "--field", "t:float?",
         "--event-time", "at", "--lateness", "2s", "--retention", "1h",
@@ -79,19 +79,19 @@ def test_streams_are_made_from_options_and_files(url: str, tmp_path: Path) -> No
     assert answer(url, "stream", "delete", "c_file") == {"deleted": "c_file"}
 
 
-def test_scripts_run_a_process_that_reads_its_input_and_leaves_with_a_code(url: str, name: str) -> None:
+def test_a_process_reads_its_standard_input_and_returns_an_exit_code(url: str, name: str) -> None:
     env = {**os.environ, "MAVSTREAM_URL": url, "PYTHONWARNINGS": "error"}
     rows = '{"id": 1, "word": "a"}\n'
-    for stream, code, said in ((name, 0, ""), ("nothing", 1, "there is no stream 'nothing'")):
+    for stream, code, printed in ((name, 0, ""), ("nothing", 1, "there is no stream 'nothing'")):
         run = [sys.executable, "-m", "mavstream", "stream", "append", stream, "-o", "json"]
         done = subprocess.run(run, env=env, input=rows, capture_output=True, text=True, check=False)
         assert done.returncode == code
         assert json.loads(done.stdout or "{}") == ({} if code else {"stream": name, "rows": 1})
-        assert said in done.stderr
-        assert bool(done.stderr) is bool(said)
+        assert printed in done.stderr
+        assert bool(done.stderr) is bool(printed)
 
 
-def test_people_get_tables(url: str, name: str) -> None:
+def test_tables_are_printed_by_default(url: str, name: str) -> None:
     listed = command(url, "stream", "list").stdout
     assert "watermark" in listed
     assert name in listed
@@ -103,7 +103,7 @@ def test_people_get_tables(url: str, name: str) -> None:
     assert "p95 ms" in command(url, "query", "list").stdout
 
 
-def test_rows_are_appended_from_files_and_the_input(url: str, name: str, tmp_path: Path) -> None:
+def test_rows_are_appended_from_files_and_standard_input(url: str, name: str, tmp_path: Path) -> None:
     lines = '{"id": 1, "word": "a"}\n{"id": 2, "word": "b"}\n'
     assert answer(url, "stream", "append", name, stdin=lines) == {"stream": name, "rows": 2}
     contents = {
@@ -182,7 +182,7 @@ def test_watching_can_be_interrupted(url: str, name: str, tmp_path: Path) -> Non
         assert process.stderr.read() == ""
 
 
-def test_a_check_says_what_is_wrong_and_where(url: str, name: str, tmp_path: Path) -> None:
+def test_a_check_reports_errors_with_pointers(url: str, name: str, tmp_path: Path) -> None:
     good = plan_file(tmp_path, name)
     found = answer(url, "query", "validate", good)
     assert found["valid"]
@@ -219,7 +219,7 @@ def test_classes_and_the_scheduler_are_set(url: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("args", "code", "said"),
+    ("args", "code", "printed"),
     [
         (["query", "show", "nothing"], 1, "there is no query 'nothing'"),
         (["stream", "create", "x", "--field", "a:integer"], 1, "fields/0/type"),
@@ -235,20 +235,20 @@ def test_classes_and_the_scheduler_are_set(url: str) -> None:
         (["query", "list", "-o", "xml"], 2, "xml"),
     ],
 )
-def test_what_is_refused_goes_to_the_error_output(url: str, args: list[str], code: int, said: str) -> None:
+def test_errors_are_printed_to_standard_error(url: str, args: list[str], code: int, printed: str) -> None:
     done = command(url, *args)
     assert (done.returncode, done.stdout) == (code, "")
-    assert said in done.stderr
+    assert printed in done.stderr
 
 
-def test_a_server_that_is_not_there_is_exit_code_3() -> None:
+def test_an_unreachable_server_gives_exit_code_3() -> None:
     done = command("http://127.0.0.1:1", "stream", "list")
     assert done.returncode == 3
     assert "cannot reach http://127.0.0.1:1" in done.stderr
     assert command("nonsense", "stream", "list").returncode == 2
 
 
-def test_tokens_come_from_the_environment(tmp_path: Path) -> None:
+def test_tokens_are_read_from_the_environment(tmp_path: Path) -> None:
     with start_server(tokens="admin:secret") as url:
         refused = command(url, "stream", "list")
         assert (refused.returncode, "got no token" in refused.stderr) == (1, True)
@@ -261,7 +261,7 @@ def test_tokens_come_from_the_environment(tmp_path: Path) -> None:
         assert "secret" not in shown
 
 
-def test_help_names_everything() -> None:
+def test_help_names_every_command() -> None:
     shown = run_here("--help").stdout
     for name in ("serve", "stream", "class", "query", "feed", "demo", "policies", "scheduler", "info"):
         assert f" {name} " in shown
@@ -269,7 +269,7 @@ def test_help_names_everything() -> None:
 
 
 def test_a_package_that_is_not_installed_is_named(tmp_path: Path) -> None:
-    # A package of the same name ahead of the real one stands for an extra that is missing.
+    # A broken package of the same name, ahead of the real one, simulates a missing extra.
     (tmp_path / "mavstream_server").mkdir()
     (tmp_path / "mavstream_server" / "__init__.py").write_text("import a_module_that_is_missing")
     done = subprocess.run(
@@ -285,7 +285,7 @@ def test_a_package_that_is_not_installed_is_named(tmp_path: Path) -> None:
     assert "pip install 'mavstream[server]'" in done.stderr
 
 
-def test_the_live_table_is_for_terminals(url: str, name: str, tmp_path: Path) -> None:
+def test_a_terminal_shows_a_live_table(url: str, name: str, tmp_path: Path) -> None:
     import pty
 
     query = answer(url, "query", "submit", plan_file(tmp_path, name))["id"]

@@ -1,4 +1,4 @@
-"""Swapping a running query's plan: what goes on, what begins anew, and what it is for."""
+"""Migration of a running query: operators that are reused, operators that start empty, and its benefit."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from tests.conftest import MakeStream
-from tests.support.equivalent_plans import (
+from tests.support.plans.equivalent_plans import (
     COUNTED,
     COUNTED_TOO,
     EVEN_THEN_SMALL,
@@ -18,7 +18,7 @@ from tests.support.equivalent_plans import (
     stage,
     typed,
 )
-from tests.support.rewriting_steps import DOORS, IN, Nodes, select
+from tests.support.plans.rewriting_steps import DOORS, IN, Nodes, select
 
 from mavstream_protocol.plans.inference import infer
 from mavstream_protocol.plans.plan import Plan
@@ -37,7 +37,7 @@ def readings(stream: MakeStream) -> ScriptedStream:
     return readings_of(stream)
 
 
-def test_a_plan_without_memory_is_exchanged_at_once_and_all_goes_on(readings: ScriptedStream) -> None:
+def test_a_stateless_plan_migrates_at_once(readings: ScriptedStream) -> None:
     run = run_plan(EVEN_THEN_SMALL, "small", [readings], train=16)
     readings.rows(*rows(0, 200), frame=10)
     for _ in range(9):
@@ -61,7 +61,7 @@ def test_a_plan_without_memory_is_exchanged_at_once_and_all_goes_on(readings: Sc
     assert stats.operators[1].rows_out > 0
 
 
-def test_what_selects_feed_goes_on_when_they_are_reordered(readings: ScriptedStream) -> None:
+def test_operators_above_reordered_selects_are_reused(readings: ScriptedStream) -> None:
     run = run_plan({**EVEN_THEN_SMALL, "a": counting("small")}, "a", [readings])
     readings.rows(*rows(0, 8))
     run.rows()
@@ -74,7 +74,7 @@ def test_what_selects_feed_goes_on_when_they_are_reordered(readings: ScriptedStr
     assert run.query.migrations.count == 1
 
 
-def test_scaled_aggregates_go_on_to_stand_for_rows_that_were_shed(readings: ScriptedStream) -> None:
+def test_scaled_aggregates_keep_their_weights_after_a_migration(readings: ScriptedStream) -> None:
     scaled = {"op": "aggregate", "scaled": True, "window": {"kind": "tumbling", "size": "10s"}}
     first = {**EVEN_THEN_SMALL, "a": {**scaled, "input": "small", "compute": {"n": "count(*)"}}}
     other = {**SMALL_THEN_EVEN, "a": {**scaled, "input": "even", "compute": {"n": "count(*)"}}}
@@ -90,7 +90,7 @@ def test_scaled_aggregates_go_on_to_stand_for_rows_that_were_shed(readings: Scri
     assert run.query.migrations.count == 1
 
 
-def test_windows_begin_anew_beside_the_old_ones_until_those_that_lack_rows_are_closed(
+def test_new_windows_run_beside_the_old_ones_until_incomplete_ones_are_closed(
     readings: ScriptedStream,
 ) -> None:
     run = run_plan(COUNTED, "a", [readings])
@@ -102,7 +102,9 @@ def test_windows_begin_anew_beside_the_old_ones_until_those_that_lack_rows_are_c
     held = run.query.network.operators["a"]
     readings.rows(*rows(5, 5))
     run.engine.run()
-    assert stage(run.query) is MigrationStage.WARMING  # the window of the first ten seconds lacks five rows
+    assert (
+        stage(run.query) is MigrationStage.WARMING
+    )  # the new window of the first ten seconds lacks five rows
     assert query_metrics(run.query, 1).migration == "warming"
     assert {operator.name for operator in query_metrics(run.query, 1).operators} == {
         *COUNTED,
@@ -128,24 +130,24 @@ ABOVE = {**IN, **DOORS, "j": joined("in", "doors"), "s": select("j", "x % 2 = 0"
 BELOW = {**IN, **DOORS, "s": select("in", "x % 2 = 0"), "j": joined("s", "doors")}
 
 
-def test_pairs_across_a_swap_are_found_once(stream: MakeStream, readings: ScriptedStream) -> None:
+def test_pairs_across_a_migration_are_found_once(stream: MakeStream, readings: ScriptedStream) -> None:
     doors = stream("doors", FIELDS, event_time="ts")
     run = run_plan(ABOVE, "s", [readings, doors])
     plain = run_plan(ABOVE, "s", [readings, doors], engine=run.engine, id_="plain")
-    swapped_at = None
+    migrated_at = None
     for second in range(30):
         readings.rows(*rows(second, 1))
         doors.rows(*rows(second, 1))
         run.engine.run()
         if second == 10:
             run.engine.migrate("q", typed(BELOW, "j", readings, doors))
-        if run.query.migrations.count and swapped_at is None:
-            swapped_at = second
-    assert swapped_at == 14  # rows of second 10 reach to second 13
+        if run.query.migrations.count and migrated_at is None:
+            migrated_at = second
+    assert migrated_at == 14  # rows of second 10 may join rows up to second 13
     assert sorted(run.rows()) == sorted(plain.rows()) != []
 
 
-def test_new_operators_know_of_streams_that_ended_or_fell_silent_before(
+def test_new_operators_get_marks_of_streams_that_ended_or_became_idle_before(
     stream: MakeStream, readings: ScriptedStream
 ) -> None:
     doors = stream("doors", FIELDS, event_time="ts")
@@ -163,7 +165,9 @@ def test_new_operators_know_of_streams_that_ended_or_fell_silent_before(
     assert run.query.state is QueryState.FINISHED
 
 
-def test_a_union_of_a_new_plan_ends_with_its_inputs(stream: MakeStream, readings: ScriptedStream) -> None:
+def test_a_union_of_a_new_plan_completes_with_its_inputs(
+    stream: MakeStream, readings: ScriptedStream
+) -> None:
     doors = stream("doors", FIELDS, event_time="ts")
     both = {"op": "union", "inputs": ["in", "doors"]}
     above = {**IN, **DOORS, "u": both, "s": select("u", "x >= 0")}
@@ -179,7 +183,7 @@ def test_a_union_of_a_new_plan_ends_with_its_inputs(stream: MakeStream, readings
     assert (run.query.migrations.count, run.query.state) == (1, QueryState.FINISHED)
 
 
-def test_rows_go_on_to_find_theirs_in_a_table(
+def test_table_joins_continue_after_a_migration(
     readings: ScriptedStream, tmp_path: Path, clock: ManualClock
 ) -> None:
     homes = ScriptedTable(tmp_path / "tables", "homes", "home int, owner string", clock)
@@ -204,7 +208,7 @@ def test_rows_go_on_to_find_theirs_in_a_table(
     homes.close()
 
 
-def test_counters_go_on(readings: ScriptedStream) -> None:
+def test_counters_continue_after_a_migration(readings: ScriptedStream) -> None:
     roots = {**IN, "s": select("in", "sqrt(x) >= 0"), "t": select("s", "x < 100")}
     other = {**IN, "t": select("in", "x < 100"), "s": select("t", "sqrt(x) >= 0")}
     run = run_plan(roots, "t", [readings])
@@ -216,21 +220,21 @@ def test_counters_go_on(readings: ScriptedStream) -> None:
     assert run.query.counters["s"] == {"errors": 2}
 
 
-# What it is for
+# Benefit
 
 
 EVEN_FIRST = {**IN, "even": select("in", "x % 2 = 0"), "home": select("even", "home = 0")}
 
 
-def test_after_selectivities_flip_a_swap_makes_operators_work_less(readings: ScriptedStream) -> None:
-    """First few rows are even and all are of home 0; then all are even and few are of home 0."""
+def test_after_selectivities_change_a_migration_reduces_the_work(readings: ScriptedStream) -> None:
+    """At first few rows are even and all are of home 0; then all are even and few are of home 0."""
     plan = Plan.parse({"root": "home", "nodes": EVEN_FIRST})
     run = run_plan(EVEN_FIRST, "home", [readings], train=64)
     plain = run_plan(EVEN_FIRST, "home", [readings])
     clock = iter(range(1_000_000))
 
     def fed(few_even: bool) -> float:
-        """Feed rows; returns how many rows the selects were given for each of them."""
+        """Feed rows; returns how many rows the selects read per fed row."""
         numbers = range(6000)
         made = [(next(clock), 0, 0 if n % 10 == 0 else 1) for n in numbers]
         if not few_even:
@@ -242,8 +246,8 @@ def test_after_selectivities_flip_a_swap_makes_operators_work_less(readings: Scr
         return 1 + (selects[0].work.rows_out - before[0]) / len(made)
 
     def chosen() -> PlanChoice:
-        figures = PlanMetrics({"readings": 1000.0}, operator_metrics(query_metrics(run.query, 1)))
-        return choose(PlanSubject(plan, {"readings": readings.shape}), figures)
+        metrics = PlanMetrics({"readings": 1000.0}, operator_metrics(query_metrics(run.query, 1)))
+        return choose(PlanSubject(plan, {"readings": readings.shape}), metrics)
 
     assert fed(few_even=True) == 1.1
     assert chosen().saving < LEAST_SAVING
@@ -257,7 +261,7 @@ def test_after_selectivities_flip_a_swap_makes_operators_work_less(readings: Scr
     assert run.query.migrations.count == 1
 
 
-def test_a_query_that_shares_its_operators_is_swapped_by_itself(readings: ScriptedStream) -> None:
+def test_a_member_of_a_shared_pipeline_migrates_alone(readings: ScriptedStream) -> None:
     run = run_plan(EVEN_FIRST, "home", [readings], train=64)
     other = run_plan(EVEN_FIRST, "home", [readings], engine=run.engine, id_="other")
 

@@ -1,4 +1,4 @@
-"""Swaps that do not come to pass: what is refused, what is given up, and that the query goes on."""
+"""Migrations that are refused or abandoned, after which the query continues with its old plan."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from tests.conftest import MakeStream
-from tests.support.equivalent_plans import (
+from tests.support.plans.equivalent_plans import (
     COUNTED,
     COUNTED_TOO,
     EVEN_THEN_SMALL,
@@ -20,7 +20,7 @@ from tests.support.equivalent_plans import (
     stage,
     typed,
 )
-from tests.support.rewriting_steps import IN, Nodes, select
+from tests.support.plans.rewriting_steps import IN, Nodes, select
 
 from mavstream_protocol.queries import OnError
 from mavstream_server.engine.engine import Engine
@@ -52,12 +52,12 @@ def test_a_plan_that_cannot_give_the_same_answer_is_refused(
     assert stage(run.query) is None
 
 
-def test_windows_by_rows_go_on_or_the_swap_is_refused(readings: ScriptedStream) -> None:
+def test_windows_by_rows_are_reused_or_the_migration_is_refused(readings: ScriptedStream) -> None:
     three: Nodes = {"kind": "tumbling", "size": 3}
     run = run_plan({**EVEN_THEN_SMALL, "a": counting("small", three)}, "a", [readings])
-    anew = {**PROJECT_BELOW, "t": select("s", "x < 500"), "a": counting("t", three)}
+    not_reusable = {**PROJECT_BELOW, "t": select("s", "x < 500"), "a": counting("t", three)}
     with pytest.raises(MigrationRefused, match=r"'a' remember: the plan has windows by rows"):
-        run.engine.migrate("q", typed(anew, "a", readings))
+        run.engine.migrate("q", typed(not_reusable, "a", readings))
     readings.rows(*rows(0, 4))
     run.engine.run()
     run.engine.migrate("q", typed({**SMALL_THEN_EVEN, "a": counting("even", three)}, "a", readings))
@@ -66,14 +66,14 @@ def test_windows_by_rows_go_on_or_the_swap_is_refused(readings: ScriptedStream) 
     assert run.query.migrations.count == 1
 
 
-def test_a_one_time_query_does_not_begin_anew(readings: ScriptedStream) -> None:
+def test_a_one_time_query_does_not_migrate_to_an_empty_operator(readings: ScriptedStream) -> None:
     run = run_plan(COUNTED, "a", [readings], options=RunOptions(one_time=True))
     with pytest.raises(MigrationRefused, match="one-time query"):
         run.engine.migrate("q", typed(COUNTED_TOO, "a", readings))
 
 
 def warming(readings: ScriptedStream, nodes: Nodes = COUNTED_TOO, **options: Any) -> PlanRun:
-    """Return a query whose new operators run beside the old ones."""
+    """Return a migrating query whose new operators run beside the old ones."""
     run = run_plan(COUNTED, "a", [readings], **options)
     readings.rows(*rows(0, 5))
     run.engine.run()
@@ -83,8 +83,8 @@ def warming(readings: ScriptedStream, nodes: Nodes = COUNTED_TOO, **options: Any
     return run
 
 
-def given_up(run: PlanRun, why: str) -> None:
-    """Nothing of the new operators is left."""
+def assert_abandoned(run: PlanRun, why: str) -> None:
+    """Assert that the new operators were removed."""
     assert stage(run.query) is None
     assert why in (run.query.migrations.note or "")
     assert set(run.query.tasks) == {"p", "s", "a", "#output"}
@@ -92,10 +92,10 @@ def given_up(run: PlanRun, why: str) -> None:
     assert len(run.query.network.operators["in"].outputs) == 1
 
 
-def test_a_paused_query_gives_up_and_is_not_swapped(readings: ScriptedStream) -> None:
+def test_pausing_abandons_a_migration_and_a_paused_query_refuses_one(readings: ScriptedStream) -> None:
     run = warming(readings)
     run.engine.pause("q")
-    given_up(run, "paused")
+    assert_abandoned(run, "paused")
     with pytest.raises(IllegalMove, match="is paused; its plan can be swapped while it is running"):
         run.engine.migrate("q", typed(COUNTED_TOO, "a", readings))
     run.engine.resume("q")
@@ -103,20 +103,20 @@ def test_a_paused_query_gives_up_and_is_not_swapped(readings: ScriptedStream) ->
     assert {(home, n) for home, n, *_ in run.rows()} == {(0, 2), (2, 1), (1, 2)}  # of the second ten seconds
 
 
-def test_another_plan_takes_the_place_of_one_that_is_not_ready(readings: ScriptedStream) -> None:
+def test_a_new_migration_replaces_one_that_is_not_ready(readings: ScriptedStream) -> None:
     run = warming(readings)
     with pytest.raises(MigrationRefused):
         run.engine.migrate("q", typed(EVEN_THEN_SMALL, "small", readings))
     assert stage(run.query) is MigrationStage.WARMING
     run.engine.migrate("q", typed(COUNTED, "a", readings), version=0)
-    given_up(run, "another plan was asked for")
+    assert_abandoned(run, "another plan was asked for")
     readings.rows(*rows(5, 6))
     assert len(run.rows()) == 3
     assert (run.query.migrations.count, run.query.migrations.version) == (0, 0)
 
 
 @pytest.mark.parametrize("steps", range(1, 40, 3))
-def test_a_query_reads_on_when_new_operators_go_with_rows_that_filled_its_queues(
+def test_a_query_keeps_reading_when_new_operators_are_removed_with_full_queues(
     steps: int, readings: ScriptedStream
 ) -> None:
     run = warming(readings, policy="simplified_segment", train=2, queue_limit=4)
@@ -128,7 +128,7 @@ def test_a_query_reads_on_when_new_operators_go_with_rows_that_filled_its_queues
     assert run.query.rows_in == 105
 
 
-def test_a_query_that_is_stopped_leaves_nothing(readings: ScriptedStream) -> None:
+def test_a_query_that_is_stopped_while_migrating_leaves_nothing(readings: ScriptedStream) -> None:
     run = warming(readings)
     run.engine.stop("q")
     assert run.query.memory.resident == 0
@@ -137,23 +137,27 @@ def test_a_query_that_is_stopped_leaves_nothing(readings: ScriptedStream) -> Non
 
 
 @pytest.mark.parametrize("limit", [5 * SECOND, 20 * SECOND])
-def test_what_takes_too_long_is_given_up(limit: int, readings: ScriptedStream, clock: ManualClock) -> None:
+def test_a_migration_that_takes_too_long_is_abandoned(
+    limit: int, readings: ScriptedStream, clock: ManualClock
+) -> None:
     run = run_plan(COUNTED, "a", [readings], clock=clock)
     readings.rows(*rows(0, 1))
     run.engine.run()
     run.engine.migrate("q", typed(COUNTED_TOO, "a", readings), limit=limit)
     run.engine.run()
     if limit < 10 * SECOND:
-        given_up(run, "reach 10s ahead, further than the limit of 5s")
+        assert_abandoned(run, "reach 10s ahead, further than the limit of 5s")
     else:
         assert run.engine.timed
         clock.advance(seconds=21)
         run.engine.step()
-        given_up(run, "after 20s its new operators did not know yet what they must")
+        assert_abandoned(run, "after 20s its new operators did not know yet what they must")
         assert not run.engine.timed
 
 
-def test_a_new_operator_that_fails_is_given_up_and_the_query_lives(readings: ScriptedStream) -> None:
+def test_a_failing_new_operator_abandons_the_migration_and_the_query_continues(
+    readings: ScriptedStream,
+) -> None:
     def computing(nodes: Nodes, x: str) -> Nodes:
         return {**nodes, "p": {**nodes["p"], "compute": {"home": "home", "x": x}}}
 
@@ -166,12 +170,12 @@ def test_a_new_operator_that_fails_is_given_up_and_the_query_lives(readings: Scr
     readings.rows(*rows(5, 4))
     run.engine.run()
     assert run.query.state is QueryState.RUNNING
-    given_up(run, "operator '+p' failed")
+    assert_abandoned(run, "operator '+p' failed")
     readings.rows(*rows(9, 2))
     assert len(run.rows()) == 3
 
 
-def test_memory_of_new_operators_counts_and_they_go_when_it_is_too_much(readings: ScriptedStream) -> None:
+def test_memory_of_new_operators_counts_and_too_much_abandons_the_migration(readings: ScriptedStream) -> None:
     run = warming(readings, memory_limit=1 << 20, train=64)
     alone = run.query.network.operators["a"].state_bytes
     readings.rows(*[(6 * SECOND, n, n * 2) for n in range(1000)])
@@ -182,11 +186,11 @@ def test_memory_of_new_operators_counts_and_they_go_when_it_is_too_much(readings
     readings.rows(*[(7 * SECOND, n, n * 2) for n in range(1000)])
     run.engine.run()
     assert run.query.state is QueryState.RUNNING
-    given_up(run, "held more than")
+    assert_abandoned(run, "held more than")
 
 
 @pytest.mark.parametrize("policy", ["rr", "cqc", "abd", "segment", "mbd"])
-def test_policies_classes_and_snapshots_change_while_a_swap_is_under_way(
+def test_policies_classes_and_snapshots_work_during_a_migration(
     policy: str, readings: ScriptedStream
 ) -> None:
     run = warming(readings)

@@ -1,4 +1,4 @@
-"""Swapping plans never changes an answer: generated plans and alternates, at any moment, under any policy."""
+"""Migration never changes an answer: random plans and alternates, at any moment, under any policy."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ from itertools import count
 from random import Random
 
 import pytest
-from tests.engine.test_plan_invariance import assert_same
-from tests.planning.test_plan_alternates_answers import MOST_ROWS, Question, TooLarge, question, run
+from tests.support.differential.comparison import assert_same_answer
 from tests.support.differential.engine_runs import Variant, random_variants, written
+from tests.support.differential.families.rewrite_cases import MOST_ROWS, RewriteCase, rewrite_case, run
+from tests.support.differential.interleaving import TooLarge
 from tests.support.differential.scripts import Row
 from tests.support.scale import FULL, scaled
 
@@ -31,26 +32,26 @@ RUNS = scaled(3, 6)
 
 @pytest.fixture(scope="module")
 def exercised() -> Iterator[Counter[str]]:
-    """How many swaps there were and what became of them, printed at the end."""
+    """Number and outcomes of migrations, printed at the end."""
     counted: Counter[str] = Counter()
     yield counted
     print(f"\n{dict(counted)}")
     if FULL:
-        assert counted["swapped"] > 10 * counted["cases"] > 0
+        assert counted["migrated"] > 10 * counted["cases"] > 0
         assert counted["beside the old operators"] > counted["cases"]
 
 
-def swapped(
-    asked: Question,
+def migrated(
+    asked: RewriteCase,
     plans: Sequence[TypedPlan],
     streams: list[ScriptedStream],
     variant: Variant,
     random: Random,
     exercised: Counter[str],
 ) -> PlanRun:
-    """Run a query to its end while its plan is swapped for others, and back, every few steps.
+    """Run a query to its end while it migrates to other plans, and back, every few steps.
 
-    Now and then another policy takes over, which finds new and old operators, or the query changes its class.
+    Sometimes another policy takes over, with new and old operators, or the query changes its class.
     """
     plan = asked.plan
     made = run_plan(
@@ -84,12 +85,12 @@ def swapped(
             exercised["beside the old operators"] += query.migrations.note is None
         warming = query.migrations.stage is MigrationStage.WARMING
     exercised["steps"] += step
-    exercised["swapped"] += query.migrations.count
+    exercised["migrated"] += query.migrations.count
     return made
 
 
 def check(query: RunningQuery) -> None:
-    """Between two slices, queues and account agree, and all operators are known to the policy."""
+    """Assert that queues and account agree between slices, and that the policy knows all operators."""
     queues = [queue for task in query.tasks.values() for queue in task.work.inputs]
     assert sum(queue.rows for queue in queues) == query.network.account.rows
     shown = {id(operator) for operator in query.operators}
@@ -101,8 +102,8 @@ def typed(plan: Plan, streams: Sequence[ScriptedStream]) -> TypedPlan:
 
 
 def compared(seed: str, number: int, exercised: Counter[str]) -> bool:
-    """Run a question as it is and with swaps, over the same logs; returns whether that was worth while."""
-    asked, random = question(seed), Random(seed)
+    """Run a case with and without migrations over the same logs; returns whether it was suitable."""
+    asked, random = rewrite_case(seed), Random(seed)
     plans: list[Plan] = []
     variants = [replace(v, train=min(v.train, 3)) for v in random_variants(Random(number), RUNS)]
     for variant in variants:
@@ -117,31 +118,31 @@ def compared(seed: str, number: int, exercised: Counter[str]) -> bool:
             if not plans:
                 return False
             all_plans = [typed(plan, streams) for plan in (asked.plan, *plans)]
-            other = swapped(asked, all_plans, streams, variant, random, exercised)
+            other = migrated(asked, all_plans, streams, variant, random, exercised)
             same(asked, first, expected, other, f"seed {seed!r}, {variant}")
     return True
 
 
-def same(asked: Question, first: PlanRun, expected: list[Row], other: PlanRun, how: str) -> None:
-    story = f"{how}\n{asked.options}\n{asked.case.story()}"
-    assert other.query.state is first.query.state, f"{other.query.reason}\n{story}"
+def same(asked: RewriteCase, first: PlanRun, expected: list[Row], other: PlanRun, how: str) -> None:
+    context = f"{how}\n{asked.options}\n{asked.case.description()}"
+    assert other.query.state is first.query.state, f"{other.query.reason}\n{context}"
     if first.query.state is QueryState.FAILED:
-        return  # what a failed query answered may end at any row
-    assert_same(asked.case, expected, other.answers(), how)
-    assert other.sink.offset == first.sink.offset, story
+        return  # the answers of a failed query may end at any row
+    assert_same_answer(asked.case, expected, other.answers(), how)
+    assert other.sink.offset == first.sink.offset, context
     if not ends_by_itself(asked):
-        assert other.query.rows_in == first.query.rows_in, story
-    assert other.query.output.latency.count == first.query.output.latency.count, story
+        assert other.query.rows_in == first.query.rows_in, context
+    assert other.query.output.latency.count == first.query.output.latency.count, context
 
 
-def ends_by_itself(asked: Question) -> bool:
-    """Whether the query may end before its streams do: what it has read by then depends on the run."""
+def ends_by_itself(asked: RewriteCase) -> bool:
+    """Whether the query may end before its streams: the rows it has read by then depend on the run."""
     windows = [getattr(node, "window", None) for node in asked.case.typed().nodes.values()]
     return asked.options.one_time or any(window and window.until is not None for window in windows)
 
 
 @pytest.mark.parametrize("chunk", range(CHUNKS))
-def test_an_answer_is_the_same_however_often_its_plan_is_swapped(chunk: int, exercised: Counter[str]) -> None:
+def test_the_answer_does_not_depend_on_migrations(chunk: int, exercised: Counter[str]) -> None:
     for number in range(chunk * CASES_PER_CHUNK, (chunk + 1) * CASES_PER_CHUNK):
         for attempt in count():
             if compared(f"swaps {number}.{attempt}", number, exercised):

@@ -1,4 +1,4 @@
-"""Still points: queries come to a standstill on demand, and go on where they stood."""
+"""Quiescent points: queries drain on demand, and continue from there."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ def engine_on(readings: ScriptedStream, clock: ManualClock, service: SourceServi
 
 
 def fed(readings: ScriptedStream, run: PlanRun, rows: int, steps: int) -> None:
-    """Write rows and leave most of them unread or on their way."""
+    """Write rows and leave most of them unread or in queues."""
     readings.rows(*[(number,) for number in range(rows)], frame=5)
     for _ in range(steps):
         run.engine.step()
 
 
 @pytest.mark.parametrize("service", [SourceService.BETWEEN_SLICES, SourceService.PER_CLASS])
-def test_a_query_that_is_fed_all_the_time_comes_to_a_standstill(
+def test_a_query_that_is_fed_all_the_time_reaches_a_quiescent_point(
     service: SourceService, stream: MakeStream, clock: ManualClock
 ) -> None:
     readings = stream("readings", "x int")
@@ -53,7 +53,7 @@ def test_a_query_that_is_fed_all_the_time_comes_to_a_standstill(
     assert not engine.quiescent_points.wanted
 
 
-def test_other_queries_go_on_meanwhile_and_several_can_stand_still_together(
+def test_other_queries_continue_meanwhile_and_several_can_be_quiescent_together(
     stream: MakeStream, clock: ManualClock
 ) -> None:
     readings = stream("readings", "x int")
@@ -73,7 +73,7 @@ def test_other_queries_go_on_meanwhile_and_several_can_stand_still_together(
 
 
 @pytest.mark.parametrize("ending", ["pause", "stop"])
-def test_nothing_is_done_for_a_query_that_pauses_or_ends(
+def test_the_action_is_dropped_for_a_query_that_pauses_or_ends(
     ending: str, stream: MakeStream, clock: ManualClock
 ) -> None:
     readings = stream("readings", "x int")

@@ -1,4 +1,4 @@
-"""The control channel: packets survive being cut, nonsense is named, nobody is made to wait."""
+"""The control channel: fragmented packets, invalid messages, and writes that never block the engine."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def readable(fd: int, timeout_ms: int = 0) -> bool:
 
 
 @pytest.mark.parametrize("piece", [1, 3, 12, 13, 1000])
-def test_packets_are_whole_however_they_are_cut(piece: int) -> None:
+def test_packets_are_reassembled_however_they_are_fragmented(piece: int) -> None:
     sent = [(1, StopQuery("q")), (2, SetPriority("alarms", 9)), (0, QueryEnded("q", "failed", "why"))]
     data = b"".join(encode(number, message) for number, message in sent)
     packets = Packets()
@@ -46,7 +46,7 @@ def test_packets_are_whole_however_they_are_cut(piece: int) -> None:
     assert [(packet.number, packet.message()) for packet in got] == sent
 
 
-def test_bytes_that_are_no_message_are_named_with_their_number() -> None:
+def test_bytes_that_are_not_a_message_are_reported_with_their_number() -> None:
     with pytest.raises(MalformedMessage, match="message 7 of 4 bytes cannot be read"):
         Packet(7, b"nope").message()
 
@@ -56,7 +56,7 @@ def test_a_message_that_cannot_be_pickled_is_not_sent() -> None:
         encode(1, lambda: None)
 
 
-def test_a_length_beyond_all_messages_breaks_the_channel() -> None:
+def test_a_length_above_the_maximum_breaks_the_channel() -> None:
     with pytest.raises(MalformedMessage, match="the channel is broken"):
         list(Packets().feed(HEADER.pack(MOST_BYTES + 1, 1)))
 
@@ -75,7 +75,7 @@ def test_the_engine_never_waits_for_a_reader(pair: tuple[socket.socket, socket.s
     assert not end.backed_up
 
 
-def test_the_engine_learns_that_the_other_side_is_gone(pair: tuple[socket.socket, socket.socket]) -> None:
+def test_the_engine_detects_that_the_other_side_has_closed(pair: tuple[socket.socket, socket.socket]) -> None:
     ours, theirs = pair
     end = EngineEnd(theirs)
     ours.sendall(encode(1, StopQuery("q")))
@@ -84,19 +84,19 @@ def test_the_engine_learns_that_the_other_side_is_gone(pair: tuple[socket.socket
     end.receive()
     assert [packet.message() for packet in end.received] == [StopQuery("q")]
     assert end.closed
-    end.send(1, Done())  # nobody is there to hear it
+    end.send(1, Done())  # the other side has closed
     assert not end.backed_up
 
 
-def test_replies_find_their_calls_and_events_their_listener(
+def test_replies_are_matched_to_calls_and_events_go_to_the_listener(
     pair: tuple[socket.socket, socket.socket],
 ) -> None:
     ours, theirs = pair
     end = EngineEnd(theirs)
-    heard: list[Event] = []
+    received: list[Event] = []
 
     async def talk() -> None:
-        caller = await Caller.connect(ours, heard.append)
+        caller = await Caller.connect(ours, received.append)
         calls = [asyncio.create_task(caller.call(StopQuery(name), 10)) for name in "abc"]
         while len(end.received) < 3:
             assert await asyncio.to_thread(readable, end.fileno(), 10_000)
@@ -110,7 +110,7 @@ def test_replies_find_their_calls_and_events_their_listener(
         with pytest.raises(EngineRefused, match="it has ended") as refused:
             await calls[0]
         assert (refused.value.code, refused.value.status) == ("wrong_state", 409)
-        assert heard == [QueryEnded("z", "finished", None)]
+        assert received == [QueryEnded("z", "finished", None)]
         end.close()
         with pytest.raises(EngineUnavailable, match="died before it answered"):
             await calls[1]
@@ -123,7 +123,7 @@ def test_replies_find_their_calls_and_events_their_listener(
     asyncio.run(talk())
 
 
-def test_a_call_that_is_not_answered_ends_in_time(pair: tuple[socket.socket, socket.socket]) -> None:
+def test_a_call_without_a_reply_times_out(pair: tuple[socket.socket, socket.socket]) -> None:
     async def talk() -> None:
         caller = await Caller.connect(pair[0], lambda event: None)
         with pytest.raises(EngineUnavailable, match=r"did not answer within 0\.01 s"):
@@ -134,7 +134,7 @@ def test_a_call_that_is_not_answered_ends_in_time(pair: tuple[socket.socket, soc
 
 
 @pytest.mark.parametrize("make", [Doorbell.create, Doorbell.create_from_sockets])
-def test_rings_are_heard_once_and_silence_is_silent(make: Callable[[], Doorbell]) -> None:
+def test_a_doorbell_wakes_once_for_many_rings(make: Callable[[], Doorbell]) -> None:
     bell = make()
     assert not readable(bell.hear_fd)
     assert not bell.silence()

@@ -1,4 +1,4 @@
-"""The engine process: how it lives, dies and comes back, with real processes, logs and signals."""
+"""The engine process: start, crash and restart, with real processes, logs and signals."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from tests.support.engine_links import HOT, Events, Readings, drive, results
-from tests.support.servers import PATIENCE
+from tests.support.servers.running_server import PATIENCE
+from tests.support.services.engine_link import HOT, Events, Readings, drive, results
 
 from mavstream_protocol.scheduling import SchedulerSettings
 from mavstream_server.engine.process.channel import HEADER
@@ -45,7 +45,7 @@ def test_rows_become_results_in_another_process(tmp_path: Path, readings: Readin
     drive(tmp_path, script)
 
 
-def test_a_killed_engine_is_told_restarted_and_works_again(tmp_path: Path, readings: Readings) -> None:
+def test_a_killed_engine_is_reported_restarted_and_works_again(tmp_path: Path, readings: Readings) -> None:
     async def script(link: EngineLink, events: Events) -> None:
         await link.attach_stream("readings")
         await link.set_priority("alarms", 7)
@@ -64,7 +64,7 @@ def test_a_killed_engine_is_told_restarted_and_works_again(tmp_path: Path, readi
         await events.until(lambda: events.restarted, "another engine")
         assert (link.ready, link.restarts) == (True, 1)
         assert link.pid != first
-        # Streams and policy are known to the new process; queries are for their owner to start.
+        # The new process knows streams and policy; the listener starts the queries.
         totals = await link.engine_metrics()
         assert (totals.policy, totals.ids) == ("wrr", ())
         started = await link.start_query(StartQuery("q", readings.plan(HOT), epoch=2))
@@ -76,7 +76,7 @@ def test_a_killed_engine_is_told_restarted_and_works_again(tmp_path: Path, readi
     drive(tmp_path, script)
 
 
-def test_calls_under_way_fail_when_the_engine_dies(tmp_path: Path) -> None:
+def test_pending_calls_fail_when_the_engine_dies(tmp_path: Path) -> None:
     async def script(link: EngineLink, events: Events) -> None:
         pid = link.pid
         assert pid is not None
@@ -90,7 +90,7 @@ def test_calls_under_way_fail_when_the_engine_dies(tmp_path: Path) -> None:
     drive(tmp_path, script)
 
 
-def test_an_engine_that_hangs_is_killed_and_another_takes_its_place(
+def test_a_hanging_engine_is_killed_and_replaced(
     tmp_path: Path, readings: Readings, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def main() -> None:
@@ -113,9 +113,7 @@ def test_an_engine_that_hangs_is_killed_and_another_takes_its_place(
     assert "hung and was killed" in caplog.text
 
 
-def test_an_engine_that_hangs_is_given_up_though_it_takes_no_more_bytes(
-    tmp_path: Path, readings: Readings
-) -> None:
+def test_a_hanging_engine_with_a_full_channel_is_killed(tmp_path: Path, readings: Readings) -> None:
     async def main() -> None:
         link = EngineLink(Hello(tmp_path), hang_timeout=1.0)
         events = Events()
@@ -134,12 +132,12 @@ def test_an_engine_that_hangs_is_given_up_though_it_takes_no_more_bytes(
     asyncio.run(main())
 
 
-def test_an_engine_that_has_nothing_to_say_is_left_alone(tmp_path: Path) -> None:
+def test_an_idle_engine_is_not_killed(tmp_path: Path) -> None:
     async def main() -> None:
         link = EngineLink(Hello(tmp_path), hang_timeout=1.0)
         events = Events()
         await link.start(events)
-        with pytest.raises(TimeoutError):  # waits more than twice as long as it may hang
+        with pytest.raises(TimeoutError):  # longer than twice the hang timeout
             await asyncio.wait_for(events.until(lambda: events.died, "a death"), 2.5)
         assert (events.died, link.restarts) == (0, 0)
         await link.stop()
@@ -163,7 +161,7 @@ asyncio.run(main())
 """
 
 
-def test_the_engine_goes_when_its_parent_is_gone(tmp_path: Path) -> None:
+def test_the_engine_exits_when_its_parent_dies(tmp_path: Path) -> None:
     with subprocess.Popen(
         [sys.executable, "-c", PARENT, str(tmp_path)], stdout=subprocess.PIPE, text=True
     ) as parent:
@@ -175,13 +173,13 @@ def test_the_engine_goes_when_its_parent_is_gone(tmp_path: Path) -> None:
         assert not select.select([ended], [], [], 0)[0]
         os.kill(parent.pid, signal.SIGKILL)
         parent.wait(PATIENCE)
-    assert select.select([ended], [], [], PATIENCE)[0], "the engine is still there"
+    assert select.select([ended], [], [], PATIENCE)[0], "the engine is still running"
     os.close(ended)
 
 
 @contextmanager
 def hosted() -> Iterator[socket.socket]:
-    """Run an engine process as the link does, and give our end of its channel."""
+    """Run an engine process as the link does, and yield our end of its channel."""
     ours, theirs = socket.socketpair()
     bell = Doorbell.create()
     command = [
@@ -202,7 +200,7 @@ def hosted() -> Iterator[socket.socket]:
             process.wait(PATIENCE)
 
 
-def test_malformed_commands_are_answered(tmp_path: Path) -> None:
+def test_malformed_commands_get_an_error_reply(tmp_path: Path) -> None:
     async def script(connection: socket.socket) -> None:
         caller = await Caller.connect(connection, lambda event: None)
         for number, body in enumerate((b"no pickle", b"cnowhere\nNothing\n.", b""), 1 << 40):
@@ -222,7 +220,7 @@ def test_malformed_commands_are_answered(tmp_path: Path) -> None:
         asyncio.run(script(connection))
 
 
-def test_an_engine_that_cannot_be_set_up_is_not_kept(tmp_path: Path) -> None:
+def test_an_engine_that_cannot_start_raises_an_error_and_is_not_ready(tmp_path: Path) -> None:
     async def main() -> None:
         link = EngineLink(Hello(tmp_path, SchedulerSettings(policy="best")))
         with pytest.raises(EngineUnavailable, match="unknown policy 'best'"):

@@ -1,4 +1,4 @@
-"""Queries with equal prefixes run them once, and are none the worse for it."""
+"""Queries with equal prefixes run them once, with the same answers."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from tests.conftest import MakeStream
-from tests.support.sharing_benches import SECOND, SOURCE, US, Bench, counts, hot, readings_of, shares
+from tests.support.engine.shared_pipelines import SECOND, SOURCE, US, Bench, counts, hot, readings_of, shares
 
 from mavstream_protocol.queries import OnError
 from mavstream_server.engine.reporting import oldest_arrival, query_metrics
@@ -27,7 +27,7 @@ def bench(readings: ScriptedStream, clock: ManualClock) -> Bench:
     return Bench(readings, clock)
 
 
-def test_equal_selects_are_run_once_whatever_they_are_called(bench: Bench) -> None:
+def test_equal_selects_run_once_whatever_their_names(bench: Bench) -> None:
     runs = [
         bench.start("a", hot(compute="x + 1")),
         bench.start("b", hot(node="warm", compute="x * 2")),
@@ -35,13 +35,13 @@ def test_equal_selects_are_run_once_whatever_they_are_called(bench: Bench) -> No
     ]
     bench.feed(1, 10)
     assert shares(*runs)
-    trunk = bench.trunk()
-    assert trunk.class_name == "default"
-    assert set(trunk.columns) == {"ts", "x"}
+    pipeline = bench.pipeline()
+    assert pipeline.class_name == "default"
+    assert set(pipeline.columns) == {"ts", "x"}
     assert [list(run.query.tasks) for run in runs] == [["out", "#output"]] * 3
-    before = trunk.network.operators["hot"].rows_out
+    before = pipeline.network.operators["hot"].rows_out
     bench.feed(*range(20))
-    assert trunk.network.operators["hot"].rows_out - before == 10
+    assert pipeline.network.operators["hot"].rows_out - before == 10
     assert [run.answers() for run in runs] == [
         [(11,), *((x + 1,) for x in range(10, 20))],
         [(20,), *((2 * x,) for x in range(10, 20))],
@@ -61,22 +61,24 @@ def test_equal_selects_are_run_once_whatever_they_are_called(bench: Bench) -> No
     ],
     ids=["another predicate", "another type", "another way with errors", "an end by the clock", "a window"],
 )
-def test_what_differs_is_not_shared(bench: Bench, nodes: dict[str, Any], request_: dict[str, Any]) -> None:
+def test_different_prefixes_are_not_shared(
+    bench: Bench, nodes: dict[str, Any], request_: dict[str, Any]
+) -> None:
     bench.start("a", hot())
     bench.start("b", nodes, **request_)
     bench.feed(*range(20))
-    assert not bench.trunks
+    assert not bench.pipelines
 
 
 @pytest.mark.parametrize("window", [{"kind": "tumbling", "size": 3}, {**SECOND, "partial": True}])
-def test_windows_that_begin_with_the_query_are_its_own(bench: Bench, window: dict[str, Any]) -> None:
+def test_windows_that_begin_with_the_query_are_not_shared(bench: Bench, window: dict[str, Any]) -> None:
     bench.start("a", counts(window))
     bench.start("b", counts(window))
     bench.feed(*range(20))
-    assert not bench.trunks
+    assert not bench.pipelines
 
 
-def test_a_query_joins_when_the_windows_that_its_start_has_cut_are_closed(bench: Bench) -> None:
+def test_a_query_attaches_when_the_windows_that_it_missed_rows_of_are_closed(bench: Bench) -> None:
     runs = [bench.start("a", counts()), bench.start("b", counts(keep="n > 1"))]
     bench.feed(0, 500)
     assert shares(*runs)
@@ -91,7 +93,7 @@ def test_a_query_joins_when_the_windows_that_its_start_has_cut_are_closed(bench:
     assert late.answers() == runs[0].answers()[1:]
 
 
-def test_queries_that_are_fed_all_the_time_are_brought_together(
+def test_queries_that_are_fed_all_the_time_come_to_share(
     readings: ScriptedStream, clock: ManualClock
 ) -> None:
     bench = Bench(readings, clock, sources="between_slices")
@@ -110,7 +112,7 @@ def test_queries_that_are_fed_all_the_time_are_brought_together(
     assert [run.answers() for run in runs] == [[(x + 1,) for x in range(10, 2000)]] * 3
 
 
-def test_a_stream_that_falls_silent_leaves_nobody_waiting(
+def test_no_query_waits_for_the_others_when_a_stream_becomes_idle(
     readings: ScriptedStream, clock: ManualClock
 ) -> None:
     bench = Bench(readings, clock, sources="between_slices")
@@ -122,19 +124,19 @@ def test_a_stream_that_falls_silent_leaves_nobody_waiting(
     assert [len(run.answers()) for run in runs] == [90] * 3
 
 
-def test_queries_go_to_where_most_is_shared(bench: Bench) -> None:
+def test_queries_move_to_the_prefix_that_most_queries_share(bench: Bench) -> None:
     pair = [bench.start(id_, hot(compute="x + 1")) for id_ in "ab"]
     bench.feed(1, 10)
-    assert bench.trunk().columns == ("y",)
+    assert bench.pipeline().columns == ("y",)
     others = [bench.start(id_, hot(compute=f"x + {n}")) for n, id_ in enumerate("cde", 2)]
     bench.feed(11, 12)
     assert shares(*pair, *others)
-    assert len(bench.trunk().members) == 5
-    assert bench.trunk().columns == ("x",)
+    assert len(bench.pipeline().members) == 5
+    assert bench.pipeline().columns == ("x",)
     assert [run.answers() for run in pair] == [[(11,), (12,), (13,)]] * 2
 
 
-def test_small_batches_are_gathered_for_many_queries_while_more_is_there(bench: Bench) -> None:
+def test_small_batches_are_joined_for_many_members_while_more_rows_wait(bench: Bench) -> None:
     runs = [bench.start(f"q{n}", hot("x % 8 = 1", compute=f"x + {n}")) for n in range(6)]
     bench.feed(1)
     assert shares(*runs)
@@ -145,7 +147,7 @@ def test_small_batches_are_gathered_for_many_queries_while_more_is_there(bench: 
     assert [run.answers()[1:] for run in runs] == [[(8 * k + 1 + n,) for k in range(12)] for n in range(6)]
 
 
-def test_one_that_is_kept_apart_is_left_alone_until_it_comes_again(bench: Bench) -> None:
+def test_a_query_that_is_kept_apart_does_not_share_until_it_is_added_again(bench: Bench) -> None:
     runs = [bench.start(id_, hot()) for id_ in "abc"]
     bench.feed(1, 10)
     bench.engine.sharing.keep_apart(runs[0].query)
@@ -172,13 +174,13 @@ def test_each_source_of_a_plan_can_be_shared(bench: Bench) -> None:
     runs = [bench.start("a", joined("1s")), bench.start("b", joined("2s"))]
     bench.feed(1, 10)
     assert [len(run.query.shared) for run in runs] == [2, 2]
-    assert len(bench.trunks) == 2
+    assert len(bench.pipelines) == 2
     bench.readings.rows((30_000, 5), (30_000, 15))
     bench.engine.run()
     assert [run.answers() for run in runs] == [[(15, 5)]] * 2
 
 
-def test_figures_tell_who_shares_what(bench: Bench) -> None:
+def test_metrics_report_members_and_prefixes(bench: Bench) -> None:
     for id_ in "abc":
         bench.start(id_, hot(node=f"hot_{id_}", compute=f"x + {ord(id_)}"))
     bench.feed(1, 10)
@@ -223,7 +225,7 @@ def looked_up(compute: dict[str, str], above: str) -> dict[str, Any]:
     return {**nodes, "rooms": {"op": "table", "table": "rooms"}, "j": join}
 
 
-def test_tables_are_joined_once_with_the_versions_of_the_rows(joining: Bench, rooms: ScriptedTable) -> None:
+def test_a_shared_table_join_uses_the_versions_of_the_rows(joining: Bench, rooms: ScriptedTable) -> None:
     rooms.put((11, 1), (12, 2))
     runs = [
         joining.start(id_, looked_up({"cap": "r.cap"}, f"cap + {n}"), tables=[rooms])
@@ -239,7 +241,9 @@ def test_tables_are_joined_once_with_the_versions_of_the_rows(joining: Bench, ro
     assert [run.answers() for run in runs] == [[(11,), (15,), (16,)], [(21,), (25,), (26,)]]
 
 
-def test_rows_in_a_trunk_are_on_their_way_to_a_table(joining: Bench, rooms: ScriptedTable) -> None:
+def test_rows_in_a_shared_pipeline_hold_the_table_versions_that_they_need(
+    joining: Bench, rooms: ScriptedTable
+) -> None:
     rooms.put((11, 1))
     runs = [
         joining.start("a", looked_up({"cap": "r.cap"}, "cap"), tables=[rooms]),

@@ -1,12 +1,12 @@
-"""Whoever shares what: answers, counts and ends of all queries are the same."""
+"""Answers, counters and ends of queries do not depend on sharing."""
 
 from __future__ import annotations
 
 from random import Random
 
 import pytest
-from tests.support.differential.common_prefixes import Course, Outcome, World, random_world
 from tests.support.differential.comparison import difference
+from tests.support.differential.families.common_prefixes import Course, Outcome, World, random_world
 from tests.support.differential.order import is_ordered, is_ordered_throughout
 from tests.support.scale import scaled
 
@@ -16,21 +16,21 @@ CHUNKS = scaled(3, 60)
 WORLDS = scaled(8, 40)
 
 
-def assert_same(world: World, alone: Outcome, shared: Outcome, told: str) -> None:
-    assert len(alone.queries) == len(shared.queries), told
+def assert_same(world: World, alone: Outcome, shared: Outcome, run: str) -> None:
+    assert len(alone.queries) == len(shared.queries), run
     for number, plan in enumerate(alone.plans):
-        which = f"query {number} of {told}\n{world.story()}"
+        which = f"query {number} of {run}\n{world.description()}"
         expected, got = alone.answers(number), shared.answers(number)
         assert difference(expected, got) == ([], []), which
         if is_ordered_throughout(plan):
             left, right = [repr(row) for row in expected], [repr(row) for row in got]
             ordered = is_ordered(plan, plan.root.node)
             assert (left == right) if ordered else (sorted(left) == sorted(right)), which
-        assert alone.figures(number) == shared.figures(number), which
+        assert alone.metrics(number) == shared.metrics(number), which
 
 
 @pytest.mark.parametrize("chunk", range(CHUNKS))
-def test_answers_are_the_same_whoever_shares(chunk: int) -> None:
+def test_answers_do_not_depend_on_sharing(chunk: int) -> None:
     found = 0
     for number in range(WORLDS):
         seed = 7000 + chunk * WORLDS + number

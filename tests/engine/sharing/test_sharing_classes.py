@@ -1,10 +1,10 @@
-"""Whom queries share with, and what their trunk is worth: by classes, priorities and weights."""
+"""Sharing and classes: which queries share, and the class, priority and weight of the shared pipeline."""
 
 from __future__ import annotations
 
 import pytest
 from tests.conftest import MakeStream
-from tests.support.sharing_benches import Bench, hot, readings_of, shares
+from tests.support.engine.shared_pipelines import Bench, hot, readings_of, shares
 
 from mavstream_protocol.scheduling import Sharing
 from mavstream_server.testing import ManualClock, ScriptedStream
@@ -25,48 +25,50 @@ def test_sharing_can_be_switched_off(readings: ScriptedStream, clock: ManualCloc
     bench.start("a", hot())
     bench.start("b", hot())
     bench.feed(*range(20))
-    assert not bench.trunks
+    assert not bench.pipelines
 
 
-def test_classes_share_only_if_asked(readings: ScriptedStream, clock: ManualClock) -> None:
+def test_classes_share_only_if_configured(readings: ScriptedStream, clock: ManualClock) -> None:
     bench = Bench(readings, clock)
     runs = [bench.start("a", hot()), bench.start("b", hot(), class_name="high")]
     bench.feed(*range(20))
-    assert not bench.trunks
+    assert not bench.pipelines
     bench.engine.reclass("b", "default")
     bench.settle()
     assert shares(*runs)
     bench.engine.reclass("b", "high")
     bench.settle()
-    assert not bench.trunks
+    assert not bench.pipelines
     bench.feed(20)
     assert [len(run.answers()) for run in runs] == [11, 11]
 
 
-def test_what_classes_share_is_charged_to_the_highest(readings: ScriptedStream, clock: ManualClock) -> None:
+def test_a_pipeline_shared_by_classes_is_charged_to_the_highest(
+    readings: ScriptedStream, clock: ManualClock
+) -> None:
     bench = Bench(readings, clock, policy="cqc", sharing=Sharing.ALL)
     bench.engine.set_priority("high", 6)
     runs = [bench.start("a", hot()), bench.start("b", hot(), class_name="high"), bench.start("c", hot())]
     bench.feed(*range(20))
     assert shares(*runs)
-    assert bench.trunk().class_name == "high"
+    assert bench.pipeline().class_name == "high"
     bench.engine.set_priority("default", 9)
-    assert bench.trunk().class_name == "default"
+    assert bench.pipeline().class_name == "default"
     bench.engine.set_priority("default", 1)
     bench.engine.stop("b")
     bench.feed(20)
-    assert bench.trunk().class_name == "default"
+    assert bench.pipeline().class_name == "default"
     assert [len(run.answers()) for run in runs] == [11, 10, 11]
 
 
-def test_a_trunk_weighs_as_much_as_the_heaviest_of_its_queries(bench: Bench) -> None:
+def test_a_shared_pipeline_has_the_largest_weight_of_its_members(bench: Bench) -> None:
     runs = [bench.start(id_, hot()) for id_ in "abc"]
     bench.engine.weigh("a", 3)
     bench.feed(1, 10)
     assert shares(*runs)
-    assert bench.trunk().weight == 3
+    assert bench.pipeline().weight == 3
     bench.engine.weigh("b", 5)
-    assert bench.trunk().weight == 5
+    assert bench.pipeline().weight == 5
     bench.engine.stop("b")
     bench.feed(11)
-    assert bench.trunk().weight == 3
+    assert bench.pipeline().weight == 3

@@ -1,10 +1,10 @@
-"""Queries that share leave each other: they lack room, stop, fail, are saved, or shed rows of their own."""
+"""Members detach from a shared pipeline: when they lag, stop, fail, are saved, or shed rows."""
 
 from __future__ import annotations
 
 import pytest
 from tests.conftest import MakeStream
-from tests.support.sharing_benches import SECOND, SOURCE, US, Bench, counts, hot, readings_of, shares
+from tests.support.engine.shared_pipelines import SECOND, SOURCE, US, Bench, counts, hot, readings_of, shares
 
 from mavstream_protocol.queries import OnError
 from mavstream_server.engine.states import QueryState
@@ -20,7 +20,7 @@ def bench(stream: MakeStream, clock: ManualClock) -> Bench:
 
 
 def crowded(bench: Bench) -> tuple[PlanRun, PlanRun, PlanRun]:
-    """Return queries on a trunk, the first of which has no room for what has just come."""
+    """Return members of a shared pipeline, the first of which has no room for the newest rows."""
     slow = bench.start("slow", hot(), queue_limit=3)
     runs = slow, bench.start("b", hot()), bench.start("c", hot())
     bench.feed(1, 10)
@@ -31,7 +31,7 @@ def crowded(bench: Bench) -> tuple[PlanRun, PlanRun, PlanRun]:
     return runs
 
 
-def test_a_query_without_room_leaves_and_the_others_go_on(bench: Bench) -> None:
+def test_a_member_without_room_detaches_and_the_others_continue(bench: Bench) -> None:
     slow, *others = crowded(bench)
     bench.clock.advance(nanoseconds=PATIENCE)
     bench.engine.step()
@@ -41,14 +41,14 @@ def test_a_query_without_room_leaves_and_the_others_go_on(bench: Bench) -> None:
     bench.engine.run()
     bench.clock.advance(seconds=0.5)
     bench.engine.run()
-    assert not shares(slow), "it came back at once"
+    assert not shares(slow), "it attached again at once"
     assert [run.answers()[-100:] for run in (slow, *others)] == [[(x + 1,) for x in range(100, 200)]] * 3
     assert slow.query.rows_in == 102
 
 
-def test_a_query_that_finds_room_soon_stays_and_nobody_reads_ahead_meanwhile(bench: Bench) -> None:
+def test_a_member_that_has_room_soon_stays_attached_and_the_source_waits_meanwhile(bench: Bench) -> None:
     slow, *others = crowded(bench)
-    (source,) = bench.trunk().sources.values()
+    (source,) = bench.pipeline().sources.values()
     assert not source.has_room
     bench.engine.run()
     assert shares(slow, *others)
@@ -56,7 +56,7 @@ def test_a_query_that_finds_room_soon_stays_and_nobody_reads_ahead_meanwhile(ben
     assert [run.answers()[-100:] for run in (slow, *others)] == [[(x + 1,) for x in range(100, 200)]] * 3
 
 
-def test_no_query_holds_more_than_its_room_and_what_was_on_its_way(bench: Bench) -> None:
+def test_no_member_holds_more_rows_than_its_limit_and_those_in_flight(bench: Bench) -> None:
     slow, *_ = crowded(bench)
     bench.readings.rows(*[(value, value) for value in range(200, 1000)], frame=4)
     most = 0
@@ -65,14 +65,14 @@ def test_no_query_holds_more_than_its_room_and_what_was_on_its_way(bench: Bench)
     assert most <= 3 + 2 * 8
 
 
-def test_one_that_is_left_runs_by_itself(bench: Bench) -> None:
+def test_the_last_member_runs_alone(bench: Bench) -> None:
     runs = [bench.start(id_, hot()) for id_ in "abc"]
     bench.feed(1, 10)
     assert bench.engine.intake.needed() == {"readings": (2, "a")}
     bench.engine.stop("a")
     bench.engine.pause("b")
     bench.feed(11)
-    assert not bench.trunks
+    assert not bench.pipelines
     assert list(bench.engine.policy_host.admitted) == ["b", "c"]
     assert bench.engine.intake.needed() == {"readings": (3, "c")}
     bench.engine.resume("b")
@@ -82,7 +82,7 @@ def test_one_that_is_left_runs_by_itself(bench: Bench) -> None:
     assert [run.query.rows_in for run in runs] == [2, 3, 4]
 
 
-def test_a_stream_is_let_go_when_its_queries_are(bench: Bench) -> None:
+def test_a_stream_is_released_with_its_last_query(bench: Bench) -> None:
     for id_ in "ab":
         bench.start(id_, hot())
     bench.feed(1, 10)
@@ -93,7 +93,7 @@ def test_a_stream_is_let_go_when_its_queries_are(bench: Bench) -> None:
     assert not bench.engine.policy_host.admitted
 
 
-def test_queries_fail_as_they_would_have_alone(bench: Bench) -> None:
+def test_members_fail_as_they_would_alone(bench: Bench) -> None:
     fail = RunOptions(OnError.FAIL)
     runs = [
         bench.start("a", hot("CAST(9223372036854775807 + x AS int) > 0"), options=fail),
@@ -112,7 +112,7 @@ def test_queries_fail_as_they_would_have_alone(bench: Bench) -> None:
     assert list(bench.engine.policy_host.admitted) == ["c"]
 
 
-def test_a_complete_stream_ends_all_of_them(bench: Bench) -> None:
+def test_a_complete_stream_ends_all_members(bench: Bench) -> None:
     runs = [bench.start(id_, counts()) for id_ in "abc"]
     bench.feed(0, 500)
     assert shares(*runs)
@@ -124,7 +124,7 @@ def test_a_complete_stream_ends_all_of_them(bench: Bench) -> None:
     assert [run.query.rows_in for run in runs] == [2] * 3
 
 
-def test_a_query_counts_what_is_held_for_it_as_its_own_and_keeps_its_limit(bench: Bench) -> None:
+def test_memory_held_for_a_member_counts_towards_its_limit(bench: Bench) -> None:
     grouped = {
         "in": SOURCE,
         "n": {"op": "aggregate", "input": "in", "by": ["x"], "window": SECOND, "compute": {"n": "count(*)"}},
@@ -133,7 +133,7 @@ def test_a_query_counts_what_is_held_for_it_as_its_own_and_keeps_its_limit(bench
     runs = [bench.start("a", grouped), bench.start("b", grouped, memory_limit=200_000)]
     bench.feed(0, 1)
     assert shares(*runs)
-    held = bench.trunk().memory.state
+    held = bench.pipeline().memory.state
     assert held > 0
     assert [run.query.memory.state for run in runs] == [held] * 2
     bench.readings.rows(*[(2, x) for x in range(20_000)], frame=500)
@@ -143,10 +143,10 @@ def test_a_query_counts_what_is_held_for_it_as_its_own_and_keeps_its_limit(bench
     assert "more than its limit of 200000" in runs[1].query.reason
     bench.feed(1000)
     assert len(runs[0].answers()) == 20_000
-    assert not bench.trunks
+    assert not bench.pipelines
 
 
-def test_a_snapshot_of_one_goes_on_elsewhere(bench: Bench) -> None:
+def test_a_snapshot_of_a_member_continues_in_another_engine(bench: Bench) -> None:
     runs = [bench.start("a", counts()), bench.start("b", counts())]
     bench.feed(0, 500)
     assert shares(*runs)
@@ -159,31 +159,31 @@ def test_a_snapshot_of_one_goes_on_elsewhere(bench: Bench) -> None:
     assert before + again.rows() == runs[0].answers() == runs[1].answers() == [(3, 0, US), (1, US, 2 * US)]
 
 
-def test_a_query_that_sheds_rows_is_left_alone(bench: Bench) -> None:
+def test_a_query_that_sheds_rows_does_not_share(bench: Bench) -> None:
     bench.start("a", counts())
     bench.engine.shed("a", 0.5)
     bench.start("b", counts())
     bench.feed(*range(20))
-    assert not bench.trunks
+    assert not bench.pipelines
     bench.engine.shed("a", 0)
     bench.feed(20)
-    assert not bench.trunks, "rows may be missing in its windows"
+    assert not bench.pipelines, "rows may be missing in its windows"
 
 
-def test_what_a_query_has_shed_stays_told_while_it_shares_and_afterwards(bench: Bench) -> None:
+def test_shedding_intervals_of_a_query_are_reported_while_it_shares_and_afterwards(bench: Bench) -> None:
     shedding, other = bench.start("a", hot()), bench.start("b", hot())
     bench.feed(1)
     assert shares(shedding, other)
     bench.engine.shed("a", 0.5)
     bench.feed(*range(20))
-    assert not bench.trunks
+    assert not bench.pipelines
     bench.engine.shed("a", 0)
     bench.feed(20)
     assert shares(shedding, other)
-    spells, counters = shedding.query.shedding_intervals, shedding.query.counters
-    assert spells
-    assert counters["in"]["shed"] == sum(spell.shed for spell in spells)
+    intervals, counters = shedding.query.shedding_intervals, shedding.query.counters
+    assert intervals
+    assert counters["in"]["shed"] == sum(interval.shed for interval in intervals)
     bench.engine.sharing.keep_apart(shedding.query)
     bench.feed(21)
-    assert (shedding.query.shedding_intervals, shedding.query.counters) == (spells, counters)
+    assert (shedding.query.shedding_intervals, shedding.query.counters) == (intervals, counters)
     assert other.query.counters == {}

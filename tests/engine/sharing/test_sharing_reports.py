@@ -1,4 +1,4 @@
-"""Reports of queries on a shared pipeline: what they hold there is theirs, and totals count it once."""
+"""Metrics of members of a shared pipeline: each reports the memory held there, and totals count it once."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from tests.conftest import MakeStream
-from tests.support.sharing_benches import SECOND, SOURCE, Bench, hot, readings_of, shares
+from tests.support.engine.shared_pipelines import SECOND, SOURCE, Bench, hot, readings_of, shares
 
 from mavstream_protocol.scheduling import Sharing
 from mavstream_server.engine.reporting import class_metrics, query_metrics, target_metrics
@@ -25,31 +25,33 @@ def readings(stream: MakeStream) -> ScriptedStream:
 
 
 def members(bench: Bench, nodes: dict[str, Any]) -> list[PlanRun]:
-    """Start three queries and work on rows until they share, if they may."""
+    """Start three queries and feed rows until they share, if sharing is on."""
     runs = [bench.start(f"q{number}", nodes) for number in range(3)]
     bench.feed(0, 1, 10, 11)
     return runs
 
 
 def held(run: PlanRun) -> tuple[int, int, int]:
-    """Return queued, state and backlog bytes, in which all reports must agree."""
+    """Return queued, state and backlog bytes, on which all reports must agree."""
     query = run.query
-    vitals, stats, memory = target_metrics(query, 1), query_metrics(query, 1), query.memory
-    told = {
-        (vitals.queued_bytes, vitals.state_bytes, vitals.backlog_bytes),
+    targets, stats, memory = target_metrics(query, 1), query_metrics(query, 1), query.memory
+    reports = {
+        (targets.queued_bytes, targets.state_bytes, targets.backlog_bytes),
         (stats.queued_bytes, stats.state_bytes, stats.backlog_bytes),
         memory,
     }
-    assert len(told) == 1
+    assert len(reports) == 1
     return memory
 
 
 def unread(bench: Bench) -> None:
-    """Let rows come that nobody reads yet."""
+    """Append rows that are not read yet."""
     bench.readings.rows(*[(12_000 + value, value) for value in range(12, 40)])
 
 
-def test_a_member_reports_what_it_would_report_alone(readings: ScriptedStream, clock: ManualClock) -> None:
+def test_a_member_reports_the_metrics_that_it_would_report_alone(
+    readings: ScriptedStream, clock: ManualClock
+) -> None:
     shared, alone = (Bench(readings, clock, sharing=mode) for mode in (Sharing.CLASS, Sharing.OFF))
     theirs, own = ([bench.start(f"q{n}", GROUPED) for n in range(3)] for bench in (shared, alone))
     shared.feed(0, 1, 10, 11)
@@ -65,22 +67,22 @@ def test_a_member_reports_what_it_would_report_alone(readings: ScriptedStream, c
         assert target_metrics(run.query, 1)[:5] == target_metrics(other.query, 1)[:5]
 
 
-def test_rows_on_their_way_through_a_shared_pipeline_wait_for_each_member(
+def test_rows_queued_in_a_shared_pipeline_count_for_each_member(
     readings: ScriptedStream, clock: ManualClock
 ) -> None:
     bench = Bench(readings, clock, policy="rr", options={"tuples": 2})
     runs = members(bench, hot())
     assert shares(*runs)
     unread(bench)
-    while not bench.trunk().network.account.rows:
+    while not bench.pipeline().network.account.rows:
         assert bench.engine.step()
-    waiting = bench.trunk().network.account.nbytes
+    waiting = bench.pipeline().network.account.nbytes
     assert [held(run)[0] for run in runs] == [waiting] * 3
     bench.engine.run()
     assert [held(run) for run in runs] == [(0, 0, 0)] * 3
 
 
-def test_what_was_shed_stays_in_the_report_of_a_query_that_shares_again(
+def test_shed_rows_stay_in_the_report_of_a_query_that_shares_again(
     readings: ScriptedStream, clock: ManualClock
 ) -> None:
     bench = Bench(readings, clock)
@@ -100,7 +102,7 @@ def test_class_totals_count_a_shared_pipeline_once(readings: ScriptedStream, clo
     runs = members(bench, GROUPED)
     assert shares(*runs)
     unread(bench)
-    pipeline = bench.trunk().memory
+    pipeline = bench.pipeline().memory
     assert pipeline.state > 0
     assert [held(run) for run in runs] == [pipeline] * 3, "their own operators hold nothing"
     totals = class_metrics(bench.engine).classes["default"]
@@ -108,7 +110,7 @@ def test_class_totals_count_a_shared_pipeline_once(readings: ScriptedStream, clo
     assert totals.queries == 3
 
 
-def test_what_classes_share_counts_in_the_class_that_pays_for_it(
+def test_a_pipeline_shared_by_classes_counts_in_the_class_that_is_charged(
     readings: ScriptedStream, clock: ManualClock
 ) -> None:
     bench = Bench(readings, clock, sharing=Sharing.ALL)
@@ -118,6 +120,6 @@ def test_what_classes_share_counts_in_the_class_that_pays_for_it(
     assert shares(*runs)
     unread(bench)
     totals = class_metrics(bench.engine).classes
-    pipeline = bench.trunk().memory
+    pipeline = bench.pipeline().memory
     assert (totals["high"].state_bytes, totals["high"].backlog_bytes) == (pipeline.state, pipeline.backlog)
     assert (totals["default"].state_bytes, totals["default"].backlog_bytes) == (0, 0)

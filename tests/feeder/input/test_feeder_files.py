@@ -1,4 +1,4 @@
-"""What the feeder takes from files, and the streams that they would make."""
+"""Rows that the feeder reads from files, and the streams inferred from them."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ def test_files_of_all_kinds_give_the_same_rows(tmp_path: Path, kind: str) -> Non
 
 
 @pytest.mark.parametrize("kind", ["csv", "jsonl", "parquet"])
-def test_a_file_tells_the_stream_that_it_would_make(tmp_path: Path, kind: str) -> None:
+def test_a_stream_is_inferred_from_a_file(tmp_path: Path, kind: str) -> None:
     spec = infer_stream("readings", written(tmp_path, kind))
     assert spec.schema() == READINGS.schema()
     assert spec.event_time == "at"
 
 
-def test_a_file_goes_round_until_its_limit(tmp_path: Path) -> None:
+def test_a_file_repeats_until_its_limit(tmp_path: Path) -> None:
     source = FileSource(written(tmp_path, "csv"), READINGS, loop=True, limit=8)
     assert source.take(due(5)).column("home").to_pylist() == [1, 2, 3, 1, 2]
     assert not source.over
@@ -50,7 +50,7 @@ def test_a_file_goes_round_until_its_limit(tmp_path: Path) -> None:
     assert source.over
 
 
-def test_due_times_replace_event_times_or_take_the_place_of_missing_ones(tmp_path: Path) -> None:
+def test_due_times_replace_event_times_or_fill_in_missing_ones(tmp_path: Path) -> None:
     path = written(tmp_path, "csv")
     stamped = FileSource(path, READINGS, stamp=True).take(due(3))
     assert stamped.column("at").cast(pa.int64()).to_pylist() == due(3).tolist()
@@ -69,14 +69,14 @@ def test_due_times_replace_event_times_or_take_the_place_of_missing_ones(tmp_pat
         (CSV.replace("20.5", ""), "celsius"),
     ],
 )
-def test_files_that_do_not_fit_say_why(tmp_path: Path, content: str, words: str) -> None:
+def test_errors_of_invalid_files_are_explained(tmp_path: Path, content: str, words: str) -> None:
     path = tmp_path / "readings.csv"
     path.write_text(content)
     with pytest.raises(UnreadableFile, match=words):
         FileSource(path, READINGS).take(due(3))
 
 
-def test_files_that_are_not_there_or_of_no_known_kind_are_refused(tmp_path: Path) -> None:
+def test_missing_files_and_unknown_formats_are_refused(tmp_path: Path) -> None:
     with pytest.raises(UnreadableFile, match="does not exist"):
         FileSource(tmp_path / "readings.csv", READINGS).take(due(1))
     with pytest.raises(UnreadableFile, match=r"expected a file that ends in .csv, .*, got '.*\.txt'"):
@@ -87,7 +87,7 @@ def test_files_that_are_not_there_or_of_no_known_kind_are_refused(tmp_path: Path
         FileSource(empty, READINGS, loop=True).take(due(1))
 
 
-def test_the_sample_is_what_its_script_writes(tmp_path: Path) -> None:
+def test_the_sample_data_is_the_output_of_its_script(tmp_path: Path) -> None:
     write_sample(tmp_path)
     for name, spec in STREAMS.items():
         assert (tmp_path / f"{name}.csv").read_bytes() == sample_file(name).read_bytes()

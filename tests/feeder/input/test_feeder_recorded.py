@@ -1,4 +1,4 @@
-"""Recorded arrivals: rows fall due as they came, faster or slower, over and over."""
+"""Recorded arrivals: rows are due as recorded, faster or slower, once or repeatedly."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def due_times(
 
 
 @pytest.mark.parametrize("kind", ["csv", "jsonl", "parquet"])
-def test_rows_fall_due_as_their_event_times_lie_apart(tmp_path: Path, kind: str) -> None:
+def test_rows_are_due_at_the_intervals_of_their_event_times(tmp_path: Path, kind: str) -> None:
     rate = Recorded(origin=BEGIN)
     source = FileSource(written(tmp_path, kind), READINGS, recorded=rate)
     assert source.begin() == BEGIN
@@ -48,7 +48,7 @@ def test_rows_fall_due_as_their_event_times_lie_apart(tmp_path: Path, kind: str)
     assert source.over
 
 
-def test_a_column_of_seconds_beside_the_fields_is_read_and_not_fed(tmp_path: Path) -> None:
+def test_the_arrival_offset_column_is_read_and_not_fed(tmp_path: Path) -> None:
     path = tmp_path / "numbers.csv"
     path.write_text(OFFSETS)
     rate = Recorded("arrival_offset")
@@ -60,7 +60,7 @@ def test_a_column_of_seconds_beside_the_fields_is_read_and_not_fed(tmp_path: Pat
     assert rows.schema.names == ["n"]
 
 
-def test_speed_brings_times_together(tmp_path: Path) -> None:
+def test_speed_shortens_the_intervals(tmp_path: Path) -> None:
     path = tmp_path / "numbers.csv"
     path.write_text(OFFSETS)
     rate = Recorded("arrival_offset").faster(10)
@@ -77,7 +77,7 @@ def test_speeds_are_read(text: str, speed: float) -> None:
 
 
 @pytest.mark.parametrize("text", ["fast", "", "-1x", "0x", "xx", "1e99x"])
-def test_speeds_that_make_no_sense_are_refused(text: str) -> None:
+def test_invalid_speeds_are_refused(text: str) -> None:
     with pytest.raises(InvalidRate, match="expected a speed such as 10x"):
         parse_speed(text)
 
@@ -89,7 +89,7 @@ def test_a_row_out_of_order_is_due_with_the_one_before_it(tmp_path: Path) -> Non
     assert due_times(FileSource(path, NUMBERS, recorded=rate), rate) == [101.0, 101.0, 101.5]
 
 
-def test_going_round_goes_on_in_time(tmp_path: Path) -> None:
+def test_a_repeated_recording_continues_in_time(tmp_path: Path) -> None:
     path = tmp_path / "numbers.csv"
     path.write_text("arrival_offset,n\n1,1\n2,2\n4,3\n")
     rate = Recorded("arrival_offset")
@@ -112,7 +112,7 @@ def test_a_recorded_stream_leaves_the_schedule_at_its_end(tmp_path: Path) -> Non
     assert not schedule
 
 
-def test_due_times_can_take_the_place_of_the_times_that_they_come_from(tmp_path: Path) -> None:
+def test_due_times_can_replace_the_recorded_event_times(tmp_path: Path) -> None:
     rate = Recorded(origin=BEGIN)
     source = FileSource(written(tmp_path, "csv"), READINGS, recorded=rate, stamp=True)
     assert due_times(source, rate) == [100.0, 101.25, 102.0]
@@ -121,7 +121,7 @@ def test_due_times_can_take_the_place_of_the_times_that_they_come_from(tmp_path:
     assert rows.column("at").cast("int64").to_pylist() == [7, 8, 9]
 
 
-def test_what_is_not_recorded_is_said(tmp_path: Path) -> None:
+def test_files_without_recorded_times_are_refused(tmp_path: Path) -> None:
     path = tmp_path / "numbers.csv"
     path.write_text("arrival_offset,n\n,1\n")
     with pytest.raises(UnreadableFile, match=r"stream 'numbers' has no event time.*recorded:arrival_offset"):
@@ -133,7 +133,7 @@ def test_what_is_not_recorded_is_said(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("loop", [False, True])
-def test_rows_that_are_skipped_count_as_done(tmp_path: Path, loop: bool) -> None:
+def test_skipped_rows_count_as_done(tmp_path: Path, loop: bool) -> None:
     source = FileSource(written(tmp_path, "csv"), READINGS, skip=2, loop=loop)
     rows = source.take(np.zeros(2, dtype=np.int64))
     assert rows is not None
@@ -141,7 +141,7 @@ def test_rows_that_are_skipped_count_as_done(tmp_path: Path, loop: bool) -> None
     assert tuple(source.position_at(source.taken)) == ((1, 1) if loop else (3, 0))
 
 
-def test_a_source_that_tells_no_times_cannot_be_fed_as_recorded(tmp_path: Path) -> None:
+def test_a_source_without_times_cannot_be_fed_as_recorded(tmp_path: Path) -> None:
     feeder = Feeder(Address("http://127.0.0.1:9"))
     with pytest.raises(ValueError, match="'readings' is fed as recorded: make its source with"):
         feeder.add("readings", FileSource(written(tmp_path, "csv"), READINGS), Recorded())

@@ -8,9 +8,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.support.feeder_commands import command
+from tests.support.commands.as_process import command
 from tests.support.reading_files import READINGS, ROWS
-from tests.support.servers import RunningServer, running_server
+from tests.support.servers.running_server import RunningServer, running_server
 
 from mavstream import Client
 from mavstream_feeder import (
@@ -60,7 +60,7 @@ def test_splits_are_read(text: str, file: str, branch: Branch) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "readings.csv where x > 1", "=readings.csv", "hot="])
-def test_splits_that_cannot_be_read_are_refused(text: str) -> None:
+def test_invalid_splits_are_refused(text: str) -> None:
     with pytest.raises(InvalidSplit, match="expected a split such as"):
         parse_split(text)
 
@@ -80,7 +80,7 @@ def test_each_row_goes_to_the_first_condition_that_holds() -> None:
     )
 
 
-def test_rows_that_no_condition_takes_are_counted() -> None:
+def test_rows_that_match_no_condition_are_counted() -> None:
     # The second room is null, so neither condition is true for it.
     assert parts(Branch("hall", "room = 'hall'"), Branch("other", "room <> 'hall'")) == (
         {"hall": [1], "other": [3]},
@@ -97,7 +97,7 @@ def test_rows_that_no_condition_takes_are_counted() -> None:
         ("celsius + 1", "comparison such as"),
     ],
 )
-def test_a_condition_that_makes_no_sense_names_its_stream(where: str, words: str) -> None:
+def test_the_error_for_an_invalid_condition_names_its_stream(where: str, words: str) -> None:
     with pytest.raises(InvalidSplit, match=words):
         Splitter([Branch("hot", where)], READINGS.schema())
 
@@ -115,7 +115,7 @@ def test_a_split_file_has_one_rate(readings: Path) -> None:
         read_feeds(InputArguments(splits=(*splits, f"hot={readings.parent / 'other.csv'}")))
 
 
-def test_what_is_split_is_not_fed_as_a_whole() -> None:
+def test_a_split_file_is_not_fed_as_a_whole() -> None:
     feeds = read_feeds(InputArguments(sample=True, splits=["hot=temperature where celsius > 30"]))
     assert {feed.name: feed.streams for feed in feeds}["temperature"] == ("hot",)
     assert len(feeds) == 5
@@ -128,7 +128,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
 
 
 @pytest.mark.parametrize("rate", ["max", "5000"])
-def test_rows_of_one_file_arrive_in_their_streams_and_none_is_lost_in_silence(
+def test_rows_of_a_split_file_arrive_in_their_streams_and_none_is_dropped_silently(
     server: RunningServer, readings: Path, rate: str
 ) -> None:
     hot, cold = spec(f"hot_{rate}"), spec(f"cold_{rate}")
@@ -145,7 +145,7 @@ def test_rows_of_one_file_arrive_in_their_streams_and_none_is_lost_in_silence(
     assert report.streams[hot.name].row == COUNT
 
 
-def test_the_command_splits_and_says_what_went_nowhere(server: RunningServer, readings: Path) -> None:
+def test_the_command_splits_and_reports_unmatched_rows(server: RunningServer, readings: Path) -> None:
     words = ("--url", server.url, "feed", "--create", "--split", f"warm={readings} where celsius > 30")
     done = command(*words)
     assert done.returncode == 0, done.stderr

@@ -1,4 +1,4 @@
-"""When tuples fall due: Poisson arrivals, rates as people write them, the schedule, and lags."""
+"""Due times of tuples: Poisson arrivals, rates, the schedule, and lags."""
 
 from __future__ import annotations
 
@@ -46,14 +46,14 @@ def test_the_test_of_the_gaps_can_fail() -> None:
     assert kolmogorov_smirnov(np.diff(poisson("1300").take(20, MANY)), 1500) > 1.63
 
 
-def test_counts_of_streams_are_as_independent_as_their_seeds() -> None:
+def test_counts_of_streams_with_different_seeds_are_independent() -> None:
     one = np.histogram(poisson("100", name="one").take(100, MANY), bins=1000)[0]
     two = np.histogram(poisson("100", name="two").take(100, MANY), bins=1000)[0]
     assert abs(np.corrcoef(one, two)[0, 1]) < 4 / math.sqrt(1000)
     assert one.var() == pytest.approx(one.mean(), rel=0.2)
 
 
-def test_the_same_seed_gives_the_same_times_however_they_are_asked_for() -> None:
+def test_the_same_seed_gives_the_same_times_however_they_are_taken() -> None:
     whole = poisson("40@3s,500@2s,80").take(60, MANY)
     arrivals = poisson("40@3s,500@2s,80")
     parts = [arrivals.take(now, 7) for now in np.arange(0, 60.01, 0.05) for _ in range(10)]
@@ -61,7 +61,7 @@ def test_the_same_seed_gives_the_same_times_however_they_are_asked_for() -> None
     assert not np.array_equal(whole[:50], poisson("40@3s,500@2s,80", seed=2).take(60, MANY)[:50])
 
 
-def test_a_rate_of_pieces_changes_when_it_should_and_ends() -> None:
+def test_a_piecewise_rate_changes_at_its_times_and_ends() -> None:
     arrivals = poisson("400@15s,0@5s,8000@5s", start=100.0)
     times = arrivals.take(math.inf, MANY) - 100.0
     slow, none, fast = (np.sum((times >= a) & (times < b)) for a, b in ((0, 15), (15, 20), (20, 25)))
@@ -74,12 +74,12 @@ def test_a_rate_of_pieces_changes_when_it_should_and_ends() -> None:
     assert kolmogorov_smirnov(np.diff(times[times >= 20]), 8000) < 1.63
 
 
-def test_an_open_last_piece_goes_on() -> None:
+def test_a_last_piece_without_an_end_continues() -> None:
     times = poisson("10@1s,1000").take(11, MANY)
     assert len(times) == pytest.approx(10_010, abs=450)
 
 
-def test_what_is_due_comes_by_first_due_time() -> None:
+def test_due_streams_are_taken_in_order_of_their_first_due_time() -> None:
     schedule = Schedule(seed=3)
     for number in range(27):
         schedule.add(f"s{number}", parse_rate("1500"), 0.0)
@@ -98,7 +98,7 @@ def test_what_is_due_comes_by_first_due_time() -> None:
         np.testing.assert_array_equal(times, expected)
 
 
-def test_a_stream_that_joins_counts_from_then_and_leaves_the_others_alone() -> None:
+def test_a_stream_that_joins_starts_then_and_does_not_affect_the_others() -> None:
     alone, joined = Schedule(seed=5), Schedule(seed=5)
     alone.add("old", parse_rate("100"), 0.0)
     joined.add("old", parse_rate("100"), 0.0)
@@ -113,7 +113,7 @@ def test_a_stream_that_joins_counts_from_then_and_leaves_the_others_alone() -> N
         joined.add("new", parse_rate("1"), 20.0)
 
 
-def test_a_held_stream_waits_and_the_others_go_on() -> None:
+def test_a_held_stream_waits_and_the_others_continue() -> None:
     schedule = Schedule()
     schedule.add("held", parse_rate("100"), 0.0)
     schedule.add("free", parse_rate("100"), 0.0)
@@ -138,7 +138,7 @@ def test_flat_out_streams_take_turns() -> None:
     assert schedule.next_due() == -math.inf
 
 
-def test_a_stream_whose_rate_ended_leaves() -> None:
+def test_a_stream_whose_rate_ended_is_removed() -> None:
     schedule = Schedule()
     schedule.add("short", parse_rate("100@1s"), 0.0)
     schedule.take(2, MANY)
@@ -165,7 +165,7 @@ def test_rates_read_back_the_same(text: str) -> None:
         ("0", "is always zero"),
     ],
 )
-def test_rates_that_make_no_sense_are_refused(text: str, words: str) -> None:
+def test_invalid_rates_are_refused(text: str, words: str) -> None:
     with pytest.raises(InvalidRate, match=words):
         parse_rate(text)
 
@@ -215,7 +215,7 @@ def test_lags_of_many_streams_are_counted_by_stream() -> None:
             assert together.quantile(share, stream) == alone.quantile(share, stream)
 
 
-def test_times_that_were_looked_at_are_those_that_are_taken() -> None:
+def test_upcoming_times_are_those_that_are_taken() -> None:
     whole = poisson("1500").take(5, MANY)
     arrivals = poisson("1500")
     taken: list[float] = []
@@ -231,7 +231,7 @@ def test_times_that_were_looked_at_are_those_that_are_taken() -> None:
     assert len(ended.upcoming(math.inf, MANY)) == len(poisson("100@1s").take(9, MANY))
 
 
-def test_a_lent_stream_is_left_alone_until_it_is_given_back() -> None:
+def test_a_lent_stream_is_not_scheduled_until_it_is_given_back() -> None:
     schedule, other = Schedule(seed=2), Schedule(seed=2)
     for each in (schedule, other):
         each.add("lent", parse_rate("100"), 0.0)

@@ -48,7 +48,7 @@ def test_the_distribution_has_the_published_values(kolmogorov: ModuleType, value
     assert kolmogorov.survival(0.0) == 1.0
 
 
-def test_both_series_meet(kolmogorov: ModuleType) -> None:
+def test_the_two_series_agree_where_they_meet(kolmogorov: ModuleType) -> None:
     assert kolmogorov.survival(1.18 - 1e-9) == pytest.approx(kolmogorov.survival(1.18 + 1e-9), abs=1e-8)
 
 
@@ -59,7 +59,7 @@ def test_p_values_of_exponential_gaps_are_uniform(kolmogorov: ModuleType) -> Non
     assert np.median(found) == pytest.approx(0.5, abs=0.06)
 
 
-def test_gaps_of_another_rate_or_shape_are_found(kolmogorov: ModuleType) -> None:
+def test_gaps_of_another_rate_or_shape_are_detected(kolmogorov: ModuleType) -> None:
     random = np.random.default_rng(5)
     assert kolmogorov.exponential_p(random.exponential(1 / 1400, 10_000), RATE) < 0.001
     assert kolmogorov.exponential_p(random.uniform(0, 2 / RATE, 10_000), RATE) < 0.001
@@ -85,7 +85,7 @@ def spread_p(kolmogorov: ModuleType, due: np.ndarray, tick: float, longest: floa
     )
 
 
-def test_stamps_that_are_shared_for_a_millisecond_pass_and_lumps_do_not(kolmogorov: ModuleType) -> None:
+def test_arrivals_rounded_to_a_millisecond_pass_and_coarser_ones_do_not(kolmogorov: ModuleType) -> None:
     due = due_times(0)
     assert kolmogorov.exponential_p(np.diff(shared(due, 0.001)), RATE) < 0.001
     assert spread_p(kolmogorov, due, 0.001, 0.001) > 0.01
@@ -94,14 +94,14 @@ def test_stamps_that_are_shared_for_a_millisecond_pass_and_lumps_do_not(kolmogor
 
 
 @pytest.mark.parametrize("tick", [0.0003, 0.0007, 0.001])
-def test_p_values_do_not_depend_on_how_often_messages_come(kolmogorov: ModuleType, tick: float) -> None:
+def test_p_values_do_not_depend_on_the_rate_of_messages(kolmogorov: ModuleType, tick: float) -> None:
     # A stream that has no row in a message must not have its next rows spread over the time of two.
     found = [spread_p(kolmogorov, due_times(number), tick, 0.001) for number in range(27)]
     assert sum(p > 0.01 for p in found) >= 25
     assert np.median(found) == pytest.approx(0.5, abs=0.2)
 
 
-def test_spreading_moves_no_row_across_a_moment_at_which_something_came(kolmogorov: ModuleType) -> None:
+def test_spreading_moves_no_row_across_the_arrival_of_another_message(kolmogorov: ModuleType) -> None:
     moments = np.array([1.0, 4.5, 5.0, 5.5])
     times = kolmogorov.spread(np.array([1.0, 1.0, 5.0, 5.0, 5.5]), moments, 2.0)
     assert (np.diff(times) >= 0).all()
@@ -109,20 +109,22 @@ def test_spreading_moves_no_row_across_a_moment_at_which_something_came(kolmogor
     assert 4.5 <= times[2] <= times[3] <= 5.0 <= times[4] <= 5.5
 
 
-def test_the_bare_socket_brings_every_row_and_none_before_its_time(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_bare_socket_delivers_every_row_and_none_before_it_is_due(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.syspath_prepend(str(ROOT))
     from bench.bare_feed import bare_arrivals
 
     dues = [np.array([0.001, 0.0125, 0.013]), np.array([0.0015])]
     arrived = bare_arrivals(dues, 0.001)
     assert [len(each) for each in arrived] == [3, 1]
-    for due, came in zip(dues, arrived, strict=True):
-        assert (np.diff(came) >= 0).all()
-        assert (came >= due).all()
+    for due, times in zip(dues, arrived, strict=True):
+        assert (np.diff(times) >= 0).all()
+        assert (times >= due).all()
 
 
 @pytest.mark.long
-def test_the_benchmark_counts_every_row_and_tells_all_figures() -> None:
+def test_the_benchmark_counts_every_row_and_reports_all_metrics() -> None:
     program = (
         "import argparse, json; from bench import feeder; parser = argparse.ArgumentParser(); "
         "feeder.add_options(parser); print(json.dumps(feeder.run(parser.parse_args()).metrics))"
@@ -137,8 +139,8 @@ def test_the_benchmark_counts_every_row_and_tells_all_figures() -> None:
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    figures = json.loads(done.stdout)
-    assert figures["correct"] is True
-    assert {"lag_p99_ms", "ks_p", "ks_bare_p", "max_tuples_per_s", "coalescing_ms"} <= figures.keys()
+    metrics = json.loads(done.stdout)
+    assert metrics["correct"] is True
+    assert {"lag_p99_ms", "ks_p", "ks_bare_p", "max_tuples_per_s", "coalescing_ms"} <= metrics.keys()
     # The schedule is the seed's, whatever the machine does.
-    assert figures["ks_due_p"]["least"] > 0.01
+    assert metrics["ks_due_p"]["least"] > 0.01

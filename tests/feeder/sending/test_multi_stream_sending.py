@@ -1,4 +1,4 @@
-"""Frames of several streams that the feeder sends as one message, and what becomes of them."""
+"""Frames of several streams that the feeder sends as one message."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.support.servers import PATIENCE, RunningServer, running_server
+from tests.support.servers.running_server import PATIENCE, RunningServer, running_server
 from websockets.asyncio.server import ServerConnection, serve
 
 from mavstream import Client
@@ -32,7 +32,7 @@ def numbered(name: str, **options: Any) -> StreamSpec:
 SCHEMA = numbered("any").schema()
 
 
-def test_a_moment_is_not_missed_and_others_have_their_turn() -> None:
+def test_sleeping_until_a_time_does_not_end_early_and_other_tasks_run() -> None:
     turns = 0
 
     async def other() -> None:
@@ -106,7 +106,7 @@ def test_the_logs_have_the_same_rows_with_and_without_multi_stream_messages(
     assert f'mavstream_tuples_in_total{{stream="with_0"}} {COUNT}' in traffic
 
 
-def test_a_refused_row_of_one_stream_is_left_out_and_the_others_go_on(
+def test_a_rejected_row_of_one_stream_is_skipped_and_the_others_continue(
     server: RunningServer, tmp_path: Path
 ) -> None:
     fields = [{"name": "at", "type": "timestamp"}, {"name": "n", "type": "int"}]
@@ -129,7 +129,7 @@ def test_a_refused_row_of_one_stream_is_left_out_and_the_others_go_on(
 
 
 def test_a_server_without_multi_stream_messages_gets_single_frames(numbers: Path) -> None:
-    """One that speaks the protocol as it was before: it closes on what it does not understand."""
+    """A server with the earlier protocol closes the connection on messages that it does not know."""
     frames: list[str] = []
 
     async def before(socket: ServerConnection) -> None:

@@ -1,4 +1,4 @@
-"""Streams that travel together: each row once, when it is due, whatever happens on the way."""
+"""Send groups: each row is sent once, when it is due, under late acks, short credit and changes."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def numbers(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 class World:
-    """A dispatcher on a hand-advanced clock, and a server that takes in what is sent."""
+    """A dispatcher on a hand-advanced clock, and a server that records the messages."""
 
     def __init__(self, path: Path, *, multi_stream: bool = True, **options: Any) -> None:
         self.now = self.last = 0.0
@@ -51,7 +51,7 @@ class World:
         self.path = path
         self.feeds: dict[str, Feed] = {}
         self.times: dict[str, Arrivals] = {}
-        # What came, by stream: numbers of frames, rows as (due, n), and the moments at which they left.
+        # Received by stream: sequences of frames, rows as (due, n), and the times at which they were sent.
         self.sequences: dict[str, list[int]] = {}
         self.rows: dict[str, list[tuple[int, int]]] = {}
         self.left: dict[str, list[float]] = {}
@@ -82,7 +82,7 @@ class World:
         return feed.windows[name]
 
     def step(self, late: float = 0.0, spare: float = 1.0) -> bool:
-        """Send at the next moment, or some seconds later; whether there was one."""
+        """Send at the next due time, or some seconds later; returns whether there was one."""
         moment = self.dispatcher.next_moment(self.last)
         if moment is None:
             return False
@@ -101,8 +101,8 @@ class World:
         messages = self.outbox.take()
         for message in messages:
             assert isinstance(message, bytes)
-            said, payload = unseal(message)
-            header, batch = orjson.loads(said), read_message(SCHEMA, payload)
+            head, payload = unseal(message)
+            header, batch = orjson.loads(head), read_message(SCHEMA, payload)
             frames = header.get("frames") or [(header["stream"], header["sequence"], batch.num_rows)]
             self.messages.append(frames)
             begin = 0
@@ -124,7 +124,7 @@ class World:
         self.dispatcher.release()
 
     def check(self) -> None:
-        """See that each stream got its next rows, once and in order, with the due times of its seed."""
+        """Assert that each stream got its next rows, once and in order, with the due times of its seed."""
         for name, feed in self.feeds.items():
             rows = self.rows[name]
             times = self.times[name].upcoming(math.inf, len(rows))
@@ -133,7 +133,7 @@ class World:
             assert [n for _, n in rows] == [n % FILE_ROWS for n in range(len(rows))]
             assert self.sequences[name] == list(range(1, len(self.sequences[name]) + 1))
             assert (np.array(self.left[name]) >= times - 1e-9).all()
-            # What was planned and not sent is not taken.
+            # Rows that were planned and not sent are not taken.
             window = feed.windows[name]
             assert feed.source.taken == window.rows_added
             waiting = list(window._frames)[window.frames_in_flight :]
@@ -145,11 +145,11 @@ class World:
         return sum(feed.windows[name].frames_sent for name, feed in self.feeds.items())
 
     def together(self) -> float:
-        """Return how many frames a message carried of late."""
+        """Return how many frames recent messages had."""
         return float(np.mean([len(frames) for frames in self.messages[-20:]]))
 
 
-def test_rows_of_many_streams_leave_in_one_message_a_tick(numbers: Path) -> None:
+def test_rows_of_many_streams_are_sent_in_one_message_per_tick(numbers: Path) -> None:
     world = World(numbers)
     for number in range(27):
         world.add(f"s{number}", "1500")
@@ -166,7 +166,7 @@ def test_rows_of_many_streams_leave_in_one_message_a_tick(numbers: Path) -> None
     assert sum(len(each) for each in world.sequences.values()) == world.frames
 
 
-def test_the_same_rows_leave_without_multi_stream_messages(numbers: Path) -> None:
+def test_the_same_rows_are_sent_without_multi_stream_messages(numbers: Path) -> None:
     together, apart = World(numbers), World(numbers, multi_stream=False)
     for world in (together, apart):
         for number in range(5):
@@ -180,14 +180,14 @@ def test_the_same_rows_leave_without_multi_stream_messages(numbers: Path) -> Non
 
 
 @pytest.mark.parametrize("seed", [*range(7), 20])
-def test_whatever_happens_each_row_leaves_once(numbers: Path, seed: int) -> None:
+def test_each_row_is_sent_once_under_random_changes(numbers: Path, seed: int) -> None:
     """Streams of all rates join and end, the feeder is late, acks are late, and credit is short."""
     random = np.random.default_rng(seed)
     world = World(numbers, frame_rows=int(random.choice([20, 4096])))
     rates = ["1500", "300", "40", "5000", "800@0.05s,4000@0.05s,100", "2000@0.15s"]
     late, short = random.choice([0.0, 0.02, 0.3], 2)
     # With few acks, streams wait because too many of their frames are in flight.
-    heard, low = (0.3, 300) if seed % 2 else (0.008, CREDIT)
+    ack_chance, low = (0.3, 300) if seed % 2 else (0.008, CREDIT)
     for step in range(400):
         if step == 0 or (random.random() < 0.03 and len(world.feeds) < 12):
             for _ in range(int(random.integers(1, 6))):
@@ -195,7 +195,7 @@ def test_whatever_happens_each_row_leaves_once(numbers: Path, seed: int) -> None
                 credit = int(random.choice([low, 10 * low, CREDIT]))
                 world.add(f"s{len(world.feeds)}", str(random.choice(rates)), credit, limit=limit)
         delay = float(random.exponential(0.02)) if random.random() < late else 0.0
-        if not world.step(delay, spare=float(random.choice([0.0, 1.0]))) or random.random() < heard:
+        if not world.step(delay, spare=float(random.choice([0.0, 1.0]))) or random.random() < ack_chance:
             for name in world.feeds:
                 if random.random() > short:
                     world.ack(name, credit=int(random.choice([low, CREDIT])))
@@ -211,7 +211,7 @@ def test_whatever_happens_each_row_leaves_once(numbers: Path, seed: int) -> None
             assert len(world.rows[name]) == limit
 
 
-def test_a_stream_that_may_not_send_leaves_and_comes_back(numbers: Path) -> None:
+def test_a_stream_without_credit_leaves_its_group_and_rejoins_it(numbers: Path) -> None:
     world = World(numbers)
     for number in range(8):
         world.add(f"s{number}", "1500")
@@ -227,7 +227,7 @@ def test_a_stream_that_may_not_send_leaves_and_comes_back(numbers: Path) -> None
     world.ack("s3")
     assert not world.dispatcher.waits("s3")
     world.step()
-    # What it had kept back leaves at once, in a frame of its own.
+    # Its rows that waited are sent at once, in a frame of their own.
     assert world.left["s3"][-1] - max(left for left in world.left["s3"] if left < 0.19) > 0.09
     world.run(0.4)
     world.check()
@@ -247,20 +247,20 @@ def test_rows_that_wait_for_acks_wait_in_the_group(numbers: Path) -> None:
     assert max(world.left["s3"]) < 0.2
     world.ack("s3")
     world.step()
-    # Those of more than one plan leave together, and with the others' rows.
+    # Rows of several plans are sent together, and with the rows of others.
     assert len(world.messages[-1]) > 4
     assert {stream: count for stream, _, count in world.messages[-1]}["s3"] > 100
     world.check()
 
 
-def test_a_feeder_that_was_away_sends_large_frames_and_goes_on_together(numbers: Path) -> None:
+def test_a_delayed_feeder_sends_large_frames_and_continues_in_groups(numbers: Path) -> None:
     world = World(numbers)
     for number in range(10):
         world.add(f"s{number}", "1500")
     world.run(0.1)
     frames = world.frames
     world.step(late=1.0)
-    # A second's rows of a stream are one frame, but for what was planned already.
+    # A second's rows of a stream are one frame, except for rows that were planned already.
     assert world.frames - frames <= 30
     world.check()
     world.run(1.3)
@@ -268,7 +268,7 @@ def test_a_feeder_that_was_away_sends_large_frames_and_goes_on_together(numbers:
     assert world.together() > 6
 
 
-def test_a_little_late_several_ticks_become_one_message(numbers: Path) -> None:
+def test_after_a_short_delay_several_ticks_become_one_message(numbers: Path) -> None:
     world = World(numbers)
     for number in range(10):
         world.add(f"s{number}", "1500")
@@ -281,8 +281,8 @@ def test_a_little_late_several_ticks_become_one_message(numbers: Path) -> None:
     world.check()
 
 
-def test_recorded_streams_travel_with_others(tmp_path: Path) -> None:
-    """They go round every 240 ms; some of their rows fall due together."""
+def test_recorded_streams_are_sent_together_with_others(tmp_path: Path) -> None:
+    """They repeat every 240 ms; some of their rows are due together."""
     path = tmp_path / "recorded.csv"
     lines = [f"{n // 5 * 0.004:.3f},{n}\n" for n in range(FILE_ROWS)]
     path.write_text("after,n\n" + "".join(lines))
@@ -297,7 +297,7 @@ def test_recorded_streams_travel_with_others(tmp_path: Path) -> None:
     assert world.feeds["s2"].over
 
 
-def test_a_fast_stream_makes_plans_short(numbers: Path) -> None:
+def test_a_fast_stream_shortens_the_send_plans(numbers: Path) -> None:
     """So short that there is no time to make the next one in steps."""
     world = World(numbers)
     world.add("fast", "100000")
@@ -311,7 +311,7 @@ def test_a_fast_stream_makes_plans_short(numbers: Path) -> None:
     assert len(world.messages) == pytest.approx(200, abs=40)
 
 
-def test_streams_of_other_fields_leave_at_the_same_moments(numbers: Path) -> None:
+def test_streams_with_other_fields_are_sent_at_the_same_ticks(numbers: Path) -> None:
     world = World(numbers)
     for number in range(6):
         world.add(f"s{number}", "1500")
@@ -326,7 +326,7 @@ def test_streams_of_other_fields_leave_at_the_same_moments(numbers: Path) -> Non
         assert len({name.startswith("other") for name, _, _ in frames}) == 1
 
 
-def test_the_end_of_a_slow_stream_is_seen_at_once(numbers: Path) -> None:
+def test_the_end_of_a_slow_stream_is_detected_at_once(numbers: Path) -> None:
     world = World(numbers)
     for number in range(5):
         world.add(f"s{number}", "2000")
@@ -341,7 +341,7 @@ def test_the_end_of_a_slow_stream_is_seen_at_once(numbers: Path) -> None:
     assert world.rows["slow"][-1][1] == 1
 
 
-def test_few_rows_leave_as_soon_as_they_are_due(numbers: Path) -> None:
+def test_few_rows_are_sent_as_soon_as_they_are_due(numbers: Path) -> None:
     world = World(numbers)
     for number in range(5):
         world.add(f"s{number}", "20")
@@ -350,7 +350,7 @@ def test_few_rows_leave_as_soon_as_they_are_due(numbers: Path) -> None:
     assert world.lags.quantile(0.8) == pytest.approx(1e-6)
 
 
-def test_without_linger_each_row_leaves_when_it_is_due(numbers: Path) -> None:
+def test_without_linger_each_row_is_sent_when_it_is_due(numbers: Path) -> None:
     world = World(numbers, linger=0.0)
     for number in range(5):
         world.add(f"s{number}", "2000")
@@ -359,7 +359,7 @@ def test_without_linger_each_row_leaves_when_it_is_due(numbers: Path) -> None:
     assert world.lags.worst() == 0.0
 
 
-def test_rows_are_looked_at_without_being_taken(numbers: Path) -> None:
+def test_peeking_at_rows_does_not_take_them(numbers: Path) -> None:
     spec = StreamSpec.model_validate({"name": "s", "fields": FIELDS[1:]})
     source = FileSource(numbers, spec, loop=True, limit=2 * FILE_ROWS + 10)
     due = np.zeros(FILE_ROWS, dtype=np.int64)
@@ -373,7 +373,7 @@ def test_rows_are_looked_at_without_being_taken(numbers: Path) -> None:
     again = source.take(due[:2])
     assert again is not None
     assert again.column("n").to_pylist() == [4, 5]
-    # No more is shown than may be taken, and the position is that of what was taken.
+    # No more can be peeked at than taken, and the position is that of the rows taken.
     last = source.peek(due, ahead=2 * FILE_ROWS - 6)
     assert last is not None
     assert last.column("n").to_pylist() == list(range(10))

@@ -1,4 +1,4 @@
-"""Frames and multi-stream messages: what is on the wire, and what counts against credit."""
+"""Frames and multi-stream messages: encoding on the wire, and the bytes that count against credit."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def test_a_frame_is_a_message_of_the_protocol(form: Format) -> None:
 
 
 @pytest.mark.parametrize("form", list(Format))
-def test_a_batch_is_cut_into_messages_that_are_short_enough(form: Format) -> None:
+def test_a_batch_is_split_into_messages_below_the_maximum_size(form: Format) -> None:
     batch = decode_columns(SCHEMA, {"n": list(range(2000)), "text": ["x" * (n % 50) for n in range(2000)]})
     frames = list(make_frames("readings", batch, 4096, form, keep_rows=True))
     assert len(frames) > 10
@@ -109,7 +109,7 @@ def test_a_multi_stream_message_carries_a_frame_per_stream_and_each_window_count
     assert first.bytes_in_flight == 0
 
 
-def test_a_part_of_a_multi_stream_message_is_sent_again_alone_under_its_old_number() -> None:
+def test_a_frame_of_a_multi_stream_message_is_resent_alone_with_its_sequence() -> None:
     first, second = window("a"), window("b")
     for number in (1, 2):
         multi_stream_message(rows(number, 10 + number), [(first, 1, 0), (second, 1, 0)], MANY)
@@ -124,7 +124,7 @@ def test_a_part_of_a_multi_stream_message_is_sent_again_alone_under_its_old_numb
     assert second.rows_acked == 1
 
 
-def test_parts_of_multi_stream_messages_behind_a_dropped_frame_move_up() -> None:
+def test_frames_of_multi_stream_messages_after_a_dropped_frame_are_renumbered() -> None:
     one, other = window("a"), window("b")
     for number in (1, 2, 3):
         multi_stream_message(rows(number, number), [(one, 1, number), (other, 1, 0)], MANY)

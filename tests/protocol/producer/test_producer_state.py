@@ -46,7 +46,7 @@ def started(*streams: str, frames: int = 2) -> ProducerState:
 
 
 def sent(state: ProducerState, stream: str) -> list[Any]:
-    """Return what goes now: sequence numbers, and the type of other messages."""
+    """Return the messages that are sent now: sequence numbers, and the type of other messages."""
     found: list[Any] = []
     for each in state.outgoing(state.windows[stream]):
         if isinstance(each, bytes):
@@ -79,7 +79,7 @@ def test_hello_names_the_streams_and_announces_multi_stream_messages_only_if_ask
     ],
     ids=["one by one", "as text", "together"],
 )
-def test_acks_reach_their_windows(acks: list[bytes | str]) -> None:
+def test_acks_are_routed_to_their_send_windows(acks: list[bytes | str]) -> None:
     state = started("a", "b")
     for each in acks:
         received = state.receive(each)
@@ -96,7 +96,7 @@ def test_an_ack_says_whether_frames_waited_for_its_credit() -> None:
     assert sent(state, "a") == [3]
 
 
-def test_an_ack_of_a_stream_that_is_gone_is_ignored() -> None:
+def test_an_ack_of_a_removed_stream_is_ignored() -> None:
     state = started("a", "b")
     del state.windows["b"]
     state.receive(message(type="acks", streams={"b": [1, 9], "a": [1, 9]}))
@@ -104,17 +104,17 @@ def test_an_ack_of_a_stream_that_is_gone_is_ignored() -> None:
 
 
 @pytest.mark.parametrize("status", [429, 503, 507])
-def test_a_transient_refusal_keeps_the_frame(status: int) -> None:
+def test_a_transient_rejection_keeps_the_frame(status: int) -> None:
     state = started("a", frames=3)
     received = state.receive(reject("a", 2, 2, status))
     assert received.refusal is not None
     assert received.refusal.kind is RefusalKind.TRANSIENT
-    # What followed is refused for its number alone, which says nothing new.
+    # Later frames are rejected only for their sequence, which adds no information.
     assert state.receive(reject("a", 3, 2, 409, "sequence_gap")).refusal is None
     assert sent(state, "a") == [2, 3]
 
 
-def test_a_permanent_refusal_names_the_frame_to_drop() -> None:
+def test_a_permanent_rejection_names_the_frame_to_drop() -> None:
     state = started("a", frames=3)
     refusal = state.receive(reject("a", 1, 1, 422)).refusal
     assert refusal is not None
@@ -124,14 +124,14 @@ def test_a_permanent_refusal_names_the_frame_to_drop() -> None:
     assert sent(state, "a") == [1, 2]
 
 
-def test_a_stream_that_is_gone_is_told_whatever_number_is_expected() -> None:
+def test_a_removed_stream_is_reported_whatever_sequence_is_expected() -> None:
     state = started("a", frames=3)
     refusal = state.receive(reject("a", 3, 1, 404)).refusal
     assert refusal is not None
     assert (refusal.kind, refusal.frame) == (RefusalKind.STREAM_GONE, None)
 
 
-def test_the_end_is_sent_behind_all_frames_and_confirmed_or_refused() -> None:
+def test_the_end_is_sent_after_all_frames_and_confirmed_or_refused() -> None:
     state = started("a", "b")
     for window in state.windows.values():
         window.end()
@@ -149,7 +149,7 @@ def test_the_end_is_sent_behind_all_frames_and_confirmed_or_refused() -> None:
 
 
 @pytest.mark.parametrize(
-    ("said", "complaint"),
+    ("message", "complaint"),
     [
         (b"hm", "expected a message of the feed, got b'hm'"),
         (message(type="ackk"), "expected a message of the feed"),
@@ -158,8 +158,8 @@ def test_the_end_is_sent_behind_all_frames_and_confirmed_or_refused() -> None:
         (reject("a", 9, 9, 422), "frame 9 of stream 'a' was rejected and is not in flight"),
     ],
 )
-def test_what_is_not_expected_is_an_error(said: bytes, complaint: str) -> None:
+def test_an_unexpected_message_is_an_error(message: bytes, complaint: str) -> None:
     with pytest.raises(UnexpectedMessage, match=complaint):
-        started("a").receive(said)
+        started("a").receive(message)
     with pytest.raises(UnexpectedMessage, match="expected 'welcome' from the server, got 'ended'"):
         started("a").read_welcome(message(type="ended", stream="a"))

@@ -1,4 +1,4 @@
-"""The send window: which frames are sent under which numbers, how far credit goes, and what is sent again."""
+"""The send window: sequences of frames, credit, and which frames are sent again."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ def window_with(*frames: Frame, credit: int = CREDIT, last: int = 0) -> SendWind
 
 
 def sent(window: SendWindow) -> list[tuple[int, int]]:
-    """Return number and rows of the frames that go now."""
+    """Return sequence and rows of the frames that are sent now."""
     found = []
     while (due := window.next_frame()) is not None:
         found.append((due[0], due[1].rows))
     return found
 
 
-def test_frames_are_numbered_behind_what_the_server_has() -> None:
+def test_sequences_continue_after_the_last_one_of_the_server() -> None:
     window = window_with(frame(1), frame(2), frame(3), last=7)
     assert sent(window) == [(8, 1), (9, 2), (10, 3)]
     assert window.next_sequence == 11
@@ -50,7 +50,7 @@ def test_no_more_is_in_flight_than_credit_allows() -> None:
     assert (window.rows_added, window.rows_acked, window.frames_sent) == (15, 15, 5)
 
 
-def test_a_frame_larger_than_all_credit_goes_alone_and_none_goes_without_credit() -> None:
+def test_a_frame_larger_than_all_credit_is_sent_alone_and_none_without_credit() -> None:
     window = window_with(frame(1), frame(2), credit=60)
     assert sent(window) == [(1, 1)]
     window.ack(1, 0)
@@ -68,7 +68,7 @@ def test_no_frame_is_to_be_added_while_many_are_in_flight() -> None:
     assert window.open
 
 
-def test_after_a_reconnect_only_what_the_server_misses_is_sent_again() -> None:
+def test_after_a_reconnect_only_frames_that_the_server_lacks_are_sent_again() -> None:
     window = window_with(*(frame(rows) for rows in range(1, 5)))
     sent(window)
     window.ack(1, CREDIT)
@@ -82,7 +82,7 @@ def test_after_a_reconnect_only_what_the_server_misses_is_sent_again() -> None:
 
 
 def test_an_ack_may_cover_frames_that_are_not_in_flight() -> None:
-    """The server took a frame whose acknowledgement was lost with the connection before."""
+    """The server has appended a frame whose ack was lost with the previous connection."""
     window = window_with(frame(1), frame(2), frame(3))
     sent(window)
     window.resume(0, 100)
@@ -92,7 +92,7 @@ def test_an_ack_may_cover_frames_that_are_not_in_flight() -> None:
     assert sent(window) == [(3, 3)]
 
 
-def test_a_server_that_lost_frames_or_has_unknown_ones_is_noticed() -> None:
+def test_a_server_that_lost_frames_or_has_unknown_ones_is_detected() -> None:
     window = window_with(frame(1), frame(2), frame(3))
     sent(window)
     window.ack(2, CREDIT)
@@ -138,7 +138,7 @@ def test_bytes_in_flight_are_those_of_the_frames_in_flight() -> None:
     assert window.bytes_in_flight == 0
 
 
-def test_a_transient_refusal_holds_all_frames_until_a_probe_is_taken() -> None:
+def test_a_transient_rejection_holds_all_frames_until_a_probe_is_acked() -> None:
     window = window_with(*(frame(rows) for rows in range(1, 5)))
     sent(window)
     window.ack(1, CREDIT)
@@ -152,14 +152,14 @@ def test_a_transient_refusal_holds_all_frames_until_a_probe_is_taken() -> None:
     assert sent(window) == [(3, 3), (4, 4)]
 
 
-def test_a_rejection_of_what_is_not_in_flight_is_an_error() -> None:
+def test_a_rejection_of_a_frame_that_is_not_in_flight_is_an_error() -> None:
     window = window_with(frame(1), frame(2), credit=100)
     sent(window)
     with pytest.raises(ValueError, match="frame 2 of stream 'readings' was rejected and is not in flight"):
         window.take_back(2, 2)
 
 
-def test_the_end_waits_for_all_acknowledgements_and_is_sent_once_per_connection() -> None:
+def test_the_end_waits_for_all_acks_and_is_sent_once_per_connection() -> None:
     window = window_with(frame(1))
     window.end()
     sent(window)
@@ -187,7 +187,7 @@ def test_abandoned_rows_are_counted() -> None:
     assert (window.rows_rejected, window.bytes_in_flight) == (3, 0)
 
 
-def test_the_first_unsettled_row_of_the_source_is_known() -> None:
+def test_the_first_unacknowledged_row_of_the_source_is_known() -> None:
     window = window_with(frame(2, source_row=10), frame(2, source_row=12))
     sent(window)
     assert window.first_source_row == 10

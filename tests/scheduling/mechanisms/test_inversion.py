@@ -1,4 +1,4 @@
-"""Priority inversion: the modules on hand-made response times, and which of them come to rest."""
+"""Priority inversion: the correction modules on given response times, and which of them converge."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ FIVE = (50, 40, 30, 20, 10)
 def classes(
     responses: Sequence[float | None], frequencies: Sequence[float], priorities: Sequence[int] | None = None
 ) -> list[ClassState]:
-    """Figures of classes, by default with the priorities 50, 40, ... for as many as there are."""
-    found = priorities or [10 * place for place in range(len(frequencies), 0, -1)]
+    """Return metrics of classes, by default with the priorities 50, 40 and so on."""
+    found = priorities or [10 * index for index in range(len(frequencies), 0, -1)]
     return [ClassState(*states) for states in zip(found, frequencies, responses, strict=True)]
 
 
 def violated(violator: int, of: int) -> list[float]:
     """Response times in which this class, counted from 1, answers just before the one above it."""
-    return [100 * place - (150 if place == violator else 0) for place in range(1, of + 1)]
+    return [100 * index - (150 if index == violator else 0) for index in range(1, of + 1)]
 
 
 def corrected(module: str, states: Sequence[ClassState]) -> list[float]:
@@ -38,7 +38,7 @@ def corrected(module: str, states: Sequence[ClassState]) -> list[float]:
     return instance.correct(states, instance.find(states))
 
 
-# What is an inversion
+# Detection
 
 
 def test_neighbours_are_inverted_when_the_more_important_answers_later() -> None:
@@ -55,7 +55,7 @@ def test_a_class_without_answers_is_not_judged() -> None:
     assert neighbour_inversions(classes([None, 200, None, 100], [4, 3, 2, 1])) == [Inversion(1, 3)]
 
 
-def test_a_class_far_above_is_seen_only_by_who_looks_at_all() -> None:
+def test_a_class_far_above_is_compared_only_by_modules_that_compare_all() -> None:
     # Class 3 answers before class 1, but not before class 2, its neighbour.
     states = classes([200, 100, 150], [3, 2, 1])
     assert neighbour_inversions(states) == [Inversion(0, 1)]
@@ -87,11 +87,11 @@ def test_dvp_passes_the_loss_on_where_it_would_tie() -> None:
     assert corrected("dvp", classes(violated(2, 3), (30, 20, 19))) == [30, 19, 18]
 
 
-def test_dvp_raises_the_victim_when_nobody_below_can_lose() -> None:
+def test_dvp_raises_the_victim_when_no_class_below_can_lose() -> None:
     assert corrected("dvp", classes(violated(2, 3), (3, 2, 1))) == [4, 2, 1]
 
 
-def test_dvp_does_not_explode_in_the_middle_of_the_range() -> None:
+def test_dvp_does_not_double_priorities_for_a_violator_in_the_middle() -> None:
     # As printed, a violator in the middle doubles everything again and again.
     now: Sequence[float] = (3, 2, 1)
     for _ in range(41):
@@ -109,11 +109,11 @@ def test_dsp_counts_every_violator_above() -> None:
     assert corrected("dsp", states) == [50, 39, 29, 18, 8]
 
 
-def test_dsp_leaves_everybody_one_slot() -> None:
+def test_dsp_leaves_every_class_one_slot() -> None:
     assert corrected("dsp", classes(violated(2, 4), (50, 40, 2, 1))) == [50, 39, 2, 1]
 
 
-def test_isp_goes_up_to_the_top_class() -> None:
+def test_isp_raises_up_to_the_top_class() -> None:
     # Classes 1 and 3 are victims: 2 and 3 gain one, 1 gains two. As printed, class 1 would gain nothing.
     states = classes([200, 100, 300, 250, 400], FIVE)
     assert corrected("isp", states) == [52, 41, 31, 20, 10]
@@ -133,10 +133,10 @@ def test_cascade_gives_back_only_where_there_is_room() -> None:
 
 
 @pytest.mark.parametrize("module", ["dvp", "ivp", "dsp", "isp", "cascade"])
-def test_no_module_ever_turns_the_order_of_the_classes_around(module: str) -> None:
+def test_no_module_reverses_the_order_of_the_classes(module: str) -> None:
     now: Sequence[float] = FIVE
     for round_ in range(300):
-        responses = [(place * 37 + round_ * 11) % 97 for place in range(5)]
+        responses = [(index * 37 + round_ * 11) % 97 for index in range(5)]
         now = corrected(module, classes(responses, now)) if all_inversions(classes(responses, now)) else now
         assert all(above > below for above, below in pairwise(now))
 
@@ -155,7 +155,7 @@ def answer(monitor: InversionMonitor, **responses: int) -> None:
         monitor.record(name, Report(1, 1, 1, answers=2, response=2 * response))
 
 
-def test_a_window_knows_only_what_came_since_the_last() -> None:
+def test_a_window_has_only_answers_since_the_last_one() -> None:
     monitor = watch()
     answer(monitor, high=100, low=50)
     assert monitor.close_window() == (True, True)
@@ -173,7 +173,7 @@ def test_corrections_end_at_the_limit(module: str, high: float, low: float) -> N
     assert (monitor.frequency("high"), monitor.frequency("low")) == (high, low)
 
 
-def test_what_was_corrected_comes_back_after_a_calm_time() -> None:
+def test_corrections_are_reverted_after_a_time_without_inversions() -> None:
     monitor = InversionMonitor(StepwiseRecovery(), 4, calm=2)
     monitor.assign({"high": 20, "low": 10})
     for _ in range(3):
@@ -187,7 +187,7 @@ def test_what_was_corrected_comes_back_after_a_calm_time() -> None:
     assert seen == [7, 7, 8, 9, 10, 10]
 
 
-def test_new_priorities_forget_what_was_corrected() -> None:
+def test_new_priorities_reset_corrections() -> None:
     monitor = watch()
     answer(monitor, high=100, low=50)
     monitor.close_window()
@@ -197,7 +197,7 @@ def test_new_priorities_forget_what_was_corrected() -> None:
     assert monitor.frequency("low") == 10
 
 
-# Which of them come to rest: a model in which a class waits in inverse proportion to its share
+# Convergence, in a model in which a class waits in inverse proportion to its share
 
 
 def light_first(frequencies: Sequence[float]) -> list[float]:
@@ -207,7 +207,7 @@ def light_first(frequencies: Sequence[float]) -> list[float]:
 
 
 def waits_anyway(frequencies: Sequence[float]) -> list[float]:
-    """Class 1 waits for something that no share makes up for, as in the LowInput experiment."""
+    """Class 1 waits for input that no share makes up for, as in the LowInput experiment."""
     work, wait = (5, 10, 12, 12, 10), (3000, 0, 0, 0, 0)
     shares = [one / sum(frequencies) for one in frequencies]
     return [base + 100 * need / share for base, need, share in zip(wait, work, shares, strict=True)]
@@ -216,9 +216,9 @@ def waits_anyway(frequencies: Sequence[float]) -> list[float]:
 def last_inversion(
     module: str, priorities: Sequence[int], model: Callable[[Sequence[float]], list[float]]
 ) -> tuple[int, list[float]]:
-    """After which of 200 windows there was no inversion any more, and the response times then."""
+    """Return the last of 200 windows with an inversion, and the response times at the end."""
     monitor = InversionMonitor(MODULES[module](), limit=10, calm=5)
-    names = [f"class {place}" for place in range(1, len(priorities) + 1)]
+    names = [f"class {index}" for index in range(1, len(priorities) + 1)]
     monitor.assign(dict(zip(names, priorities, strict=True)))
     last = 0
     for window in range(1, 201):
@@ -240,7 +240,7 @@ def last_inversion(
         ("cascade", 15, 7),
     ],
 )
-def test_with_large_priorities_all_five_come_to_rest(module: str, light: int, waiting: int) -> None:
+def test_with_large_priorities_all_five_modules_converge(module: str, light: int, waiting: int) -> None:
     assert last_inversion(module, FIVE, light_first)[0] == light
     assert last_inversion(module, FIVE, waits_anyway)[0] == waiting
 
@@ -248,7 +248,7 @@ def test_with_large_priorities_all_five_come_to_rest(module: str, light: int, wa
 @pytest.mark.parametrize(
     ("module", "rests"), [("dvp", False), ("ivp", True), ("dsp", True), ("isp", True), ("cascade", True)]
 )
-def test_with_small_priorities_dvp_goes_around_in_a_circle(module: str, rests: bool) -> None:
+def test_with_small_priorities_dvp_oscillates(module: str, rests: bool) -> None:
     # (8, 4, 3, 2, 1) and (8, 5, 3, 2, 1) follow each other: a step of one is too coarse there.
     last, _ = last_inversion(module, (5, 4, 3, 2, 1), light_first)
     assert (last < 20) is rests

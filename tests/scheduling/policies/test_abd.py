@@ -1,4 +1,4 @@
-"""ABD: the broadcast-disk schedule, the quota slice, and what is done about inversions."""
+"""ABD: the broadcast-disk schedule, the quota slice, and the correction of inversions."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ def disk(priorities: Sequence[int]) -> BroadcastDisk[int]:
 def taken(made: BroadcastDisk[int], slots: int) -> list[int]:
     found = []
     for _ in range(slots):
-        place = made.take()
-        assert place is not None
-        found.append(place.item)
-        made.wake(place)
+        holder = made.take()
+        assert holder is not None
+        found.append(holder.item)
+        made.wake(holder)
     return found
 
 
@@ -63,7 +63,7 @@ def test_it_is_the_written_out_schedule_for_any_priorities(seed: int) -> None:
     assert taken(disk(priorities), 3 * len(schedule)) == 3 * schedule
 
 
-def test_slots_of_sleepers_are_passed_over_at_once() -> None:
+def test_slots_of_classes_without_work_are_skipped_at_once() -> None:
     made: BroadcastDisk[str] = BroadcastDisk()
     often, seldom = SlotHolder("often", 2**39, 0), SlotHolder("seldom", 1, 1)
     made.wake(seldom)
@@ -74,7 +74,7 @@ def test_slots_of_sleepers_are_passed_over_at_once() -> None:
     assert made.take() is often
 
 
-def test_a_new_priority_counts_at_once_and_nobody_loses_a_place() -> None:
+def test_a_new_priority_counts_at_once_and_no_class_loses_its_slot() -> None:
     made: BroadcastDisk[int] = BroadcastDisk()
     first, second = SlotHolder(0, 1, 0), SlotHolder(1, 1, 1)
     made.wake(first)
@@ -86,7 +86,7 @@ def test_a_new_priority_counts_at_once_and_nobody_loses_a_place() -> None:
     assert taken(made, 7) == [1, 1, 1, 1, 0, 1, 1]
 
 
-def test_the_next_slot_is_the_first_one_behind() -> None:
+def test_the_next_slot_is_the_first_one_after_the_current() -> None:
     for priority in (1, 2, 3, 5, 6, 2**20 + 1):
         slots = [next_slot(priority, -1)]
         for _ in range(50):
@@ -100,7 +100,7 @@ def test_the_next_slot_is_the_first_one_behind() -> None:
 # The quota slice
 
 
-def test_the_quota_slice_grows_by_what_was_missing_and_shrinks_by_the_same() -> None:
+def test_the_quota_slice_grows_by_the_missing_time_and_shrinks_by_the_same() -> None:
     quota = QuotaSlice(50, least=20, most=500)
     quota.lengthen(30)
     quota.round_over()
@@ -120,7 +120,7 @@ def test_the_quota_slice_stays_within_its_bounds() -> None:
     quota.lengthen(1_000_000)
     for _ in range(2):
         quota.round_over()
-    assert quota.length == 50  # back by the 50 that it could grow
+    assert quota.length == 50  # it shrinks by the 50 that it could grow
     quota.lengthen(30)
     for _ in range(4):
         quota.round_over()
@@ -136,7 +136,7 @@ def test_a_quota_slice_outside_its_bounds_is_refused() -> None:
 
 
 def flooded(priorities: dict[str, int], options: dict[str, object], cost: float = 100) -> ScriptedNetwork:
-    """Classes with a query each, of one operator that gives no answers, and more to do than time."""
+    """Overloaded classes with one query each, of one operator that gives no answers."""
     network = ScriptedNetwork("abd", options)
     network.priorities.update(priorities)
     for name in priorities:
@@ -168,11 +168,11 @@ def test_a_slice_ends_with_the_quota_slice_or_with_its_own_bound() -> None:
     inner = {"policy": "rr", "options": {"quantum_us": 30}}
     network = flooded({"A": 1}, {**STEADY, "inner": inner})
     slices = [network.step() for _ in range(4)]
-    # 30 us of 50, then the 20 us that are left, and again.
+    # 30 us of 50, then the remaining 20 us, and again.
     assert [slice_.duration for slice_ in slices if slice_] == [30_000, 20_000, 30_000, 20_000]
 
 
-def test_a_class_with_nothing_to_do_gives_its_slot_up() -> None:
+def test_a_class_without_work_gives_up_its_slot() -> None:
     network = ScriptedNetwork("abd", STEADY)
     network.priorities.update({"A": 3, "B": 1})
     for name in "AB":
@@ -184,7 +184,7 @@ def test_a_class_with_nothing_to_do_gives_its_slot_up() -> None:
     assert owners(network, 5) == "AA"
 
 
-def test_the_quota_slice_fits_itself_to_the_work() -> None:
+def test_the_quota_slice_adapts_to_the_work() -> None:
     # Each time 400 tuples of 1 us arrive; the slice of 50 us grows by what is missing to finish them.
     network = ScriptedNetwork("abd", {"most_us": 10_000})
     network.add("a", [Step("select", 0.0, 1000)])
@@ -193,13 +193,13 @@ def test_the_quota_slice_fits_itself_to_the_work() -> None:
         network.arrive("a", 400)
         durations.append([slice_.duration for slice_ in network.run()])
     assert durations[0] == [50_000, 400_000]  # 50 are done, and 350 us were missing
-    assert durations[1] == [50_000, 400_000]  # a round went by without need: back by 350
+    assert durations[1] == [50_000, 400_000]  # a round without need: it shrinks by 350
     assert len(durations[2]) == 2
 
 
-def test_left_overs_too_small_for_a_tuple_end_the_slot() -> None:
+def test_a_remainder_too_small_for_a_tuple_ends_the_slot() -> None:
     network = flooded({"A": 1, "B": 1}, STEADY, cost=30_000)
-    # A tuple takes 30 of the 50 us; the 20 that are left would not do for another.
+    # A tuple takes 30 of the 50 us; the remaining 20 are too short for another.
     assert owners(network, 4) == "ABAB"
 
 
@@ -213,7 +213,7 @@ def late(network: ScriptedNetwork, rounds: int, victim: str, violator: str) -> N
 
 
 def corrected(rounds: int, **options: object) -> ScriptedNetwork:
-    """Two classes of priorities 4 and 3, of which the second answers first in so many rounds."""
+    """Return two classes of priorities 4 and 3, the second of which answered first in `rounds` rounds."""
     network = ScriptedNetwork("abd", {**STEADY, **options})
     network.priorities.update({"A": 4, "B": 3})
     for name in "AB":
@@ -224,7 +224,7 @@ def corrected(rounds: int, **options: object) -> ScriptedNetwork:
 
 
 def slots(network: ScriptedNetwork) -> float:
-    """Return how many slots A has for each of B, once both have more to do than time."""
+    """Return how many slots A has for each slot of B while both are overloaded."""
     for name in "AB":
         network.arrive(f"silent {name}", 10_000_000)
     found = Counter(owners(network, 1000))
@@ -240,7 +240,7 @@ def test_corrections_stay_within_the_limit() -> None:
     assert slots(corrected(rounds=100, calm=1000, limit=2)) == pytest.approx(8 / 2, rel=0.01)
 
 
-def test_corrections_are_taken_back_when_it_is_calm() -> None:
+def test_corrections_are_reverted_without_further_inversions() -> None:
     network = corrected(rounds=100, calm=3, limit=2)
     late(network, 60, "B", "A")  # now the less important one waits, as it should
     assert slots(network) == pytest.approx(4 / 3, rel=0.01)
@@ -253,11 +253,11 @@ def test_a_priority_counts_from_the_next_round_on() -> None:
     network = flooded({"A": 2, "B": 1}, STEADY)
     assert owners(network, 4) == "ABAA"
     network.set_priority("B", 4)
-    assert owners(network, 2) == "BA"  # the round that was promised
+    assert owners(network, 2) == "BA"  # the current round is not changed
     assert Counter(owners(network, 6)) == {"A": 2, "B": 4}
 
 
-def test_a_query_that_moves_takes_its_share_along() -> None:
+def test_a_query_that_changes_its_class_gets_turns_of_its_new_class() -> None:
     network = flooded({"A": 3, "B": 1}, STEADY)
     network.add("second", [Step("select", 0.0)], "B")
     network.arrive("second", 10_000_000)
@@ -269,7 +269,7 @@ def test_a_query_that_moves_takes_its_share_along() -> None:
     assert ids == {"A": 15, "second": 15, "B": 10}
 
 
-def test_a_class_that_comes_within_a_round_runs_in_it() -> None:
+def test_a_class_that_is_added_within_a_round_runs_in_it() -> None:
     network = flooded({"A": 5, "B": 5}, STEADY)
     owners(network, 1)
     network.priorities["C"] = 5
@@ -295,7 +295,7 @@ def test_cores_have_slots_of_their_own_and_share_no_operator() -> None:
     assert network.busy["A"] / total == pytest.approx(0.75, rel=0.02)
 
 
-def test_a_query_that_moves_while_it_runs_is_not_lost() -> None:
+def test_a_query_that_changes_its_class_while_it_runs_is_not_lost() -> None:
     network = flooded({"A": 3, "B": 1}, STEADY)
     slice_ = network.begin(0)
     assert slice_ is not None

@@ -38,7 +38,8 @@ def amos_of(network: ScriptedNetwork) -> AdaptiveSelection:
 class RunningExample(ScriptedNetwork):
     """Op1 to Op3 with t = .5, 1, 2 and selectivities .25, .5, .8; two tuples arrive at 1, 2 and 3.
 
-    A slice takes what has become of one tuple. Op3 counts as the output: an answer is .8 of what it takes.
+    A slice takes the expected tuples that one tuple has become. Op3 counts as the output: an answer is .8 of
+    its input.
     """
 
     UNIT = 1 * MS
@@ -47,10 +48,10 @@ class RunningExample(ScriptedNetwork):
         inner = {"policy": policy, "options": {"tuples": 1}}
         super().__init__("amos", {"policies": [inner]})
         query = ScriptedQuery("q", "default")
-        for place, (time, selectivity) in enumerate([(0.5, 0.25), (1, 0.5), (2, 0.8)]):
-            kind = OperatorKind.OPERATIONAL if place < 2 else OperatorKind.OUTPUT
+        for index, (time, selectivity) in enumerate([(0.5, 0.25), (1, 0.5), (2, 0.8)]):
+            kind = OperatorKind.OPERATIONAL if index < 2 else OperatorKind.OUTPUT
             step = Step("select", selectivity, cost=time * self.UNIT / 1000)
-            operator = ScriptedOperator(place + 1, query, step, kind, leaf=place == 0)
+            operator = ScriptedOperator(index + 1, query, step, kind, leaf=index == 0)
             if query.operators:
                 query.operators[-1].downstream.append(operator)
             query.operators.append(operator)
@@ -143,7 +144,7 @@ def test_weights_are_relative_and_metrics_named_once() -> None:
         Specification.of(("delay", "minimise", 0))
 
 
-def test_equation_1_places_a_mean_in_the_range_of_the_history() -> None:
+def test_equation_1_scales_a_mean_to_the_range_of_the_history() -> None:
     history = Synopsis()
     for value in (2, 4, 6, 8):
         history.add(value)
@@ -159,7 +160,7 @@ def test_equation_1_is_0_while_all_values_are_the_same() -> None:
     assert statistic_score(7, history, 0.4, decay=0.25) == pytest.approx(0.1)
 
 
-def test_equation_2_turns_what_is_to_be_minimised() -> None:
+def test_equation_2_inverts_metrics_that_are_minimised() -> None:
     scores = {Metric.QUEUED_TUPLES: -0.4, Metric.DELAY: 0.2, Metric.OUTPUT_RATE: 0.9}
     assert policy_score(TABLE_3, scores) == pytest.approx(1 + 0.75 * 0.4 - 0.25 * 0.2)
     assert policy_score(Specification.of(("output_rate", "maximise", 1)), scores) == pytest.approx(1.9)
@@ -182,19 +183,19 @@ def test_the_wheel_gives_chances_in_proportion_to_scores() -> None:
     assert chances([0, 0]) == [0.5, 0.5]
     random = Random(1)
     spins = Counter(spin([1.25, 0.75, 0.5], random) for _ in range(20_000))
-    assert [spins[place] / 20_000 for place in range(3)] == pytest.approx([0.5, 0.3, 0.2], abs=0.015)
+    assert [spins[index] / 20_000 for index in range(3)] == pytest.approx([0.5, 0.3, 0.2], abs=0.015)
 
 
 # Measuring
 
 
-def test_an_interval_measures_what_was_done_and_what_is_left() -> None:
+def test_an_interval_measures_the_work_done_and_the_work_left() -> None:
     network = ScriptedNetwork("rr", {"tuples": 10})
     query = network.add("q", [Step("select", 0.5, size=8.0)])
     network.now = 100 * MS
     interval = Interval(network.now)
     network.arrive("q", 30)
-    for _ in range(2):  # 10 tuples through the selection, and the 5 that it lets pass through the output
+    for _ in range(2):  # 10 tuples through the selection, and the 5 that it passes through the output
         assert network.begin()
         interval.add(network.end())
     assert interval.measure(list(Metric), [query], 600 * MS) == {
@@ -210,7 +211,7 @@ def test_delay_without_an_answer_is_the_age_of_the_oldest_tuple() -> None:
     network = ScriptedNetwork("rr")
     query = network.add("q", [Step("select", 0.5)])
     interval = Interval(0)
-    assert interval.measure([Metric.DELAY], [query], 5 * MS) is None  # nothing was to be done
+    assert interval.measure([Metric.DELAY], [query], 5 * MS) is None  # there was no work
     network.now = 2 * MS
     network.arrive("q", 1)
     assert interval.measure([Metric.DELAY], [query], 5 * MS) == {Metric.DELAY: 3 * MS}
@@ -233,7 +234,7 @@ def adaptive(*names: str, seed: int = 0, **options: Any) -> ScriptedNetwork:
 
 
 def drive(network: ScriptedNetwork, intervals: int, random: Random) -> list[str]:
-    """Offer between .6 and 1.4 of what can be done; return who decided in each interval."""
+    """Offer a load between .6 and 1.4; return which policy decided in each interval."""
     in_charge, load, begin = [], 1.0, network.now // MS
     for tick in range(begin, begin + intervals * 10):
         if tick % 50 == 0:
@@ -255,7 +256,7 @@ def test_every_policy_has_a_first_turn_before_the_learner_chooses() -> None:
 
 
 def stints(in_charge: list[str]) -> list[int]:
-    """How many intervals each policy was in charge, the last one left out."""
+    """Return for how many intervals each policy decided, without the last one."""
     return [len(list(group)) for _, group in groupby(in_charge)][:-1]
 
 
@@ -264,7 +265,7 @@ def test_a_new_policy_is_given_time_before_it_is_judged() -> None:
     assert min(stints(drive(adaptive("rr", "hr", switch_delay=1), 60, Random(0)))) == 1
 
 
-def test_idle_intervals_are_not_judged_and_a_clock_set_back_begins_anew() -> None:
+def test_idle_intervals_are_not_judged_and_a_clock_set_back_starts_a_new_interval() -> None:
     network = adaptive("rr", "hr")
     for now in (0, 10, 20, 500):
         network.now = now * MS
@@ -290,42 +291,42 @@ def test_the_specification_decides_which_policy_the_sharp_learner_prefers(seed: 
     assert Counter(drive(network, 100, random))["chain"] >= 65
 
 
-def test_the_printed_learner_goes_on_using_all_policies() -> None:
+def test_the_printed_learner_keeps_using_all_policies() -> None:
     used = Counter(drive(adaptive("hr", "chain", specification=QUEUE), 100, Random(0)))
     assert min(used.values()) >= 25
 
 
-def test_the_sharp_learner_credits_no_policy_with_what_it_inherits() -> None:
+def test_the_sharp_learner_credits_no_policy_for_the_queue_that_it_inherits() -> None:
     # Policy 0 doubles the queue and policy 1 halves it. Whenever 1 begins, the queue is long.
     learner, queue = SharpLearner(policies=2), 1000.0
     for round_ in range(60):
-        place = (round_ // 3) % 2
-        queue *= 0.5 if place else 2.0
-        learner.learn(place, [{Metric.QUEUED_TUPLES: queue}])
+        index = (round_ // 3) % 2
+        queue *= 0.5 if index else 2.0
+        learner.learn(index, [{Metric.QUEUED_TUPLES: queue}])
     worse, better = learner.scores(QUEUE)
     assert better - worse > 1.0  # of 2 log 2 = 1.39 in all
     choices = Counter(learner.choose(QUEUE, Random(seed)) for seed in range(100))
     assert choices[1] >= 95
 
 
-def test_the_sharp_learner_judges_delay_by_what_is_held_back() -> None:
+def test_the_sharp_learner_judges_delay_by_pending_answers() -> None:
     learner = SharpLearner(policies=2)
     metric = learner.evidence(Metric.DELAY)
     assert metric is Metric.PENDING_ANSWERS
-    for place in (0, 1) * 5:
-        learner.learn(place, [{metric: (100.0, 10.0)[place]}])
+    for index in (0, 1) * 5:
+        learner.learn(index, [{metric: (100.0, 10.0)[index]}])
     worse, better = learner.scores(DELAY)
     assert better > worse
 
 
-def test_the_sharp_learner_tries_again_what_it_has_not_seen_for_long() -> None:
+def test_the_sharp_learner_retries_policies_that_it_has_not_used_for_long() -> None:
     learner, random = SharpLearner(policies=2), Random(0)
-    for place in (0, 1) * 10:
-        learner.learn(place, [{Metric.QUEUED_TUPLES: (100.0, 140.0)[place]}])
+    for index in (0, 1) * 10:
+        learner.learn(index, [{Metric.QUEUED_TUPLES: (100.0, 140.0)[index]}])
     chosen = []
     for _ in range(600):
         chosen.append(learner.choose(QUEUE, random))
-        # The load has changed, and what was worse is better now.
+        # The load has changed: the policy that was worse is better now.
         learner.learn(chosen[-1], [{Metric.QUEUED_TUPLES: (100.0, 50.0)[chosen[-1]]}])
     assert sum(chosen[-100:]) >= 90
 
@@ -333,7 +334,7 @@ def test_the_sharp_learner_tries_again_what_it_has_not_seen_for_long() -> None:
 # Taking over
 
 
-def test_a_slice_that_is_run_while_the_policy_changes_is_neither_lost_nor_run_twice() -> None:
+def test_a_slice_that_runs_while_the_policy_changes_is_neither_lost_nor_run_twice() -> None:
     network = adaptive("rr", "fifo", "hr", "chain")
     random = Random(0)
     begun: set[int] = set()
@@ -355,7 +356,7 @@ def test_a_slice_that_is_run_while_the_policy_changes_is_neither_lost_nor_run_tw
     assert network.waiting == 0
 
 
-def test_it_watches_growth_for_all_policies_that_may_be_in_charge() -> None:
+def test_growth_is_tracked_for_all_policies_that_may_be_chosen() -> None:
     assert not adaptive("hr", "chain").policy.watches_growth
     network = adaptive("hr", "mtiq")
     assert network.policy.watches_growth
@@ -374,7 +375,7 @@ def test_it_watches_growth_for_all_policies_that_may_be_in_charge() -> None:
 # Options
 
 
-def test_it_chooses_from_the_papers_policies_unless_told_otherwise() -> None:
+def test_by_default_it_chooses_from_the_policies_of_the_paper() -> None:
     network = ScriptedNetwork("amos")
     names = [inner.policy for inner in amos_of(network).options.policies]
     assert names == ["rr", "fifo", "mtiq", "chain", "hr"]
@@ -393,6 +394,6 @@ def test_it_chooses_from_the_papers_policies_unless_told_otherwise() -> None:
         ({"specification": {"requirements": [{"metric": "joy"}]}}, "'output_rate', 'queued_tuples'"),
     ],
 )
-def test_options_that_do_not_fit_are_refused(options: dict[str, Any], problem: str) -> None:
+def test_invalid_options_are_refused(options: dict[str, Any], problem: str) -> None:
     with pytest.raises(InvalidPolicy, match=problem):
         check_options("amos", options)

@@ -38,7 +38,7 @@ def credit_of(network: ScriptedNetwork, name: str) -> int:
 
 
 def turns(network: ScriptedNetwork, slices: int) -> list[str]:
-    """Run slices and return whose turns they were."""
+    """Run slices and return the classes that ran."""
     ran = [slice_.operators[0].query.id for slice_ in (network.step() for _ in range(slices)) if slice_]
     return [name for name, _ in groupby(ran)]
 
@@ -104,7 +104,7 @@ def test_a_class_in_debt_waits_until_rounds_have_paid_for_it() -> None:
     assert account.begin()
 
 
-def test_what_is_run_on_another_core_belongs_to_the_turn_in_which_it_was_begun() -> None:
+def test_a_slice_on_another_core_counts_in_the_turn_in_which_it_began() -> None:
     account = account_of(100)
     assert account.begin()
     account.running = 1
@@ -114,7 +114,7 @@ def test_what_is_run_on_another_core_belongs_to_the_turn_in_which_it_was_begun()
     assert (account.credit, account.spent) == (100, 0)
 
 
-def test_a_class_that_is_still_run_on_another_core_goes_on_with_the_same_turn() -> None:
+def test_a_class_that_still_runs_on_another_core_continues_its_turn() -> None:
     account = account_of(100)
     assert account.begin()
     account.running = 2
@@ -124,7 +124,7 @@ def test_a_class_that_is_still_run_on_another_core_goes_on_with_the_same_turn() 
     assert (account.credit, account.spent) == (100, 60)
 
 
-def test_what_ends_after_its_turn_was_settled_is_paid_for_in_the_next() -> None:
+def test_a_slice_that_ends_after_its_turn_is_charged_to_the_next() -> None:
     account = account_of(100)
     assert account.begin()
     account.running = 2
@@ -135,7 +135,7 @@ def test_what_ends_after_its_turn_was_settled_is_paid_for_in_the_next() -> None:
     assert account.credit == 50 - 30
 
 
-def test_an_overlong_slice_is_paid_for_in_the_rounds_after() -> None:
+def test_an_overlong_slice_is_charged_to_the_rounds_after_it() -> None:
     network = three_classes({"period_us": 1000, "train": 1}, cost=250 * US)
     for name in "HCN":
         network.arrive(name, 1000)
@@ -166,18 +166,18 @@ def test_shares_hold_on_two_cores() -> None:
             network.add(name + twin, [Step("select", 0.0, 40 * US)], class_name=name)
             network.arrive(name + twin, 200_000)
     network.begin(0)
-    for place in range(3000):
-        network.begin((place + 1) % 2)
-        network.end(place % 2)
+    for index in range(3000):
+        network.begin((index + 1) % 2)
+        network.end(index % 2)
     total = sum(network.busy.values())
     for name, priority in PRIORITIES.items():
         assert network.busy[name] / total == pytest.approx(priority / 10, abs=0.03), name
 
 
-# Who waits for whom
+# Bounds of slices, and waiting
 
 
-def test_slices_are_bounded_by_the_credit_that_is_left_and_by_the_train() -> None:
+def test_slices_are_bounded_by_the_remaining_credit_and_by_the_train() -> None:
     network = three_classes({"period_us": 1000, "train": 50})
     network.arrive("H", 1000)
     network.arrive("C", 1000)
@@ -207,7 +207,7 @@ def test_a_starved_class_blocks_class_1_for_one_train_at_most() -> None:
             slice_ = network.begin()
             assert slice_ is not None
             network.end()
-        # N has 100 us a round, of which it may have all before it, and 20 tuples of 10 us beyond.
+        # N has 100 us a round, all of which may still be left, and may exceed it by 20 tuples of 10 us.
         assert waited <= (100 + 200) * US
 
 
@@ -229,7 +229,7 @@ def test_important_tuples_wait_for_one_round_of_the_others_at_most() -> None:
     assert worst <= (300 + 100 + 14) * US
 
 
-def test_a_class_that_has_nothing_ready_yields_at_once() -> None:
+def test_a_class_with_no_ready_operator_yields_at_once() -> None:
     network = three_classes({"period_us": 1000})
     network.arrive("H", 10)
     network.arrive("N", 1000)
@@ -237,7 +237,7 @@ def test_a_class_that_has_nothing_ready_yields_at_once() -> None:
     assert network.now == (10 + 1000) * US
 
 
-def test_a_class_in_debt_runs_at_once_if_nobody_else_has_anything() -> None:
+def test_a_class_in_debt_runs_at_once_if_no_other_class_has_work() -> None:
     network = three_classes({"period_us": 1000}, cost=9e9 * US)  # a tuple costs N 90 million rounds: skipped
     network.arrive("N", 5)
     for _ in range(5):
@@ -245,7 +245,7 @@ def test_a_class_in_debt_runs_at_once_if_nobody_else_has_anything() -> None:
     assert network.step() is None
 
 
-def test_when_all_is_done_debts_are_over_and_the_highest_class_is_first() -> None:
+def test_when_all_work_is_done_debts_are_cancelled_and_the_highest_class_is_first() -> None:
     network = three_classes({"period_us": 1000}, cost=5000 * US)
     network.arrive("N", 1)
     network.run()
@@ -272,14 +272,14 @@ def test_priorities_change_within_a_round() -> None:
     assert network.busy["N"] / total == pytest.approx(0.55, abs=0.02)
 
 
-def test_debts_stay_when_shares_change() -> None:
+def test_debts_are_kept_when_shares_change() -> None:
     account = account_of(100)
     turn(account, 250)
     account.grant(40)
     assert account.credit == 40 - 150
 
 
-def test_a_smaller_share_makes_no_debt_of_what_was_used_before() -> None:
+def test_a_smaller_share_makes_no_debt_of_time_used_before() -> None:
     account = account_of(100)
     assert account.begin()
     account.running = 1
@@ -290,7 +290,7 @@ def test_a_smaller_share_makes_no_debt_of_what_was_used_before() -> None:
     assert account.credit == 40
 
 
-def test_classes_come_and_go_within_a_round() -> None:
+def test_classes_are_added_and_removed_within_a_round() -> None:
     network = three_classes({"period_us": 1000})
     network.arrive("N", 1_000_000)
     network.arrive("C", 1_000_000)
@@ -307,7 +307,7 @@ def test_classes_come_and_go_within_a_round() -> None:
     assert network.step() is None
 
 
-def test_a_query_that_moves_while_its_slice_is_run_is_run_in_its_new_class() -> None:
+def test_a_query_that_changes_its_class_while_it_runs_is_run_in_its_new_class() -> None:
     network = three_classes({"period_us": 1000})
     network.arrive("N", 2000)
     network.begin()
@@ -325,9 +325,9 @@ def with_source(network: ScriptedNetwork, name: str, numbers: int, class_name: s
     """A source, a selection and an output; tuples arrive at the source."""
     query = ScriptedQuery(name, class_name)
     kinds = (OperatorKind.SOURCE, OperatorKind.OPERATIONAL, OperatorKind.OUTPUT)
-    for place, kind in enumerate(kinds):
+    for index, kind in enumerate(kinds):
         step = Step(kind.value, 1.0, 10 * US)
-        operator = ScriptedOperator(numbers + place, query, step, kind, leaf=kind is OperatorKind.SOURCE)
+        operator = ScriptedOperator(numbers + index, query, step, kind, leaf=kind is OperatorKind.SOURCE)
         if query.operators:
             query.operators[-1].downstream.append(operator)
         query.operators.append(operator)
@@ -343,9 +343,9 @@ def inner_policies() -> list[dict[str, Any]]:
 @pytest.mark.parametrize("inner", inner_policies())
 def test_sources_are_asked_only_when_nothing_else_of_the_class_is_ready(inner: dict[str, Any]) -> None:
     network = ScriptedNetwork("cqc", {"train": 5, "inner": inner})
-    for place in range(3):
-        with_source(network, f"q{place}", 100 + 10 * place, "default")
-        network.arrive(f"q{place}", 20)
+    for index in range(3):
+        with_source(network, f"q{index}", 100 + 10 * index, "default")
+        network.arrive(f"q{index}", 20)
     served = []
     while (slice_ := network.begin()) is not None:
         kinds = {operator.kind for operator in slice_.operators}
@@ -363,9 +363,9 @@ def test_sources_are_asked_only_when_nothing_else_of_the_class_is_ready(inner: d
 def test_a_query_that_runs_as_a_whole_reads_in_its_own_turn(policy: str) -> None:
     inner = {"policy": policy, "options": {"unit": "query"}}
     network = ScriptedNetwork("cqc", {"train": 5, "inner": inner})
-    for place in range(3):
-        with_source(network, f"q{place}", 100 + 10 * place, "default")
-        network.arrive(f"q{place}", 20)
+    for index in range(3):
+        with_source(network, f"q{index}", 100 + 10 * index, "default")
+        network.arrive(f"q{index}", 20)
     while (slice_ := network.begin()) is not None:
         assert list(slice_.operators) == list(slice_.operators[0].query.operators)
         network.end()
@@ -373,22 +373,22 @@ def test_a_query_that_runs_as_a_whole_reads_in_its_own_turn(policy: str) -> None
     assert set(network.answers.values()) == {20}
 
 
-def test_a_class_pays_for_its_sources() -> None:
+def test_a_class_is_charged_for_its_sources() -> None:
     network = ScriptedNetwork("cqc", {"period_us": 1000, "train": 10})
     network.priorities |= PRIORITIES
-    for place, name in enumerate("HN"):
-        with_source(network, name, 100 + 10 * place, name)
+    for index, name in enumerate("HN"):
+        with_source(network, name, 100 + 10 * index, name)
         network.arrive(name, 100_000)
     for _ in range(2000):
         network.step()
     assert network.busy["N"] / sum(network.busy.values()) == pytest.approx(1 / 7, abs=0.02)
 
 
-def test_sources_go_with_their_query_and_see_new_figures() -> None:
+def test_sources_are_removed_with_their_query_and_get_new_metrics() -> None:
     network = ScriptedNetwork("cqc", {"inner": {"policy": "rr", "options": {"unit": "query"}}})
-    for place in range(2):
-        with_source(network, f"q{place}", 100 + 10 * place, "default")
-        network.arrive(f"q{place}", 20)
+    for index in range(2):
+        with_source(network, f"q{index}", 100 + 10 * index, "default")
+        network.arrive(f"q{index}", 20)
     query = network.queries["q1"]
     query.units = QueryUnits(query)
     network.policy.refreshed(query)
@@ -396,7 +396,7 @@ def test_sources_go_with_their_query_and_see_new_figures() -> None:
     assert {operator.query.id for slice_ in network.run() for operator in slice_.operators} == {"q1"}
 
 
-def test_only_a_policy_of_operator_level_fits_inside() -> None:
+def test_only_an_operator_level_policy_is_accepted_as_the_inner_one() -> None:
     with pytest.raises(
         InvalidPolicy, match="'cqc' is a policy of class level and cannot be used inside another"
     ):

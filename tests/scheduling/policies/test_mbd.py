@@ -28,7 +28,7 @@ def network_of(
     return network
 
 
-def give_everybody(network: ScriptedNetwork) -> None:
+def feed_all(network: ScriptedNetwork) -> None:
     """Let a tuple arrive for every query that has none and does not run."""
     for query in network.queries.values():
         if not query.leaves[0].waiting and not query.leaves[0].running:
@@ -36,10 +36,10 @@ def give_everybody(network: ScriptedNetwork) -> None:
 
 
 def turns(network: ScriptedNetwork, slices: int) -> list[str]:
-    """Run so many slices with something to do for everybody, and return whose they were."""
+    """Run slices while every query has tuples; returns the queries that ran."""
     found = []
     for _ in range(slices):
-        give_everybody(network)
+        feed_all(network)
         slice_ = network.step()
         assert slice_ is not None
         found.append(slice_.operators[0].query.id)
@@ -47,7 +47,7 @@ def turns(network: ScriptedNetwork, slices: int) -> list[str]:
 
 
 def shared(network: ScriptedNetwork, id_: str, below: ScriptedOperator, class_name: str) -> ScriptedQuery:
-    """Admit a query that reads what an operator of another gives."""
+    """Admit a query that reads the output of an operator of another one."""
     query = ScriptedQuery(id_, class_name)
     number = 1000 * (1 + len(network.queries))
     output = ScriptedOperator(number, query, Step("output"), OperatorKind.OUTPUT, leaf=False)
@@ -114,7 +114,7 @@ def test_one_very_light_query_does_not_make_the_round_endless() -> None:
 # Several cores
 
 
-def test_a_slot_that_comes_while_the_query_runs_is_made_up_for() -> None:
+def test_a_slot_missed_while_the_query_runs_is_made_up_for() -> None:
     network = network_of({"a": ("H", 300), "b": ("H", 100), "c": ("L", 50)}, {"H": 12, "L": 3})
     for id_ in "abc":
         network.arrive(id_, 1)
@@ -141,7 +141,7 @@ def test_a_slot_that_comes_while_the_query_runs_is_made_up_for() -> None:
 
 
 def ended_with_something_new(network: ScriptedNetwork, slice_: Slice) -> None:
-    """End a slice while what waits has come too late for it."""
+    """End a slice after a tuple has arrived too late for it."""
     for operator in slice_.operators:
         assert isinstance(operator, ScriptedOperator)
         operator.running = False
@@ -179,7 +179,7 @@ def test_no_core_idles_while_a_query_waits() -> None:
 
 
 def homes(affinity: bool) -> float:
-    """Return how often a query ran where it ran before, on two cores and eight queries."""
+    """Return how often a query ran on the same core as before, with two cores and eight queries."""
     network = network_of({f"q{n}": ("H", 100) for n in range(8)}, {"H": 1}, affinity=affinity)
     random, running, same = Random(3), set[int](), 0
     last: dict[str, int] = {}
@@ -187,7 +187,7 @@ def homes(affinity: bool) -> float:
         core = random.randrange(2)
         if core in running:
             network.end(core)
-        give_everybody(network)
+        feed_all(network)
         slice_ = network.begin(core)
         assert slice_ is not None
         running.add(core)
@@ -202,8 +202,8 @@ def test_with_affinity_queries_stay_on_their_core() -> None:
     assert homes(affinity=True) > 0.75
 
 
-def test_affinity_starves_nobody() -> None:
-    # Core 0 has run a; b belongs to nobody and has its slot in every round all the same.
+def test_no_query_starves_with_affinity() -> None:
+    # Core 0 has run a; b has run on no core and still has its slot in every round.
     network = network_of({"a": ("H", 100), "b": ("H", 100)}, {"H": 1}, affinity=True)
     assert Counter(turns(network, 100)) == {"a": 50, "b": 50}
 
@@ -225,7 +225,7 @@ def test_queries_that_share_an_operator_are_one_with_both_priorities() -> None:
     assert {len(both.operators), len(other.operators)} == {3, 2}
 
 
-def test_the_rest_goes_on_when_a_sharing_query_leaves_while_it_runs() -> None:
+def test_the_other_members_continue_when_a_query_leaves_while_it_runs() -> None:
     network = network_of({"a": ("H", 100)}, {"H": 1})
     select = network.queries["a"].operators[0]
     shared(network, "b", select, "H")
@@ -240,7 +240,7 @@ def test_the_rest_goes_on_when_a_sharing_query_leaves_while_it_runs() -> None:
     assert network.waiting == 0
 
 
-def test_a_query_that_comes_to_share_with_one_that_runs_waits_for_it() -> None:
+def test_a_query_that_is_added_to_a_running_group_waits_for_it() -> None:
     network = network_of({"a": ("H", 100)}, {"H": 1})
     network.arrive("a", 10)
     network.begin(0)
@@ -264,7 +264,7 @@ def change_cost(network: ScriptedNetwork, id_: str, cost: float) -> None:
 
 
 @pytest.mark.parametrize(("selectivity", "turns_of_a"), [("none", 20), ("s", 30), ("sa", 20)])
-def test_figures_that_move_count_from_the_next_round_on(selectivity: str, turns_of_a: int) -> None:
+def test_changed_metrics_count_from_the_next_round_on(selectivity: str, turns_of_a: int) -> None:
     network = network_of({"a": ("H", 100), "b": ("H", 100)}, {"H": 1}, selectivity=selectivity)
     turns(network, 10)
     change_cost(network, "a", 300)
@@ -272,7 +272,7 @@ def test_figures_that_move_count_from_the_next_round_on(selectivity: str, turns_
     assert Counter(turns(network, 40))["a"] == turns_of_a
 
 
-def test_with_sa_all_figures_count_after_an_inversion() -> None:
+def test_with_sa_all_metrics_count_after_an_inversion() -> None:
     network = ScriptedNetwork("mbd", {**PLAIN, "selectivity": "sa"})
     network.priorities.update({"H": 2, "L": 1})
     for id_, class_name in {"a": "H", "b": "H", "c": "L"}.items():
@@ -287,15 +287,15 @@ def test_with_sa_all_figures_count_after_an_inversion() -> None:
 
 
 @pytest.mark.parametrize(("priority", "turns_of_a"), [("none", 20), ("up", 30)])
-def test_priorities_that_change_count_from_the_next_round_on(priority: str, turns_of_a: int) -> None:
+def test_changed_priorities_count_from_the_next_round_on(priority: str, turns_of_a: int) -> None:
     network = network_of({"a": ("H", 100), "b": ("L", 100)}, {"H": 1, "L": 1}, priority=priority)
     turns(network, 5)
     network.set_priority("H", 3)
-    turns(network, 1)  # the round that was promised
+    turns(network, 1)  # the current round is not changed
     assert Counter(turns(network, 40))["a"] == turns_of_a
 
 
-def test_a_query_that_changes_its_class_has_its_share_there_within_a_round() -> None:
+def test_a_query_that_changes_its_class_has_its_share_in_it_within_a_round() -> None:
     network = network_of({"a": ("H", 100), "b": ("L", 100), "c": ("L", 100)}, {"H": 6, "L": 2})
     assert Counter(turns(network, 24)) == {"a": 18, "b": 3, "c": 3}
     network.reclass("c", "H")

@@ -1,4 +1,4 @@
-"""Policies that decide on single operators: the idea of each, with the papers' numbers."""
+"""Policies that schedule single operators: each by an example, with the numbers of the papers."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from mavstream_server.testing import ScriptedNetwork, ScriptedOperator, Scripted
 
 
 def free_output(network: ScriptedNetwork, query: ScriptedQuery) -> ScriptedQuery:
-    """Let the output cost next to nothing: the papers' plans end with an operator."""
+    """Make the output nearly free, since the papers' plans have none."""
     network.measure(query.operators[-1], Statistics(cost_per_tuple=1e-9, tuples=200))
     return query
 
@@ -29,8 +29,8 @@ def chosen(network: ScriptedNetwork) -> list[tuple[str, str]]:
 # The running example of the AMoS paper: costs .5, 1, 2; selectivities .25, .5, .8; two tuples at 1, 2 and 3
 
 
-class Portions(ScriptedOperator):
-    """Counts expected tuples, in eighths: one portion here is what has become of one tuple."""
+class ExpectedTuples(ScriptedOperator):
+    """Counts expected tuples in eighths: one portion is what one input tuple has become."""
 
     eighths = 8
 
@@ -40,13 +40,13 @@ class Portions(ScriptedOperator):
 
 
 def running_example(policy: str) -> tuple[list[int], dict[int, list[float]]]:
-    """Return when answers came, and queue lengths by time; a time unit is 1000 ns."""
+    """Return the times of answers, and queue lengths by time; a time unit is 1000 ns."""
     network = ScriptedNetwork(policy, {"tuples": 1})
     query = ScriptedQuery("q", "default")
     # Behind selectivity .25 a portion is a quarter of a tuple: .25 x 1; then .125 x 2.
     for number, (cost, eighths) in enumerate([(500, 8), (250, 2), (250, 1)]):
         kind = OperatorKind.OPERATIONAL if number < 2 else OperatorKind.OUTPUT
-        operator = Portions(number, query, Step("select", cost=cost), kind, not number)
+        operator = ExpectedTuples(number, query, Step("select", cost=cost), kind, not number)
         operator.eighths = eighths
         if query.operators:
             query.operators[-1].downstream.append(operator)
@@ -68,13 +68,13 @@ def running_example(policy: str) -> tuple[list[int], dict[int, list[float]]]:
             network.arrive("q", 2)
 
 
-def test_fifo_brings_the_first_answer_of_the_running_example_at_2() -> None:
+def test_fifo_gives_the_first_answer_of_the_running_example_at_2() -> None:
     answered, queues = running_example("fifo")
     assert answered == [2000, 3000, 4000, 5000, 6000, 7000]
     assert [queues[time] for time in (1000, 2000, 3000, 4000)] == [[2, 0, 0], [3, 0, 0], [4, 0, 0], [3, 0, 0]]
 
 
-def test_mtiq_brings_the_first_answer_of_the_running_example_at_5_5() -> None:
+def test_mtiq_gives_the_first_answer_of_the_running_example_at_5_5() -> None:
     answered, queues = running_example("mtiq")
     assert answered[0] == 5500
     assert answered[-1] == 7000
@@ -119,7 +119,7 @@ def test_fifo_carries_a_train_to_the_output_in_one_slice() -> None:
     assert [list(slice_.operators) for slice_ in slices] == [[b, *above], [a, *above]]
 
 
-def test_fifo_sees_an_older_tuple_that_comes_later() -> None:
+def test_fifo_prefers_an_older_tuple_that_is_queued_later() -> None:
     network = ScriptedNetwork("fifo")
     for name in "ab":
         network.add(name, [("join", 1.0)])
@@ -134,7 +134,7 @@ def test_fifo_sees_an_older_tuple_that_comes_later() -> None:
     assert [name for name, _ in chosen(network)] == ["b", "a"]
 
 
-def test_fifo_ends_its_way_where_another_core_is_at_work() -> None:
+def test_fifo_ends_a_slice_ahead_of_an_operator_that_another_core_runs() -> None:
     network = ScriptedNetwork("fifo")
     query = network.add(
         "q", {"a": Step("select"), "b": Step("select"), "u": Step("union", inputs=("a", "b"))}
@@ -147,7 +147,7 @@ def test_fifo_ends_its_way_where_another_core_is_at_work() -> None:
     assert second is not None
     assert [first.operators, second.operators] == [(b, union, output), (a,)]
     network.end(1)
-    assert network.begin(1) is None  # its tuple waits for the union, which is taken
+    assert network.begin(1) is None  # its tuple waits for the union, which is claimed
     network.end(0)
     network.run()
     assert network.answers["q"] == 2
@@ -176,7 +176,7 @@ def test_fifo_takes_a_mark_to_be_as_old_as_its_arrival() -> None:
     assert [slice_ and slice_.operators[0].query.id for slice_ in order] == ["a", "m", "b"]
 
 
-def test_what_is_onward_of_a_split_is_every_branch_once() -> None:
+def test_the_operators_above_a_split_are_those_of_every_branch_once() -> None:
     network = ScriptedNetwork("fifo")
     query = network.add(
         "q",
@@ -213,11 +213,11 @@ def test_mtiq_follows_queues_that_grow() -> None:
     [
         # The running example: (1 - .25) / .5, then (.25 - 0) / (.25 x 1 + .125 x 2).
         ([(0.5, 0.25), (1, 0.5), (2, 0.8)], [1.5, 0.5, 0.5]),
-        # Flat, then steep: the first operator is worth what it leads to.
+        # Flat, then steep: the first operator has the slope of the segment that it leads to.
         ([(1, 1), (1, 0.1)], [0.5, 0.5]),
         # Steep, flat, steep: (1 - .5) / 1, then (.5 - 0) / (.5 x 2 + .5 x 2).
         ([(1, 0.5), (2, 1), (2, 1)], [0.5, 0.25, 0.25]),
-        # A join makes more of it: from the corner behind the first, one line to the end at .5 x 2 + .8 x 5.
+        # A join that emits more: one line from the corner after the first to the end at .5 x 2 + .8 x 5.
         ([(1, 0.5), (2, 1.6), (5, 1)], [0.5, 0.1, 0.1]),
         # However little passes: (1 - 1e-18) / 100, then 1 / 100 of what is left each time.
         ([(100, 1e-18), (100, 1e-18), (100, 1)], [0.01, 0.01, 0.01]),
@@ -235,12 +235,12 @@ def test_the_progress_chart_of_a_route() -> None:
         "q", [Step("select", 0.5, 10, size=100), Step("project", 1.0, 4, size=40), Step("select", 0.2, 5)]
     )
     (route,) = query.units.routes
-    # 10; + .5 x 4; + .5 x 5; + .1 x 100 of the output, behind which nothing is left
+    # 10; + .5 x 4; + .5 x 5; + .1 x 100 of the output, after which nothing is left
     expected = [(0, 100), (10, 50), (12, 20), (14.5, 0.1 * 64), (24.5, 0)]
     assert progress_chart(route) == [pytest.approx(point) for point in expected]
 
 
-def test_the_progress_chart_begins_with_what_the_source_hands_on() -> None:
+def test_the_progress_chart_begins_with_the_output_of_the_source() -> None:
     network = ScriptedNetwork("chain")
     project = Step("project", 1.0, 10, size=40, input_size=200)
     query = network.add("q", [project, Step("select", 0.5, 4, size=40)])
@@ -251,9 +251,9 @@ def test_the_progress_chart_begins_with_what_the_source_hands_on() -> None:
     assert slopes == pytest.approx([160 / 10, 20 / 4, 20 / 50])
 
 
-def test_chain_runs_the_steepest_and_of_one_line_the_upper_first() -> None:
+def test_chain_runs_the_steepest_first_and_within_a_segment_the_upper_operator() -> None:
     network = ScriptedNetwork("chain", {"tuples": 10})
-    # Map is as large as what comes; with the filter behind it, it is steeper than the other query's start.
+    # Map frees nothing; together with the filter after it, it is steeper than the other query's start.
     network.add("slow", [Step("select", 0.5, 1000)])
     network.add("fast", [Step("map", 1.0, 10), Step("filter", 0.01, 10)])
     network.arrive("slow", 10)
@@ -263,7 +263,7 @@ def test_chain_runs_the_steepest_and_of_one_line_the_upper_first() -> None:
 
 
 def peak(policy: str) -> int:
-    """Return the most tuples that wait while 10 come every 200 ns for work of 300 ns."""
+    """Return the most tuples that wait while 10 arrive every 200 ns and take 300 ns."""
     network = ScriptedNetwork(policy, {"tuples": 1})
     query = free_output(network, network.add("q", [Step("select", 0.1, 10), Step("match", 1.0, 200)]))
     most, due = 0, 0
@@ -277,7 +277,7 @@ def peak(policy: str) -> int:
     return most
 
 
-def test_chain_holds_less_than_fifo_while_more_comes_than_can_be_done() -> None:
+def test_chain_holds_less_than_fifo_under_overload() -> None:
     assert peak("chain") < 0.5 * peak("fifo")
 
 
@@ -327,7 +327,7 @@ def test_formula_1_with_and_without_work_done() -> None:
     assert policy.priority(first) == pytest.approx(0.2 / 4.4)
 
 
-def test_a_train_takes_the_tuples_place() -> None:
+def test_a_partly_done_train_counts_with_its_remaining_cost() -> None:
     policy, (first, *_) = three_operators(tuples=64)
     first.put(30, 0)
     first.progress = 40  # 10 of 40 tuples are done: 3 of 4 per tuple are left
@@ -335,7 +335,7 @@ def test_a_train_takes_the_tuples_place() -> None:
 
 
 @pytest.mark.parametrize("tuples", [1, 64])
-def test_operators_above_outrank_those_below_whatever_was_done(tuples: int) -> None:
+def test_operators_above_outrank_those_below_whatever_work_was_done(tuples: int) -> None:
     random = Random(1)
     for _ in range(50):
         network = ScriptedNetwork("prb", {"tuples": tuples})
@@ -350,7 +350,7 @@ def test_operators_above_outrank_those_below_whatever_was_done(tuples: int) -> N
         assert rates == sorted(set(rates))
 
 
-def test_prb_asks_to_be_consulted_only_for_a_higher_rate_than_what_is_left() -> None:
+def test_prb_preempts_only_for_a_higher_rate_than_the_remaining_work() -> None:
     network = ScriptedNetwork("prb", {"tuples": 1})
     for name, cost in [("costly", 100), ("cheap", 50)]:
         free_output(network, network.add(name, [Step("select", cost=cost)]))
@@ -359,10 +359,10 @@ def test_prb_asks_to_be_consulted_only_for_a_higher_rate_than_what_is_left() -> 
     assert not network.arrive("costly", 1)  # nothing runs
     running = network.begin()
     assert running is not None
-    # After 49 units 51 are left, 1 / 51 < 1 / 50; after 51 it is nearly done.
+    # After 49 units 51 are left: 1 / 51 < 1 / 50. After 51 units 49 are left.
     assert not policy.arrived(cheap, 51)
     assert policy.arrived(cheap, 49)
-    # The driver cuts it off: then the newcomer goes first, and the rest of the other comes behind it.
+    # The driver preempts it: the new tuple goes first, and the rest of the other follows.
     cheap.put(1, 49)
     costly.progress = 49
     policy.finished(running, Report(0, 0, 49))
@@ -370,7 +370,7 @@ def test_prb_asks_to_be_consulted_only_for_a_higher_rate_than_what_is_left() -> 
     assert [slice_ and slice_.operators for slice_ in order] == [(cheap,), (costly,)]
 
 
-def test_prb_is_not_preempted_by_what_it_makes_itself() -> None:
+def test_prb_is_not_preempted_by_its_own_output() -> None:
     network = ScriptedNetwork("prb")
     query = network.add("q", [Step("select", 1.0, 1000), Step("project", 1.0, 1)])
     network.arrive("q", 1)
@@ -388,7 +388,7 @@ def test_hr_takes_whole_trains_and_rb_a_few_tuples() -> None:
     assert lengths == {"hr": 2, "rb": 4}
 
 
-def test_rates_follow_figures_that_move() -> None:
+def test_rates_follow_changed_metrics() -> None:
     network = ScriptedNetwork("rb")
     for name in "ab":
         network.add(name, [Step("select", 1.0, 100)])

@@ -1,4 +1,4 @@
-"""The policies for several cores: what each does, and what all of them keep to."""
+"""Policies for several cores: the common contract, and each policy by examples."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ CHAIN = [("select", 0.5), ("join", 1.0), ("project", 1.0)]
 every_policy = pytest.mark.parametrize("policy", SEVERAL_CORES)
 
 
-def whose(slice_: Slice | None) -> str:
+def queries_that_ran(slice_: Slice | None) -> str:
     assert slice_ is not None
     return slice_.operators[0].query.id
 
@@ -35,12 +35,12 @@ def shares_of_turns(network: ScriptedNetwork, slices: int) -> dict[str, float]:
     found: Counter[str] = Counter()
     for _ in range(slices):
         flooded(network)
-        found[whose(network.step())] += 1
+        found[queries_that_ran(network.step())] += 1
     return {id_: count / slices for id_, count in found.items()}
 
 
 def sharing(network: ScriptedNetwork, id_: str, below: ScriptedOperator) -> ScriptedQuery:
-    """Admit a query that reads what an operator of another gives."""
+    """Admit a query that reads the output of an operator of another one."""
     query = ScriptedQuery(id_, below.query.class_name)
     number = 100_000 + len(network.answers)
     output = ScriptedOperator(number, query, Step("output"), OperatorKind.OUTPUT, leaf=False)
@@ -50,7 +50,7 @@ def sharing(network: ScriptedNetwork, id_: str, below: ScriptedOperator) -> Scri
     return network.add_query(query)
 
 
-# What all keep to
+# The common contract
 
 
 @every_policy
@@ -70,7 +70,7 @@ def test_four_cores_at_once_share_no_operator_and_lose_nothing(policy: str) -> N
 
 
 class Chaos:
-    """Does anything at any time on three cores, and checks that nothing runs twice and nothing is lost."""
+    """Makes random changes on three cores, and checks that nothing runs twice and nothing is lost."""
 
     def __init__(self, policy: str, seed: int) -> None:
         self.random = Random(seed)
@@ -111,8 +111,8 @@ class Chaos:
 
     def measure(self) -> None:
         operator = self.random.choice(self.network.queries[self.any_query()].operators)
-        figures = Statistics(cost_per_tuple=self.random.choice([50, 100, 900]), selectivity=0.5, tuples=200)
-        self.network.measure(operator, figures)
+        metrics = Statistics(cost_per_tuple=self.random.choice([50, 100, 900]), selectivity=0.5, tuples=200)
+        self.network.measure(operator, metrics)
 
     def go(self, steps: int) -> None:
         for _ in range(4):
@@ -132,7 +132,7 @@ class Chaos:
 
 @every_policy
 @pytest.mark.parametrize("seed", range(8))
-def test_anything_may_happen_at_any_time(policy: str, seed: int) -> None:
+def test_random_changes_at_any_time_lose_and_repeat_nothing(policy: str, seed: int) -> None:
     Chaos(policy, seed).go(400)
 
 
@@ -160,7 +160,7 @@ def test_shared_operators_run_on_one_core_at_a_time(policy: str) -> None:
 
 
 @every_policy
-def test_a_slice_costs_as_few_looks_with_many_queries_as_with_few(policy: str) -> None:
+def test_a_slice_reads_as_few_operators_with_many_queries_as_with_few(policy: str) -> None:
     looks = {}
     for queries in (25, 2500):
         network = ScriptedNetwork(policy)
@@ -187,7 +187,7 @@ def test_a_query_runs_as_a_whole_from_its_leaves_to_its_output(policy: str) -> N
 
 
 @every_policy
-def test_one_that_takes_over_hears_of_slices_that_it_did_not_begin(policy: str) -> None:
+def test_a_policy_that_takes_over_gets_the_end_of_slices_that_it_did_not_begin(policy: str) -> None:
     network = ScriptedNetwork("rr")
     network.add("q", [("select", 1.0)])
     network.arrive("q", 10)
@@ -234,7 +234,7 @@ def parts_run(of: str) -> dict[str, list[int | None]]:
     for _ in range(9):
         slice_ = network.step()
         assert slice_ is not None
-        allowed[whose(slice_)].append(slice_.tuples)
+        allowed[queries_that_ran(slice_)].append(slice_.tuples)
     return allowed
 
 
@@ -248,7 +248,7 @@ def test_mprr_works_on_a_part_of_the_queue_by_the_largest_priority() -> None:
     assert parts_run("largest") == {"H": [600], "M": [400, 134, 44, 15], "L": [200, 134, 89, 59]}
 
 
-def test_mprr_bounds_every_leaf_and_lets_the_rest_run_on_all() -> None:
+def test_mprr_bounds_every_leaf_and_no_other_operator() -> None:
     network = ScriptedNetwork("mprr")
     network.priorities.update({"H": 1, "L": 1})
     network.add("other", [Step("select", 0.0)], "L")
@@ -276,7 +276,7 @@ def test_the_lottery_draws_by_tickets() -> None:
         assert abs(found[name] - expected) < 5 * expected**0.5  # five standard deviations
 
 
-def test_whoever_leaves_the_lottery_is_not_drawn() -> None:
+def test_a_removed_ticket_is_not_drawn() -> None:
     lottery: Lottery[int] = Lottery()
     holders = [TicketHolder(number, 1 + number % 7) for number in range(100)]
     for holder in holders:
@@ -327,14 +327,14 @@ def test_mol_divides_a_class_among_its_operators_by_load() -> None:
 
 
 def threads(policy: str, cores: int, classes: int, queries: int = 4) -> list[str]:
-    """Return the classes that run at once on so many cores, when all have more to do than time."""
+    """Return the classes that run at once on a number of cores, all of them overloaded."""
     network = ScriptedNetwork(policy)
     for number in range(classes):
         network.priorities[f"c{number}"] = classes - number
         for query in range(queries):
             network.add(f"{number}/{query}", [Step("select", 0.0)], f"c{number}")
             network.arrive(f"{number}/{query}", 1000)
-    network.begin(cores - 1)  # how many cores there are shows in who asks
+    network.begin(cores - 1)  # a policy learns the number of cores from the requests
     network.end(cores - 1)
     begun = [network.begin(core) for core in range(cores)]
     return sorted(slice_.operators[0].query.class_name for slice_ in begun if slice_)
@@ -367,7 +367,7 @@ def test_pct_divides_time_evenly_among_classes_whatever_their_queries() -> None:
     assert network.busy["light"] == pytest.approx(network.busy["heavy"], rel=0.01)
 
 
-def test_a_thread_that_slept_gets_no_more_than_the_others_for_it() -> None:
+def test_a_thread_without_work_does_not_save_up_time() -> None:
     network = ScriptedNetwork("pct")
     for name in "ab":
         network.add(name, [Step("select", 0.0, 100)], name)

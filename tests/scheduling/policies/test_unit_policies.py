@@ -1,4 +1,4 @@
-"""Policies that run paths, segments and simplified segments: capacities by hand, and who runs when."""
+"""Policies that run paths, segments and simplified segments: capacities by hand, and the order of units."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def by_name(units: Iterable[Unit]) -> dict[str, Unit]:
     return {names(unit.operators): unit for unit in units}
 
 
-# What the units are
+# Units
 
 
 def test_processing_capacities_of_paths() -> None:
@@ -53,8 +53,8 @@ def test_processing_capacities_of_paths() -> None:
 
 def test_segments_end_where_memory_is_not_freed_faster() -> None:
     units = by_name(two_streams().queries["q"].units.segments())
-    # Alone: S1 30 / 1700 > P1 30 / 2100; J (70 - .56 x 140) / 12160 is negative and stands alone, and so does
-    # S3, with the output that holds its answers; S2 74 / 3900 < P2 30 / 1300.
+    # Alone: S1 30 / 1700 > P1 30 / 2100; J (70 - .56 x 140) / 12160 is negative, a segment alone, as is S3
+    # with the output that holds its answers; S2 74 / 3900 < P2 30 / 1300.
     assert {name: unit.release for name, unit in units.items()} == pytest.approx(
         {
             "s1": 30 / 1700,
@@ -66,9 +66,9 @@ def test_segments_end_where_memory_is_not_freed_faster() -> None:
     )
 
 
-def test_an_answer_that_is_freed_counts_as_nothing() -> None:
+def test_an_answer_that_counts_as_freed_holds_no_memory() -> None:
     units = by_name(two_streams().queries["q"].units.segments(AnswerMemory.FREED))
-    # The output alone frees 140 / 100, more than S3 with 42 / 2000: one segment, that frees all that comes.
+    # The output alone frees 140 / 100, more than S3 with 42 / 2000: one segment, which frees all its input.
     assert units["s3 output"].release == pytest.approx(140 / (2000 + 0.7 * 100))
     strict = by_name(two_streams().queries["q"].units.simplified_segments(0.9, AnswerMemory.FREED))
     time = 2100 + 12160 + 0.56 * 2000 + 0.56 * 0.7 * 100
@@ -77,7 +77,7 @@ def test_an_answer_that_is_freed_counts_as_nothing() -> None:
 
 @pytest.mark.parametrize(("answers", "first"), [("held", "filter"), ("freed", "copy")])
 @pytest.mark.parametrize("policy", ["segment", "simplified_segment"])
-def test_what_an_answer_counts_for_is_an_option(policy: str, answers: str, first: str) -> None:
+def test_whether_answers_count_as_held_is_an_option(policy: str, answers: str, first: str) -> None:
     network = ScriptedNetwork(policy, {"answers": answers})
     network.add("filter", [Step("filter", 0.5, 100)])  # with the output 64 x .5 / 150 held, 64 / 150 freed
     network.add("copy", [Step("copy", 1.0, 10)])  # 0 held, 64 / 110 freed
@@ -86,8 +86,8 @@ def test_what_an_answer_counts_for_is_an_option(policy: str, answers: str, first
     assert network.run()[0].operators[0].operator == first
 
 
-def test_a_leaf_frees_what_it_leaves_out_of_what_its_source_hands_on() -> None:
-    """P makes 40 bytes of the 200 that come, S lets half of the 100 pass that come."""
+def test_a_leaf_frees_the_difference_to_the_output_size_of_its_source() -> None:
+    """P makes 40 bytes of 200, and S passes half of its 100-byte tuples."""
     network = ScriptedNetwork("segment")
     shrinks = network.add("p", [Step("p", 1.0, 1000, size=40, input_size=200), Step("s", 0.5, 500, size=40)])
     passes = network.add("s", [Step("s", 0.5, 1000, size=100, input_size=100)])
@@ -96,13 +96,13 @@ def test_a_leaf_frees_what_it_leaves_out_of_what_its_source_hands_on() -> None:
         {"p": 160 / 1000, "s output": (40 - 0.5 * 40) / (500 + 0.5 * 100)}
     )
     assert by_name(passes.units.segments())["s output"].release == pytest.approx(50 / (1000 + 0.5 * 100))
-    # P is far ahead of S at the other leaf: it would be behind it if nothing were known of what comes.
+    # P is ahead of S at the other leaf; without the input size it would be behind it.
     network.arrive("s", 10)
     network.arrive("p", 10)
     assert [names(slice_.operators) for slice_ in network.run()] == ["p", "s output", "s output"]
 
 
-def test_simplified_segments_go_by_what_the_source_hands_on() -> None:
+def test_simplified_segments_use_the_output_size_of_the_source() -> None:
     network = ScriptedNetwork("simplified_segment")
     query = network.add("q", [Step("p", 1.0, 1000, size=40, input_size=200), Step("s", 0.5, 500, size=40)])
     # P frees 160 / 1000; S with 20 / 500 falls below .9 of that, and begins the second segment.
@@ -142,7 +142,7 @@ def test_a_longer_segment_replaces_the_shorter_ones_inside_it() -> None:
         "q",
         {
             "a": Step("a", 0.1, 1),  # frees much: the union begins a segment of its own
-            "b": Step("b", 0.9, 1000),  # frees little: the union goes on with its segment
+            "b": Step("b", 0.9, 1000),  # frees little: the union continues its segment
             "u": Step("u", 1.0, 100, ("a", "b"), size=48),
         },
     )
@@ -161,19 +161,19 @@ def test_every_branch_of_a_split_is_in_a_unit() -> None:
         },
     )
     units = by_name(query.units.paths)
-    # Half of what is split goes to each branch: 10 + .5 x (20 + 40 + 100); then 30 + 40 + 100
+    # Half of the tuples go to each branch: 10 + .5 x (20 + 40 + 100); then 30 + 40 + 100
     assert {name: 1 / unit.processing for name, unit in units.items()} == pytest.approx(
         {"split a u output": 90, "b u output": 170}
     )
 
 
-# Who runs
+# The order of units
 
 
 @pytest.mark.parametrize("policy", UNIT_POLICIES)
-def test_tuples_wait_for_no_other_input(policy: str) -> None:
+def test_tuples_do_not_wait_for_another_input(policy: str) -> None:
     network = two_streams(policy)
-    network.arrive("q", 1000, leaf=1)  # nothing ever comes to S1, whose path J's segment may begin with
+    network.arrive("q", 1000, leaf=1)  # S1, with whose path J's segment may begin, never has tuples
     network.run()
     assert network.waiting == 0
     assert network.answers["q"] > 0
@@ -186,7 +186,7 @@ def test_path_capacity_runs_the_fastest_path_leaf_to_root() -> None:
     assert [names(s.operators) for s in network.run()] == ["s2 p2 j s3 output", "s1 p1 j s3 output"]
 
 
-def test_segments_run_by_what_they_free() -> None:
+def test_segments_run_in_order_of_the_memory_that_they_free() -> None:
     network = two_streams("segment")
     network.arrive("q", 100, leaf=0)
     network.arrive("q", 100, leaf=1)
@@ -203,15 +203,15 @@ def test_simplified_segments_take_gamma_as_an_option() -> None:
         ScriptedNetwork("simplified_segment", {"gamma": 1.5})
 
 
-def test_figures_that_move_make_other_units_while_one_runs() -> None:
+def test_changed_metrics_make_other_units_while_one_runs() -> None:
     network = two_streams("segment")
     network.arrive("q", 100)
     (s1,) = (operator for operator in network.queries["q"].operators if operator.operator == "s1")
     network.begin()
     # S1 frees less now than P1 does: 10 / 1700 < 30 / 2100, so they are one segment.
-    figures = Statistics(cost_per_tuple=1700, selectivity=0.9, tuple_size=100, tuples=400, input_size=100)
-    network.measure(s1, figures)
-    assert network.begin(1) is None  # S1 is still taken
+    metrics = Statistics(cost_per_tuple=1700, selectivity=0.9, tuple_size=100, tuples=400, input_size=100)
+    network.measure(s1, metrics)
+    assert network.begin(1) is None  # S1 is still claimed
     network.end()
     network.arrive("q", 100)
     assert names(network.run()[0].operators) == "s1 p1"
@@ -240,7 +240,7 @@ def test_up_to_tau_tuples_wait_until_nothing_else_is_ready() -> None:
     assert network.waiting == 0
 
 
-def test_more_than_tau_counts_as_soon_as_it_is_there() -> None:
+def test_more_than_tau_tuples_count_as_soon_as_they_wait() -> None:
     network = fast_and_slow({"tau": 5})
     network.arrive("fast", 5)
     network.arrive("slow", 6)
@@ -259,7 +259,7 @@ def test_up_to_tau_tuples_are_drained_after_a_time_under_load() -> None:
     assert turns == ["slow"] * 10 + ["fast"] + ["slow"] * 4
 
 
-def test_a_quantum_bounds_the_first_operator_and_leaves_nothing_above_it() -> None:
+def test_a_quantum_bounds_the_first_operator_and_those_above_run_until_empty() -> None:
     network = ScriptedNetwork("path_capacity", {"quantum_us": 1})
     query = network.add("q", [Step("leaf", cost=100), Step("join", 2.0, 5000), Step("project")])
     network.arrive("q", 25)
@@ -282,7 +282,7 @@ def test_units_that_share_an_operator_do_not_run_at_the_same_time() -> None:
     for id_, leaf in [("q", 0), ("q", 1), ("other", 0)]:
         network.arrive(id_, 10, leaf)
     slices = [network.begin(core) for core in range(4)]
-    # The other path of q shares J: a slower query goes first. What of it is free runs only on an idle core.
+    # The other path of q shares J: a slower query goes first. Its unclaimed part runs only on an idle core.
     ran = [slice_ and names(slice_.operators) for slice_ in slices]
     assert ran == ["s2 p2 j s3 output", "slow output", "s1 p1", None]
     for core in range(3):
@@ -292,7 +292,7 @@ def test_units_that_share_an_operator_do_not_run_at_the_same_time() -> None:
 
 
 @pytest.mark.parametrize("policy", [*UNIT_POLICIES, "fifo"])
-def test_what_another_policy_has_begun_is_left_alone(policy: str) -> None:
+def test_a_slice_that_another_policy_began_is_not_run_again(policy: str) -> None:
     network = two_streams("path_capacity")
     network.arrive("q", 10, leaf=1)
     network.begin(0)  # S2, P2, J, S3 and the output
@@ -314,18 +314,18 @@ def idle_cores_have_nothing_to_do(network: ScriptedNetwork) -> None:
     assert not waiting
 
 
-def stir(network: ScriptedNetwork, random: Random) -> None:
-    """Change something about a random query."""
+def random_change(network: ScriptedNetwork, random: Random) -> None:
+    """Make a random change to a random query."""
     query: ScriptedQuery = random.choice(list(network.queries.values()))
     match random.randrange(12):
         case 0:
             network.reclass(query.id, random.choice("xyz"))
         case 1:
             operator = random.choice(query.operators)
-            figures = Statistics(
+            metrics = Statistics(
                 cost_per_tuple=random.choice([5, 50, 500]), selectivity=random.choice([0.2, 1.0]), tuples=400
             )
-            network.measure(operator, figures)
+            network.measure(operator, metrics)
         case 2:
             network.remove(query.id)
             network.add(f"q{random.randrange(10**9)}", TWO_STREAMS)
@@ -337,7 +337,9 @@ def stir(network: ScriptedNetwork, random: Random) -> None:
 
 @pytest.mark.parametrize("options", [{}, {"tau": 10}, {"quantum_us": 2}, {"tau": 3, "quantum_us": 1}])
 @pytest.mark.parametrize("policy", [*UNIT_POLICIES, "fifo", "prb"])
-def test_three_cores_with_everything_changing(policy: str, options: dict[str, Any]) -> None:
+def test_three_cores_lose_nothing_and_never_idle_under_random_changes(
+    policy: str, options: dict[str, Any]
+) -> None:
     if policy not in UNIT_POLICIES:
         options = {"tuples": 2} if options else {}
     random = Random(7)
@@ -349,7 +351,7 @@ def test_three_cores_with_everything_changing(policy: str, options: dict[str, An
     for _ in range(3000):
         core = random.randrange(4)
         if core == 3:
-            stir(network, random)
+            random_change(network, random)
         elif core in busy:
             network.end(core)
             busy.discard(core)

@@ -8,7 +8,7 @@ from mavstream_server.testing import ScriptedNetwork, Step
 
 
 def two_classes(h_cost: float, n_cost: float) -> ScriptedNetwork:
-    """A selection per class; with its output, a tuple costs as much as is given, at a rate of 1 / cost."""
+    """A selection per class; with its output a tuple takes the given cost, so its rate is 1 / cost."""
     network = ScriptedNetwork("wehr", {"tuples": 1})
     network.priorities |= {"H": 6, "N": 1}
     network.add("n", [Step("select", 1.0, n_cost - 100)], class_name="N")
@@ -23,7 +23,7 @@ def leaves(network: ScriptedNetwork, slices: int) -> str:
     return "".join(operator.query.id for operator in ran if operator.leaf)
 
 
-def test_the_class_decides_where_rates_are_alike() -> None:
+def test_the_class_decides_between_equal_rates() -> None:
     network = two_classes(h_cost=1000, n_cost=1000)
     assert leaves(network, 40) == "h" * 10 + "n" * 10
 
@@ -34,7 +34,7 @@ def test_a_rate_that_is_more_than_the_ratio_of_priorities_inverts_the_classes() 
     assert leaves(two_classes(h_cost=5900, n_cost=1000), 40) == "h" * 10 + "n" * 10
 
 
-def test_hr_takes_no_notice_of_classes() -> None:
+def test_hr_ignores_classes() -> None:
     network = two_classes(h_cost=1100, n_cost=1000)
     network.switch("hr", {"tuples": 1})
     assert leaves(network, 40) == "n" * 10 + "h" * 10
@@ -49,14 +49,14 @@ def test_low_classes_starve_as_long_as_higher_ones_have_work() -> None:
     assert network.answers["n"] == 0
 
 
-def test_new_priorities_hold_for_what_waits_already() -> None:
+def test_new_priorities_apply_to_waiting_tuples() -> None:
     network = two_classes(h_cost=1000, n_cost=1000)
     assert leaves(network, 4) == "hh"
     network.set_priority("N", 7)
     assert leaves(network, 4) == "nn"
 
 
-def test_new_figures_hold_for_what_waits_already() -> None:
+def test_new_metrics_apply_to_waiting_tuples() -> None:
     network = two_classes(h_cost=1000, n_cost=1000)
     leaf = network.queries["h"].operators[0]
     network.measure(leaf, Statistics(cost_per_tuple=900, selectivity=0.1, tuples=400))  # 6 x .1 / 910

@@ -1,4 +1,4 @@
-"""Metrics of runs, against numbers worked out by hand and numbers of the papers."""
+"""Metrics of runs, against numbers computed by hand and numbers of the papers."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def numbers(*values: float) -> np.ndarray[Any, np.dtype[np.int64]]:
     return np.array([int(value * MS) for value in values], np.int64)
 
 
-def test_the_weighted_mean_is_the_dissertations() -> None:
+def test_the_weighted_mean_is_that_of_the_dissertation() -> None:
     """Scale_CQs: from the middles of the published class means follows the published weighted mean."""
     published = [(50, 1.42), (40, 1.785), (30, 2.605), (20, 3.065), (10, 3.99)]
     mean = weighted_mean(published)
@@ -41,7 +41,7 @@ def test_the_inversion_ratio_compares_neighbours() -> None:
     assert inversion_ratio([(6, 1.0), (3, 2.0), (1, 9.0)]) == 0
     # 6/3 x (3/2 - 1) = 1, and between the second and the third there is none.
     assert inversion_ratio([(6, 3.0), (3, 2.0), (1, 9.0)]) == pytest.approx(1)
-    # In whatever order they come; a class without answers is left out.
+    # In any order of classes; a class without answers is ignored.
     assert inversion_ratio([(1, 9.0), (3, 2.0), (4, None), (6, 3.0)]) == pytest.approx(1)
     assert inversion_ratio([(30, 5.0), (30, 1.0)]) == 0
 
@@ -62,7 +62,7 @@ def test_windows_of_time() -> None:
     found = mean_by_window(numbers(1, 5, 12, 31), numbers(2, 4, 7, 9), 35 * MS, 10 * MS) / MS
     assert found[[0, 1, 3]].tolist() == [3, 7, 9]
     assert np.isnan(found[2])
-    # The last window is not whole.
+    # The last window is incomplete.
     assert throughput(numbers(1, 5, 12, 31), 35 * MS, 10 * MS).tolist() == [200, 100, 0]
 
 
@@ -86,7 +86,7 @@ def two_classes(**more: Any) -> Workload:
     return parse("two", text, overrides=more)
 
 
-def test_figures_over_time_go_by_the_priorities_of_that_time() -> None:
+def test_metrics_over_time_use_the_priorities_of_that_time() -> None:
     result = simulate(two_classes(), "mrr")
     responses = result.response_over_time(1.0)
     assert responses["a"].tolist() == pytest.approx([3, 1, 1, 1], abs=0.03)
@@ -99,7 +99,7 @@ def test_figures_over_time_go_by_the_priorities_of_that_time() -> None:
     assert result.utilisation == pytest.approx((0.1 * (3 + 1 + 1 + 1) + 4 * 0.2) / 8, rel=0.02)
 
 
-def test_a_warm_up_is_left_out() -> None:
+def test_a_warm_up_is_excluded() -> None:
     result = simulate(two_classes(), "mrr", warm_up_s=1.01)
     assert result.classes["a"].mean_ms == pytest.approx(1)
     assert result.classes["a"].answers == pytest.approx(299, abs=2)
@@ -127,10 +127,10 @@ def test_updates_against_inversions_are_counted() -> None:
     assert simulate("5G_2", "mrr", seconds=0.05).convergence is None
 
 
-def test_queue_memory_is_that_of_the_tuples_that_wait() -> None:
+def test_queue_memory_is_that_of_waiting_tuples() -> None:
     result = simulate("mavstream", "path_capacity", seconds=20)
     queues = result.queues
-    # At 100 tuples/s on both streams, half is worked off: the queues grow all the time, at the leaves.
+    # At 100 tuples/s on both streams, half is processed: the queues at the leaves grow all the time.
     assert queues.bytes.size == 20
     assert (np.diff(queues.bytes) > 0).mean() > 0.9
     assert queues.max_bytes == queues.bytes[-1]

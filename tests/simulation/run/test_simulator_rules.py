@@ -1,4 +1,4 @@
-"""Rules of the simulator: joins, preemption, how sources are served, what changes, what policies see."""
+"""Rules of the simulator: joins, preemption, source service, changes, and metrics for policies."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from tests.support.scenarios import (
+from tests.support.simulation.scenarios import (
     US,
     departures_us,
     direct,
@@ -44,19 +44,19 @@ def join(**more: Any) -> QuerySpec:
 
 
 def test_a_joined_tuple_carries_the_later_arrival() -> None:
-    """The left tuple of 0 is worked on behind the right one of 5, which arrived while the core was busy."""
+    """The left tuple of 0 is processed after the right one of 5, which arrived while the core was busy."""
     busy = query("busy", output("b", 20), class_name="busy")
     plan = direct(join(), busy, streams=(recorded("l", 2), recorded("r", 5), recorded("b", 0)))
     result = run(plan, "rr")
-    # Taken together at 20, the older first: it meets nobody, the one of 5 meets the one of 2.
+    # Taken together at 20, the older first: it has no partner, the one of 5 joins the one of 2.
     assert departures_us(result, "j") == [40, 40]
     assert responses_us(result, "j") == [38, 35]
     late = replace(plan, streams=(recorded("l", 60), recorded("r", 5, 61), recorded("b", 0, 59)))
-    # At 79 the left one of 60 is behind the right one of 61 only if that was worked on before.
+    # At 79 the left one of 60 joins the right one of 61 only if that was processed before.
     assert responses_us(run(late, "rr"), "j") == [25, 39, 38]
 
 
-def test_partners_lie_within_the_window() -> None:
+def test_join_partners_are_within_the_window() -> None:
     plan = direct(join(), streams=(recorded("l", 0), recorded("r", 100)))
     first = replace(plan, streams=(recorded("l", 100), recorded("r", 0)), cores=1)
     assert responses_us(run(first, "rr"), "j") == [10, 10]
@@ -70,12 +70,12 @@ def test_partners_lie_within_the_window() -> None:
         streams=(recorded("l", 0), recorded("r", 100)),
         cores=2,
     )
-    # On another core the right tuple of 100 passes at 110. The left one of 0 comes up at 200, and meets
+    # On another core the right tuple of 100 passes at 110. The left one of 0 is processed at 200, and joins
     # a partner that is at most 30 later than itself: it carries 30.
     assert responses_us(run(ahead, "morr"), "j") == [10, 180]
 
 
-def test_outputs_of_a_join_cost_what_they_are_said_to() -> None:
+def test_outputs_of_a_join_have_their_own_cost() -> None:
     """11.6 ms per tuple and 1 ms per output, of which there is one for every two tuples."""
     plan = direct(
         query(
@@ -91,8 +91,8 @@ def test_outputs_of_a_join_cost_what_they_are_said_to() -> None:
 def test_a_synchronised_join_waits_for_the_other_stream() -> None:
     plan = direct(join(synchronised=True, window=0), streams=(recorded("l", 0, 50), recorded("r", 40)))
     result = run(plan, "rr")
-    # The tuple of 0 is let through by the one of 40, that one by the one of 50, and the one of 50 when
-    # nothing can come any more.
+    # The tuple of 0 is released by the one of 40, that one by the one of 50, and the one of 50 when
+    # nothing more can arrive.
     assert departures_us(result, "j") == [50, 60, 70]
     assert responses_us(result, "j") == [50, 20, 20]
     assert departures_us(run(replace(plan, queries=(join(window=0),)), "rr"), "j") == [10, 50, 60]
@@ -111,31 +111,31 @@ def preempted(*arrivals: float, policy: str = "prb") -> dict[str, list[float]]:
     return {name: departures_us(result, name) for name in ("long", "short")}
 
 
-def test_what_is_cut_off_goes_on_where_it_was() -> None:
+def test_a_preempted_tuple_continues_where_it_was() -> None:
     assert preempted(50, policy="rb") == {"long": [100], "short": [110]}
     # Of the long one 50 are left, which is more than 10: it waits, and ends 10 later.
     assert preempted(50) == {"long": [110], "short": [60]}
-    # Cut twice, and again by one that comes while a short one is worked on and has to wait for it.
+    # Preempted twice, and again by one that arrives while a short one is processed and has to wait for it.
     assert preempted(20, 60, 65) == {"long": [130], "short": [30, 70, 80]}
 
 
-def test_what_is_nearly_done_is_not_cut_off() -> None:
+def test_a_nearly_finished_tuple_is_not_preempted() -> None:
     # At 95 the long one has 5 left: the rate of what is left is the higher one.
     assert preempted(95) == {"long": [100], "short": [110]}
 
 
-def test_preemption_neither_loses_nor_doubles_tuples() -> None:
+def test_preemption_neither_loses_nor_duplicates_tuples() -> None:
     chains = [
         query(
-            f"q{place}",
-            select("o", f"s{place}", cost, selectivity=0.3, random=True),
+            f"q{index}",
+            select("o", f"s{index}", cost, selectivity=0.3, random=True),
             output("o", 1),
-            class_name=f"q{place}",
+            class_name=f"q{index}",
         )
-        for place, cost in enumerate((100, 30, 9))
+        for index, cost in enumerate((100, 30, 9))
     ]
     streams = tuple(
-        StreamSpec(f"s{place}", rate, tuples=500) for place, rate in enumerate((3000, 8000, 20_000))
+        StreamSpec(f"s{index}", rate, tuples=500) for index, rate in enumerate((3000, 8000, 20_000))
     )
     for tuples in (1, 8):
         plain = run(direct(*chains, streams=streams), "rb", {"tuples": tuples}, seed=2)
@@ -143,7 +143,7 @@ def test_preemption_neither_loses_nor_doubles_tuples() -> None:
         assert cut.counts.preemptions > 20
         assert cut.counts.dropped == plain.counts.dropped
         assert cut.counts.answers == plain.counts.answers
-        # The same work in all: cutting off costs nothing here.
+        # The same total work: preemption costs nothing here.
         assert cut.utilisation * cut.seconds == pytest.approx(plain.utilisation * plain.seconds, rel=1e-3)
 
 
@@ -159,11 +159,11 @@ def test_the_example_of_the_prb_paper() -> None:
     plan = direct(tree, streams=(recorded("s1", 0), recorded("s2", 0)))
     assert responses_us(run(plan, "rb", {"tuples": 1}), "q") == [30, 90]
     swapped = replace(plan, streams=(recorded("s2", 0), recorded("s1", 0)))
-    # Whoever goes by arrival and then by order takes the stream that came first, the costly one.
+    # Policies that use arrival and then order take the first stream, the costly one.
     assert responses_us(run(swapped, "fifo", {"tuples": 1}), "q") == [60, 90]
 
 
-def test_an_exact_quantum_cuts_a_tuple_in_two() -> None:
+def test_an_exact_quantum_interrupts_a_tuple() -> None:
     queries = [query(name, output(name, 30), class_name=name) for name in ("a", "b")]
     plan = direct(*queries, streams=(recorded("a", 0), recorded("b", 0)))
     whole = run(plan, "rr", {"quantum_us": 10})
@@ -173,11 +173,11 @@ def test_an_exact_quantum_cuts_a_tuple_in_two() -> None:
     assert parted.counts.slices == 6
 
 
-def test_a_call_without_tuples_that_is_cut_off_keeps_the_answers_before_it() -> None:
-    """On several cores an operator can be run, and cut off, while nothing waits at it."""
+def test_a_preempted_call_without_tuples_keeps_the_answers_before_it() -> None:
+    """On several cores an operator can run and be preempted while no tuples wait at it."""
     result = simulate("5G_4", "prb", seconds=0.3, seed=3)
     left = sum(answers.departures.size for answers in result.queries.values())
-    # Slices that go on at the end are counted already; what they answer has not left yet.
+    # Slices that still run at the end are counted already; their answers have not departed yet.
     assert result.counts.answers - result.cores * 64 <= left <= result.counts.answers
 
 
@@ -195,7 +195,7 @@ def served(service: Service, policy: str = "rr", **more: Any) -> Scenario:
     )
 
 
-def test_sources_between_slices_take_time_of_the_core() -> None:
+def test_sources_between_slices_use_time_of_the_core() -> None:
     result = run(served(Service.BETWEEN_SLICES), "rr")
     # Sources a and b read a tuple each up to 30, and a's answer leaves at 50. Then a reads its second one.
     assert departures_us(result, "a") == [50, 105]
@@ -211,9 +211,9 @@ def test_sources_when_idle_wait_for_empty_queues() -> None:
     assert departures_us(result, "b") == [70]
 
 
-def test_sources_on_their_own_core_take_none_of_the_others() -> None:
+def test_sources_on_their_own_core_use_no_time_of_the_others() -> None:
     result = run(served(Service.OWN_CORE), "rr")
-    # a is read at 0 and handed on at 15, b at 30, a's second tuple at 45.
+    # a is read at 0 and emitted at 15, b at 30, a's second tuple at 45.
     assert departures_us(result, "a") == [35, 75]
     assert departures_us(result, "b") == [55]
     assert result.source_utilisation == pytest.approx(45 / 75)
@@ -254,7 +254,7 @@ def test_response_times_can_begin_at_the_source() -> None:
     assert responses_us(result, "b") == [40]
 
 
-# Changes, and what policies see
+# Changes, and metrics for policies
 
 
 def test_selectivities_costs_and_priorities_change() -> None:
@@ -271,7 +271,7 @@ def test_selectivities_costs_and_priorities_change() -> None:
     assert [priorities for _, priorities in result.priorities] == [{"c": 1}, {"c": 7}]
 
 
-def test_figures_are_measured_as_in_the_live_engine() -> None:
+def test_metrics_are_measured_as_in_the_live_engine() -> None:
     """Published after 200 tuples, with set-up spread over the tuples of a call; the true ones until then."""
     plan = direct(
         query("q", select("o", "s", 10, selectivity=0.25, setup=5 * US, size=40.0), output("o", 1)),
@@ -297,7 +297,7 @@ def test_queues_are_sampled() -> None:
         overheads=Overheads(),
     )
     result = run(plan, "rr", {"tuples": 1})
-    # Up to 1 ms the first tuple is worked on, and three wait; and so on.
+    # Up to 1 ms the first tuple is processed, and three wait; and so on.
     assert result.queues.bytes.tolist() == [150, 100, 50, 0]
     assert result.queues.max_bytes == 150
     assert result.queues.mean_tuples == 1.5
@@ -312,11 +312,11 @@ def test_queues_are_sampled() -> None:
     ],
     ids=["round_robin", "broadcast_disk"],
 )
-def test_sources_that_always_have_something_are_read_in_their_order(
+def test_sources_that_always_have_tuples_are_read_in_order(
     line: RoundRobinOrder | BroadcastDiskOrder, order: list[int]
 ) -> None:
-    for place in range(3):
-        line.add(place)
+    for index in range(3):
+        line.add(index)
     taken = []
     for _ in order:
         taken.append(line.take())

@@ -1,4 +1,4 @@
-"""Workload files: those that come along are what the papers say, and mistakes are named."""
+"""Workload files: the shipped ones match the papers, and errors are explained."""
 
 from __future__ import annotations
 
@@ -36,11 +36,11 @@ def kinds(scenario: Scenario) -> dict[str, int]:
     return dict(Counter(query.operators[0].kind for query in scenario.queries))
 
 
-# What comes along
+# Shipped workloads
 
 
 @pytest.mark.parametrize("name", EVERY)
-def test_a_shipped_workload_says_what_it_is_and_fits_together(name: str) -> None:
+def test_a_shipped_workload_is_documented_and_consistent(name: str) -> None:
     workload = load(name)
     scenario = expand(workload)
     assert workload.name == name
@@ -106,7 +106,7 @@ def test_the_classes_of_workload_a_are_identical() -> None:
     assert len(set(passed)) > 3
 
 
-def test_class_h_alone_costs_what_it_costs_among_the_others() -> None:
+def test_class_h_alone_has_the_same_cost_as_among_the_others() -> None:
     alone, among = expand(load("B_H")), expand(load("B"))
     assert alone.queries == tuple(query for query in among.queries if query.class_name == "H")
     assert len(alone.streams) == 4
@@ -146,7 +146,7 @@ def test_utilisation_scales_the_work_on_tuples() -> None:
     assert utilisation(build_scenario(load("A"), utilisation=0.5)) == pytest.approx(0.5)
 
 
-# What is said of mistakes
+# Errors
 
 
 @pytest.mark.parametrize(
@@ -186,7 +186,7 @@ def test_utilisation_scales_the_work_on_tuples() -> None:
         ("seconds: 1", "seconds: 1\nchanges: [{at: 1}]", "changes/0: a change needs a priority, a rate"),
     ],
 )
-def test_mistakes_are_named_with_their_place(old: str, new: str, complaint: str) -> None:
+def test_errors_are_reported_with_their_position(old: str, new: str, complaint: str) -> None:
     assert old in SMALL
     with pytest.raises(InvalidWorkload) as caught:
         expand(parse("small", SMALL.replace(old, new)))
@@ -194,7 +194,7 @@ def test_mistakes_are_named_with_their_place(old: str, new: str, complaint: str)
     assert str(caught.value).startswith("small")
 
 
-def test_operators_stand_bottom_up_and_have_one_root() -> None:
+def test_operators_are_listed_bottom_up_with_one_root() -> None:
     upside_down = SMALL.replace("{o: {", "{p: {kind: select, input: o}, o: {")
     with pytest.raises(InvalidWorkload, match="queries/0/operators/p: reads 'o', which must come before it"):
         expand(parse("small", upside_down))
@@ -203,7 +203,7 @@ def test_operators_stand_bottom_up_and_have_one_root() -> None:
         expand(parse("small", apart))
 
 
-def test_unknown_names_answer_with_the_known_ones() -> None:
+def test_errors_for_unknown_names_list_the_known_ones() -> None:
     with pytest.raises(UnknownWorkload, match=r"unknown workload 'G7'.*3D_6, 3E_6.*prb_selectivity_skew"):
         load("G7")
     with pytest.raises(
@@ -216,7 +216,7 @@ def test_unknown_names_answer_with_the_known_ones() -> None:
         load("5G_4", {"speed": 3})
 
 
-# Files of one's own
+# User files
 
 
 def test_a_file_is_read_with_parameters_and_overrides(tmp_path: Path) -> None:
@@ -229,7 +229,7 @@ def test_a_file_is_read_with_parameters_and_overrides(tmp_path: Path) -> None:
     assert changed.seconds == 9
 
 
-def test_what_is_written_down_reads_the_same() -> None:
+def test_a_written_workload_reads_back_the_same() -> None:
     for name in ("A", "5L", "5O_4", "mavstream", "prb_expensive", "amos_2"):
         workload = load(name)
         again = parse(name, to_yaml(workload))
@@ -253,7 +253,7 @@ def test_families_draw_their_values() -> None:
     assert [query.operators[0].selectivity for query in turns.queries[:4]] == [0.1, 0.9, 0.1, 0.9]
 
 
-def test_changes_of_rates_and_selectivities_find_what_they_mean() -> None:
+def test_changes_of_rates_and_selectivities_are_resolved_by_name() -> None:
     scenario = expand(load("5L"))
     streams = {stream.name: stream for stream in scenario.streams}
     spikes = [(3.0, 2000), (3.5, 1200), (7.0, 2000), (7.5, 1200)]
@@ -277,6 +277,6 @@ def test_arithmetic(formula: str, value: float) -> None:
 
 
 @pytest.mark.parametrize("formula", ["__import__('os')", "n.real", "1 / 0", "[1]", "n if n else 1", "1 +"])
-def test_arithmetic_is_nothing_but_arithmetic(formula: str) -> None:
+def test_arithmetic_accepts_no_other_python(formula: str) -> None:
     with pytest.raises(ArithmeticFault):
         evaluate(formula, {"n": 4})

@@ -27,12 +27,12 @@ class Case:
     root: str
 
     def typed(self) -> TypedPlan:
-        """Return the plan with all types worked out."""
+        """Return the typed plan."""
         plan = Plan.parse({"root": self.root, "nodes": self.nodes})
         return infer(plan, {s.name: StreamShape(Schema(s.fields), s.event_time) for s in self.scripts})
 
-    def story(self) -> str:
-        """Return the case for people: seed, plan and what the streams hold."""
+    def description(self) -> str:
+        """Describe the case: seed, plan and contents of the streams."""
         lines = [
             f"seed {self.seed}",
             json.dumps({"root": self.root, "nodes": self.nodes}, ensure_ascii=False),
@@ -47,7 +47,7 @@ class Case:
 
 
 def candidates(seed: int) -> Iterator[Case]:
-    """Yield cases for a seed until one is taken: some have too many rows to be of use, others none."""
+    """Yield cases for a seed: some have too many rows, others none; callers take the first suitable one."""
     for attempt in count():
         yield random_case(f"{seed}.{attempt}")
 

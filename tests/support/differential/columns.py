@@ -1,4 +1,4 @@
-"""Columns that random streams are made of, and the values that they take."""
+"""Columns of random streams, and their values."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ NULL_SHARE = 0.25
 
 @dataclass(frozen=True, slots=True)
 class ColumnShape:
-    """What a plan writer must know of a column.
+    """A column as the plan writer sees it.
 
     `exact` columns are the same to the last bit however they are computed, so they may be compared,
     grouped and joined on; the others are averages and the like, equal within a tolerance only.

@@ -7,6 +7,8 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
+from tests.support.differential.cases import Case
+from tests.support.differential.order import is_ordered, is_ordered_throughout
 from tests.support.differential.scripts import Row
 
 _TOLERANCE = 1e-9
@@ -34,3 +36,18 @@ def _near(left: Any, right: Any) -> bool:
     if isinstance(left, float) and isinstance(right, float):
         return math.isclose(left, right, rel_tol=_TOLERANCE, abs_tol=_TOLERANCE)
     return type(left) is type(right) and left == right
+
+
+def assert_same_answer(case: Case, expected: list[Row], got: list[Row], how: str) -> None:
+    """Compare as strictly as the plan promises: to the last bit, and in order."""
+    plan = case.typed()
+    report = f"{how}\n{case.description()}"
+    missing, extra = difference(expected, got)
+    assert (missing, extra) == ([], []), report
+    exact, ordered = is_ordered_throughout(plan), is_ordered(plan, plan.root.node)
+    if exact:
+        left, right = [repr(row) for row in expected], [repr(row) for row in got]
+        assert (left == right) if ordered else (sorted(left) == sorted(right)), report
+    elif ordered:
+        for row, other in zip(expected, got, strict=True):
+            assert difference([row], [other]) == ([], []), report

@@ -43,11 +43,11 @@ KINDS: frozenset[str] = frozenset(
         *("count(*)", "aggregate combined", *(f"{depth} operators deep" for depth in range(1, 6))),
     }
 )
-"""Everything that a large set of cases must have met."""
+"""Every kind that a large set of cases must exercise."""
 
 
 def kinds_of(case: Case) -> set[str]:
-    """Return what a case exercises."""
+    """Return the kinds that a case exercises."""
     plan = case.typed()
     found = {kind for node in plan.nodes.values() for kind in _node_kinds(node, plan)}
     reads = Counter(reference for node in plan.nodes.values() for reference in node.inputs)

@@ -1,4 +1,4 @@
-"""Runs of a case in the engine: the same rows in other frames, with other trains and policies."""
+"""Runs of a case in the engine, with different frames, trains and policies."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ SMALL_SEGMENTS = LogOptions(segment_bytes=4096, segment_texts=5)
 
 
 class QueryBroke(Exception):
-    """A query that did not come to its end."""
+    """A query that did not finish."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +88,7 @@ def run_case(case: Case, variant: Variant) -> list[Row]:
 
 
 def finish(run: PlanRun) -> None:
-    """Run a query to its end; raises QueryBroke if it stops short of that."""
+    """Run a query to its end; raises QueryBroke if it fails or stops earlier."""
     run.engine.run()
     if run.query.state is not QueryState.FINISHED:
         raise QueryBroke(f"the query is {run.query.state}: {run.query.reason}")

@@ -1,4 +1,4 @@
-"""Hidden columns of rows: position, time and the watermark just ahead, worked out from the definition.
+"""Hidden columns of rows: position, time and the watermark just ahead, computed from the definition.
 
 Deliberately plain and slow: nothing here is shared with the engine.
 """
@@ -14,7 +14,7 @@ from mavstream_server.log.format.layout import FrameKind
 
 
 class Hidden(NamedTuple):
-    """What a row carries besides its fields; times in us, `watermark` None where a row cannot be late."""
+    """Values of a row besides its fields; times in us, `watermark` None where a row cannot be late."""
 
     position: int
     time: int
@@ -38,7 +38,7 @@ def _by_arrival(script: StreamScript) -> list[Hidden]:
 
 
 def _by_event_time(script: StreamScript) -> list[Hidden]:
-    place = [field.name for field in script.fields].index(script.event_time or "")
+    index = [field.name for field in script.fields].index(script.event_time or "")
     state = _EventTime(script.lateness)
     out: list[Hidden] = []
     for step in script.steps:
@@ -46,8 +46,8 @@ def _by_event_time(script: StreamScript) -> list[Hidden]:
             state.mark(step)
         elif isinstance(step, Rows):
             for row in step.rows:
-                out.append(Hidden(len(out), row[place], state.watermark))
-                state.row(step.producer, row[place])
+                out.append(Hidden(len(out), row[index], state.watermark))
+                state.row(step.producer, row[index])
     return out
 
 
@@ -78,7 +78,7 @@ class _EventTime:
                 self._raise_to(self._least())
                 return
             times = [time for time in self._latest.values() if time is not None]
-            if times:  # nobody lives: the largest time, and an end waives lateness
+            if times:  # no live producer: the largest time; an end mark drops the lateness
                 self._raise_to(max(times) + 1 if step.kind is FrameKind.END else max(times) - self._lateness)
 
     def _least(self) -> int | None:

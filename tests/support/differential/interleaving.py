@@ -1,4 +1,4 @@
-"""Runs whose course is random: rows that come meanwhile, changing policies, restored snapshots."""
+"""Runs with random events: rows that arrive meanwhile, policy switches, restored snapshots."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _WRITTEN = object()
 
 
 class TooLarge(Exception):
-    """A case with more rows between its operators than is of use."""
+    """A case with too many rows between its operators."""
 
 
 def started(
@@ -76,12 +76,12 @@ def run_live(case: Case, random: Random) -> list[Row]:
 
 
 def run_restored(case: Case, random: Random) -> list[Row]:
-    """Take a snapshot at some step, go on from it in a fresh engine; return both parts of the answer."""
+    """Take a snapshot at a random step and continue in a new engine; returns both parts of the answer."""
     with written(case, random.randrange(1000), random.random() < 0.3) as streams:
         clock = ManualClock()
         run = started(case, streams, clock, random)
         saved, before = run.engine.snapshot(run.query.id), run.answers()
-        # Each step is as likely as any other to be the one whose snapshot is kept, however many there are.
+        # Reservoir sampling: every step is equally likely to be the one whose snapshot is kept.
         for number in count(2):
             if not run.engine.step() or not run.query.active:
                 break

@@ -24,7 +24,7 @@ from mavstream_protocol.plans.windows import RowWindow, TimeWindow
 from mavstream_protocol.schema import FieldType, Schema
 
 MOST_ROWS = 3000
-"""Larger intermediate results say nothing new and take long."""
+"""Larger intermediate results test nothing new and take long."""
 SQL_TYPES = {
     FieldType.INT: "BIGINT",
     FieldType.FLOAT: "DOUBLE",
@@ -44,11 +44,11 @@ _LATE = "coalesce(_time < _wm, FALSE)"
 
 
 class Unanswerable(Exception):
-    """A case that the oracle leaves alone: too many rows, or a sum that overflows."""
+    """A case that the oracle cannot answer: too many rows, or a sum that overflows."""
 
 
 class Oracle:
-    """Answers plans in a database of its own."""
+    """Answers plans in a new database."""
 
     def __init__(self, most_rows: int = MOST_ROWS) -> None:
         self._most_rows = most_rows
@@ -158,8 +158,8 @@ class _Translation:
         union = " UNION ALL ".join(parts)
         if node.order is None:
             return f"SELECT {columns}, {HIDDEN} FROM ({union})"
-        place = "row_number() OVER (ORDER BY _time, _input, _pos) - 1"
-        return f"SELECT {columns}, {place} AS _pos, _time, {_NO_WATERMARK} FROM ({union}) WHERE NOT {_LATE}"
+        number = "row_number() OVER (ORDER BY _time, _input, _pos) - 1"
+        return f"SELECT {columns}, {number} AS _pos, _time, {_NO_WATERMARK} FROM ({union}) WHERE NOT {_LATE}"
 
     def _rows(self, window: TimeWindow | RowWindow, *inputs: str) -> list[str]:
         counts = ", ".join(f"(SELECT count(*) FROM {_table(text)})" for text in inputs)
@@ -177,9 +177,9 @@ class _Translation:
         by = [f'"{column}"' for column in node.by]
         columns = [*by, *computed, *bounds(node.window)]
         time = "_end - 1" if isinstance(node.window, TimeWindow) else "max(_time)"
-        place = "row_number() OVER (ORDER BY _k, min(_pos)) - 1"
+        number = "row_number() OVER (ORDER BY _k, min(_pos)) - 1"
         return (
-            f"SELECT {', '.join(columns)}, {place} AS _pos, {time} AS _time, {_NO_WATERMARK} "
+            f"SELECT {', '.join(columns)}, {number} AS _pos, {time} AS _time, {_NO_WATERMARK} "
             f"FROM ({rows}) GROUP BY {', '.join(['_k', '_start', '_end', *by])}"
         )
 
@@ -187,9 +187,9 @@ class _Translation:
         rows = self._rows(node.window, node.input)[0]
         names = [f'"{field.name}"' for field in self._schemas[node.input.partition(".")[0]]]
         time = "_end - 1" if isinstance(node.window, TimeWindow) else "max(_time)"
-        place = "row_number() OVER (ORDER BY _k, min(_pos)) - 1"
+        number = "row_number() OVER (ORDER BY _k, min(_pos)) - 1"
         return (
-            f"SELECT {', '.join([*names, *bounds(node.window)])}, {place} AS _pos, {time} AS _time, "
+            f"SELECT {', '.join([*names, *bounds(node.window)])}, {number} AS _pos, {time} AS _time, "
             f"{_NO_WATERMARK} FROM ({rows}) GROUP BY {', '.join(['_k', '_start', '_end', *names])}"
         )
 
@@ -256,6 +256,6 @@ def _sql(text: str) -> str:
 def _by_position(node: exp.Expr) -> exp.Expr:
     if isinstance(node, exp.First | exp.Last):
         name = "first" if isinstance(node, exp.First) else "last"
-        place = exp.Ordered(this=exp.column("_pos"), nulls_first=False)
-        return exp.Anonymous(this=name, expressions=[exp.Order(this=node.this, expressions=[place])])
+        by_position = exp.Ordered(this=exp.column("_pos"), nulls_first=False)
+        return exp.Anonymous(this=name, expressions=[exp.Order(this=node.this, expressions=[by_position])])
     return node

@@ -1,4 +1,4 @@
-"""What a plan promises about order, so that answers can be compared as strictly as they may be."""
+"""The order that a plan guarantees, so that answers are compared as strictly as possible."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from mavstream_protocol.typed_plan import TypedAggregate, TypedJoin, TypedPlan, 
 
 
 def is_ordered(plan: TypedPlan, name: str) -> bool:
-    """Whether a node's rows come in one order, whatever the policy."""
+    """Whether the order of a node's rows does not depend on the policy."""
     node = plan.nodes[name]
     match node:
         case TypedSource():
@@ -19,5 +19,5 @@ def is_ordered(plan: TypedPlan, name: str) -> bool:
 
 
 def is_ordered_throughout(plan: TypedPlan) -> bool:
-    """Whether every node's rows come in one order, so that floats are summed in one order too."""
+    """Whether the order of every node's rows is fixed, so that floats are summed in a fixed order."""
     return all(is_ordered(plan, name) for name in plan.nodes)

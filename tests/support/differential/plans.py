@@ -20,7 +20,7 @@ WINDOW_COLUMNS = ("window_start", "window_end")
 
 @dataclass(frozen=True, slots=True)
 class Made:
-    """What can be read as an input: a node or an output of a split."""
+    """A possible input: a node or an output of a split."""
 
     ref: str
     columns: tuple[ColumnShape, ...]
@@ -52,7 +52,7 @@ class PlanWriter:
         random.shuffle(self._pool)
 
     def write(self, operators: int) -> tuple[Nodes, str]:
-        """Add so many operators and return the nodes that the last one needs, and its name."""
+        """Add a number of operators; returns the nodes that the last one needs, and its name."""
         kinds: list[tuple[Callable[[Made], Made], int]] = [
             (self._select, 3), (self._project, 3), (self._split, 2), (self._union, 4),
             (self._except, 4), (self._distinct, 4), (self._aggregate, 7), (self._interval_join, 4),
@@ -159,7 +159,7 @@ class PlanWriter:
         return Made(self._add(node), (*left.columns, *_window_columns(by_rows)), left.ordered)
 
     def _distinct(self, below: Made) -> Made:
-        """Let rows that are equal come once; of few columns, most often, so that some are."""
+        """Make rows distinct, mostly of few columns, so that some are equal."""
         below = self._exact(self._without_window(below))
         if self._random.random() < 0.7:
             kept = self._random.sample(below.columns, min(len(below.columns), self._random.choice((1, 1, 2))))
@@ -197,7 +197,7 @@ class PlanWriter:
         return self._projected(made, columns)
 
     def _aggregate(self, below: Made, tells_order: bool = False) -> Made:
-        """Aggregate an input; one that tells order is by rows and prefers `first` and `last`."""
+        """Aggregate an input; one that depends on order is by rows and prefers `first` and `last`."""
         keys = [c for c in below.columns if c.exact and c.name not in WINDOW_COLUMNS]
         by = self._random.sample(keys, min(len(keys), self._random.choice((0, 0, 1, 1, 2))))
         writer = AggregateWriter(self._random, below.columns, self._times.base, below.ordered, tells_order)
@@ -290,5 +290,5 @@ def reachable(nodes: Nodes, root: str) -> Nodes:
 
 
 def inputs_of(node: dict[str, Any]) -> list[str]:
-    """Return what a node reads."""
+    """Return the inputs of a node."""
     return [*node.get("inputs", ()), *(node[key] for key in ("input", "left", "right") if key in node)]

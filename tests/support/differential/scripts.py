@@ -1,4 +1,4 @@
-"""Stream scripts: what is written to a stream, step by step, free of how rows are cut into frames."""
+"""Stream scripts: the rows and marks written to a stream, independent of frame boundaries."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ Step = Rows | Advance | MarkStep
 
 @dataclass(frozen=True, slots=True)
 class StreamScript:
-    """A stream and all that is written to it; it is complete behind the last step."""
+    """A stream and everything that is written to it; it is complete after the last step."""
 
     name: str
     fields: tuple[Field, ...]
@@ -116,29 +116,29 @@ def _cut(rows: tuple[Row, ...], cuts: Random | None) -> Iterator[tuple[Row, ...]
 
 @dataclass(frozen=True, slots=True)
 class Times:
-    """How time runs in a case: where it plays and how fine it is, in us."""
+    """Base and resolution of the times of a case, in us."""
 
     base: int
     tick: int
 
 
 def random_times(random: Random) -> Times:
-    """Choose where a case plays: near the clock's start, or around 1970, where times turn negative."""
+    """Choose the base time of a case: near the clock's start, or around 1970, with negative times."""
     return Times(random.choice((ARRIVAL_BASE, ARRIVAL_BASE, ARRIVAL_BASE, 0)), random.choice((1, 500, 1000)))
 
 
 def random_script(random: Random, name: str, times: Times) -> StreamScript:
-    """Write a stream of up to some 300 rows."""
+    """Write a stream of up to about 300 rows."""
     domains = random.sample(POOL, random.randint(1, 6))
     count = random.choice((0, 1, 3, 10, 25, 25, 25, 60, 60, 60, 60, 120, 120, 300))
     if random.random() < 0.3:
         fields = tuple(domain.field for domain in domains)
         return StreamScript(name, fields, None, 0, _arrival_steps(random, domains, count, times))
-    place = random.randint(0, len(domains))
+    index = random.randint(0, len(domains))
     others = [domain.field for domain in domains]
-    fields = (*others[:place], EVENT_TIME, *others[place:])
+    fields = (*others[:index], EVENT_TIME, *others[index:])
     lateness = random.choice((0, 0, 3, 10, 40))
-    steps = _event_steps(random, domains, place, count, lateness, times)
+    steps = _event_steps(random, domains, index, count, lateness, times)
     return StreamScript(name, fields, EVENT_TIME.name, lateness * times.tick, steps)
 
 
@@ -159,14 +159,14 @@ def _arrival_steps(random: Random, domains: list[Domain], count: int, times: Tim
 
 
 def _arrival_mark(random: Random, tick: int) -> MarkStep:
-    """Return a mark of a stream where nothing can be late: even a watermark from the future says nothing."""
+    """Return a mark of a stream without late rows: even a future watermark has no effect."""
     kind = random.choice((FrameKind.CLOCK, FrameKind.CLOCK, FrameKind.IDLE, FrameKind.WATERMARK))
     future = ARRIVAL_BASE + tick * random.randrange(300)
     return MarkStep(kind, 0, future if kind is FrameKind.WATERMARK else None)
 
 
 def _event_steps(
-    random: Random, domains: list[Domain], place: int, count: int, lateness: int, times: Times
+    random: Random, domains: list[Domain], index: int, count: int, lateness: int, times: Times
 ) -> tuple[Step, ...]:
     producers = random.choice((1, 1, 2, 3))
     shape = random.choice(("in order", "within lateness", "late", "very late"))
@@ -185,7 +185,7 @@ def _event_steps(
             now[producer] += random.choices((0, 1, 2, 4, 40, 10_000), (330, 330, 150, 150, 30, 2))[0]
             back = random.randint(0, spread) if random.random() < 0.5 else 0
             values = [domain.value(random, times.base) for domain in domains]
-            rows.append((*values[:place], times.base + (now[producer] - back) * times.tick, *values[place:]))
+            rows.append((*values[:index], times.base + (now[producer] - back) * times.tick, *values[index:]))
         steps.append(Rows(tuple(rows), producer))
         if random.random() < 0.12:
             steps.append(_event_mark(random, producers, times.base + max(now) * times.tick, times.tick))

@@ -13,7 +13,7 @@ Fails = Callable[[Case], bool]
 
 
 def shrunk(case: Case, fails: Fails, budget: int = 400) -> Case:
-    """Return a smaller case that fails too: a lower root, fewer steps and rows, within so many tries."""
+    """Return a smaller case that also fails: a lower root, fewer steps and rows, within a number of tries."""
     left = budget
     found = True
     while found and left > 0:
@@ -29,14 +29,14 @@ def shrunk(case: Case, fails: Fails, budget: int = 400) -> Case:
 
 
 def _smaller(case: Case) -> Iterator[Case]:
-    """Yield cases with less in them, the boldest cuts first."""
+    """Yield smaller cases, the largest cuts first."""
     for name, node in case.nodes.items():
         if name != case.root and node["op"] not in ("source", "split"):
             yield _with_root(case, name)
-    for place, script in enumerate(case.scripts):
+    for index, script in enumerate(case.scripts):
         for steps in _fewer_steps(script):
             scripts = list(case.scripts)
-            scripts[place] = replace(script, steps=steps)
+            scripts[index] = replace(script, steps=steps)
             yield replace(case, scripts=tuple(scripts))
 
 
@@ -53,8 +53,8 @@ def _fewer_steps(script: StreamScript) -> Iterator[tuple[Step, ...]]:
         for start in range(0, len(steps), size):
             yield steps[:start] + steps[start + size :]
         size //= 2
-    for place, step in enumerate(steps):
+    for index, step in enumerate(steps):
         if isinstance(step, Rows) and len(step.rows) > 1:
             half = len(step.rows) // 2
             for rows in (step.rows[:half], step.rows[half:]):
-                yield (*steps[:place], replace(step, rows=rows), *steps[place + 1 :])
+                yield (*steps[:index], replace(step, rows=rows), *steps[index + 1 :])

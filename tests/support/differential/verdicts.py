@@ -1,4 +1,4 @@
-"""Verdicts: whether the engine agrees with the oracle, and a short reproduction where it does not."""
+"""Whether the engine agrees with the oracle, and a short reproduction if not."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ _SHOWN = 6
 
 
 def disagreement(oracle: Oracle, case: Case, expected: list[Row], variants: Iterable[Variant]) -> str | None:
-    """Run a case in several ways; returns an account of the first that differs, shrunk, or None."""
+    """Run a case in several variants; returns a report of the first that differs, shrunk, or None."""
     for variant in variants:
-        if _account(case, variant, expected) is not None:
+        if _report(case, variant, expected) is not None:
             return _reproduction(oracle, case, variant)
     return None
 
 
-def _account(case: Case, variant: Variant, expected: list[Row]) -> str | None:
+def _report(case: Case, variant: Variant, expected: list[Row]) -> str | None:
     try:
         got = run_case(case, variant)
     except QueryBroke as error:
@@ -39,9 +39,9 @@ def _account(case: Case, variant: Variant, expected: list[Row]) -> str | None:
 def _reproduction(oracle: Oracle, case: Case, variant: Variant) -> str:
     def fails(smaller: Case) -> bool:
         try:
-            return _account(smaller, variant, oracle.answer(smaller)) is not None
+            return _report(smaller, variant, oracle.answer(smaller)) is not None
         except Unanswerable:
             return False
 
     small = shrunk(case, fails)
-    return f"{small.story()}\n{variant}\n{_account(small, variant, oracle.answer(small))}"
+    return f"{small.description()}\n{variant}\n{_report(small, variant, oracle.answer(small))}"

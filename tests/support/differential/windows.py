@@ -14,7 +14,7 @@ _MOST_OVERLAP = 8
 
 
 def random_window(random: Random, times: Times, by_rows: bool) -> dict[str, Any]:
-    """Return a window as a plan says it."""
+    """Return a window as in a plan."""
     size = random.choice((1, 2, 3, 5, 10, 24)) if by_rows else random.choice((1, 3, 5, 10, 12, 30, 100))
     window: dict[str, Any] = {"kind": "tumbling"}
     hop = size

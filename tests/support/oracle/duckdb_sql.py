@@ -1,4 +1,4 @@
-"""Our expression text for DuckDB, the oracle: the same words, with our types and literals."""
+"""Translate our expression text for DuckDB, the oracle, with our types and literals."""
 
 from __future__ import annotations
 
