@@ -8,21 +8,13 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from bench import (
-    agreement,
-    classes,
-    decisions,
-    engine,
-    feeder,
-    isolation,
-    service,
-    sharing,
-    simulator,
-    spark,
-    targets,
-    watching,
-)
+from bench.data import feeder, spark
+from bench.engine import engine, sharing
+from bench.optimizer import targets, watching
 from bench.outcome import Outcome
+from bench.scheduling import classes, decisions, isolation
+from bench.service import service
+from bench.simulation import agreement, simulator
 
 
 class Benchmark(NamedTuple):

@@ -81,7 +81,7 @@ def test_unfit_arguments_are_refused(
 
 
 def test_data_is_the_same_for_the_same_seed(bench: None) -> None:
-    from bench.data import readings
+    from bench.workload.readings import readings
 
     first, again, other = readings(500, 1), readings(500, 1), readings(500, 2)
     assert all((first[name].values == again[name].values).all() for name in first)
@@ -91,9 +91,9 @@ def test_data_is_the_same_for_the_same_seed(bench: None) -> None:
 
 @pytest.mark.parametrize("wrong", ["missing", "double", "value"])
 def test_a_wrong_answer_is_found(bench: None, tmp_path: Path, wrong: str) -> None:
-    from bench.answers import Reference, loop_answer
-    from bench.data import write_stream
-    from bench.queries import Q1
+    from bench.engine.answers import Reference, loop_answer
+    from bench.workload.queries import Q1
+    from bench.workload.readings import write_stream
 
     stream = write_stream(tmp_path, "readings", 2000, 0, 100)
     reference = Reference(Q1, [stream])
@@ -112,9 +112,9 @@ def test_a_wrong_answer_is_found(bench: None, tmp_path: Path, wrong: str) -> Non
 def test_a_wrong_answer_has_no_times_and_fails_the_command(
     bench: None, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from bench import engine
     from bench.__main__ import main
-    from bench.queries import Q1, Q2
+    from bench.engine import engine
+    from bench.workload.queries import Q1, Q2
 
     nodes = {**Q1.nodes, "hot": {"op": "select", "input": "in", "where": "temperature > 20"}}
     wrong = replace(Q1, nodes=nodes)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from bench.data import Stream
-from bench.queries import BenchQuery
+from bench.workload.queries import BenchQuery
+from bench.workload.readings import Stream
 from mavstream_protocol.plans.inference import infer
 from mavstream_server.engine.engine import Engine
 from mavstream_server.engine.query import QueryRequest

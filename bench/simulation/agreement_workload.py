@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from bench.class_workloads import SHAPE
+from bench.workload.class_workloads import SHAPE
 from mavstream_protocol.plans.inference import infer
 from mavstream_protocol.plans.plan import Plan
 from mavstream_protocol.typed_plan import TypedPlan

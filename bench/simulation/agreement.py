@@ -21,9 +21,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from bench.agreement_workload import PRIORITIES, Chain, chains
-from bench.classes import feeder, memory
+from bench.load.log_feeder import log_feeder, memory_directory
 from bench.outcome import Outcome, shown, text_table
+from bench.simulation.agreement_workload import PRIORITIES, Chain, chains
 from mavstream_server.engine.engine import Engine
 from mavstream_server.engine.query import QueryRequest
 from mavstream_server.engine.sinks import CountingSink
@@ -105,8 +105,8 @@ def _live(policy: str, rate: float, seconds: float) -> Live:
     queries = chains()
     streams = [stream for query in queries for stream in query.streams]
     with (
-        TemporaryDirectory(prefix="mavstream-bench-", dir=memory()) as folder,
-        feeder(Path(folder), streams, rate, seconds, _TICK) as feeding,
+        TemporaryDirectory(prefix="mavstream-bench-", dir=memory_directory()) as folder,
+        log_feeder(Path(folder), streams, rate, seconds, _TICK) as feeding,
     ):
         place = Path(folder)
         engine = Engine(policy=policy, sources=SourceService.PER_CLASS)

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from bench import by_hand
-from bench.by_hand import Part
+from bench.workload import by_hand
+from bench.workload.by_hand import Part
 from mavstream_protocol.plans.plan import Plan
 
 

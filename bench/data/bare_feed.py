@@ -10,7 +10,7 @@ from multiprocessing import get_context
 
 import numpy as np
 
-from bench.kolmogorov import Times
+from bench.data.kolmogorov import Times
 
 _HEADER = struct.Struct("<qd")  # number of rows sent with this message, and when the schedule began
 _MESSAGE = 1024

@@ -1,32 +1,12 @@
-"""The queries of a class in benchmarks, and rows for the stream that all of them read."""
+"""The queries of a class, all of them on one stream."""
 
 from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-import pyarrow as pa
-
-from bench.load import Producer, arrow_message
-
 _SELECTS, _AGGREGATES, _JOINS = 6, 16, 8
 READERS = _SELECTS + _AGGREGATES + 2 * _JOINS
 """Sources of a class's queries."""
-
-
-async def flood(feed: Producer, stream: str, batch: pa.RecordBatch) -> None:
-    """Send as fast as credit allows; event time advances as if the rate were 100,000 tuples/s."""
-    times, sequence = np.arange(batch.num_rows) * 10, 0
-    while True:
-        sequence += 1
-        times += batch.num_rows * 10
-        await feed.send(stream, sequence, arrow_message(stream, sequence, stamped(batch, times)))
-
-
-def stamped(batch: pa.RecordBatch, microseconds: np.ndarray) -> pa.RecordBatch:
-    """Return the rows with these event times."""
-    stamps = pa.array(microseconds.astype(np.int64)).cast(pa.timestamp("us", tz="UTC"))
-    return batch.set_column(0, batch.schema.field(0), stamps)
 
 
 def class_plans(stream: str) -> list[dict[str, Any]]:

@@ -11,9 +11,9 @@ from statistics import median
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from bench.data import write_stream
 from bench.outcome import Outcome, shown, text_table
-from bench.queries import Q1, Q2, Q3, BenchQuery
+from bench.workload.queries import Q1, Q2, Q3, BenchQuery
+from bench.workload.readings import write_stream
 from mavstream_protocol.plans.inference import infer
 from mavstream_protocol.scheduling import Sharing
 from mavstream_server.engine.engine import Engine

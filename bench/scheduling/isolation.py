@@ -15,13 +15,12 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from bench.class_load import READERS, class_plans, flood, stamped
-from bench.data import EVENT_TIME, FIELDS, SCHEMA, readings
-from bench.load import Q1_ANSWER, Answers, Producer, arrow_message, producer, subscription
+from bench.load.producer import Producer, arrow_message, flood, producer
+from bench.load.server_process import ServerProcess, server
+from bench.load.subscriber import Q1_ANSWER, Answers, subscription
 from bench.outcome import Outcome, text_table
-from bench.processes import ServerProcess, server
-from mavstream_protocol.tuples import arrow_schema
-from mavstream_server.columns.arrow import arrow_from_columns
+from bench.workload.class_queries import READERS, class_plans
+from bench.workload.readings import EVENT_TIME, FIELDS, arrow_readings, stamped
 
 PRIORITIES = {"H": 6, "N": 1}
 POLICIES = ("cqc", "abd")
@@ -206,7 +205,7 @@ class _Classes:
 
 
 def _batch(size: int, seed: int) -> pa.RecordBatch:
-    return arrow_from_columns(readings(max(size, 1), seed), SCHEMA).cast(arrow_schema(SCHEMA))
+    return arrow_readings(max(size, 1), seed)
 
 
 def _selected(batch: pa.RecordBatch) -> int:

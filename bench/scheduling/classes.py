@@ -9,35 +9,26 @@ from __future__ import annotations
 import argparse
 import gc
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
-from multiprocessing import get_context
 from pathlib import Path
-from shutil import disk_usage
 from tempfile import TemporaryDirectory
 from typing import Any
 
-import numpy as np
-
-from bench.class_workloads import SCHEMA, WORKLOADS, Workload
-from bench.data import readings
+from bench.load.log_feeder import log_feeder, memory_directory
 from bench.outcome import Outcome, text_table
+from bench.workload.class_workloads import WORKLOADS, Workload
 from mavstream_server.core.metrics import Latency
 from mavstream_server.engine.engine import Engine
 from mavstream_server.engine.query import QueryRequest
 from mavstream_server.engine.reporting import latency_of
 from mavstream_server.engine.sinks import CountingSink
-from mavstream_server.log import LogDescription, LogReader, LogWriter
+from mavstream_server.log import LogReader
 
 POLICIES = ("rr", "hr", "cqc", "abd")
 LOAD = 0.95
-_TICK = 0.005  # seconds between two writings
 _LEAST_RATE = 12_500.0
 _HALVINGS = 4  # the highest rate is found within 5 %
 _SETTLED = 0.05  # share of the input that may still be waiting at the end of a sustained rate
-_KEPT_ROWS = 1 << 17
-_ROOM = 4 << 30  # bytes
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -110,10 +101,10 @@ def _highest_rate(workload: Workload, seconds: float) -> float:
 
 
 def _measure(workload: Workload, policy: str, rate: float, seconds: float) -> Run:
-    with TemporaryDirectory(prefix="mavstream-bench-", dir=memory()) as place:
+    with TemporaryDirectory(prefix="mavstream-bench-", dir=memory_directory()) as place:
         queries = workload.queries()
         streams = [stream for query in queries for stream in query.streams]
-        with feeder(Path(place), streams, rate, seconds) as feeding:
+        with log_feeder(Path(place), streams, rate, seconds) as feeding:
             engine = Engine(policy=policy)
             for stream in streams:
                 engine.attach(stream, LogReader(Path(place) / stream))
@@ -149,99 +140,6 @@ def _measure(workload: Workload, policy: str, rate: float, seconds: float) -> Ru
             gc.unfreeze()
             lost = feeding.written() - sum(query.rows_in for query in running.values())
     return Run(classes, behind, busy / 1e9 / elapsed, lost)
-
-
-def memory() -> Path | None:
-    """Return a directory in memory if one has room, so that disks do not affect the comparison.
-
-    At these rates a run writes a gigabyte, and a disk that cannot keep up stops writer and engine alike.
-    """
-    place = Path("/dev/shm")
-    return place if place.is_dir() and disk_usage(place).free > _ROOM else None
-
-
-class Feeder:
-    """The feeding process and the memory that it shares with this one."""
-
-    def __init__(self, place: Path, streams: Sequence[str], rate: float, seconds: float, tick: float) -> None:
-        context = get_context("spawn")
-        self._made, self._go = context.Event(), context.Event()
-        # Plain shared memory, since one of the values is read between any two slices.
-        self._done, self._rows = context.RawValue("b", 0), context.RawValue("q", 0)
-        arguments = (place, streams, rate, seconds, tick, self._made, self._go, self._done, self._rows)
-        self._process = context.Process(target=_write, args=arguments, daemon=True)
-        self._process.start()
-        self._made.wait(60)
-
-    def start(self) -> None:
-        """Let it begin."""
-        self._go.set()
-
-    @property
-    def writing(self) -> bool:
-        """Whether it is not done yet."""
-        return not self._done.value
-
-    def written(self) -> int:
-        """Return how many rows it has written in all."""
-        return int(self._rows.value)
-
-    def close(self) -> None:
-        """Wait for the process to end."""
-        self._go.set()
-        self._process.join(60)
-
-
-@contextmanager
-def feeder(
-    place: Path, streams: Sequence[str], rate: float, seconds: float, tick: float = _TICK
-) -> Iterator[Feeder]:
-    """Have a process write Poisson numbers of tuples into logs, at every tick (s)."""
-    made = Feeder(place, streams, rate, seconds, tick)
-    try:
-        yield made
-    finally:
-        made.close()
-
-
-def _write(
-    place: Path,
-    streams: Sequence[str],
-    rate: float,
-    seconds: float,
-    tick: float,
-    made: Any,
-    go: Any,
-    done: Any,
-    rows: Any,
-) -> None:
-    random = np.random.default_rng(1)
-    columns = {name: column for name, column in readings(_KEPT_ROWS, seed=2).items() if name in SCHEMA.names}
-    writers = [LogWriter(place / stream, LogDescription(SCHEMA)) for stream in streams]
-    made.set()
-    go.wait()
-    begin = last = time.perf_counter()
-    at = [int(random.integers(0, _KEPT_ROWS // 2)) for _ in streams]
-    total = 0
-    while last - begin < seconds:
-        now = time.perf_counter()
-        counts = random.poisson(rate * (now - last), len(streams))
-        last = now
-        for place_, (writer, count) in enumerate(zip(writers, counts.tolist(), strict=True)):
-            if not count:
-                continue
-            if at[place_] + count > _KEPT_ROWS:
-                at[place_] = 0
-            start = at[place_]
-            frame = {name: column.slice(start, start + count) for name, column in columns.items()}
-            writer.append(frame, count, time.time_ns(), producer=1)
-            at[place_] += count
-            total += count
-        time.sleep(max(0.0, now + tick - time.perf_counter()))
-    rows.value = total
-    done.value = 1
-    for writer in writers:
-        writer.close()
 
 
 def _text(metrics: dict[str, Any]) -> str:

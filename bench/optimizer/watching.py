@@ -9,13 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from bench.class_load import stamped
-from bench.data import EVENT_TIME, FIELDS, SCHEMA, readings
-from bench.load import arrow_message, producer
+from bench.load.producer import arrow_message, producer
+from bench.load.server_process import ServerProcess, server
 from bench.outcome import Outcome, text_table
-from bench.processes import ServerProcess, server
-from mavstream_protocol.tuples import arrow_schema
-from mavstream_server.columns.arrow import arrow_from_columns
+from bench.workload.readings import EVENT_TIME, FIELDS, arrow_readings, stamped
 
 _ROWS, _TICK = 20, 1.0  # seconds between two frames: most of the load is to be the watching
 _TARGETS: dict[str, dict[str, Any]] = {
@@ -57,7 +54,7 @@ def _used(qos: dict[str, Any], options: argparse.Namespace) -> float:
 
 async def _fed(running: ServerProcess, seconds: float) -> float:
     """Feed a little for a while; returns the share of a core that the server used, after some seconds."""
-    batch = arrow_from_columns(readings(_ROWS, 1), SCHEMA).cast(arrow_schema(SCHEMA))
+    batch = arrow_readings(_ROWS, 1)
     async with producer(running.websocket_url, "watching", ["readings"]) as feed:
         warm = int(3 / _TICK)
         before, begin = 0.0, 0.0

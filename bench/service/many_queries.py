@@ -8,11 +8,9 @@ from typing import Any
 
 import pyarrow as pa
 
-from bench.data import EVENT_TIME, FIELDS, SCHEMA, readings
-from bench.load import Producer, arrow_message, producer
-from bench.processes import ServerProcess, server
-from mavstream_protocol.tuples import arrow_schema
-from mavstream_server.columns.arrow import arrow_from_columns
+from bench.load.producer import Producer, arrow_message, producer
+from bench.load.server_process import ServerProcess, server
+from bench.workload.readings import EVENT_TIME, FIELDS, arrow_readings
 
 _WAKE_UP = 0.05  # seconds between two frames of a stream
 _PATIENCE = 30.0
@@ -63,8 +61,7 @@ async def _feed(running: ServerProcess, names: list[str], rate: int, seconds: fl
     per_frame = max(1, int(rate * _WAKE_UP))
     pause = per_frame / rate
     rounds = int(seconds / pause)
-    columns = readings(per_frame * rounds, seed=3)
-    batch = arrow_from_columns(columns, SCHEMA).cast(arrow_schema(SCHEMA))
+    batch = arrow_readings(per_frame * rounds, seed=3)
     async with producer(running.websocket_url, "bench", names) as feed:
         begin = time.perf_counter()
         for number in range(rounds):

@@ -10,8 +10,8 @@ from statistics import median
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from bench.data import Stream, write_stream
 from bench.outcome import Outcome, shown, text_table
+from bench.workload.readings import Stream, write_stream
 from mavstream_protocol.plans.inference import infer
 from mavstream_protocol.plans.plan import Plan
 from mavstream_protocol.scheduling import DEFAULT_SCHEDULER, Sharing

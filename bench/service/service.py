@@ -11,22 +11,14 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from bench.data import EVENT_TIME, FIELDS, SCHEMA, readings
-from bench.load import (
-    Q1_ANSWER,
-    Answers,
-    arrow_message,
-    columns_message,
-    echo_latencies,
-    producer,
-    subscription,
-)
-from bench.many_queries import many_queries
+from bench.load.echo import echo_latencies
+from bench.load.producer import arrow_message, columns_message, producer
+from bench.load.server_process import ServerProcess, server
+from bench.load.subscriber import Q1_ANSWER, Answers, subscription
 from bench.outcome import Outcome, shown, text_table
-from bench.processes import ServerProcess, server
-from bench.queries import Q1
-from mavstream_protocol.tuples import arrow_schema
-from mavstream_server.columns.arrow import arrow_from_columns
+from bench.service.many_queries import many_queries
+from bench.workload.queries import Q1
+from bench.workload.readings import EVENT_TIME, FIELDS, arrow_readings, stamped
 
 FRAME = 1000
 RATE = 10_000
@@ -78,11 +70,9 @@ def _register(running: ServerProcess, stream: str = "readings", name: str = "q1"
 
 
 def _batches(size: int) -> Iterator[pa.RecordBatch]:
-    columns = readings(size, seed=1)
+    batch = arrow_readings(size, seed=1)
     for start in range(0, size, FRAME):
-        part = {name: column.slice(start, min(start + FRAME, size)) for name, column in columns.items()}
-        batch = arrow_from_columns(part, SCHEMA)
-        yield batch.cast(arrow_schema(SCHEMA))
+        yield batch.slice(start, FRAME)
 
 
 async def _throughput(running: ServerProcess, form: str, size: int) -> tuple[float, bool]:
@@ -124,9 +114,9 @@ async def _latency(running: ServerProcess, seconds: float) -> dict[str, Any]:
     query = _register(running)
     size = int(RATE * seconds)
     random = np.random.default_rng(2)
-    columns = readings(size, seed=2)
+    batch = arrow_readings(size, seed=2)
     offsets = np.cumsum(random.exponential(1 / RATE, size))
-    hot = (columns["temperature"].values > 30) & (columns["humidity"].values < 30)
+    hot = (batch["temperature"].to_numpy() > 30) & (batch["humidity"].to_numpy() < 30)
     answers = Answers(Q1_ANSWER)
     async with (
         producer(running.websocket_url, "bench", ["readings"]) as feed,
@@ -135,8 +125,7 @@ async def _latency(running: ServerProcess, seconds: float) -> dict[str, Any]:
         collecting = asyncio.create_task(answers.collect(answering, int(hot.sum())))
         begin = time.time() + 0.2
         due = ((begin + offsets) * 1e6).astype(np.int64)
-        columns["ts"].values = due
-        batch = arrow_from_columns(columns, SCHEMA).cast(arrow_schema(SCHEMA))
+        batch = stamped(batch, due)
         sent = sequence = 0
         while sent < size:
             now = int(time.time() * 1e6)

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from bench.data import LOCATIONS
+from bench.workload.readings import LOCATIONS
 from mavstream_server.columns.column import Column, Ints
 from mavstream_server.log import Frame, LogReader
 

@@ -8,9 +8,9 @@ import duckdb
 import numpy as np
 import pyarrow as pa
 
-from bench.by_hand import Part
-from bench.data import Stream, plain
-from bench.queries import BenchQuery
+from bench.workload.by_hand import Part
+from bench.workload.queries import BenchQuery
+from bench.workload.readings import Stream, plain
 from mavstream_server.columns.batch import Batch
 from mavstream_server.columns.column import Array, Column
 

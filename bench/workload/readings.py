@@ -9,7 +9,9 @@ import numpy as np
 import pyarrow as pa
 
 from mavstream_protocol.schema import Field, FieldType, Schema
+from mavstream_protocol.tuples import arrow_schema
 from mavstream_protocol.typed_plan import StreamShape
+from mavstream_server.columns.arrow import arrow_from_columns
 from mavstream_server.columns.column import Array, Column
 from mavstream_server.columns.dictionary import Dictionary
 from mavstream_server.core.clock import SystemClock
@@ -72,6 +74,17 @@ def readings(size: int, seed: int) -> dict[str, Column]:
         "temperature": Column(random.integers(0, 41, size)),
         "humidity": Column(random.integers(0, 101, size)),
     }
+
+
+def arrow_readings(size: int, seed: int) -> pa.RecordBatch:
+    """Return so many readings as a record batch, as it travels."""
+    return arrow_from_columns(readings(size, seed), SCHEMA).cast(arrow_schema(SCHEMA))
+
+
+def stamped(batch: pa.RecordBatch, microseconds: np.ndarray) -> pa.RecordBatch:
+    """Return readings with these event times instead of their own."""
+    stamps = pa.array(microseconds.astype(np.int64)).cast(pa.timestamp("us", tz="UTC"))
+    return batch.set_column(0, batch.schema.field(0), stamps)
 
 
 def write_stream(directory: Path, name: str, size: int, seed: int, frame_rows: int) -> Stream:

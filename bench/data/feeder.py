@@ -2,12 +2,12 @@
 
 27 streams at 1,500 tuples/s each are sent to a real server, whose API process has a core for itself, as with
 a feeder on another machine. Its arrival stamps are read from the stream logs afterwards. For each stream the
-gaps between 10,000 arrivals are tested against the exponential distribution (`bench.kolmogorov`):
+gaps between 10,000 arrivals are tested against the exponential distribution (`bench.data.kolmogorov`):
 
 - `ks_due_p`: the due times themselves, which the rows carry as event times. Quality of the schedule.
 - `ks_p`: the stamps; rows of one message are spread over the time since the one before, over 1 ms at most.
 - `ks_p_whole`: the same without the limit of 1 ms. It tolerates coalescing of any length, but nothing else.
-- `ks_bare_p`: as `ks_p`, of the same schedule through a bare socket (`bench.bare_feed`), right after it.
+- `ks_bare_p`: as `ks_p`, of the same schedule through a bare socket (`bench.data.bare_feed`), right after it.
   The accuracy that the machine allows.
 
 `coalescing_ms` is how long rows were held together: the time between two messages.
@@ -29,19 +29,17 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet
 
-from bench.bare_feed import bare_arrivals
-from bench.data import EVENT_TIME, FIELDS, SCHEMA, readings
-from bench.kolmogorov import Times, exponential_p, spread
+from bench.data.bare_feed import bare_arrivals
+from bench.data.kolmogorov import Times, exponential_p, spread
+from bench.load.server_process import ServerProcess
 from bench.outcome import Outcome, text_table
-from bench.processes import ServerProcess
-from bench.queries import Q1
+from bench.workload.queries import Q1
+from bench.workload.readings import EVENT_TIME, FIELDS, arrow_readings
 from mavstream_feeder import Address, Feeder, FileSource, Options, parse_rate
 from mavstream_feeder.pacing.arrivals import PoissonArrivals
 from mavstream_feeder.pacing.rates import constant
 from mavstream_feeder.sending.feeds import LINGER
 from mavstream_protocol import StreamSpec
-from mavstream_protocol.tuples import arrow_schema
-from mavstream_server.columns.arrow import arrow_from_columns
 from mavstream_server.log import LogReader, gather, gather_arrivals
 
 STREAMS = 27
@@ -73,7 +71,7 @@ def run(options: argparse.Namespace) -> Outcome:
     """
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder)
-        batch = arrow_from_columns(readings(_FILE_ROWS, seed=1), SCHEMA).cast(arrow_schema(SCHEMA))
+        batch = arrow_readings(_FILE_ROWS, seed=1)
         file = path / "readings.parquet"
         pa.parquet.write_table(pa.Table.from_batches([batch]), file)
         keeping, kept = _keeps_time(path / "rated", file, options)

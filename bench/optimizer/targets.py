@@ -19,15 +19,14 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from bench.class_load import READERS, class_plans, flood, stamped
-from bench.data import EVENT_TIME, FIELDS, SCHEMA, readings
-from bench.load import Q1_ANSWER, Answers, Producer, arrow_message, producer, subscription
+from bench.load.producer import Producer, arrow_message, flood, producer
+from bench.load.server_process import ServerProcess, server
+from bench.load.subscriber import Q1_ANSWER, Answers, subscription
 from bench.outcome import Outcome, text_table
-from bench.processes import ServerProcess, server
+from bench.workload.class_queries import READERS, class_plans
+from bench.workload.readings import EVENT_TIME, FIELDS, arrow_readings, stamped
 from mavstream_feeder.pacing.arrivals import PoissonArrivals
 from mavstream_feeder.pacing.rates import Piece, Rate
-from mavstream_protocol.tuples import arrow_schema
-from mavstream_server.columns.arrow import arrow_from_columns
 
 PRIORITIES = {"critical": 6, "low": 1}
 POLICY = "fifo"
@@ -70,7 +69,7 @@ def _capacity(policy: str, seconds: float = 5.0) -> float:
 
 async def _flooded(running: ServerProcess, seconds: float) -> float:
     async with producer(running.websocket_url, "flood", ["low"]) as feed:
-        flooding = asyncio.create_task(flood(feed, "low", _rows(5_000, seed=9)))
+        flooding = asyncio.create_task(flood(feed, "low", arrow_readings(5_000, seed=9)))
         await asyncio.sleep(seconds / 4)  # until there is a backlog
         rows, begin = _rows_in(running, "low"), time.perf_counter()
         await asyncio.sleep(seconds)
@@ -162,7 +161,7 @@ def _bursts(rate: float, seconds: float) -> Rate:
 
 async def _pace(feed: Producer, stream: str, arrivals: PoissonArrivals, until: float) -> int:
     """Send rows when they are due, stamped with their due times; returns their number."""
-    base, sent, sequence = _rows(_BASE_ROWS, seed=4), 0, 0
+    base, sent, sequence = arrow_readings(_BASE_ROWS, seed=4), 0, 0
     while True:
         now = min(time.time(), until)
         due = arrivals.take(now, _MOST)
@@ -233,14 +232,10 @@ def _told(decision: dict[str, Any]) -> str:
 
 def _selected(rows: int, least: int) -> int:
     """Return how many of a number of rows a critical query answers."""
-    base = _rows(_BASE_ROWS, seed=4)
+    base = arrow_readings(_BASE_ROWS, seed=4)
     hot = (base["temperature"].to_numpy() > least) & (base["humidity"].to_numpy() < 30)
     rounds, rest = divmod(rows, len(hot))
     return int(rounds * hot.sum() + hot[:rest].sum())
-
-
-def _rows(size: int, seed: int) -> pa.RecordBatch:
-    return arrow_from_columns(readings(size, seed), SCHEMA).cast(arrow_schema(SCHEMA))
 
 
 def _text(metrics: dict[str, Any]) -> str:

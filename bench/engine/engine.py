@@ -18,12 +18,12 @@ from statistics import median
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from bench.answers import Reference, engine_answer, loop_answer
-from bench.data import TUPLES, Stream, write_stream
-from bench.memory import peak_above_start
+from bench.engine.answers import Reference, engine_answer, loop_answer
+from bench.engine.memory import peak_above_start
+from bench.engine.runs import Run, engine_run, loop_run
 from bench.outcome import Outcome, shown, text_table
-from bench.queries import Q1, Q2, Q3, BenchQuery
-from bench.runs import Run, engine_run, loop_run
+from bench.workload.queries import Q1, Q2, Q3, BenchQuery
+from bench.workload.readings import TUPLES, Stream, write_stream
 from mavstream_server.core.clock import SystemClock
 from mavstream_server.engine.sinks import CountingSink, MemorySink
 
