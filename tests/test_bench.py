@@ -91,12 +91,13 @@ def test_data_is_the_same_for_the_same_seed(bench: None) -> None:
 
 @pytest.mark.parametrize("wrong", ["missing", "double", "value"])
 def test_a_wrong_answer_is_found(bench: None, tmp_path: Path, wrong: str) -> None:
-    from bench.engine.answers import Reference, loop_answer
+    from bench.engine.answers import loop_answer
+    from bench.workload.reference import Reference
     from bench.workload.queries import Q1
     from bench.workload.readings import write_stream
 
     stream = write_stream(tmp_path, "readings", 2000, 0, 100)
-    reference = Reference(Q1, [stream])
+    reference = Reference(Q1, {stream.name: stream.arrow()})
     right = loop_answer(Q1, Q1.loop(stream.reader()))
     assert reference.agrees(right)
     rest = right.slice(1)

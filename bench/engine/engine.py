@@ -18,12 +18,13 @@ from statistics import median
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from bench.engine.answers import Reference, engine_answer, loop_answer
+from bench.engine.answers import engine_answer, loop_answer
 from bench.engine.memory import peak_above_start
 from bench.engine.runs import Run, engine_run, loop_run
 from bench.outcome import Outcome, shown, text_table
 from bench.workload.queries import Q1, Q2, Q3, BenchQuery
 from bench.workload.readings import TUPLES, Stream, write_stream
+from bench.workload.reference import Reference
 from mavstream_server.core.clock import SystemClock
 from mavstream_server.engine.sinks import CountingSink, MemorySink
 
@@ -85,7 +86,7 @@ def _measure(case: Case, streams: Sequence[Stream], repeat: int) -> dict[str, An
 
 
 def _correct(query: BenchQuery, streams: Sequence[Stream]) -> bool:
-    reference, sink = Reference(query, streams), MemorySink()
+    reference, sink = Reference(query, {one.name: one.arrow() for one in streams}), MemorySink()
     engine_run(query, streams, sink)()
     by_hand = query.loop(*(stream.reader() for stream in streams))
     return reference.agrees(engine_answer(query, sink.batches)) and reference.agrees(

@@ -21,6 +21,7 @@ class ServerProcess:
     """A real server on a free port of the loopback address, with its engine as a child process."""
 
     def __init__(self, data: Path) -> None:
+        self.data = data
         self._server = _StartedServer(data)
         try:
             self.url = self._server.wait_ready(_PATIENCE).url

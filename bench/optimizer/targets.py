@@ -23,7 +23,7 @@ from bench.load.producer import Producer, arrow_message, flood, producer
 from bench.load.server_process import ServerProcess, server
 from bench.load.subscriber import Q1_ANSWER, Answers, subscription
 from bench.outcome import Outcome, text_table
-from bench.workload.class_queries import READERS, class_plans
+from bench.workload.class_queries import READERS, class_queries
 from bench.workload.readings import EVENT_TIME, FIELDS, arrow_readings, stamped
 from mavstream_feeder.pacing.arrivals import PoissonArrivals
 from mavstream_feeder.pacing.rates import Piece, Rate
@@ -99,7 +99,7 @@ def _low_queries(running: ServerProcess) -> list[object]:
             "/v1/queries",
             {"name": f"low_{number}", "class": "low", "plan": plan, "qos": {"max_loss": MAX_LOSS}},
         )["id"]
-        for number, plan in enumerate(class_plans("low"))
+        for number, plan in enumerate(query.plan for query in class_queries("low"))
     ]
 
 
@@ -109,7 +109,7 @@ def _critical_queries(running: ServerProcess) -> list[object]:
         running.post("/v1/queries", {"name": f"critical_{n}", "class": "critical", "plan": plan, "qos": qos})[
             "id"
         ]
-        for n, plan in enumerate(class_plans("critical")[:3])
+        for n, plan in enumerate(query.plan for query in class_queries("critical")[:3])
     ]
 
 

@@ -1,219 +1,195 @@
-"""Class isolation: an important class beside one that is offered twice the machine's capacity.
+"""Class isolation: an important class beside one that is offered twice the capacity, end to end.
 
-A server with its engine process; one websocket per class, in one producing process. The capacity is measured
-in the same run: the rate at which the engine processes class N while more rows are waiting.
+A real server; class H (30 queries, a tenth of the capacity) first alone, then beside class N (30 queries,
+twice the capacity), on a stream each. The producer of H, the producer of N and the subscriber of H are
+processes of their own. The capacity is found in the same run: the highest rate that the queries of a class
+sustain under `rr`.
+
+Schedules are fixed and their frames are encoded before they begin. The latency of an answer counts from the
+due time of the row that completes it to its receipt, so a row that is sent late is answered late. The answers
+of all queries of H are compared with DuckDB's before a time is reported.
 """
 
 from __future__ import annotations
 
 import argparse
-import asyncio
-import time
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Mapping
+from contextlib import ExitStack
+from typing import Any, NamedTuple
 
 import numpy as np
-import pyarrow as pa
 
-from bench.load.producer import Producer, arrow_message, flood, producer
+from bench.load.answer_times import STAGES, FedStream
+from bench.load.capacity import POLICY as BASELINE
+from bench.load.capacity import class_capacity
+from bench.load.class_run import WARM_UP, ClassRun, DeployedClass, deployed, run_classes, unread
+from bench.load.expected import ExpectedAnswers
+from bench.load.policies import DEFAULT, chosen_policies
+from bench.load.schedule import Schedule
 from bench.load.server_process import ServerProcess, server
-from bench.load.subscriber import Q1_ANSWER, Answers, subscription
-from bench.outcome import Outcome, text_table
-from bench.workload.class_queries import READERS, class_plans
-from bench.workload.readings import EVENT_TIME, FIELDS, arrow_readings, stamped
+from bench.outcome import Outcome
+from bench.scheduling.isolation_report import medians, text
+from bench.workload.class_queries import class_queries
 
 PRIORITIES = {"H": 6, "N": 1}
-POLICIES = ("cqc", "abd")
-_TICK = {"H": 0.002, "N": 0.01}  # seconds between two frames
-_MOST = 20_000  # rows of a frame, when the sender has fallen behind
-_PATIENCE = 120.0
-
-
-@dataclass(frozen=True, slots=True)
-class Phase:
-    """The measurements of one class in one phase."""
-
-    engine_p99_ms: float | None
-    end_to_end_p99_ms: float
-    lost: int
+POLICIES = (DEFAULT, "cqc", "abd", "deadline")
+SHARES = {"H": 0.1, "N": 2.0}  # of the capacity
+TICKS = {"H": 0.002, "N": 0.01}  # seconds between two frames
+_LEAST_SEARCH = 2.0  # seconds
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Declare the options of the command."""
-    parser.add_argument("--seconds", type=float, default=10.0, help="length of a phase (10)")
-    parser.add_argument("--policy", action="append", help="instead of cqc and abd")
+    parser.add_argument("--seconds", type=float, default=10.0, help="measured of a phase (10)")
+    parser.add_argument(
+        "--policy", action="append", help=f"besides {BASELINE}, instead of {', '.join(POLICIES)}"
+    )
+    parser.add_argument("--repeat", type=int, default=5, help="runs, of which the medians count (5)")
+    parser.add_argument("--capacity", type=float, help="tuples/s, instead of a search")
+    parser.add_argument("--stages", action="store_true", help="also show where the time of H's answers goes")
 
 
 def run(options: argparse.Namespace) -> Outcome:
-    """Measure class H alone and beside N, under each policy."""
-    metrics = {name: _policy(name, options.seconds) for name in options.policy or POLICIES}
-    correct = all(metric["lost"] == 0 for metric in metrics.values())
-    return Outcome(metrics, _text(metrics), correct)
-
-
-def _policy(policy: str, seconds: float) -> dict[str, Any]:
+    """Measure class H alone and beside N under each policy."""
     with server() as running:
-        running.put("/v1/scheduler", {"policy": policy})
+        policies, skipped = chosen_policies(running, (BASELINE, *(options.policy or POLICIES)))
+    runs = [_once(options, policies) for _ in range(max(options.repeat, 1))]
+    metrics = {**medians(runs), "skipped": skipped}
+    return Outcome(metrics, text(metrics), correct=all(_nothing_lost(one) for one in runs))
+
+
+def _nothing_lost(run: Mapping[str, Any]) -> bool:
+    return all(one["lost"] == 0 for one in run["policies"].values())
+
+
+def _once(options: argparse.Namespace, policies: Mapping[str, Any]) -> dict[str, Any]:
+    capacity = options.capacity or class_capacity(max(options.seconds / 3, _LEAST_SEARCH))
+    schedules = {
+        name: Schedule.steady(share * capacity, WARM_UP + options.seconds, TICKS[name], seed)
+        for seed, (name, share) in enumerate(SHARES.items())
+    }
+    expected = ExpectedAnswers(schedules["H"])
+    measured = {
+        name: _policy(settings, schedules, expected, options.stages) for name, settings in policies.items()
+    }
+    most = measured[BASELINE]["n_tuples_per_s"]
+    for one in measured.values():
+        one["n_of_rr"] = round(one["n_tuples_per_s"] / most, 3)
+    return {"capacity_tuples_per_s": round(capacity), "policies": measured}
+
+
+def _policy(
+    settings: Any, schedules: Mapping[str, Schedule], expected: ExpectedAnswers, stages: bool
+) -> dict[str, Any]:
+    with server() as running:
+        running.put("/v1/scheduler", settings)
         for name, priority in PRIORITIES.items():
             running.put(f"/v1/classes/{name}", {"name": name, "priority": priority})
-        return asyncio.run(_phases(running, seconds))
-
-
-async def _phases(running: ServerProcess, seconds: float) -> dict[str, Any]:
-    capacity = await _capacity(running, seconds / 2)
-    with _Classes(running, "alone", ("H",)) as classes:
-        alone = (await classes.feed({"H": 0.1 * capacity}, seconds))["H"]
-    with _Classes(running, "loaded", ("H", "N")) as classes:
-        busy = _busy(running)
-        rates = {"H": 0.1 * capacity, "N": 2 * capacity}
-        loaded = await classes.feed(rates, seconds, lambda: busy.update(_busy_since(running, busy)))
-    total = sum(busy.values())
+        alone = _phase(running, "alone", {"H": schedules["H"]}, expected, stages)
+        beside = _phase(running, "beside", schedules, expected, stages)
+    read, answered = beside.run.rates("N")
     return {
-        "capacity_tuples_per_s": round(capacity),
-        "alone_p99_ms": alone.engine_p99_ms,
-        "loaded_p99_ms": loaded["H"].engine_p99_ms,
-        "ratio": round((loaded["H"].engine_p99_ms or 0) / (alone.engine_p99_ms or 1), 2),
-        "end_to_end_alone_p99_ms": alone.end_to_end_p99_ms,
-        "end_to_end_loaded_p99_ms": loaded["H"].end_to_end_p99_ms,
-        "lost": alone.lost + loaded["H"].lost + loaded["N"].lost,
-        "share": round(busy["N"] / total, 3),
-        "guaranteed_share": round(PRIORITIES["N"] / sum(PRIORITIES.values()), 3),
+        "policy": settings["policy"],
+        "alone": alone.shown(),
+        "beside": beside.shown(),
+        "ratio": round(alone.ratio(beside), 2),
+        "n_tuples_per_s": round(read),
+        "n_results_per_s": round(answered),
+        "lost": alone.lost + beside.lost,
     }
 
 
-def _busy(running: ServerProcess) -> dict[str, float]:
-    classes = running.http.get("/v1/stats").json()["classes"]
-    return {name: classes[name]["busy_s"] for name in PRIORITIES}
+class Phase(NamedTuple):
+    """What was measured of class H in one phase."""
 
+    run: ClassRun
+    latencies: dict[str, np.ndarray]
+    """Milliseconds from due time to receipt of each answer, by kind of query."""
+    stages: np.ndarray | None
+    lost: int
+    server_cores: float
 
-def _busy_since(running: ServerProcess, before: dict[str, float]) -> dict[str, float]:
-    return {name: spent - before[name] for name, spent in _busy(running).items()}
+    def ratio(self, beside: Phase) -> float:
+        """Return the p99 beside another class, relative to this one."""
+        return _percentile(beside.all_latencies(), 99) / _percentile(self.all_latencies(), 99)
 
+    def all_latencies(self) -> np.ndarray:
+        """Return the latencies of all answers."""
+        return np.concatenate(list(self.latencies.values()))
 
-async def _capacity(running: ServerProcess, seconds: float) -> float:
-    """Return how many tuples of a stream the engine processes per second while more are waiting."""
-    with _Classes(running, "most", ("N",)) as classes:
-        batch = _batch(5_000, seed=9)
-        async with producer(running.websocket_url, "most", [classes.stream("N")]) as feed:
-            flooding = asyncio.create_task(flood(feed, classes.stream("N"), batch))
-            await asyncio.sleep(seconds / 4)  # until there is a backlog
-            rows, begin = classes.rows_in("N"), time.perf_counter()
-            await asyncio.sleep(seconds)
-            taken = (classes.rows_in("N") - rows) / (time.perf_counter() - begin)
-            flooding.cancel()
-    return taken / READERS
-
-
-class _Classes:
-    """Classes with fresh streams and queries, gone again at the end."""
-
-    def __init__(self, running: ServerProcess, phase: str, names: tuple[str, ...]) -> None:
-        self._running = running
-        self._phase = phase
-        self._ids: dict[str, list[object]] = {}
-        for name in names:
-            spec = {"name": self.stream(name), "fields": FIELDS, "event_time": EVENT_TIME}
-            running.post("/v1/streams", spec)
-            plans = class_plans(self.stream(name))
-            self._ids[name] = [
-                running.post("/v1/queries", {"name": f"{phase}_{name}_{n}", "class": name, "plan": plan})[
-                    "id"
-                ]
-                for n, plan in enumerate(plans)
-            ]
-
-    def __enter__(self) -> _Classes:
-        return self
-
-    def __exit__(self, *reason: object) -> None:
-        for ids in self._ids.values():
-            for id_ in ids:
-                self._running.http.delete(f"/v1/queries/{id_}").raise_for_status()
-
-    def stream(self, name: str) -> str:
-        """Return the name of a class's stream."""
-        return f"{self._phase}_{name}"
-
-    def rows_in(self, name: str) -> int:
-        """Return the number of rows that all queries of a class have read."""
-        return int(self._running.http.get("/v1/stats").json()["classes"][name]["rows_in"])
-
-    async def feed(
-        self, rates: dict[str, float], seconds: float, when_fed: Any = lambda: None
-    ) -> dict[str, Phase]:
-        """Feed the classes at these rates, wait for all answers, and return the measurements by class."""
-        before = {name: self.rows_in(name) for name in rates}
-        url = self._running.websocket_url
-        answers = Answers(Q1_ANSWER)
-        batches = {name: _batch(int(rate * seconds), seed=4) for name, rate in rates.items()}
-        expected = _selected(batches["H"])
-        streams = [self.stream(name) for name in rates]
-        async with (
-            producer(url, f"{self._phase}", streams) as feed,
-            subscription(url, self._ids["H"][0]) as answering,
-        ):
-            collecting = asyncio.create_task(answers.collect(answering, expected))
-            begin = time.time() + 0.1
-            sent = await asyncio.gather(
-                *(self._pace(feed, name, batches[name], begin, seconds) for name in rates)
-            )
-            when_fed()
-            await asyncio.wait_for(collecting, _PATIENCE)
-        rows = dict(zip(rates, sent, strict=True))
-        taken = (answers.receipt_times() - answers.column("ts") * 1000) / 1e6
-        return {
-            name: Phase(
-                self._engine_p99(name) if name == "H" else None,
-                round(float(np.percentile(taken, 99)), 2) if name == "H" else 0.0,
-                await self._lost(name, before[name], rows[name]),
-            )
-            for name in rates
+    def shown(self) -> dict[str, Any]:
+        """Return the metrics as a JSON object."""
+        seconds = self.run.after["H"].at - self.run.before["H"].at
+        metrics: dict[str, Any] = {
+            **_percentiles(self.all_latencies()),
+            "answers": len(self.all_latencies()),
+            "by_kind": {kind: _percentiles(taken) for kind, taken in self.latencies.items()},
+            "send_lag_ms": {name: _percentiles(sent.lags) for name, sent in self.run.sent.items()},
+            "held_by_credit_s": {name: round(sent.held_s, 2) for name, sent in self.run.sent.items()},
+            "server_cores": round(self.server_cores, 2),
+            "generator_cores": round(sum(sent.cpu_s for sent in self.run.sent.values()) / seconds, 2),
         }
-
-    async def _pace(
-        self, feed: Producer, name: str, batch: pa.RecordBatch, begin: float, seconds: float
-    ) -> int:
-        """Send rows when they are due, stamped with their due times; returns their number."""
-        size = batch.num_rows
-        random = np.random.default_rng(7)
-        due = begin + np.sort(random.uniform(0, seconds, size))
-        batch = stamped(batch, due * 1e6)
-        stream, sent, sequence = self.stream(name), 0, 0
-        while sent < size:
-            ready = min(int(np.searchsorted(due, time.time(), "right")), sent + _MOST)
-            if ready > sent:
-                sequence += 1
-                message = arrow_message(stream, sequence, batch.slice(sent, ready - sent))
-                await feed.send(stream, sequence, message)
-                sent = ready
-            await asyncio.sleep(_TICK[name])
-        await feed.all_acked(stream, sequence)
-        return sent
-
-    def _engine_p99(self, name: str) -> float | None:
-        metric = self._running.http.get("/v1/stats").json()["classes"][name]["latency_ms"]["p99"]
-        return None if metric is None else round(metric, 3)
-
-    async def _lost(self, name: str, before: int, sent: int) -> int:
-        """Return how many rows are missing after the class had time to process its backlog."""
-        begin = time.perf_counter()
-        while (missing := before + sent * READERS - self.rows_in(name)) > 0:
-            if time.perf_counter() - begin > _PATIENCE:
-                break
-            await asyncio.sleep(0.2)
-        return missing
+        if self.stages is not None:
+            metrics["stages_ms"] = {
+                name: _percentiles(taken) for name, taken in zip(STAGES, self.stages, strict=True)
+            }
+        return metrics
 
 
-def _batch(size: int, seed: int) -> pa.RecordBatch:
-    return arrow_readings(max(size, 1), seed)
+def _phase(
+    running: ServerProcess,
+    phase: str,
+    schedules: Mapping[str, Schedule],
+    expected: ExpectedAnswers,
+    stages: bool,
+) -> Phase:
+    with ExitStack() as open_:
+        classes = {
+            name: open_.enter_context(deployed(running, name, f"{phase}_{name}")) for name in schedules
+        }
+        important = classes["H"]
+        cpu = running.cpu_s()
+        run = run_classes(
+            running,
+            {classes[name]: schedule for name, schedule in schedules.items()},
+            expected.counts(important.ids),
+        )
+        cores = (running.cpu_s() - cpu) / (run.after["H"].at - run.before["H"].at)
+        lost = sum(
+            abs(unread(running, name, run.before[name], sent.rows)) for name, sent in run.sent.items()
+        )
+        lost += expected.lost(running, important.ids, run.received)
+        fed = FedStream(schedules["H"], run.begin, run.sent["H"])
+        return Phase(
+            run,
+            _latencies(fed, run, important),
+            _stages(running, fed, run, important) if stages else None,
+            lost,
+            cores,
+        )
 
 
-def _selected(batch: pa.RecordBatch) -> int:
-    hot = batch.column("temperature").to_numpy() > 30
-    return int((hot & (batch.column("humidity").to_numpy() < 30)).sum())
+def _latencies(fed: FedStream, run: ClassRun, important: DeployedClass) -> dict[str, np.ndarray]:
+    by_kind: dict[str, list[np.ndarray]] = {}
+    for query, id_ in zip(class_queries(important.stream), important.ids, strict=True):
+        by_kind.setdefault(query.kind, []).append(fed.latencies(query, run.received[id_]))
+    return {kind: np.concatenate(taken) for kind, taken in by_kind.items()}
 
 
-def _text(metrics: dict[str, dict[str, Any]]) -> str:
-    keys = list(next(iter(metrics.values())))
-    rows = [(key, *(str(metric[key]) for metric in metrics.values())) for key in keys]
-    return text_table(("metric", *metrics), rows)
+def _stages(running: ServerProcess, fed: FedStream, run: ClassRun, important: DeployedClass) -> np.ndarray:
+    stream, results = running.data / "streams" / important.stream, running.data / "results"
+    return np.concatenate(
+        [
+            fed.stages(query, run.received[id_], stream, results / id_)
+            for query, id_ in zip(class_queries(important.stream), important.ids, strict=True)
+        ],
+        axis=1,
+    )
+
+
+def _percentiles(values: np.ndarray) -> dict[str, float | None]:
+    return {f"p{p}": round(_percentile(values, p), 3) if len(values) else None for p in (50, 99)}
+
+
+def _percentile(values: np.ndarray, p: float) -> float:
+    return float(np.percentile(values, p))

@@ -34,7 +34,8 @@ SCHEMA = Schema(
 )
 FIELDS = [{"name": field.name, "type": field.type.value} for field in SCHEMA]
 """The same fields as a server receives them."""
-_BEGIN = 1_700_000_000_000_000  # us
+BEGIN = 1_700_000_000_000_000
+"""Event time at which readings begin, in microseconds."""
 _LETTERS = 12
 
 
@@ -68,7 +69,7 @@ def readings(size: int, seed: int) -> dict[str, Column]:
     letters = random.integers(ord("a"), ord("z") + 1, (LOCATIONS, _LETTERS))
     locations = Dictionary("".join(map(chr, word)) for word in letters.tolist())
     return {
-        "ts": Column(_BEGIN + np.cumsum(gaps).astype(np.int64)),
+        "ts": Column(BEGIN + np.cumsum(gaps).astype(np.int64)),
         "sensor_id": Column(random.integers(0, SENSORS, size)),
         "location": Column(random.integers(0, LOCATIONS, size, dtype=np.int32), None, locations),
         "temperature": Column(random.integers(0, 41, size)),
