@@ -87,6 +87,8 @@ class ClassRun(NamedTuple):
     """When the first second was over."""
     after: dict[str, Progress]
     """When the schedules ended, however much was waiting."""
+    server_cores: float
+    """Processor time of the server per second, once warm."""
 
     def rates(self, name: str) -> tuple[float, float]:
         """Return how many tuples a class read and how many results it gave per second, once warm."""
@@ -122,12 +124,14 @@ def run_classes(
         before = progress(running)
         begin = begin_together(*senders.values(), *([receiver] if receiver else []))
         time.sleep(max(begin + WARM_UP - time.time(), 0.0))
-        warm = progress(running)
+        warm, used = progress(running), running.cpu_s()
+        at = time.monotonic()
         time.sleep(max(begin + seconds - time.time(), 0.0))
+        cores = (running.cpu_s() - used) / (time.monotonic() - at)
         after = progress(running)
         sent = {name: sender.report() for name, sender in senders.items()}
         received = receiver.report() if receiver else {}
-    return ClassRun(begin, sent, received, before, warm, after)
+    return ClassRun(begin, sent, received, before, warm, after, cores)
 
 
 def unread(running: ServerProcess, name: str, before: Progress, rows: int) -> int:

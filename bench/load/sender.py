@@ -42,8 +42,8 @@ class Sent(NamedTuple):
     """How much later than due that was, in ms, for frames that did not wait for credit."""
     held_s: float
     """How long frames that were due waited for credit."""
-    cpu_s: float
-    """Processor time of the process while it sent."""
+    cores: float
+    """Processor time of the process per second while it sent."""
 
 
 def send(job: SendJob, starting: Starting) -> Sent:
@@ -70,7 +70,7 @@ def send(job: SendJob, starting: Starting) -> Sent:
         if not waited:
             lags.append(now / 1e6 - due * 1e3)
         sent += 1
-    used = time.process_time() - used
+    used = (time.process_time() - used) / schedule.seconds
     producer.wait_for_acks()
     rows = int(stops[sent - 1]) if sent else 0
     return Sent(sent, rows, np.array(times), np.array(lags), held, used)

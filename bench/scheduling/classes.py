@@ -1,4 +1,4 @@
-"""Response times of classes side by side: the CQC paper's workloads, live, under four policies.
+"""Response times of classes side by side: the CQC paper's workloads, live, under several policies.
 
 The engine runs in this process; another one writes the tuples into the streams' logs, at Poisson numbers per
 tick. The load is relative to the highest rate that is sustained under `rr`, found by halving in the same run.
@@ -14,7 +14,10 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+from bench.load.capacity import POLICY as BASELINE
+from bench.load.capacity import SETTLED, highest_rate
 from bench.load.log_feeder import log_feeder, memory_directory
+from bench.load.policies import registered_policies
 from bench.outcome import Outcome, text_table
 from bench.workload.class_workloads import WORKLOADS, Workload
 from mavstream_server.core.metrics import Latency
@@ -24,18 +27,16 @@ from mavstream_server.engine.reporting import latency_of
 from mavstream_server.engine.sinks import CountingSink
 from mavstream_server.log import LogReader
 
-POLICIES = ("rr", "hr", "cqc", "abd")
+POLICIES = ("rr", "hr", "cqc", "abd", "deadline")
 LOAD = 0.95
 _LEAST_RATE = 12_500.0
-_HALVINGS = 4  # the highest rate is found within 5 %
-_SETTLED = 0.05  # share of the input that may still be waiting at the end of a sustained rate
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Declare the options of the command."""
     parser.add_argument("--seconds", type=float, default=10.0, help="length of a timed run (10)")
     parser.add_argument("--workload", action="append", choices=WORKLOADS, help="instead of A, B and C")
-    parser.add_argument("--policy", action="append", help="instead of rr, hr, cqc and abd")
+    parser.add_argument("--policy", action="append", help=f"instead of {', '.join(POLICIES)}")
     parser.add_argument("--rate", type=float, help="tuples/s of each stream, instead of a search")
     parser.add_argument("--load", type=float, default=LOAD, help="of the highest rate under rr (0.95)")
 
@@ -43,12 +44,12 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> Outcome:
     """Find the rate of each workload, then run every policy at the load."""
     metrics: dict[str, Any] = {}
+    policies, skipped = registered_policies(options.policy or POLICIES)
     for name in options.workload or WORKLOADS:
         workload = WORKLOADS[name]
         rate = options.rate or options.load * _highest_rate(workload, options.seconds / 3)
         metrics[name] = {"tuples_per_s_per_stream": round(rate)} | {
-            policy: _measure(workload, policy, rate, options.seconds).shown()
-            for policy in options.policy or POLICIES
+            policy: _measure(workload, policy, rate, options.seconds).shown() for policy in policies
         }
     complete = all(
         metrics[name][policy]["lost"] == 0
@@ -56,7 +57,7 @@ def run(options: argparse.Namespace) -> Outcome:
         for policy in metrics[name]
         if policy != "tuples_per_s_per_stream"
     )
-    return Outcome(metrics, _text(metrics), complete)
+    return Outcome(metrics, "\n".join([_text(metrics), *skipped]), complete)
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +69,12 @@ class Run:
     """Seconds of input that a class had not read when the feeding ended."""
     busy: float
     lost: int
+    seconds: float
+    """How long the classes were fed."""
+
+    def falling_behind(self) -> list[str]:
+        """Return the classes that did not keep up."""
+        return [name for name, behind in self.behind.items() if behind >= SETTLED * self.seconds]
 
     def shown(self) -> dict[str, Any]:
         """Return the metrics as a JSON object."""
@@ -79,7 +86,12 @@ class Run:
             }
             for name, latency in self.classes.items()
         }
-        return {**classes, "busy": round(self.busy, 3), "lost": self.lost}
+        return {
+            **classes,
+            "falls_behind": self.falling_behind(),
+            "busy": round(self.busy, 3),
+            "lost": self.lost,
+        }
 
 
 def _rounded(value: float | None) -> float | None:
@@ -88,16 +100,9 @@ def _rounded(value: float | None) -> float | None:
 
 def _highest_rate(workload: Workload, seconds: float) -> float:
     def sustained(rate: float) -> bool:
-        return max(_measure(workload, "rr", rate, seconds).behind.values()) < _SETTLED * seconds
+        return not _measure(workload, BASELINE, rate, seconds).falling_behind()
 
-    low = _LEAST_RATE
-    while sustained(2 * low):
-        low *= 2
-    high = 2 * low
-    for _ in range(_HALVINGS):
-        middle = (low * high) ** 0.5
-        low, high = (middle, high) if sustained(middle) else (low, middle)
-    return low
+    return highest_rate(sustained, _LEAST_RATE)
 
 
 def _measure(workload: Workload, policy: str, rate: float, seconds: float) -> Run:
@@ -139,7 +144,7 @@ def _measure(workload: Workload, policy: str, rate: float, seconds: float) -> Ru
             engine.run()
             gc.unfreeze()
             lost = feeding.written() - sum(query.rows_in for query in running.values())
-    return Run(classes, behind, busy / 1e9 / elapsed, lost)
+    return Run(classes, behind, busy / 1e9 / elapsed, lost, seconds)
 
 
 def _text(metrics: dict[str, Any]) -> str:
@@ -150,7 +155,8 @@ def _text(metrics: dict[str, Any]) -> str:
                 continue
             for name, metric in shown.items():
                 if isinstance(metric, dict):
-                    rows.append(
-                        (f"{workload} {policy} {name}", *map(str, metric.values()), str(shown["busy"]))
-                    )
-    return text_table(("workload, policy, class", "mean ms", "p99 ms", "behind s", "busy"), rows)
+                    behind = "yes" if name in shown["falls_behind"] else "no"
+                    cells = (*map(str, metric.values()), behind, str(shown["busy"]))
+                    rows.append((f"{workload} {policy} {name}", *cells))
+    header = ("workload, policy, class", "mean ms", "p99 ms", "behind s", "falls behind", "busy")
+    return text_table(header, rows)

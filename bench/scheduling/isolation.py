@@ -107,7 +107,6 @@ class Phase(NamedTuple):
     """Milliseconds from due time to receipt of each answer, by kind of query."""
     stages: np.ndarray | None
     lost: int
-    server_cores: float
 
     def ratio(self, beside: Phase) -> float:
         """Return the p99 beside another class, relative to this one."""
@@ -119,15 +118,14 @@ class Phase(NamedTuple):
 
     def shown(self) -> dict[str, Any]:
         """Return the metrics as a JSON object."""
-        seconds = self.run.after["H"].at - self.run.before["H"].at
         metrics: dict[str, Any] = {
             **_percentiles(self.all_latencies()),
             "answers": len(self.all_latencies()),
             "by_kind": {kind: _percentiles(taken) for kind, taken in self.latencies.items()},
             "send_lag_ms": {name: _percentiles(sent.lags) for name, sent in self.run.sent.items()},
             "held_by_credit_s": {name: round(sent.held_s, 2) for name, sent in self.run.sent.items()},
-            "server_cores": round(self.server_cores, 2),
-            "generator_cores": round(sum(sent.cpu_s for sent in self.run.sent.values()) / seconds, 2),
+            "server_cores": round(self.run.server_cores, 2),
+            "producer_cores": {name: round(sent.cores, 3) for name, sent in self.run.sent.items()},
         }
         if self.stages is not None:
             metrics["stages_ms"] = {
@@ -148,25 +146,16 @@ def _phase(
             name: open_.enter_context(deployed(running, name, f"{phase}_{name}")) for name in schedules
         }
         important = classes["H"]
-        cpu = running.cpu_s()
         run = run_classes(
             running,
             {classes[name]: schedule for name, schedule in schedules.items()},
             expected.counts(important.ids),
         )
-        cores = (running.cpu_s() - cpu) / (run.after["H"].at - run.before["H"].at)
-        lost = sum(
-            abs(unread(running, name, run.before[name], sent.rows)) for name, sent in run.sent.items()
-        )
+        lost = sum(abs(unread(running, name, run.before[name], sent.rows)) for name, sent in run.sent.items())
         lost += expected.lost(running, important.ids, run.received)
         fed = FedStream(schedules["H"], run.begin, run.sent["H"])
-        return Phase(
-            run,
-            _latencies(fed, run, important),
-            _stages(running, fed, run, important) if stages else None,
-            lost,
-            cores,
-        )
+        stage_times = _stages(running, fed, run, important) if stages else None
+        return Phase(run, _latencies(fed, run, important), stage_times, lost)
 
 
 def _latencies(fed: FedStream, run: ClassRun, important: DeployedClass) -> dict[str, np.ndarray]:

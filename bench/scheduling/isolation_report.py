@@ -39,8 +39,7 @@ def text(metrics: Mapping[str, Any]) -> str:
     stages = [one["beside"].get("stages_ms") for one in policies.values()]
     if all(stages):
         parts.append(_stages(names, policies))
-    parts += [f"{name}: not run, the server does not list this policy" for name in metrics["skipped"]]
-    return "\n\n".join(parts)
+    return "\n\n".join([*parts, *metrics["skipped"]])
 
 
 def _rows(policies: Sequence[Any]) -> list[tuple[str, ...]]:
@@ -63,7 +62,8 @@ def _rows(policies: Sequence[Any]) -> list[tuple[str, ...]]:
         row("send lag of N, p99", ".1f", "", "beside", "send_lag_ms", "N", "p99"),
         row("N held by credit, s", ".1f", "", "beside", "held_by_credit_s", "N"),
         row("server beside N, cores", ".2f", "", "beside", "server_cores"),
-        row("producers beside N, cores", ".2f", "", "beside", "generator_cores"),
+        row("producer of H, cores", ".2f", "", "beside", "producer_cores", "H"),
+        row("producer of N, cores", ".2f", "", "beside", "producer_cores", "N"),
     ]
 
 
