@@ -31,13 +31,13 @@ def highest_rate(sustained: Callable[[float], bool], least: float) -> float:
     return low
 
 
-def class_capacity(seconds: float, least: float = _LEAST_RATE) -> float:
-    """Find the highest rate (tuples/s) that the queries of a class sustain on a server under `rr`."""
+def class_capacity(seconds: float, policy: str = POLICY) -> float:
+    """Find the highest rate (tuples/s) that the queries of a class sustain on a server."""
     with server() as running:
-        running.put("/v1/scheduler", {"policy": POLICY})
+        running.put("/v1/scheduler", {"policy": policy})
         numbers = count()
         return highest_rate(
-            lambda rate: _sustained(running, f"capacity_{next(numbers)}", rate, seconds), least
+            lambda rate: _sustained(running, f"capacity_{next(numbers)}", rate, seconds), _LEAST_RATE
         )
 
 

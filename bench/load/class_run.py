@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from bench.load.generator import Generator, begin_together
@@ -13,7 +13,7 @@ from bench.load.receiver import Received, ReceiveJob, receive
 from bench.load.schedule import Schedule
 from bench.load.sender import SendJob, Sent, send
 from bench.load.server_process import ServerProcess
-from bench.workload.class_queries import READERS, class_queries
+from bench.workload.class_queries import READERS, ClassQuery, class_queries
 from bench.workload.readings import EVENT_TIME, FIELDS
 
 WARM_UP = 1.0
@@ -29,21 +29,29 @@ class DeployedClass:
     name: str
     stream: str
     ids: tuple[str, ...]
+    queries: tuple[ClassQuery, ...] = field(compare=False)
 
 
 @contextmanager
-def deployed(running: ServerProcess, name: str, stream: str, qos: Any = None) -> Iterator[DeployedClass]:
-    """Create a stream with the queries of a class; both are removed at the end."""
+def deployed(
+    running: ServerProcess,
+    name: str,
+    stream: str,
+    queries: Sequence[ClassQuery] | None = None,
+    qos: Mapping[str, Any] | None = None,
+) -> Iterator[DeployedClass]:
+    """Create a stream with the queries of a class, all of them by default; removed at the end."""
+    made = tuple(class_queries(stream) if queries is None else queries)
     running.post("/v1/streams", {"name": stream, "fields": FIELDS, "event_time": EVENT_TIME})
     ids = [
         running.post(
             "/v1/queries",
-            {"name": f"{stream}_{n}", "class": name, "plan": query.plan} | ({"qos": qos} if qos else {}),
+            {"name": f"{stream}_{n}", "class": name, "plan": query.plan, "qos": qos or {}},
         )["id"]
-        for n, query in enumerate(class_queries(stream))
+        for n, query in enumerate(made)
     ]
     try:
-        yield DeployedClass(name, stream, tuple(map(str, ids)))
+        yield DeployedClass(name, stream, tuple(map(str, ids)), made)
     finally:
         for id_ in ids:
             running.http.delete(f"/v1/queries/{id_}").raise_for_status()

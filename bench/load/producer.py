@@ -6,12 +6,10 @@ import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 
-import numpy as np
 import orjson
 import pyarrow as pa
 from websockets.asyncio.client import ClientConnection, connect
 
-from bench.workload.readings import stamped
 from mavstream_protocol.wire.envelope import seal
 
 WEBSOCKET_OPTIONS = {"compression": None, "max_size": None, "max_queue": 1024}
@@ -89,12 +87,3 @@ def arrow_message(stream: str, sequence: int, batch: pa.RecordBatch) -> bytes:
 def columns_message(stream: str, sequence: int, columns: dict[str, list[object]]) -> str:
     """Return a data message with JSON columns."""
     return orjson.dumps({"type": "data", "stream": stream, "sequence": sequence, "columns": columns}).decode()
-
-
-async def flood(feed: Producer, stream: str, batch: pa.RecordBatch) -> None:
-    """Send as fast as credit allows; event time advances as if the rate were 100,000 tuples/s."""
-    times, sequence = np.arange(batch.num_rows) * 10, 0
-    while True:
-        sequence += 1
-        times += batch.num_rows * 10
-        await feed.send(stream, sequence, arrow_message(stream, sequence, stamped(batch, times)))

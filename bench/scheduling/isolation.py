@@ -29,7 +29,6 @@ from bench.load.schedule import Schedule
 from bench.load.server_process import ServerProcess, server
 from bench.outcome import Outcome
 from bench.scheduling.isolation_report import medians, text
-from bench.workload.class_queries import class_queries
 
 PRIORITIES = {"H": 6, "N": 1}
 POLICIES = (DEFAULT, "cqc", "abd", "deadline")
@@ -160,7 +159,7 @@ def _phase(
 
 def _latencies(fed: FedStream, run: ClassRun, important: DeployedClass) -> dict[str, np.ndarray]:
     by_kind: dict[str, list[np.ndarray]] = {}
-    for query, id_ in zip(class_queries(important.stream), important.ids, strict=True):
+    for query, id_ in zip(important.queries, important.ids, strict=True):
         by_kind.setdefault(query.kind, []).append(fed.latencies(query, run.received[id_]))
     return {kind: np.concatenate(taken) for kind, taken in by_kind.items()}
 
@@ -170,7 +169,7 @@ def _stages(running: ServerProcess, fed: FedStream, run: ClassRun, important: De
     return np.concatenate(
         [
             fed.stages(query, run.received[id_], stream, results / id_)
-            for query, id_ in zip(class_queries(important.stream), important.ids, strict=True)
+            for query, id_ in zip(important.queries, important.ids, strict=True)
         ],
         axis=1,
     )
