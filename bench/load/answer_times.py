@@ -27,7 +27,9 @@ class FedStream(NamedTuple):
 
     def completing_rows(self, query: ClassQuery, received: Received) -> np.ndarray:
         """Return the number of the row that completes each answer."""
-        rows: np.ndarray = np.searchsorted(self.schedule.dues, query.due(received.table) - BEGIN)
+        dues = self.schedule.dues
+        # A wrong answer may have a time after all rows; it is counted as lost.
+        rows: np.ndarray = np.searchsorted(dues, query.due(received.table) - BEGIN).clip(max=len(dues) - 1)
         return rows
 
     def due_ns(self, rows: np.ndarray) -> np.ndarray:

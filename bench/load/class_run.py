@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from bench.load.generator import Generator, begin_together
-from bench.load.receiver import Received, ReceiveJob, receive
+from bench.load.receiver import Received, ReceiveJob, Subscribed, receive
 from bench.load.schedule import Schedule
 from bench.load.sender import SendJob, Sent, send
 from bench.load.server_process import ServerProcess
@@ -90,6 +90,9 @@ class ClassRun(NamedTuple):
     """Seconds since the epoch."""
     sent: dict[str, Sent]
     received: dict[str, Received]
+    """By id of the query."""
+    subscriber_cores: float
+    """Processor time of the subscriber per second."""
     before: dict[str, Progress]
     warm: dict[str, Progress]
     """When the first second was over."""
@@ -138,8 +141,8 @@ def run_classes(
         cores = (running.cpu_s() - used) / (time.monotonic() - at)
         after = progress(running)
         sent = {name: sender.report() for name, sender in senders.items()}
-        received = receiver.report() if receiver else {}
-    return ClassRun(begin, sent, received, before, warm, after, cores)
+        subscribed: Subscribed = receiver.report() if receiver else Subscribed({}, 0.0)
+    return ClassRun(begin, sent, *subscribed, before, warm, after, cores)
 
 
 def unread(running: ServerProcess, name: str, before: Progress, rows: int) -> int:

@@ -36,21 +36,30 @@ class Received(NamedTuple):
     """When each row was received, in ns since the epoch."""
 
 
-def receive(job: ReceiveJob, starting: Starting) -> dict[str, Received]:
+class Subscribed(NamedTuple):
+    """What a subscriber received."""
+
+    answers: dict[str, Received]
+    """By id of the query."""
+    cores: float
+    """Processor time of the process per second while it received."""
+
+
+def receive(job: ReceiveJob, starting: Starting) -> Subscribed:
     """Subscribe, wait for the begin, and receive until all rows are there or the time is over."""
     subscribers = {id_: _Subscriber(job.url, id_, rows) for id_, rows in job.expected.items()}
     gc.disable()
     begin = starting.wait()
     waiting = {one.socket: one for one in subscribers.values() if not one.complete}
-    until = begin + job.seconds
-    # Polled in a loop of its own: select takes the sockets anew each time, which is cheap for dozens.
+    until, used = begin + job.seconds, time.process_time()
     while waiting and (left := until - time.time()) > 0:
         for socket in select.select(list(waiting), [], [], left)[0]:
             one = waiting[socket]
             one.read(time.time_ns())
             if one.complete:
                 del waiting[socket]
-    return {id_: one.received() for id_, one in subscribers.items()}
+    cores = (time.process_time() - used) / max(time.time() - begin, 1e-3)
+    return Subscribed({id_: one.received() for id_, one in subscribers.items()}, cores)
 
 
 class _Subscriber:

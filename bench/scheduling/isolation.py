@@ -39,13 +39,20 @@ _LEAST_SEARCH = 2.0  # seconds
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Declare the options of the command."""
-    parser.add_argument("--seconds", type=float, default=10.0, help="measured of a phase (10)")
+    parser.add_argument("--seconds", type=_seconds, default=10.0, help="measured of a phase (10)")
     parser.add_argument(
         "--policy", action="append", help=f"besides {BASELINE}, instead of {', '.join(POLICIES)}"
     )
     parser.add_argument("--repeat", type=int, default=5, help="runs, of which the medians count (5)")
     parser.add_argument("--capacity", type=float, help="tuples/s, instead of a search")
     parser.add_argument("--stages", action="store_true", help="also show where the time of H's answers goes")
+
+
+def _seconds(text: str) -> float:
+    seconds = float(text)
+    if seconds < 1:
+        raise argparse.ArgumentTypeError(f"at least 1 second is needed, got {text}")
+    return seconds
 
 
 def run(options: argparse.Namespace) -> Outcome:
@@ -124,6 +131,7 @@ class Phase(NamedTuple):
             "send_lag_ms": {name: _percentiles(sent.lags) for name, sent in self.run.sent.items()},
             "held_by_credit_s": {name: round(sent.held_s, 2) for name, sent in self.run.sent.items()},
             "server_cores": round(self.run.server_cores, 2),
+            "subscriber_cores": round(self.run.subscriber_cores, 3),
             "producer_cores": {name: round(sent.cores, 3) for name, sent in self.run.sent.items()},
         }
         if self.stages is not None:

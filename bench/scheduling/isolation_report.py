@@ -63,6 +63,7 @@ def _rows(policies: Sequence[Any]) -> list[tuple[str, ...]]:
         row("N held by credit, s", ".1f", "", "beside", "held_by_credit_s", "N"),
         row("server beside N, cores", ".2f", "", "beside", "server_cores"),
         row("producer of H, cores", ".2f", "", "beside", "producer_cores", "H"),
+        row("subscriber of H, cores", ".2f", "", "beside", "subscriber_cores"),
         row("producer of N, cores", ".2f", "", "beside", "producer_cores", "N"),
     ]
 
