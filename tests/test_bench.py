@@ -302,3 +302,27 @@ def test_an_answer_counts_from_the_row_that_completes_it(bench: None) -> None:
     table = pa.table({"window_end": pa.array(BEGIN + ends).cast(pa.timestamp("us"))})
     taken = FedStream(schedule, begin, sent).latencies(aggregate, Received(table, times))
     assert taken.tolist() == [7.0], "the first one was due in the second that is not measured"
+
+
+def test_costs_of_fused_operators_add_up_to_the_time_of_their_slices(bench: None) -> None:
+    from bench.simulation.fitting import Costs, fused_costs
+
+    from mavstream_server.engine.trace import TracedSlice
+
+    alone = {
+        ("q", "source"): Costs(10.0, 1.0, 1.0, 0.0, 1.0),
+        ("q", "select"): Costs(30.0, 2.0, 0.5, 0.0, 1.0),
+        ("q", "output"): Costs(20.0, 4.0, 1.0, 0.0, 1.0),
+    }
+    kinds = ("source", "select", "output")
+    # A quarter of the time that they take alone: 60 us, and 1 + 2 + 0.5 * 4 us for each row.
+    slices = [
+        TracedSlice(0, 0, "q", "default", kinds, 5 * rows // 2, rows // 2, 250 * (60 + 5 * rows))
+        for rows in (20, 40)
+    ]
+    scaled = fused_costs(slices, alone)
+    assert {kind: (one.setup, one.cost) for (_, kind), one in scaled.items()} == {
+        "source": (2.5, 0.25),
+        "select": (7.5, 0.5),
+        "output": (5.0, 1.0),
+    }

@@ -1,4 +1,4 @@
-"""A producer over a websocket."""
+"""An asynchronous producer over a websocket, for benchmarks that feed from their own process."""
 
 from __future__ import annotations
 

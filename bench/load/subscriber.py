@@ -1,4 +1,4 @@
-"""A subscriber of results over a websocket."""
+"""An asynchronous subscriber over a websocket, for benchmarks that receive in their own process."""
 
 from __future__ import annotations
 

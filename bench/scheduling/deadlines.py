@@ -3,8 +3,8 @@
 Twelve queries have targets from 5 ms to 2 s. The engine runs in this process, another one writes Poisson
 arrivals into the logs. The load is relative to the highest rate that is sustained under `rr`, found in the
 same run. An answer keeps its target if it is there in time after the arrival of its row; what is waiting when
-the input ends is answered, and counts. The simulator runs all policies with the arrivals of the run under
-`rr`, and with the costs of its trace.
+the input ends is answered, and counts. The simulator runs the same policy with the arrivals and the costs of
+the live run (see `bench.simulation.fitting`).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from bench.simulation.live_query import LiveQuery
 from bench.simulation.live_run import SOURCES, LiveRun, live_run
 from mavstream_server.columns.batch import Batch
 from mavstream_server.log import LogReader, gather
-from mavstream_server.simulation import Workload, simulate
+from mavstream_server.simulation import simulate
 
 POLICIES = ("rr", "hr", "cqc", "abd", "deadline")
 LOADS = (0.7, 0.8, 0.9, 1.0, 1.1)
@@ -64,13 +64,12 @@ def run(options: argparse.Namespace) -> Outcome:
 
 def _at_load(policies: list[str], rate: float, seconds: float) -> dict[str, Any]:
     baseline = _live(BASELINE, rate, seconds)
-    workload = baseline[0].traced.workload(deadline_queries(), PRIORITIES)
     shown = {}
     for policy in policies:
         live, kept = baseline if policy == BASELINE else _live(policy, rate, seconds)
         shown[policy] = {
             "live": {**_summary(kept), "behind": round(live.behind, 4), "lost": live.lost},
-            "simulated": _summary(_simulated(policy, workload)),
+            "simulated": _summary(_simulated(policy, live, baseline[0])),
         }
     return shown
 
@@ -116,7 +115,8 @@ def _expected(query: LiveQuery, logs: Path) -> int:
     return int(np.count_nonzero(temperatures >= least_temperature(number)))
 
 
-def _simulated(policy: str, workload: Workload) -> dict[str, float]:
+def _simulated(policy: str, live: LiveRun, baseline: LiveRun) -> dict[str, float]:
+    workload = live.traced.workload(deadline_queries(), PRIORITIES, baseline.traced)
     result = simulate(workload, policy, sources=SOURCES.value)
     targets = {query.name: (query.latency_target or 0) * 1000 for query in deadline_queries()}
     responses = {name: result.queries[name].responses for name in targets}

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from bench.simulation.live_query import LiveQuery
-from mavstream_server.engine.trace import Trace
+from mavstream_server.engine.trace import TracedSlice
 from mavstream_server.simulation import Workload
 from mavstream_server.simulation.workload.query_model import QueryPart
 
@@ -34,13 +34,56 @@ class Costs(NamedTuple):
 _NO_ANSWERS = Costs(0.0, 0.0, 1.0, 0.0, 0.0)
 
 
-def measured_costs(trace: Trace) -> dict[tuple[str, str], Costs]:
-    """Return the costs and selectivity of each operator, by query and kind, from the traced slices."""
+CostsByOperator = Mapping[tuple[str, str], Costs]
+"""By query and kind of operator."""
+
+
+def operator_costs(slices: Iterable[TracedSlice]) -> CostsByOperator:
+    """Return the costs and selectivity of each operator, from slices of one operator."""
     samples: dict[tuple[str, str], list[tuple[int, int, int]]] = defaultdict(list)
-    for one in trace.recorded().slices:
+    for one in slices:
         if len(one.operators) == 1:
             samples[one.query, one.operators[0]].append((one.consumed, one.elapsed, one.produced))
     return {key: _fitted(np.array(known, dtype=np.float64)) for key, known in samples.items()}
+
+
+def fused_costs(slices: Iterable[TracedSlice], alone: CostsByOperator) -> CostsByOperator:
+    """Return the costs of operators that ran together in slices, given those that they have alone.
+
+    Operators that hand over directly cost less. How the time of a slice divides among them is not traced,
+    so all costs of a query are scaled to add up to the time of its slices.
+    """
+    fused: dict[str, list[TracedSlice]] = defaultdict(list)
+    for one in slices:
+        if len(one.operators) > 1:
+            fused[one.query].append(one)
+    scaled: dict[tuple[str, str], Costs] = {}
+    for query, traced in fused.items():
+        expected = np.array([_expected_us(one, alone) for one in traced])
+        elapsed = np.array([one.elapsed / 1000 for one in traced])
+        factor = float(elapsed.sum() / max(expected.sum(), 1e-9))
+        variation = float((elapsed - factor * expected).std() / max(elapsed.mean(), 1e-3))
+        kinds = sorted(set(traced[0].operators))
+        for kind in kinds:
+            setup, cost, selectivity, _, _ = _costs(alone, query, kind)
+            time = float(elapsed.sum()) / len(kinds)
+            scaled[query, kind] = Costs(factor * setup, factor * cost, selectivity, variation, time)
+    return scaled
+
+
+def _expected_us(slice_: TracedSlice, alone: CostsByOperator) -> float:
+    """Return what the operators of a slice would cost alone, with the tuples that the slice consumed."""
+    setup = per_tuple = consumed = 0.0
+    flow = 1.0  # tuples that reach an operator, for each tuple of the sources
+    for place, kind in enumerate(slice_.operators):
+        one = _costs(alone, slice_.query, kind)
+        setup += one.setup
+        if kind == "source" and place:
+            continue  # the sources of a slice divide its tuples
+        per_tuple += flow * one.cost
+        consumed += flow
+        flow *= 1.0 if kind == "source" else one.selectivity
+    return setup + per_tuple * slice_.consumed / consumed
 
 
 def _fitted(samples: np.ndarray) -> Costs:
@@ -60,7 +103,7 @@ def fitted_workload(
     queries: Sequence[LiveQuery],
     priorities: Mapping[str, int],
     arrivals: Mapping[str, Sequence[float]],
-    measured: Mapping[tuple[str, str], Costs],
+    measured: CostsByOperator,
     decision: float,
 ) -> Workload:
     """Return the workload of a live run for the simulator.
@@ -103,12 +146,12 @@ def fitted_workload(
     )
 
 
-def _costs(measured: Mapping[tuple[str, str], Costs], query: str, kind: str) -> Costs:
+def _costs(measured: CostsByOperator, query: str, kind: str) -> Costs:
     known = measured.get((query, kind))
     if known is None and kind != "output":
         raise RuntimeError(
             f"the trace has no slice of {query} with its {kind} alone: trace a policy whose unit is the "
-            "operator, or for a longer time"
+            "operator, for a longer time"
         )
     return _NO_ANSWERS if known is None else known
 

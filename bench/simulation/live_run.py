@@ -16,13 +16,13 @@ from tempfile import TemporaryDirectory
 import numpy as np
 
 from bench.load.log_feeder import log_feeder, memory_directory
-from bench.simulation.fitting import fitted_workload, measured_costs
+from bench.simulation.fitting import fitted_workload, fused_costs, operator_costs
 from bench.simulation.live_query import LiveQuery
 from mavstream_server.core.latency import LatencyHistogram
 from mavstream_server.engine.engine import Engine
 from mavstream_server.engine.query import QueryRequest
 from mavstream_server.engine.sinks import CountingSink
-from mavstream_server.engine.trace import Trace
+from mavstream_server.engine.trace import Trace, TracedSlice
 from mavstream_server.log import LogReader, gather_arrivals
 from mavstream_server.operators.output import Sink
 from mavstream_server.scheduling.policy import SourceService
@@ -38,15 +38,18 @@ _SLICES = 2_000_000
 class Traced:
     """What the simulator needs of a live run."""
 
-    trace: Trace
+    slices: list[TracedSlice]
     arrivals: dict[str, list[float]]
     """Seconds, by stream."""
     decision: float
     """Nanoseconds of a slice outside of operators."""
 
-    def workload(self, queries: Sequence[LiveQuery], priorities: Mapping[str, int]) -> Workload:
-        """Return the workload; each operator must have run alone in some slice."""
-        costs = measured_costs(self.trace)
+    def workload(
+        self, queries: Sequence[LiveQuery], priorities: Mapping[str, int], alone: Traced
+    ) -> Workload:
+        """Return the workload, given a run of the same queries under a policy that runs single operators."""
+        single = operator_costs(alone.slices)
+        costs = {**single, **operator_costs(self.slices), **fused_costs(self.slices, single)}
         return fitted_workload(queries, priorities, self.arrivals, costs, self.decision)
 
 
@@ -116,9 +119,9 @@ def live_run(
         decision = max(working - engine.loop.busy, 0) / max(engine.loop.slices, 1)
         arrivals = {stream: _arrivals(place / stream, wall) for stream in streams}
         latencies = {name: query.output.latency for name, query in running.items()}
-    return LiveRun(
-        latencies, working / elapsed, 1 - read / max(written, 1), lost, Traced(trace, arrivals, decision)
-    )
+    behind = 1 - read / max(written, 1)
+    traced = Traced(trace.recorded().slices, arrivals, decision)
+    return LiveRun(latencies, working / elapsed, behind, lost, traced)
 
 
 def _arrivals(place: Path, begin: int) -> list[float]:
