@@ -179,7 +179,6 @@ def test_isolation_shows_an_important_class_alone_and_beside_an_overload() -> No
     assert figures["skipped"] == ["unheard_of: not run, there is no such policy"]
     for policy in figures["policies"].values():
         assert policy["lost"] == 0
-        assert policy["n_tuples_per_s"] > 0
         for phase in ("alone", "beside"):
             assert 0 < policy[phase]["p50"] <= policy[phase]["p99"]
             assert set(policy[phase]["by_kind"]) == {"select", "aggregate", "join"}

@@ -83,6 +83,13 @@ def progress(running: ServerProcess) -> dict[str, Progress]:
     }
 
 
+def _progress_after(running: ServerProcess, before: Mapping[str, Progress]) -> dict[str, Progress]:
+    """Return the progress at a later time of the engine: the server caches it for half a second."""
+    while (now := progress(running)) == before:
+        time.sleep(_POLL / 10)
+    return now
+
+
 class ClassRun(NamedTuple):
     """What happened while classes were fed."""
 
@@ -139,7 +146,7 @@ def run_classes(
         at = time.monotonic()
         time.sleep(max(begin + seconds - time.time(), 0.0))
         cores = (running.cpu_s() - used) / (time.monotonic() - at)
-        after = progress(running)
+        after = _progress_after(running, warm)
         sent = {name: sender.report() for name, sender in senders.items()}
         subscribed: Subscribed = receiver.report() if receiver else Subscribed({}, 0.0)
     return ClassRun(begin, sent, *subscribed, before, warm, after, cores)
