@@ -80,7 +80,7 @@ def _once(options: argparse.Namespace, policies: Mapping[str, Any]) -> dict[str,
     }
     most = measured[BASELINE]["n_tuples_per_s"]
     for one in measured.values():
-        one["n_of_rr"] = round(one["n_tuples_per_s"] / most, 3)
+        one["n_of_rr"] = round(one["n_tuples_per_s"] / max(most, 1), 3)
     return {"capacity_tuples_per_s": round(capacity), "policies": measured}
 
 
