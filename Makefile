@@ -33,6 +33,7 @@ bench: install
 	$(BIN)/python -m bench decisions
 	$(BIN)/python -m bench classes
 	$(BIN)/python -m bench isolation
+	$(BIN)/python -m bench deadlines
 	$(BIN)/python -m bench service
 	$(BIN)/python -m bench feeder
 	$(BIN)/python -m bench agreement

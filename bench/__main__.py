@@ -8,21 +8,13 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from bench import (
-    agreement,
-    classes,
-    decisions,
-    engine,
-    feeder,
-    isolation,
-    service,
-    sharing,
-    simulator,
-    spark,
-    targets,
-    watching,
-)
+from bench.data import feeder, spark
+from bench.engine import engine, sharing
+from bench.optimizer import targets, watching
 from bench.outcome import Outcome
+from bench.scheduling import classes, deadlines, decisions, isolation
+from bench.service import service
+from bench.simulation import agreement, simulator
 
 
 class Benchmark(NamedTuple):
@@ -36,7 +28,8 @@ class Benchmark(NamedTuple):
 BENCHMARKS: dict[str, Benchmark] = {
     "agreement": Benchmark("the simulator against the live engine", agreement.add_options, agreement.run),
     "engine": Benchmark("the engine on one core, from log to output", engine.add_options, engine.run),
-    "classes": Benchmark("three classes under four policies", classes.add_options, classes.run),
+    "classes": Benchmark("three classes under several policies", classes.add_options, classes.run),
+    "deadlines": Benchmark("latency targets kept, live and simulated", deadlines.add_options, deadlines.run),
     "decisions": Benchmark("what a scheduling decision costs", decisions.add_options, decisions.run),
     "feeder": Benchmark("whether the feeder keeps time, and how fast it is", feeder.add_options, feeder.run),
     "isolation": Benchmark("an important class beside an overload", isolation.add_options, isolation.run),

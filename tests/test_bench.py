@@ -9,8 +9,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
+from websockets.frames import Frame
+from websockets.protocol import State
 
 ROOT = Path(__file__).parents[1]
 TIMES = {"tuples_per_s", "numpy_tuples_per_s", "ratio", "correct"}
@@ -68,6 +71,7 @@ def test_profile_lists_the_functions_that_the_engine_calls(
         (["engine", "--repeat", "0"], "at least 1 run is needed, got 0"),
         (["engine", "--scale", "0"], "at least 0.001 is needed, got 0"),
         (["engine", "--profile", "q9"], "invalid choice: 'q9'"),
+        (["isolation", "--seconds", "0.5"], "at least 1 second is needed, got 0.5"),
         (["unknown"], "invalid choice: 'unknown'"),
     ],
 )
@@ -83,7 +87,7 @@ def test_invalid_arguments_are_refused(
 
 
 def test_data_is_the_same_for_the_same_seed(bench: None) -> None:
-    from bench.data import readings
+    from bench.workload.readings import readings
 
     first, again, other = readings(500, 1), readings(500, 1), readings(500, 2)
     assert all((first[name].values == again[name].values).all() for name in first)
@@ -93,12 +97,13 @@ def test_data_is_the_same_for_the_same_seed(bench: None) -> None:
 
 @pytest.mark.parametrize("wrong", ["missing", "double", "value"])
 def test_a_wrong_answer_is_detected(bench: None, tmp_path: Path, wrong: str) -> None:
-    from bench.answers import Reference, loop_answer
-    from bench.data import write_stream
-    from bench.queries import Q1
+    from bench.engine.answers import loop_answer
+    from bench.workload.queries import Q1
+    from bench.workload.readings import write_stream
+    from bench.workload.reference import Reference
 
     stream = write_stream(tmp_path, "readings", 2000, 0, 100)
-    reference = Reference(Q1, [stream])
+    reference = Reference(Q1, {stream.name: stream.arrow()})
     right = loop_answer(Q1, Q1.loop(stream.reader()))
     assert reference.agrees(right)
     rest = right.slice(1)
@@ -114,9 +119,9 @@ def test_a_wrong_answer_is_detected(bench: None, tmp_path: Path, wrong: str) -> 
 def test_a_wrong_answer_is_reported_without_times_and_fails_the_command(
     bench: None, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from bench import engine
     from bench.__main__ import main
-    from bench.queries import Q1, Q2
+    from bench.engine import engine
+    from bench.workload.queries import Q1, Q2
 
     nodes = {**Q1.nodes, "hot": {"op": "select", "input": "in", "where": "temperature > 20"}}
     wrong = replace(Q1, nodes=nodes)
@@ -150,6 +155,7 @@ def test_classes_are_measured_side_by_side_and_nothing_is_lost() -> None:
     for policy in ("hr", "cqc"):
         assert metrics[policy]["lost"] == 0
         assert 0 < metrics[policy]["busy"] <= 1
+        assert set(metrics[policy]["falls_behind"]) <= {"H", "C", "N"}
         for name in ("H", "C", "N"):
             assert 0 < metrics[policy][name]["mean_ms"] <= metrics[policy][name]["p99_ms"] * 1.1
 
@@ -166,14 +172,38 @@ def test_sharing_compares_many_queries_with_one() -> None:
 
 
 @pytest.mark.long
-def test_isolation_measures_a_class_beside_an_overloaded_one() -> None:
-    done = run_bench("isolation", "--json", "--seconds", "1", "--policy", "cqc")
+def test_isolation_shows_an_important_class_alone_and_beside_an_overload() -> None:
+    arguments = ("--seconds", "1", "--repeat", "1", "--capacity", "15000", "--policy", "cqc", "--stages")
+    done = run_bench("isolation", "--json", *arguments, "--policy", "unheard_of")
     assert done.returncode == 0, done.stderr
-    metric = json.loads(done.stdout)["cqc"]
-    assert metric["lost"] == 0
-    assert 0 < metric["share"] < 1
-    assert metric["alone_p99_ms"] > 0
-    assert metric["loaded_p99_ms"] > 0
+    metrics = json.loads(done.stdout)
+    assert list(metrics["policies"]) == ["rr", "cqc"]
+    assert metrics["skipped"] == ["unheard_of: not run, there is no such policy"]
+    for policy in metrics["policies"].values():
+        assert policy["lost"] == 0
+        for phase in ("alone", "beside"):
+            assert 0 < policy[phase]["p50"] <= policy[phase]["p99"]
+            assert set(policy[phase]["by_kind"]) == {"select", "aggregate", "join"}
+            assert len(policy[phase]["stages_ms"]) == 4
+        assert set(policy["beside"]["send_lag_ms"]) == {"H", "N"}
+    assert metrics["policies"]["rr"]["n_of_rr"] == 1
+
+
+@pytest.mark.long
+def test_deadlines_are_counted_live_and_simulated() -> None:
+    arguments = ("--seconds", "1", "--rate", "500", "--load", "0.7", "--policy", "rr", "--policy", "cqc")
+    done = run_bench("deadlines", "--json", *arguments)
+    assert done.returncode == 0, done.stderr
+    metrics = json.loads(done.stdout)
+    assert metrics["targets_ms"][0] == 5
+    assert metrics["targets_ms"][-1] == 2000
+    assert len(metrics["targets_ms"]) == 12
+    for policy in ("rr", "cqc"):
+        one = metrics["loads"]["0.7"][policy]
+        assert one["live"]["lost"] == 0
+        for kind in ("live", "simulated"):
+            assert 0 <= one[kind]["queries"] <= 1
+            assert len(one[kind]["by_query"]) == 12
 
 
 @pytest.mark.long
@@ -188,8 +218,8 @@ def test_agreement_reports_live_and_simulated_latency_per_class() -> None:
 
 
 @pytest.mark.long
-def test_kept_targets_are_reported_with_and_without_the_optimizer() -> None:
-    done = run_bench("targets", "--json", "--seconds", "4")
+def test_targets_are_told_with_the_optimizer_and_without() -> None:
+    done = run_bench("targets", "--json", "--seconds", "4", "--capacity", "15000")
     assert done.returncode == 0, done.stderr
     metrics = json.loads(done.stdout)
     for run in ("on", "off"):
@@ -204,3 +234,96 @@ def test_watching_measures_the_cost_of_monitoring_targets() -> None:
     assert done.returncode == 0, done.stderr
     metrics = json.loads(done.stdout)
     assert metrics["used"]["with"] > 0
+
+
+def test_a_row_travels_in_the_first_frame_that_is_sent_when_it_is_due(bench: None) -> None:
+    from bench.load.schedule import Schedule
+
+    schedule = Schedule(((200.0, 0.5), (0.0, 0.2), (1000.0, 0.3)), tick=0.01)
+    assert len(schedule.dues) == 400
+    assert (schedule.dues[1:] >= schedule.dues[:-1]).all()
+    assert not ((schedule.dues > 500_000) & (schedule.dues < 700_000)).any()
+    sent = schedule.frame_dues[schedule.frame_of_row] * 1e6
+    assert (schedule.dues <= sent + 1).all()
+    assert (schedule.dues > sent - 10_001).all()
+    batches = list(schedule.batches())
+    assert [batch.num_rows for batch in batches] == np.bincount(schedule.frame_of_row).tolist()
+    times = np.concatenate([batch["ts"].cast(pa.int64()).to_numpy() for batch in batches])
+    assert (times - times[0] == schedule.dues - schedule.dues[0]).all()
+
+
+def test_frames_are_encoded_as_the_server_reads_them(bench: None) -> None:
+    from bench.load.schedule import Schedule
+    from websockets.frames import Opcode
+    from websockets.server import ServerProtocol
+
+    from mavstream_protocol.wire.envelope import unseal
+
+    schedule = Schedule.steady(1000, 0.1, tick=0.01)
+    server = ServerProtocol(state=State.OPEN)
+    for message in schedule.messages("readings"):
+        server.receive_data(message)
+    frames = server.events_received()
+    assert all(isinstance(frame, Frame) and frame.opcode is Opcode.BINARY for frame in frames)
+    headers = [json.loads(unseal(bytes(frame.data))[0]) for frame in frames if isinstance(frame, Frame)]
+    numbers = range(1, len(schedule.frame_dues) + 1)
+    assert headers == [{"stream": "readings", "sequence": number} for number in numbers]
+
+
+@pytest.mark.parametrize("capacity", [1_000.0, 23_456.0, 1e6])
+def test_the_highest_rate_is_found_within_five_percent(bench: None, capacity: float) -> None:
+    from bench.load.capacity import highest_rate
+
+    found = highest_rate(lambda rate: rate <= capacity, least=1_000.0)
+    assert 0.95 * capacity <= found <= capacity
+
+
+def test_medians_are_taken_of_each_number(bench: None) -> None:
+    from bench.scheduling.isolation_report import medians
+
+    runs = [{"policy": "cqc", "p99": p99, "of": {"kind": lost}} for p99, lost in ((9, 0), (7, 3), (20, 1))]
+    assert medians(runs) == {"policy": "cqc", "p99": 9, "of": {"kind": 1}}
+
+
+def test_an_answer_counts_from_the_row_that_completes_it(bench: None) -> None:
+    from bench.load.answer_times import FedStream
+    from bench.load.receiver import Received
+    from bench.load.schedule import Schedule
+    from bench.load.sender import Sent
+    from bench.workload.class_queries import class_queries
+    from bench.workload.readings import BEGIN
+
+    schedule = Schedule.steady(100, 3, tick=0.01)
+    begin = 1_000.0
+    sent = Sent(1, 1, np.empty(0), np.empty(0), 0.0, 0.0)
+    aggregate = next(query for query in class_queries("readings") if query.kind == "aggregate")
+    ends = np.array([200_000, 2_000_000])
+    completing = schedule.dues[np.searchsorted(schedule.dues, ends)]
+    times = (begin * 1e9 + completing * 1000 + 7_000_000).astype(np.int64)
+    table = pa.table({"window_end": pa.array(BEGIN + ends).cast(pa.timestamp("us"))})
+    taken = FedStream(schedule, begin, sent).latencies(aggregate, Received(table, times))
+    assert taken.tolist() == [7.0], "the first one was due in the second that is not measured"
+
+
+def test_costs_of_fused_operators_add_up_to_the_time_of_their_slices(bench: None) -> None:
+    from bench.simulation.fitting import Costs, fused_costs
+
+    from mavstream_server.engine.trace import TracedSlice
+
+    alone = {
+        ("q", "source"): Costs(10.0, 1.0, 1.0, 0.0, 1.0),
+        ("q", "select"): Costs(30.0, 2.0, 0.5, 0.0, 1.0),
+        ("q", "output"): Costs(20.0, 4.0, 1.0, 0.0, 1.0),
+    }
+    kinds = ("source", "select", "output")
+    # A quarter of the time that they take alone: 60 us, and 1 + 2 + 0.5 * 4 us for each row.
+    slices = [
+        TracedSlice(0, 0, "q", "default", kinds, 5 * rows // 2, rows // 2, 250 * (60 + 5 * rows))
+        for rows in (20, 40)
+    ]
+    scaled = fused_costs(slices, alone)
+    assert {kind: (one.setup, one.cost) for (_, kind), one in scaled.items()} == {
+        "source": (2.5, 0.25),
+        "select": (7.5, 0.5),
+        "output": (5.0, 1.0),
+    }

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from bench import simulator
+from bench.simulation import simulator
 from typer.testing import CliRunner, Result
 
 from mavstream_server.simulation import simulate

@@ -22,7 +22,7 @@ RATE = 1500
 def kolmogorov(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     """Import the module: the package is run from the project root and never installed."""
     monkeypatch.syspath_prepend(str(ROOT))
-    from bench import kolmogorov
+    from bench.data import kolmogorov
 
     return kolmogorov
 
@@ -113,7 +113,7 @@ def test_the_bare_socket_delivers_every_row_and_none_before_it_is_due(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.syspath_prepend(str(ROOT))
-    from bench.bare_feed import bare_arrivals
+    from bench.data.bare_feed import bare_arrivals
 
     dues = [np.array([0.001, 0.0125, 0.013]), np.array([0.0015])]
     arrived = bare_arrivals(dues, 0.001)
@@ -126,7 +126,7 @@ def test_the_bare_socket_delivers_every_row_and_none_before_it_is_due(
 @pytest.mark.long
 def test_the_benchmark_counts_every_row_and_reports_all_metrics() -> None:
     program = (
-        "import argparse, json; from bench import feeder; parser = argparse.ArgumentParser(); "
+        "import argparse, json; from bench.data import feeder; parser = argparse.ArgumentParser(); "
         "feeder.add_options(parser); print(json.dumps(feeder.run(parser.parse_args()).metrics))"
     )
     words = ("--seconds", "1", "--streams", "2", "--rate", "300", "--rows", "20000")

@@ -1,0 +1,1 @@
+"""The engine by itself: throughput, memory, and what shared prefixes save."""

@@ -1,0 +1,1 @@
+"""Server processes and load generators that benchmarks have in common."""

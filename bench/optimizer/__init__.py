@@ -1,0 +1,1 @@
+"""The run-time optimizer: targets kept, and the cost of watching them."""

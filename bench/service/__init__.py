@@ -1,0 +1,1 @@
+"""The service end to end over websockets."""

@@ -1,0 +1,1 @@
+"""The simulator: its speed, and its agreement with the live engine."""

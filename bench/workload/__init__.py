@@ -1,0 +1,1 @@
+"""Rows and queries that benchmarks have in common."""
