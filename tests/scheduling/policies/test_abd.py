@@ -9,7 +9,7 @@ from random import Random
 import pytest
 
 from mavstream_server.scheduling.mechanisms.broadcast_disk import BroadcastDisk, SlotHolder, next_slot
-from mavstream_server.scheduling.policies.abd import QuotaSlice
+from mavstream_server.scheduling.mechanisms.quota_slice import QuotaSlice, TurnCosts
 from mavstream_server.scheduling.registry import InvalidPolicy
 from mavstream_server.scheduling.view import Slice
 from mavstream_server.testing import ScriptedNetwork, Step
@@ -132,6 +132,20 @@ def test_a_quota_slice_outside_its_bounds_is_refused() -> None:
         ScriptedNetwork("abd", {"quota_us": 10, "least_us": 20})
 
 
+def test_the_longest_turns_are_those_of_the_class_with_the_highest_mean() -> None:
+    costs = TurnCosts()
+    assert costs.longest == 0
+    for _ in range(50):
+        costs.record("A", 100)
+        costs.record("B", 700)
+    assert costs.longest == pytest.approx(700)
+    for _ in range(50):
+        costs.record("B", 300)
+    assert costs.longest == pytest.approx(300, rel=0.01)
+    costs.keep({"A"})
+    assert costs.longest == pytest.approx(100)
+
+
 # The policy
 
 
@@ -156,7 +170,7 @@ def test_classes_run_in_the_slots_of_their_priorities() -> None:
 
 
 def test_time_is_shared_by_priority() -> None:
-    network = flooded({"A": 6, "B": 3, "C": 1}, {})
+    network = flooded({"A": 6, "B": 3, "C": 1}, {"most_us": 2000})
     for _ in range(600):
         network.step()
     total = sum(network.busy.values())

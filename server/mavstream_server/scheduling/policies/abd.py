@@ -11,9 +11,10 @@ from mavstream_server.scheduling.bases.class_level import ClassLevelPolicy
 from mavstream_server.scheduling.mechanisms.broadcast_disk import BroadcastDisk, SlotHolder
 from mavstream_server.scheduling.mechanisms.inversion.additive import StepwiseRecovery
 from mavstream_server.scheduling.mechanisms.inversion.monitor import InversionMonitor
+from mavstream_server.scheduling.mechanisms.quota_slice import QuotaSlice, TurnCosts
 from mavstream_server.scheduling.policy import PolicyOptions, SourceService
 from mavstream_server.scheduling.registry import InnerPolicy, register
-from mavstream_server.scheduling.view import OperatorView, Report, Slice, View
+from mavstream_server.scheduling.view import OperatorKind, OperatorView, QueryView, Report, Slice, View
 
 _LATER = 1 << 32
 """Order within a slot of classes that were added since the round started: after the others."""
@@ -31,9 +32,11 @@ class AdaptiveBroadcastDiskOptions(PolicyOptions):
     """Initial quota slice in microseconds; its value hardly matters."""
     least_us: Microseconds = 20
     """Lower bound of the quota slice in microseconds."""
-    most_us: Microseconds = 2000
-    """Upper bound of the quota slice in microseconds. The slice grows while work is left over, so this limits
-    how long a class waits for another one that is overloaded."""
+    most_us: Microseconds = 100_000
+    """Upper bound of the quota slice in microseconds, for overload, where it would grow without end; the text
+    has none. Far above what a load below 1 needs: a bound that is reached starves the lowest class."""
+    turns: Annotated[int, Field(gt=0, le=1000)] = 4
+    """Turns of the class with the longest ones that a quota slice holds, where sources are scheduled."""
     limit: Annotated[float, Field(ge=1, le=1000)] = 4.0
     """Largest factor by which a correction may raise or lower a class against its priority."""
     calm: Annotated[int, Field(ge=0)] = 10
@@ -49,45 +52,16 @@ class AdaptiveBroadcastDiskOptions(PolicyOptions):
         return self
 
 
-class QuotaSlice:
-    """Length of a slot: grows by the time that was missing, and shrinks after a round without need.
-
-    Dissertation, 5.2.1 and Algorithm 3. Nanoseconds.
-    """
-
-    __slots__ = ("_grown", "_last", "_least", "_most", "length")
-
-    def __init__(self, length: int, least: int, most: int) -> None:
-        self.length = length
-        self._least = least
-        self._most = most
-        self._last = 0
-        self._grown = False
-
-    def lengthen(self, missing: int) -> None:
-        """Grow by the time that was missing to finish the work of a slot."""
-        self._grown = True
-        grown = min(self._most, self.length + missing)
-        if grown > self.length:
-            self._last = grown - self.length
-            self.length = grown
-
-    def round_over(self) -> None:
-        """Undo the last growth, unless the slice has grown in the round that ends."""
-        if not self._grown and self.length > self._last:
-            self.length = max(self._least, self.length - self._last)
-        # As printed, this is never reset, and a slice that has grown once can never shrink again.
-        self._grown = False
-
-
-class _Turn:
+class _Slot:
     """The slot that a core is in: its class, and the rest of the quota slice in nanoseconds."""
 
-    __slots__ = ("class_name", "left")
+    __slots__ = ("class_name", "left", "served")
 
     def __init__(self, class_name: str, left: int) -> None:
         self.class_name = class_name
         self.left = left
+        self.served: set[int] = set()
+        """First operators of the slices that were run in it, by number; where sources are scheduled."""
 
 
 @register
@@ -100,6 +74,12 @@ class AdaptiveBroadcastDisk(ClassLevelPolicy[AdaptiveBroadcastDiskOptions]):
     or, if it has only one, the neighbour gains one. The text does not specify the averaging period: here it
     is the round. Nor does it ever undo a correction: here corrections are undone and stay within `limit`.
     Every class waits a bounded number of slices, so that none starves and important ones wait little.
+
+    The text's sources run on a core of their own. Where sources are scheduled like operators, rows wait in
+    the log, which is no operator's queue and under overload has no end. So there a slot holds `turns` turns
+    of the class with the longest ones, and a class whose turns are much shorter lets another one have a
+    slot after each of its queries had a turn. The turns of a class that falls behind grow, up to the
+    driver's longest train: slots grow with them, and important classes read more rows at a time.
     """
 
     name = "abd"
@@ -113,9 +93,11 @@ class AdaptiveBroadcastDisk(ClassLevelPolicy[AdaptiveBroadcastDiskOptions]):
         self._holders: dict[str, SlotHolder[str]] = {}
         self._quota = QuotaSlice(options.quota_us * 1000, options.least_us * 1000, options.most_us * 1000)
         self.monitor = InversionMonitor(StepwiseRecovery(), options.limit, options.calm)
-        self._turns: dict[int, _Turn] = {}  # by core
-        self._turn_of: dict[int, _Turn] = {}  # of running slices, by their first operator's number
+        self._slots: dict[int, _Slot] = {}  # by core
+        self._slot_of: dict[int, _Slot] = {}  # of running slices, by their first operator's number
+        self._resting: str | None = None  # class that lets another one have a slot
         self._newcomers = count(_LATER)
+        self._turn_costs: TurnCosts | None = None  # measured where sources are scheduled
         self._stale = False  # classes or priorities have changed: applied from the next round on
 
     @property
@@ -131,72 +113,119 @@ class AdaptiveBroadcastDisk(ClassLevelPolicy[AdaptiveBroadcastDiskOptions]):
         for name in [name for name in self._inner if name not in self._holders]:
             self._holders[name] = SlotHolder(name, self.priority(name), next(self._newcomers))
 
+    def admit(self, query: QueryView) -> None:
+        """Admit the query to its class; if its sources are scheduled, fit the quota slice to turns."""
+        super().admit(query)
+        if self._turn_costs is None and any(o.kind is OperatorKind.SOURCE for o in query.operators):
+            self._turn_costs = TurnCosts()
+
     def arrived(self, operator: OperatorView, now: int) -> bool:
         """Forward to the operator's class and wake its slots."""
         consult = super().arrived(operator, now)
-        self._disk.wake(self._holders[operator.query.class_name])
+        self._wake(operator.query.class_name)
         return consult
 
     def next(self, core: int, now: int) -> Slice | None:
         """Return a slice of the class whose slot the core is in, or of the next class with work."""
-        turn = self._turns.get(core)
-        if turn is None or turn.left <= 0:
-            turn = self._next_turn(core)
-        while turn is not None:
-            slice_ = self.ask(turn.class_name, core, now)
+        slot = self._slots.get(core)
+        if slot is None or slot.left <= 0:
+            slot = self._next_slot(core)
+        while slot is not None:
+            slice_ = self.ask(slot.class_name, core, now)
             if slice_ is not None:
-                self._turn_of[slice_.operators[0].number] = turn
-                bound = slice_.duration
-                left = turn.left if bound is None or turn.left < bound else bound
-                return Slice(slice_.operators, slice_.tuples, left)
-            if (holder := self._holders.get(turn.class_name)) is not None:
+                self._slot_of[slice_.operators[0].number] = slot
+                bound, left = slice_.duration, slot.left
+                if self._turn_costs is not None:
+                    # Rows of a turn that is cut after its source would wait for the class's next slot.
+                    left = max(left, int(2 * self._turn_costs.longest))
+                return Slice(
+                    slice_.operators, slice_.tuples, left if bound is None or left < bound else bound
+                )
+            if (holder := self._holders.get(slot.class_name)) is not None:
                 self._disk.sleep(holder)
-            turn = self._next_turn(core)
+            slot = self._next_slot(core)
         return None
 
-    def _next_turn(self, core: int) -> _Turn | None:
+    def _next_slot(self, core: int) -> _Slot | None:
         holder = self._disk.take()
+        if self._resting is not None:  # its slots were skipped for this one
+            self._rest(None)
+            holder = holder or self._disk.take()
         if holder is None:
-            self._turns.pop(core, None)
+            self._slots.pop(core, None)
             return None
         self._disk.wake(holder)
-        turn = self._turns[core] = _Turn(holder.item, self._quota.length)
-        return turn
+        slot = self._slots[core] = _Slot(holder.item, self._quota.length)
+        return slot
 
     def finished(self, slice_: Slice, report: Report) -> None:
         """Forward to the class and wake its slots if it has more to do."""
-        holder = self._holders.get(slice_.operators[0].query.class_name)
         super().finished(slice_, report)
-        if holder is not None and holder.entry is None and holder.item in self._awake:
-            self._disk.wake(holder)
+        self._wake(slice_.operators[0].query.class_name)
 
     def charge(self, class_name: str, slice_: Slice, report: Report) -> None:
         """Deduct the time from the slot; if it was not enough, lengthen the quota slice."""
         if report.answers:
             self.monitor.record(class_name, report)
-        turn = self._turn_of.pop(slice_.operators[0].number)
-        turn.left -= report.elapsed
-        if turn.left >= report.elapsed:
+        slot = self._slot_of.pop(slice_.operators[0].number)
+        slot.left -= report.elapsed
+        if self._turn_costs is not None:
+            self._watch(slot, slice_.operators[0], report.elapsed, self._turn_costs)
+        if slot.left >= report.elapsed:
             return  # enough time for all of its tuples is enough for one more
         for operator in slice_.operators:
-            if turn.left < operator.statistics.cost_per_tuple:
-                self._close(turn, slice_)
+            if slot.left < operator.statistics.cost_per_tuple:
+                self._close(slot, slice_)
                 return
 
-    def _close(self, turn: _Turn, slice_: Slice) -> None:
+    def _watch(self, slot: _Slot, first: OperatorView, elapsed: int, costs: TurnCosts) -> None:
+        """Measure a turn; let another class go first if this one has been through and reads few rows again.
+
+        In more turns than it can fill, a class would spend its slots on fixed costs, while rows accumulate
+        elsewhere. If turns are equally long, no class is far behind, or all are.
+        """
+        costs.record(slot.class_name, elapsed)
+        if first.query.weight > 1:
+            return  # it has several turns for each of the others
+        if first.number not in slot.served:
+            slot.served.add(first.number)
+        elif 2 * elapsed < costs.longest and slot.class_name in self._holders:
+            slot.left = 0
+            self._rest(slot.class_name)
+
+    def _rest(self, class_name: str | None) -> None:
+        """Skip the slots of a class until another one has had a slot; those of the last such class return."""
+        before, self._resting = self._resting, class_name
+        if before is not None:
+            self._wake(before)
+        if class_name is not None:
+            self._disk.sleep(self._holders[class_name])
+
+    def _wake(self, class_name: str) -> None:
+        """Give a class its slots if it has something to do, and is not to let another one go first."""
+        holder = self._holders.get(class_name)
+        if holder is not None and class_name in self._awake and class_name != self._resting:
+            self._disk.wake(holder)
+
+    def _close(self, slot: _Slot, slice_: Slice) -> None:
         """End a slot that has too little time for a tuple, unless its operators have nothing to do."""
         left_over = sum(
             max(operator.queued, 1) * operator.statistics.cost_per_tuple
             for operator in slice_.operators
             if operator.ready
         )
-        missing = int(left_over) - turn.left
+        missing = int(left_over) - slot.left
         if missing > 0:
-            turn.left = 0
-            self._quota.lengthen(missing)
+            slot.left = 0
+            if self._turn_costs is None:
+                self._quota.lengthen(missing)
 
     def _new_round(self) -> None:
-        self._quota.round_over()
+        if self._turn_costs is None:
+            self._quota.round_over()
+        else:
+            self._turn_costs.keep(self._inner)
+            self._quota.fit(int(self.options.turns * self._turn_costs.longest))
         changed = self._stale
         if changed:
             self._stale = False
