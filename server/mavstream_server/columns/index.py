@@ -46,12 +46,18 @@ class IntIndex:
         """Return the codes of keys; new keys get the next codes."""
         if not len(values):
             return values
-        table = self._cover(values)
+        table = self._table
         if table is None:
             return self._encode_hashed(values)
         slots = values - self._base if self._base else values
+        # As unsigned integers, slots before the table are behind it: one comparison covers both ends.
+        if int(np.maximum.reduce(slots.view(np.uint64))) >= len(table):
+            table = self._cover(values)
+            if table is None:
+                return self._encode_hashed(values)
+            slots = values - self._base
         codes = table.take(slots)
-        if codes.min() < 0:
+        if np.count_nonzero(codes < 0):
             self._add_slots(table, slots[codes < 0])
             codes = table.take(slots)
         return codes
@@ -88,16 +94,12 @@ class IntIndex:
         self.count = total
 
     def _cover(self, values: Ints) -> Ints | None:
-        """Return a direct table with a slot for every value, or None if they are too sparse."""
-        table = self._table
-        if table is None:
-            return None
+        """Rebuild the direct table with a slot for every value; return None if they are too sparse."""
         low, high = int(values.min()), int(values.max())
-        if low < self._base or high >= self._base + len(table):
-            if self.count:
-                known = self.keys
-                low, high = min(low, int(known.min())), max(high, int(known.max()))
-            self._rebuild(low, high, len(values))
+        if self.count:
+            known = self.keys
+            low, high = min(low, int(known.min())), max(high, int(known.max()))
+        self._rebuild(low, high, len(values))
         return self._table
 
     def _rebuild(self, low: int, high: int, coming: int = 0) -> None:
