@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -145,9 +146,7 @@ def concatenate_batches(batches: Sequence[Batch]) -> Batch:
     if len(batches) == 1:
         return batches[0]
     time = _joined([batch.time for batch in batches])
-    ordered = True
-    for batch in batches:
-        ordered = ordered and batch.row_watermark is batch.time
+    ordered = all(_continues(one, two) for one, two in pairwise(batches))
     return Batch(
         {name: concatenate([batch.columns[name] for batch in batches]) for name in batches[0].columns},
         sum([batch.size for batch in batches]),
@@ -157,6 +156,14 @@ def concatenate_batches(batches: Sequence[Batch]) -> Batch:
         row_watermark=time if ordered else _joined([batch.row_watermark for batch in batches]),
         mark=batches[-1].mark,
     )
+
+
+def _continues(one: Batch, two: Batch) -> bool:
+    """Return whether the rows of both batches are known to be in order of time, one batch after the other."""
+    before, after = one.time, two.time
+    if one.row_watermark is not before or two.row_watermark is not after:
+        return False
+    return before is None or after is None or not two.size or not one.size or bool(before[-1] <= after[0])
 
 
 def _joined(arrays: Sequence[Ints | None]) -> Ints | None:

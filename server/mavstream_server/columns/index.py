@@ -57,15 +57,16 @@ class IntIndex:
                 return self._encode_hashed(values)
             slots = values - self._base
         codes = table.take(slots)
-        if np.count_nonzero(codes < 0):
-            self._add_slots(table, slots[codes < 0])
+        unknown = codes < 0
+        if np.count_nonzero(unknown):
+            self._add_slots(table, slots[unknown])
             codes = table.take(slots)
         return codes
 
     def _add_slots(self, table: Ints, slots: Ints) -> None:
         """Assign the next codes to new slots, in the order of their first appearance, without sorting."""
-        numbers = np.arange(len(slots))
-        table[slots[::-1]] = numbers[::-1]  # of equal slots the last one written is the first
+        numbers = np.arange(-1 - len(slots), -1)  # below the -1 of an empty slot: the first row prevails
+        np.minimum.at(table, slots, numbers)
         distinct = slots[table.take(slots) == numbers]
         table[distinct] = np.arange(self.count, self.count + len(distinct))
         self._append(distinct + self._base)

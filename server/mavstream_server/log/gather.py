@@ -39,7 +39,7 @@ def gather_arrivals(spans: Sequence[Span]) -> Ints:
     """Return the arrival time of each row, in ns."""
     if len(spans) == 1:
         return _arrivals(*spans[0])
-    if any([frame.stamped for frame, _, _ in spans]):
+    if any(frame.stamped for frame, _, _ in spans):
         return np.concatenate([_arrivals(*span) for span in spans])
     arrivals: Ints = np.array([frame.arrival for frame, _, _ in spans], dtype=np.int64)
     return arrivals.repeat([stop - start for _, start, stop in spans])
