@@ -8,6 +8,7 @@ from bench.workload.queries import BenchQuery
 from bench.workload.readings import Stream
 from mavstream_protocol.plans.inference import infer
 from mavstream_server.engine.engine import Engine
+from mavstream_server.engine.process.allocator import keep_freed_memory
 from mavstream_server.engine.query import QueryRequest
 from mavstream_server.engine.states import QueryState
 from mavstream_server.operators.output import Sink
@@ -18,6 +19,7 @@ Run = Callable[[], object]
 
 def engine_run(query: BenchQuery, streams: Sequence[Stream], sink: Sink) -> Run:
     """Start a query in an engine of its own; the run lasts until the query has finished."""
+    keep_freed_memory()  # as an engine process does
     plan = infer(query.plan(), {stream.name: stream.shape for stream in streams})
     engine = Engine(policy="rr")
     for stream in streams:

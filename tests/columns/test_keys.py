@@ -48,6 +48,15 @@ def test_an_index_numbers_keys_in_order_of_appearance(batches: list[list[int]]) 
     assert again.encode(index.keys).tolist() == list(range(index.count))
 
 
+def test_an_index_takes_both_ends_of_the_integers() -> None:
+    index = IntIndex()
+    first, last = -(1 << 63), (1 << 63) - 1
+    assert index.encode(np.array([last])).tolist() == [0]
+    assert index.encode(np.array([first])).tolist() == [1]
+    assert index.encode(np.array([0, last, first])).tolist() == [2, 0, 1]
+    assert index.keys.tolist() == [last, first, 0]
+
+
 def test_an_index_falls_back_to_hashing_when_keys_are_scattered() -> None:
     index = IntIndex()
     assert index.encode(np.array([5, 6, 5])).tolist() == [0, 1, 0]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -78,7 +79,9 @@ class Batch:
             if array is not None:
                 total += array.nbytes
         for column in self.columns.values():
-            total += column.nbytes
+            total += column.values.nbytes
+            if column.valid is not None:
+                total += column.valid.nbytes
         self._nbytes = total
         return total
 
@@ -142,20 +145,28 @@ def concatenate_batches(batches: Sequence[Batch]) -> Batch:
     """Concatenate batches with the same columns; the result has the last mark."""
     if len(batches) == 1:
         return batches[0]
-    first = batches[0]
-
-    def joined(name: str) -> Ints | None:
-        arrays = [getattr(batch, name) for batch in batches]
-        return None if any(array is None for array in arrays) else np.concatenate(arrays)
-
-    time = joined("time")
-    ordered = all(batch.row_watermark is batch.time for batch in batches)
+    time = _joined([batch.time for batch in batches])
+    ordered = all(_continues(one, two) for one, two in pairwise(batches))
     return Batch(
-        {name: concatenate([batch.columns[name] for batch in batches]) for name in first.columns},
-        sum(batch.size for batch in batches),
+        {name: concatenate([batch.columns[name] for batch in batches]) for name in batches[0].columns},
+        sum([batch.size for batch in batches]),
         np.concatenate([batch.arrival for batch in batches]),
         time=time,
-        position=joined("position"),
-        row_watermark=time if ordered else joined("row_watermark"),
+        position=_joined([batch.position for batch in batches]),
+        row_watermark=time if ordered else _joined([batch.row_watermark for batch in batches]),
         mark=batches[-1].mark,
     )
+
+
+def _continues(one: Batch, two: Batch) -> bool:
+    """Return whether the rows of both batches are known to be in order of time, one batch after the other."""
+    before, after = one.time, two.time
+    if one.row_watermark is not before or two.row_watermark is not after:
+        return False
+    return before is None or after is None or not two.size or not one.size or bool(before[-1] <= after[0])
+
+
+def _joined(arrays: Sequence[Ints | None]) -> Ints | None:
+    """Concatenate arrays, unless one is missing."""
+    present = [array for array in arrays if array is not None]
+    return np.concatenate(present) if len(present) == len(arrays) else None

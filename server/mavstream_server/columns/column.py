@@ -96,15 +96,20 @@ def concatenate(columns: Sequence[Column]) -> Column:
     """Concatenate columns; strings of different dictionaries are recoded into a new one."""
     if len(columns) == 1:
         return columns[0]
-    valid = None
-    if any(column.valid is not None for column in columns):
-        valid = np.concatenate([np.ones(len(c), dtype=bool) if c.valid is None else c.valid for c in columns])
-    first = columns[0].dictionary
-    if first is None or all(column.dictionary is first for column in columns):
+    first, same, valid = columns[0].dictionary, True, None
+    for column in columns:
+        same = same and column.dictionary is first
+        if column.valid is not None and valid is None:
+            valid = _validities(columns)
+    if same:
         return Column(np.concatenate([column.values for column in columns]), valid, first)
     merged = Dictionary()
     parts = [recode(column, merged) for column in columns]
     return Column(np.concatenate(parts), valid, merged)
+
+
+def _validities(columns: Sequence[Column]) -> Mask:
+    return np.concatenate([np.ones(len(c), dtype=bool) if c.valid is None else c.valid for c in columns])
 
 
 def recode(column: Column, target: Dictionary) -> npt.NDArray[np.int32]:

@@ -46,20 +46,27 @@ class IntIndex:
         """Return the codes of keys; new keys get the next codes."""
         if not len(values):
             return values
-        table = self._cover(values)
+        table = self._table
         if table is None:
             return self._encode_hashed(values)
         slots = values - self._base if self._base else values
+        # As unsigned integers, slots before the table are behind it: one comparison covers both ends.
+        if int(np.maximum.reduce(slots.view(np.uint64))) >= len(table):
+            table = self._cover(values)
+            if table is None:
+                return self._encode_hashed(values)
+            slots = values - self._base
         codes = table.take(slots)
-        if codes.min() < 0:
-            self._add_slots(table, slots[codes < 0])
+        unknown = codes < 0
+        if np.count_nonzero(unknown):
+            self._add_slots(table, slots[unknown])
             codes = table.take(slots)
         return codes
 
     def _add_slots(self, table: Ints, slots: Ints) -> None:
         """Assign the next codes to new slots, in the order of their first appearance, without sorting."""
-        numbers = np.arange(len(slots))
-        table[slots[::-1]] = numbers[::-1]  # of equal slots the last one written is the first
+        numbers = np.arange(-1 - len(slots), -1)  # below the -1 of an empty slot: the first row prevails
+        np.minimum.at(table, slots, numbers)
         distinct = slots[table.take(slots) == numbers]
         table[distinct] = np.arange(self.count, self.count + len(distinct))
         self._append(distinct + self._base)
@@ -88,16 +95,12 @@ class IntIndex:
         self.count = total
 
     def _cover(self, values: Ints) -> Ints | None:
-        """Return a direct table with a slot for every value, or None if they are too sparse."""
-        table = self._table
-        if table is None:
-            return None
+        """Rebuild the direct table with a slot for every value; return None if they are too sparse."""
         low, high = int(values.min()), int(values.max())
-        if low < self._base or high >= self._base + len(table):
-            if self.count:
-                known = self.keys
-                low, high = min(low, int(known.min())), max(high, int(known.max()))
-            self._rebuild(low, high, len(values))
+        if self.count:
+            known = self.keys
+            low, high = min(low, int(known.min())), max(high, int(known.max()))
+        self._rebuild(low, high, len(values))
         return self._table
 
     def _rebuild(self, low: int, high: int, coming: int = 0) -> None:

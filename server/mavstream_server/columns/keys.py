@@ -84,7 +84,7 @@ class _StringKeys:
 
     def _move(self, values: Ints, source: Dictionary, moved: Ints) -> Ints:
         codes = moved.take(values)
-        if len(codes) and codes.min() == UNRESOLVED:
+        if np.count_nonzero(codes == UNRESOLVED):
             missing = values[codes == UNRESOLVED]
             distinct, first = np.unique(missing, return_index=True)
             distinct = distinct[np.argsort(first)]
@@ -160,6 +160,8 @@ class KeyCoder:
         if not self._columns:
             return np.zeros(size, dtype=np.int64)
         codes = self._columns[0].encode(columns[0])
+        if not self._pairs:
+            return codes
         for pair, coder, column in zip(self._pairs, self._columns[1:], columns[1:], strict=True):
             second = coder.encode(column)
             codes = pair.encode(codes, second, coder.count)

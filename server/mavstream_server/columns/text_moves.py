@@ -71,7 +71,7 @@ class TextMoves:
     def _find(self, values: Ints, source: Dictionary) -> Ints:
         moved = self._moved.of(source)
         codes = moved.take(values)
-        if len(codes) and codes.min() == UNRESOLVED:
+        if np.count_nonzero(codes == UNRESOLVED):
             distinct = np.unique(values[codes == UNRESOLVED])
             texts = source.values
             moved[distinct] = self._look_up([texts[code] for code in distinct.tolist()])

@@ -24,30 +24,37 @@ def gather(spans: Sequence[Span], names: Sequence[str]) -> dict[str, Column]:
 
     Strings of one segment share its dictionary; those of several segments are recoded into a new one.
     """
-    rows = [span for span in spans if span[2] > span[1]]
+    rows = spans if len(spans) == 1 else [span for span in spans if span[2] > span[1]]
     if len(rows) == 1:
         frame, start, stop = rows[0]
+        columns = frame.columns(names)
         if stop - start == frame.rows:
-            return {name: frame.column(name) for name in names}
-        return {name: frame.column(name).slice(start, stop) for name in names}
+            return columns
+        return {name: column.slice(start, stop) for name, column in columns.items()}
     parts = [_blocks(list(group)) for _, group in groupby(rows, key=_segment_key)]
     return {name: concatenate([_column(part, name) for part in parts]) for name in names}
 
 
 def gather_arrivals(spans: Sequence[Span]) -> Ints:
     """Return the arrival time of each row, in ns."""
-    if not any(frame.stamped for frame, _, _ in spans):
-        return np.repeat(
-            np.array([frame.arrival for frame, _, _ in spans], dtype=np.int64),
-            [stop - start for _, start, stop in spans],
-        )
-    parts = [_arrivals(*span) for span in spans]
-    return parts[0] if len(parts) == 1 else np.concatenate(parts)
+    if len(spans) == 1:
+        return _arrivals(*spans[0])
+    if any(frame.stamped for frame, _, _ in spans):
+        return np.concatenate([_arrivals(*span) for span in spans])
+    arrivals: Ints = np.array([frame.arrival for frame, _, _ in spans], dtype=np.int64)
+    return arrivals.repeat([stop - start for _, start, stop in spans])
 
 
 def _arrivals(frame: Frame, start: int, stop: int) -> Ints:
     stamps = frame.stamps
-    return np.full(stop - start, frame.arrival) if stamps is None else stamps[start:stop]
+    return _same(stop - start, frame.arrival) if stamps is None else stamps[start:stop]
+
+
+def _same(size: int, value: int) -> Ints:
+    """Return an array of one value; for small ones in half of the time that `np.full` takes."""
+    array: Ints = np.empty(size, dtype=np.int64)
+    array.fill(value)
+    return array
 
 
 def gather_positions(spans: Sequence[Span]) -> Ints:
@@ -64,22 +71,25 @@ def gather_watermarks(spans: Sequence[Span], times: Ints) -> Ints:
     Equivalent means that the same rows are late. `times` are the event times (us) of the same rows, which
     the caller has gathered already.
     """
+    if len(spans) == 1:
+        return _watermarks(spans, times)
     parts: list[Ints] = []
     row = 0
     for run in _runs(spans):
-        first, start, _ = run[0]
-        size = sum(stop - start for _, start, stop in run)
-        if first.before == run[-1][0].after:
-            parts.append(np.full(size, first.before, dtype=np.int64))
-        elif start:
-            parts.append(_run_watermarks(run))
-        else:
-            known = times if size == len(times) else times[row : row + size]
-            parts.append(_watermarks_from(first, known))
+        size = sum([stop - start for _, start, stop in run])
+        parts.append(_watermarks(run, times if size == len(times) else times[row : row + size]))
         row += size
     if len(parts) == 1:
         return parts[0]
     return np.concatenate(parts) if parts else _NO_ROWS
+
+
+def _watermarks(run: Sequence[Span], times: Ints) -> Ints:
+    """Return the watermarks of consecutive rows of one producer, or equivalent ones."""
+    first, start, _ = run[0]
+    if first.before == run[-1][0].after:
+        return _same(len(times), first.before)
+    return _run_watermarks(run) if start else _watermarks_from(first, times)
 
 
 def _watermarks_from(first: Frame, times: Ints) -> Ints:
@@ -90,7 +100,7 @@ def _watermarks_from(first: Frame, times: Ints) -> Ints:
     """
     lateness = first.segment.layout.lateness
     alone = first.others == END_OF_TIME and times[0] >= first.before
-    if alone and (times[1:] >= times[:-1]).all():
+    if alone and not np.count_nonzero(times[1:] < times[:-1]):
         # Times close to BEGIN_OF_TIME must not overflow.
         return np.maximum(times, BEGIN_OF_TIME + lateness) - lateness if lateness else times
     return row_watermarks(times, first.before, first.others, first.own, lateness)

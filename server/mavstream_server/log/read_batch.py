@@ -16,7 +16,7 @@ class ReadBatch:
 
     def __init__(self, spans: Sequence[Span]) -> None:
         self.spans = spans
-        self.rows = sum(stop - start for _, start, stop in spans)
+        self.rows = sum([stop - start for _, start, stop in spans])
         self._columns: dict[str, Column] = {}
         self._arrivals: Ints | None = None
         self._positions: Ints | None = None
@@ -25,7 +25,7 @@ class ReadBatch:
     def columns(self, names: Sequence[str]) -> dict[str, Column]:
         """Return the named columns of all rows; there must be at least one row."""
         known = self._columns
-        missing = [name for name in names if name not in known]
+        missing = [name for name in names if name not in known] if known else names
         if missing:
             known.update(gather(self.spans, missing))
         return {name: known[name] for name in names}
@@ -44,9 +44,8 @@ class ReadBatch:
             self._positions = gather_positions(self.spans)
         return self._positions
 
-    def watermarks(self, event_time: str) -> Ints:
-        """Return the watermark (us) directly before each row of a log with event time."""
+    def watermarks(self, times: Ints) -> Ints:
+        """Return the watermark (us) directly before each row of a log with event time; `times` are theirs."""
         if self._watermarks is None:
-            times = self.columns((event_time,))[event_time].values
             self._watermarks = gather_watermarks(self.spans, times)
         return self._watermarks

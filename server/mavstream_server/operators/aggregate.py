@@ -74,6 +74,7 @@ class Aggregate(WindowedOperator):
         """Drop all groups and keys."""
         self._keys = KeyCoder(self._key_types)
         self._calls = [CallState(call) for call in self._called]
+        self._coded = [(number, call) for number, call in enumerate(self._calls) if call.coder is not None]
         self._groups: WindowGroups
         if self.windows.overlapping:
             self._groups = OverlappingWindows(self.windows, self._make)
@@ -97,9 +98,9 @@ class Aggregate(WindowedOperator):
 
     def fold(self, port: int, batch: Batch, admitted: Admitted) -> None:
         """Add rows to the groups of their panes."""
-        ordinals = (
-            np.arange(self.gates[0].count - batch.size, self.gates[0].count) if self._numbered else None
-        )
+        ordinals = None
+        if self._numbered:
+            ordinals = np.arange(self.gates[0].count - batch.size, self.gates[0].count)
         if admitted.rows is not None:
             batch = batch.take(admitted.rows)
             ordinals = None if ordinals is None else ordinals.take(admitted.rows)
@@ -111,12 +112,9 @@ class Aggregate(WindowedOperator):
         if not self.windows.by_time:
             columns.append(Column(effective_times(batch)))
         codes = self._keys.encode([batch.columns[column] for column in self._by], batch.size)
-        rows, panes, firsts = (
-            Rows(codes, self._keys.count, columns, ordinals),
-            admitted.panes,
-            admitted.firsts,
-        )
-        if errors.count:
+        rows = Rows(codes, self._keys.count, columns, ordinals)
+        panes, firsts = admitted.panes, admitted.firsts
+        if errors.first is not None:
             self._errors.record(errors)
             if self._errors.skips:
                 kept = np.flatnonzero(~errors.mask(batch.size))
@@ -173,8 +171,9 @@ class Aggregate(WindowedOperator):
         """Drop keys that no group uses any more, and values that no accumulator uses."""
         if self._keys.worth_compacting():
             self._groups.recode(self._keys.compact(self._groups.live_codes()))
-        for number, call in enumerate(self._calls):
-            if call.coder is None or not call.coder.worth_compacting():
+        for number, call in self._coded:
+            assert call.coder is not None
+            if not call.coder.worth_compacting():
                 continue
             accumulators = [held[number] for held in self._groups.accumulators()]
             codes = [codes for a in accumulators if (codes := a.held_codes()) is not None]

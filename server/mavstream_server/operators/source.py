@@ -206,15 +206,20 @@ class Source(Operator):
         if not read_batch.rows:
             return mark_only(mark) if mark is not None else Batch({}, 0, _NO_ROWS)
         arrival = read_batch.arrivals
-        batch = Batch(read_batch.columns(self._columns), read_batch.rows, arrival, mark=mark)
-        if needs.time:
-            event_time = spans[-1][0].segment.layout.event_time
-            if event_time is not None:
-                batch.time = read_batch.columns((event_time,))[event_time].values
-                batch.row_watermark = read_batch.watermarks(event_time)
-            else:
-                # Time is arrival time: a row's watermark is its own arrival.
-                batch.time = batch.row_watermark = arrival // 1000
+        event_time = spans[-1][0].segment.layout.event_time if needs.time else None
+        if event_time is None or event_time in self._columns:
+            columns = read_batch.columns(self._columns)
+        else:
+            columns = read_batch.columns((*self._columns, event_time))
+        batch = Batch(columns, read_batch.rows, arrival, mark=mark)
+        if event_time is not None:
+            batch.time = columns[event_time].values
+            batch.row_watermark = read_batch.watermarks(batch.time)
+            if event_time not in self._columns:
+                del columns[event_time]
+        elif needs.time:
+            # Time is arrival time: a row's watermark is its own arrival.
+            batch.time = batch.row_watermark = arrival // 1000
         if needs.position:
             batch.position = read_batch.positions
         return batch

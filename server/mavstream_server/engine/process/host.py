@@ -19,6 +19,7 @@ from importlib import import_module
 
 from mavstream_protocol.errors import MavstreamError
 from mavstream_server.core.clock import Clock, SystemClock
+from mavstream_server.engine.process.allocator import keep_freed_memory
 from mavstream_server.engine.process.channel import EVENT, EngineEnd, MalformedMessage, Packet
 from mavstream_server.engine.process.commands import HostedEngine, WrongCommand
 from mavstream_server.engine.process.doorbell import Doorbell
@@ -214,6 +215,7 @@ def main(arguments: list[str] | None = None) -> None:
         signal.signal(number, signal.SIG_IGN)  # the parent decides when this ends
     log_to_stderr()
     _raise_file_limit()
+    keep_freed_memory()
     # numpy loads this when it is first needed (`unique`), which takes 40 ms: better now than in a slice.
     import_module("numpy.ma")
     # Objects so far are permanent: collections then consider those of queries only.

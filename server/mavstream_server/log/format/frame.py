@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, cast
 
 from mavstream_server.columns.batch import BEGIN_OF_TIME
 from mavstream_server.columns.column import Column, Ints
-from mavstream_server.log.format.layout import FLAGS, FRAME, FRAME_BYTES, STAMPED, ColumnLayout, FrameKind
+from mavstream_server.log.format.layout import FLAGS, FRAME, FRAME_BYTES, STAMPED, FrameKind
 from mavstream_server.log.watermarks import row_watermarks
 
 if TYPE_CHECKING:
@@ -91,34 +91,26 @@ class Frame:
     def column(self, name: str) -> Column:
         """Return a column of the rows, read-only; KeyError if the schema has no such field."""
         column = self._columns.get(name)
-        if column is None:
-            segment = self.segment
-            layout = segment.layout.column_layouts(self.rows, self.nulls)[name]
-            self._make(segment, ((name, layout),))
-            column = self._columns[name]
-        return column
+        return self.columns((name,))[name] if column is None else column
 
-    def columns(self, names: Iterable[str] | None = None) -> Mapping[str, Column]:
-        """Return the named columns, or all of them; read-only."""
-        made, segment = self._columns, self.segment
-        if names is not None:
-            column = self.column
-            return {name: column(name) for name in names}
-        if len(made) < segment.layout.width:
-            # Created anew, so that the order is the schema's.
-            made.clear()
-            self._make(segment, segment.layout.column_layouts(self.rows, self.nulls).items())
-        return made
-
-    def _make(self, segment: MappedSegment, layouts: Iterable[tuple[str, ColumnLayout]]) -> None:
-        made, rows, arrays, dictionaries = self._columns, self.rows, segment.arrays, segment.dictionaries
+    def columns(self, names: Iterable[str] | None = None) -> dict[str, Column]:
+        """Return the named columns, or all of them in the order of the schema; read-only."""
+        made, segment, rows = self._columns, self.segment, self.rows
+        layouts = segment.layout.column_layouts(rows, self.nulls)
+        arrays, dictionaries = segment.arrays, segment.dictionaries
         body = self.byte_offset + FRAME_BYTES
-        for name, (array, shift, start, valid_start, field) in layouts:
-            start += body >> shift
-            valid = None
-            if valid_start >= 0:
-                valid = arrays[FLAGS][body + valid_start : body + valid_start + rows]
-            made[name] = Column(arrays[array][start : start + rows], valid, dictionaries[field])
+        columns: dict[str, Column] = {}
+        for name in layouts if names is None else names:
+            column = made.get(name)
+            if column is None:
+                array, shift, start, valid_start, field = layouts[name]
+                start += body >> shift
+                valid = None
+                if valid_start >= 0:
+                    valid = arrays[FLAGS][body + valid_start : body + valid_start + rows]
+                column = made[name] = Column(arrays[array][start : start + rows], valid, dictionaries[field])
+            columns[name] = column
+        return columns
 
     @property
     def stamps(self) -> Ints | None:

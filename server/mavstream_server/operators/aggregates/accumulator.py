@@ -11,9 +11,38 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from mavstream_server.columns.column import Array, Column, Ints
+from mavstream_server.columns.column import Array, Column, Ints, Mask
+
+_SLOTS_PER_ROW = 4
 
 Fields = dict[str, tuple[Any, Any]]
+
+
+class Slots:
+    """The slot of each row of a batch, of `size` slots."""
+
+    __slots__ = ("_counts", "rows", "size")
+
+    def __init__(self, rows: Ints, size: int) -> None:
+        self.rows = rows
+        self.size = size
+        self._counts: Ints | None = None
+
+    @property
+    def counts(self) -> Ints | None:
+        """The number of rows of each slot, counted once for all accumulators; None if few slots have any."""
+        if self._counts is None and self.size <= _SLOTS_PER_ROW * len(self.rows):
+            self._counts = np.bincount(self.rows, minlength=self.size)
+        return self._counts
+
+    def add_counts(self, totals: Ints, valid: Mask | None) -> None:
+        """Add the number of rows of each slot to the totals, without those that are not valid."""
+        if valid is not None:
+            np.add.at(totals, self.rows[valid], 1)
+        elif (counts := self.counts) is not None:
+            totals[: self.size] += counts
+        else:
+            np.add.at(totals, self.rows, 1)
 
 
 class Accumulator(ABC):
@@ -39,7 +68,7 @@ class Accumulator(ABC):
         self.size = size
 
     @abstractmethod
-    def update(self, slots: Ints, column: Column, ordinals: Ints | None) -> None:
+    def update(self, slots: Slots, column: Column, ordinals: Ints | None) -> None:
         """Fold rows into their slots; `ordinals` are the numbers of the rows where the call needs them."""
 
     @abstractmethod
@@ -88,9 +117,9 @@ class Accumulator(ABC):
             self.arrays[name][: self.size] = state[name]
 
 
-def valid_rows(slots: Ints, column: Column) -> tuple[Ints, Array]:
+def valid_rows(slots: Slots, column: Column) -> tuple[Ints, Array]:
     """Return slots and values without the null rows: aggregates ignore nulls."""
     if column.valid is None:
-        return slots, column.values
-    rows = np.flatnonzero(column.valid)
-    return slots.take(rows), column.values.take(rows)
+        return slots.rows, column.values
+    rows = column.valid.nonzero()[0]
+    return slots.rows.take(rows), column.values.take(rows)

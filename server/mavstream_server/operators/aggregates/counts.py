@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from mavstream_server.columns.column import Column, Ints
-from mavstream_server.operators.aggregates.accumulator import Accumulator, Fields
+from mavstream_server.operators.aggregates.accumulator import Accumulator, Fields, Slots
 
 _CODE_BITS = 32
 
@@ -17,11 +17,9 @@ class Count(Accumulator):
 
     fields: ClassVar[Fields] = {"count": (np.int64, 0)}
 
-    def update(self, slots: Ints, column: Column, ordinals: Ints | None) -> None:
+    def update(self, slots: Slots, column: Column, ordinals: Ints | None) -> None:
         """Add one per row that is not null."""
-        if column.valid is not None:
-            slots = slots[column.valid]
-        np.add.at(self.arrays["count"], slots, 1)
+        slots.add_counts(self.arrays["count"], column.valid)
 
     def merge(self, slots: Ints, other: Self) -> None:
         """Add the counts."""
@@ -45,10 +43,10 @@ class CountDistinct(Accumulator):
         self._new: list[Ints] = []
         self._new_count = 0
 
-    def update(self, slots: Ints, column: Column, ordinals: Ints | None) -> None:
+    def update(self, slots: Slots, column: Column, ordinals: Ints | None) -> None:
         """Add the pairs; code 0 is null and does not count."""
         rows = np.flatnonzero(column.values)
-        self._add((slots.take(rows) << _CODE_BITS) | column.values.take(rows))
+        self._add((slots.rows.take(rows) << _CODE_BITS) | column.values.take(rows))
 
     def merge(self, slots: Ints, other: Self) -> None:
         """Unite the sets."""

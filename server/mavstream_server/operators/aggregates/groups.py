@@ -10,7 +10,8 @@ import numpy as np
 
 from mavstream_server.columns.column import Column, Ints
 from mavstream_server.columns.index import IntIndex
-from mavstream_server.operators.aggregates.accumulator import Accumulator
+from mavstream_server.operators.aggregates.accumulator import Accumulator, Slots
+from mavstream_server.operators.windows.panes import Panes
 
 MakeAccumulators = Callable[[], list[Accumulator]]
 
@@ -114,7 +115,7 @@ class GroupTable:
 
     def add(
         self,
-        panes: Ints,
+        panes: Panes,
         codes: Ints,
         code_count: int,
         columns: Sequence[Column],
@@ -123,8 +124,9 @@ class GroupTable:
         """Fold rows into the groups of their panes and keys."""
         if code_count > 1 << self._bits:
             self._repack(code_count.bit_length() + 1)
-        slots = self._cells.encode(self._shifted(panes) + codes)
+        cells = self._cells.encode(self._shifted(panes) + codes)
         size = self._cells.count
+        slots = Slots(cells, size)
         for accumulator, column in zip(self.accumulators, columns, strict=True):
             if accumulator.size != size:
                 accumulator.grow(size)
@@ -167,7 +169,7 @@ class GroupTable:
         self.accumulators = groups.accumulators
         if len(groups):
             self._bits = max(self._bits, int(groups.codes.max()).bit_length() + 1)
-        self._cells = IntIndex(self._shifted(state["panes"]) + groups.codes)
+        self._cells = IntIndex(self._shifted(Panes.of(state["panes"])) + groups.codes)
         self._rows = dict(state["rows"])
 
     def _unpacked(self) -> tuple[Ints, Ints]:
@@ -179,25 +181,27 @@ class GroupTable:
         panes = np.array([self._panes.get(number, 0) for number in range(first, self._next)], dtype=np.int64)
         return panes.take((keys >> self._bits) - first), codes
 
-    def _shifted(self, panes: Ints) -> Ints | int:
+    def _shifted(self, panes: Panes) -> Ints | int:
         """Return the high bits of each row's cell, which hold the pane, and count the rows of each pane."""
-        if not len(panes):
-            return panes
-        low, high = int(panes.min()), int(panes.max())
-        if low == high:
-            return self._number(low, len(panes)) << self._bits
-        if high - low < 4 * len(panes):
-            numbers = np.zeros(high - low + 1, dtype=np.int64)
-            offsets = panes - low
-            counts = np.bincount(offsets)
-            present = np.flatnonzero(counts)
-            each = zip(present.tolist(), counts.take(present).tolist(), strict=True)
-            numbers[present] = [self._number(low + offset, rows) for offset, rows in each]
-            return (numbers << self._bits).take(offsets)
-        distinct, inverse, counts = np.unique(panes, return_inverse=True, return_counts=True)
+        size, low, counts = len(panes), panes.low, panes.counts
+        if not size:
+            return 0
+        if low == panes.high:
+            return self._number(low, size) << self._bits
+        if counts is not None:
+            return self._numbers_of(low, counts).repeat(counts)
+        if panes.high - low < 4 * size:
+            offsets = panes.numbers - low
+            return self._numbers_of(low, np.bincount(offsets)).take(offsets)
+        distinct, inverse, counts = np.unique(panes.numbers, return_inverse=True, return_counts=True)
         each = zip(distinct.tolist(), counts.tolist(), strict=True)
         numbers = np.array([self._number(pane, rows) for pane, rows in each], dtype=np.int64)
         return (numbers << self._bits).take(inverse)
+
+    def _numbers_of(self, low: int, counts: Ints) -> Ints:
+        """Return the high bits of the panes from `low` on that have rows, given how many rows each has."""
+        numbers = [self._number(low + i, rows) if rows else 0 for i, rows in enumerate(counts.tolist())]
+        return np.array(numbers, dtype=np.int64) << self._bits
 
     def _number(self, pane: int, rows: int) -> int:
         """Return the number of a pane in cells, and count rows that are added to it."""

@@ -10,7 +10,7 @@ import numpy as np
 from mavstream_protocol.schema import FieldType
 from mavstream_server.columns.column import Array, Column, Ints
 from mavstream_server.columns.keys import KeyCoder
-from mavstream_server.operators.aggregates.accumulator import Accumulator, Fields, valid_rows
+from mavstream_server.operators.aggregates.accumulator import Accumulator, Fields, Slots, valid_rows
 
 _LAST_INT = (1 << 63) - 1
 
@@ -20,13 +20,17 @@ class _Extreme(Accumulator):
 
     pick: ClassVar[np.ufunc]
 
-    def update(self, slots: Ints, column: Column, ordinals: Ints | None) -> None:
+    def update(self, slots: Slots, column: Column, ordinals: Ints | None) -> None:
         """Compare the values with the current extremes."""
-        slots, values = valid_rows(slots, column)
+        rows, values = valid_rows(slots, column)
         if values.dtype == np.bool_:
             values = values.astype(np.int64)
-        self.arrays["seen"][slots] = True
-        self.pick.at(self.arrays["value"], slots, values)
+        seen, counts = self.arrays["seen"], None if column.valid is not None else slots.counts
+        if counts is None:
+            seen[rows] = True
+        else:
+            seen[: slots.size] |= counts > 0
+        self.pick.at(self.arrays["value"], rows, values)
 
     def merge(self, slots: Ints, other: Self) -> None:
         """Compare the extremes of two states."""
@@ -81,10 +85,10 @@ class CodedExtreme(Accumulator):
         self._coder = coder
         self._better = better
 
-    def update(self, slots: Ints, column: Column, ordinals: Ints | None) -> None:
+    def update(self, slots: Slots, column: Column, ordinals: Ints | None) -> None:
         """Compare the texts of the rows with the current extremes."""
         rows = np.flatnonzero(column.values)
-        pairs = np.unique((slots.take(rows) << 32) | column.values.take(rows))
+        pairs = np.unique((slots.rows.take(rows) << 32) | column.values.take(rows))
         self._compare(pairs >> 32, pairs & 0xFFFFFFFF)
 
     def merge(self, slots: Ints, other: Self) -> None:
@@ -132,17 +136,17 @@ class Edge(Accumulator):
         self._last = last
         self._coder = coder
 
-    def update(self, slots: Ints, column: Column, ordinals: Ints | None) -> None:
+    def update(self, slots: Slots, column: Column, ordinals: Ints | None) -> None:
         """Write the rows in an order in which the row that counts is written last."""
         assert ordinals is not None
         if self._last:
             rows: Any = slice(None)
         else:
-            rows = np.flatnonzero(self.arrays["ordinal"].take(slots) < 0)[::-1]
-        slots = slots[rows]
-        self.arrays["value"][slots] = column.values[rows]
-        self.arrays["valid"][slots] = True if column.valid is None else column.valid[rows]
-        self.arrays["ordinal"][slots] = ordinals[rows]
+            rows = np.flatnonzero(self.arrays["ordinal"].take(slots.rows) < 0)[::-1]
+        owners = slots.rows[rows]
+        self.arrays["value"][owners] = column.values[rows]
+        self.arrays["valid"][owners] = True if column.valid is None else column.valid[rows]
+        self.arrays["ordinal"][owners] = ordinals[rows]
 
     def merge(self, slots: Ints, other: Self) -> None:
         """Take the row that is first, or last, of two states."""
@@ -182,10 +186,10 @@ class Median(Accumulator):
         self._owners: list[Ints] = []
         self._values: list[Array] = []
 
-    def update(self, slots: Ints, column: Column, ordinals: Ints | None) -> None:
+    def update(self, slots: Slots, column: Column, ordinals: Ints | None) -> None:
         """Store the values."""
-        slots, values = valid_rows(slots, column)
-        self._owners.append(slots)
+        owners, values = valid_rows(slots, column)
+        self._owners.append(owners)
         self._values.append(values.astype(np.float64))
 
     def merge(self, slots: Ints, other: Self) -> None:

@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from mavstream_server.columns.column import Array, Column, Ints
-from mavstream_server.operators.aggregates.accumulator import Accumulator, Fields, valid_rows
+from mavstream_server.operators.aggregates.accumulator import Accumulator, Fields, Slots, valid_rows
 from mavstream_server.operators.operator import QueryFailed
 
 _LOW_BITS = 32
@@ -28,17 +28,17 @@ class IntTotal(Accumulator):
         self._bound = 0
         self._wide = False
 
-    def update(self, slots: Ints, column: Column, ordinals: Ints | None) -> None:
+    def update(self, slots: Slots, column: Column, ordinals: Ints | None) -> None:
         """Add the values."""
-        slots, values = valid_rows(slots, column)
+        rows, values = valid_rows(slots, column)
         if not len(values):
             return
-        np.add.at(self.arrays["count"], slots, 1)
+        slots.add_counts(self.arrays["count"], column.valid)
         self._reserve(max(-int(values.min()), int(values.max())) * len(values))
         if self._wide:
-            np.add.at(self.arrays["high"], slots, values >> _LOW_BITS)
+            np.add.at(self.arrays["high"], rows, values >> _LOW_BITS)
             values = values & _LOW
-        np.add.at(self.arrays["total"], slots, values)
+        np.add.at(self.arrays["total"], rows, values)
 
     def merge(self, slots: Ints, other: Self) -> None:
         """Add the totals."""
@@ -106,12 +106,12 @@ class FloatTotal(Accumulator):
 
     fields: ClassVar[Fields] = {"total": (np.float64, 0.0), "count": (np.int64, 0)}
 
-    def update(self, slots: Ints, column: Column, ordinals: Ints | None) -> None:
+    def update(self, slots: Slots, column: Column, ordinals: Ints | None) -> None:
         """Add the values."""
-        slots, values = valid_rows(slots, column)
-        np.add.at(self.arrays["count"], slots, 1)
+        rows, values = valid_rows(slots, column)
+        slots.add_counts(self.arrays["count"], column.valid)
         with np.errstate(over="ignore"):  # `totals` detects it
-            np.add.at(self.arrays["total"], slots, values)
+            np.add.at(self.arrays["total"], rows, values)
 
     def merge(self, slots: Ints, other: Self) -> None:
         """Add the totals."""
@@ -177,22 +177,21 @@ class Deviation(Accumulator):
         "squares": (np.float64, 0.0),
     }
 
-    def update(self, slots: Ints, column: Column, ordinals: Ints | None) -> None:
+    def update(self, slots: Slots, column: Column, ordinals: Ints | None) -> None:
         """Add the distances and their squares."""
-        slots, values = valid_rows(slots, column)
+        rows, values = valid_rows(slots, column)
         if not len(values):
             return
         values = values.astype(np.float64)
         count, pivot = self.arrays["count"], self.arrays["pivot"]
-        new = np.flatnonzero(count.take(slots) == 0)[::-1]
-        pivot[slots.take(new)] = values.take(
-            new
-        )  # written in reverse, so that the first row of a slot prevails
-        np.add.at(count, slots, 1)
-        distances = values - pivot.take(slots)
-        np.add.at(self.arrays["sum"], slots, distances)
+        # Written in reverse, so that the first row of a slot prevails.
+        new = np.flatnonzero(count.take(rows) == 0)[::-1]
+        pivot[rows.take(new)] = values.take(new)
+        slots.add_counts(count, column.valid)
+        distances = values - pivot.take(rows)
+        np.add.at(self.arrays["sum"], rows, distances)
         with np.errstate(over="ignore"):
-            np.add.at(self.arrays["squares"], slots, distances * distances)
+            np.add.at(self.arrays["squares"], rows, distances * distances)
 
     def merge(self, slots: Ints, other: Self) -> None:
         """Add the distances of another state, relative to the pivots of this one."""

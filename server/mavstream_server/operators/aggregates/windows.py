@@ -15,6 +15,7 @@ from mavstream_server.operators.aggregates.groups import Groups, GroupTable, Mak
 from mavstream_server.operators.aggregates.sliding import SlidingGroups
 from mavstream_server.operators.aggregates.stragglers import StragglerCounts
 from mavstream_server.operators.windows.index import WindowIndex
+from mavstream_server.operators.windows.panes import Panes
 
 
 class Rows:
@@ -36,7 +37,7 @@ class Rows:
         columns = [column.take(rows) for column in self.columns]
         return Rows(self.codes.take(rows), self.code_count, columns, ordinals)
 
-    def fold_into(self, table: GroupTable, panes: Ints) -> None:
+    def fold_into(self, table: GroupTable, panes: Panes) -> None:
         """Fold the rows into a table."""
         table.add(panes, self.codes, self.code_count, self.columns, self.ordinals)
 
@@ -45,7 +46,7 @@ class WindowGroups(ABC):
     """The groups of all open windows."""
 
     @abstractmethod
-    def fold(self, panes: Ints, firsts: Ints | None, rows: Rows) -> None:
+    def fold(self, panes: Panes, firsts: Ints | None, rows: Rows) -> None:
         """Fold rows into their panes; `firsts` are those of the window gate (see `Admitted`)."""
 
     @abstractmethod
@@ -91,7 +92,7 @@ class SeparateWindows(WindowGroups):
     def __init__(self, make: MakeAccumulators) -> None:
         self._table = GroupTable(make)
 
-    def fold(self, panes: Ints, firsts: Ints | None, rows: Rows) -> None:
+    def fold(self, panes: Panes, firsts: Ints | None, rows: Rows) -> None:
         """Fold rows into their windows."""
         rows.fold_into(self._table, panes)
 
@@ -149,21 +150,23 @@ class OverlappingWindows(WindowGroups):
         self._unanswered = StragglerCounts()
         self._next = BEGIN_OF_TIME  # windows before it were answered
 
-    def fold(self, panes: Ints, firsts: Ints | None, rows: Rows) -> None:
+    def fold(self, panes: Panes, firsts: Ints | None, rows: Rows) -> None:
         """Fold rows into their panes, and stragglers into the windows that they are in time for."""
         if firsts is None:
             rows.fold_into(self._filling, panes)
             return
-        late = firsts > self._windows.firsts_of_panes(panes)
+        late = firsts > self._windows.firsts_of_panes(panes.numbers)
         in_time = np.flatnonzero(~late)
         rows.take(in_time).fold_into(self._filling, panes.take(in_time))
         straggling = np.flatnonzero(late)
-        firsts, lasts = firsts.take(straggling), self._windows.lasts_of_panes(panes.take(straggling))
+        firsts = firsts.take(straggling)
+        lasts = self._windows.lasts_of_panes(panes.numbers.take(straggling))
         self._unanswered.add(firsts, lasts)
         counts = lasts - firsts + 1
         each = np.repeat(np.arange(len(straggling)), counts)
         steps = np.arange(len(each)) - np.repeat(np.cumsum(counts) - counts, counts)
-        rows.take(straggling.take(each)).fold_into(self._stragglers, firsts.take(each) + steps)
+        windows = Panes.of(firsts.take(each) + steps)
+        rows.take(straggling.take(each)).fold_into(self._stragglers, windows)
 
     def close(self, opened: int, code_count: int) -> Iterator[tuple[Ints, Groups]]:
         """Yield the groups of closed windows one window at a time, except those without rows."""

@@ -20,15 +20,15 @@ from mavstream_server.operators.operator import Operator, State
 from mavstream_server.operators.time_order import TimeOrder, drop_late
 
 _MAX_LARGE_RUNS = 4
-_LARGE_RUN_ROWS = 1024
+_LARGE_RUN_ROWS = 1024  # searching two smaller runs takes longer than merging them
 
 
 class Side:
     """The rows of one input that may still find partners: a few sorted runs, each larger than the next.
 
-    Runs of similar size are merged, unless they are few and large, so that n rows form O(log n) runs and each
-    row is sorted O(log n) times. A run is dropped when its latest row has expired, and its expired rows are
-    removed when they cover more than half of its time span.
+    Small runs are merged at once, large ones with runs of similar size unless they are few, so that n rows
+    form O(log n) runs and each row is sorted O(log n) times. A run is dropped when its latest row has
+    expired, and its expired rows are removed when they cover more than half of its time span.
     """
 
     def __init__(self, keys: Sequence[str], columns: Sequence[str], reach: int) -> None:
@@ -45,12 +45,19 @@ class Side:
 
     def add(self, run: SortedRun) -> None:
         """Store rows for partners that arrive later."""
-        self.runs.append(run)
-        while len(self.runs) > 1 and self.runs[-2].size <= 2 * self.runs[-1].size:
-            if len(self.runs) <= _MAX_LARGE_RUNS and self.runs[-1].size >= _LARGE_RUN_ROWS:
-                break
-            newer, older = self.runs.pop(), self.runs.pop()
-            self.runs.append(SortedRun.merge(older, newer))
+        runs = self.runs
+        runs.append(run)
+        while len(runs) > 1 and self._too_small(runs[-2], runs[-1]):
+            newer, older = runs.pop(), runs.pop()
+            runs.append(SortedRun.merge(older, newer))
+
+    def _too_small(self, older: SortedRun, newer: SortedRun) -> bool:
+        """Return whether the last two runs are to be merged."""
+        if older.size < _LARGE_RUN_ROWS:
+            return True
+        if newer.size >= _LARGE_RUN_ROWS and len(self.runs) <= _MAX_LARGE_RUNS:
+            return False
+        return older.size <= 2 * newer.size
 
     def expire(self, watermark: int) -> None:
         """Drop rows that can have no partner at or after the other side's watermark (us)."""
@@ -117,13 +124,14 @@ class IntervalJoin(Operator):
         batch = with_keys(batch, side.keys)
         if not batch.size:
             return
-        codes = self._keys.encode([batch.columns[key] for key in side.keys], batch.size)
-        rows = batch.with_columns({name: batch.columns[name] for name in side.columns}, None)
-        rows.row_watermark = None
-        earlier, later = (self._before, self._after) if port == 0 else (self._after, self._before)
+        given = batch.columns
+        codes = self._keys.encode([given[key] for key in side.keys], batch.size)
+        columns = {name: given[name] for name in side.columns}
+        rows = Batch(columns, batch.size, batch.arrival, time=batch.time, position=batch.position)
+        reach = (self._before, self._after) if port == 0 else (self._after, self._before)
         asking = SortedRun.build(rows, codes)
         for run in other.runs:
-            for asked, found in run.partners(asking, (earlier, later)):
+            for asked, found in run.partners(asking, reach):
                 self._emit_pairs(port, asking.rows, run.rows, asked, found)
         watermark = self.progress.ports[1 - port]
         if watermark == BEGIN_OF_TIME or asking.latest >= watermark - side.reach:

@@ -47,7 +47,8 @@ class PairOutput:
             errors = RowErrors()
             columns = _gather(self._tested, left, right, left_rows, right_rows)
             kept = self._where(columns, len(left_rows), errors)
-            self._errors.record(errors)
+            if errors.first is not None:
+                self._errors.record(errors)
             left_rows, right_rows = left_rows.take(kept), right_rows.take(kept)
         size = len(left_rows)
         if not size:
@@ -55,18 +56,20 @@ class PairOutput:
         errors = RowErrors()
         given = _gather(self._read, left, right, left_rows, right_rows)
         columns = {column: evaluate(given, size, errors) for column, evaluate in self._compute}
-        for name, value in (extra or {}).items():
-            columns[name] = Column(np.full(size, value, dtype=np.int64))
+        if extra is not None:
+            for name, value in extra.items():
+                columns[name] = Column(np.full(size, value, dtype=np.int64))
         assert left.time is not None
         assert right.time is not None
-        pairs = Batch(
-            {},
+        settled = Batch(
+            columns,
             size,
             np.maximum(left.arrival.take(left_rows), right.arrival.take(right_rows)),
             time=np.maximum(left.time.take(left_rows), right.time.take(right_rows)),
             position=None if left.position is None else left.position.take(left_rows),
         )
-        settled = self._errors.settle(pairs, errors, columns)
+        if errors.first is not None:
+            settled = self._errors.settle(settled, errors, columns)
         if right.position is None:
             return settled, _NONE
         positions = right.position.take(right_rows)
@@ -78,22 +81,23 @@ class PairOutput:
 _NONE: Ints = np.empty(0, dtype=np.int64)
 
 
-def sides(expressions: Iterable[Expression]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+Names = tuple[tuple[str, str], ...]
+"""Names of columns of one side, each as expressions call it and as the side does."""
+
+
+def sides(expressions: Iterable[Expression]) -> tuple[Names, Names]:
     """Return the columns of the left and of the right side that expressions read."""
-    names = {name for expression in expressions for name in references(expression)}
+    names = sorted({name for expression in expressions for name in references(expression)})
     return (
-        tuple(sorted(name.removeprefix("l.") for name in names if name.startswith("l."))),
-        tuple(sorted(name.removeprefix("r.") for name in names if name.startswith("r."))),
+        tuple((name, name.removeprefix("l.")) for name in names if name.startswith("l.")),
+        tuple((name, name.removeprefix("r.")) for name in names if name.startswith("r.")),
     )
 
 
 def _gather(
-    names: tuple[tuple[str, ...], tuple[str, ...]],
-    left: Batch,
-    right: Batch,
-    left_rows: Ints,
-    right_rows: Ints,
+    names: tuple[Names, Names], left: Batch, right: Batch, left_rows: Ints, right_rows: Ints
 ) -> dict[str, Column]:
-    columns = {f"l.{name}": left.columns[name].take(left_rows) for name in names[0]}
-    columns |= {f"r.{name}": right.columns[name].take(right_rows) for name in names[1]}
+    columns = {name: left.columns[own].take(left_rows) for name, own in names[0]}
+    for name, own in names[1]:
+        columns[name] = right.columns[own].take(right_rows)
     return columns

@@ -16,38 +16,39 @@ _PACKED_BITS = 62
 class SortedRun:
     """An immutable run of rows of one side of a join, sorted by the codes of their keys and by time."""
 
-    __slots__ = ("_bits", "_packed", "codes", "earliest", "latest", "rows", "times")
+    __slots__ = ("_bits", "_packed", "_room", "codes", "earliest", "latest", "rows", "times")
 
-    def __init__(self, rows: Batch, codes: Ints) -> None:
-        """Create a run from rows that are sorted already."""
+    def __init__(self, rows: Batch, codes: Ints, bounds: tuple[int, int] | None = None) -> None:
+        """Create a run from rows that are sorted already; `bounds` are their first and last time."""
         assert rows.time is not None
         self.rows = rows
         self.codes = codes
         self.times = rows.time
-        self.earliest = int(self.times.min())
-        self.latest = int(self.times.max())
+        self.earliest, self.latest = bounds or (int(self.times.min()), int(self.times.max()))
         self._packed: Ints | None = None
-        self._bits = 0
+        self._bits = self._room = 0
 
     @classmethod
     def build(cls, rows: Batch, codes: Ints) -> SortedRun:
         """Create a run from rows in any order."""
-        assert rows.time is not None
-        in_order = bool((rows.time[1:] >= rows.time[:-1]).all())
-        order = _stable_order(codes) if in_order else np.lexsort((rows.time, codes))
-        return cls(rows.take(order), codes.take(order))
+        times = rows.time
+        assert times is not None
+        if np.count_nonzero(times[1:] < times[:-1]):
+            order = np.lexsort((times, codes))
+            return cls(rows.take(order), codes.take(order))
+        order = _stable_order(codes, int(codes.max()))
+        return cls(rows.take(order), codes.take(order), (int(times[0]), int(times[-1])))
 
     @classmethod
     def merge(cls, older: SortedRun, newer: SortedRun) -> SortedRun:
         """Merge two runs into one."""
         rows = concatenate_batches([older.rows, newer.rows])
-        codes = np.concatenate([older.codes, newer.codes])
+        codes = np.concatenate((older.codes, newer.codes))
         if older.latest > newer.earliest:
             return cls.build(rows, codes)
-        order = _stable_order(
-            codes
-        )  # the second run begins where the first one ends, so rows of a key stay in order of time
-        return cls(rows.take(order), codes.take(order))
+        # The second run begins where the first one ends, so rows of a key stay in order of time.
+        order = _stable_order(codes, max(int(older.codes[-1]), int(newer.codes[-1])))
+        return cls(rows.take(order), codes.take(order), (older.earliest, newer.latest))
 
     @property
     def size(self) -> int:
@@ -81,21 +82,18 @@ class SortedRun:
         has.
         """
         if reach is None:
-            begin = np.searchsorted(self.codes, asking.codes, "left")
-            end = np.searchsorted(self.codes, asking.codes, "right")
+            begin = self.codes.searchsorted(asking.codes, "left")
+            end = self.codes.searchsorted(asking.codes, "right")
         else:
             earlier, later = reach
             if self.latest < asking.earliest - earlier or self.earliest > asking.latest + later:
                 return
             begin, end = self._near(asking, earlier, later)
         counts = end - begin
+        if not np.count_nonzero(counts):
+            return
         for first, last in portions(counts):
-            chunk = counts[first:last]
-            total = int(chunk.sum())
-            if total:
-                asked = np.repeat(np.arange(first, last), chunk)
-                offsets = begin[first:last] - (np.cumsum(chunk) - chunk)
-                yield asked, np.arange(total) + np.repeat(offsets, chunk)
+            yield pairs_of(first, begin[first:last], counts[first:last])
 
     def _near(self, asking: SortedRun, earlier: int, later: int) -> tuple[Ints, Ints]:
         """Return the indexes at which the partners of each asking row begin and end.
@@ -103,19 +101,27 @@ class SortedRun:
         Code and time are packed into one integer per row, so that a single search covers both; the asking
         rows are sorted as well, which makes the search access memory sequentially.
         """
-        span = self.latest - self.earliest
-        if self._packed is None:
-            self._bits = (span + 2).bit_length()
-            if self._bits + int(self.codes[-1]).bit_length() <= _PACKED_BITS:
-                self._packed = (self.codes << self._bits) + (self.times - self.earliest)
-        if self._packed is None or self._bits + int(asking.codes[-1]).bit_length() > _PACKED_BITS:
+        room = self.latest - self.earliest + earlier + later + 1
+        if room != self._room:
+            self._pack(room)
+        bits, base = self._bits, self.earliest - room
+        if self._packed is None or bits + int(asking.codes[-1]).bit_length() > _PACKED_BITS:
             return self._near_by_bisection(asking, earlier, later)
-        offsets = asking.times - self.earliest
-        codes = asking.codes << self._bits
-        low = np.clip(offsets - earlier, 0, span + 1)
-        high = np.clip(offsets + later, -1, span)
-        packed = self._packed
-        return np.searchsorted(packed, codes + low, "left"), np.searchsorted(packed, codes + high, "right")
+        times = asking.times
+        if asking.earliest - earlier < base or asking.latest + later >= base + 3 * room:
+            times = np.minimum(np.maximum(times, self.earliest - later - 1), self.latest + earlier + 1)
+        packed = asking.codes << bits
+        packed += times - base
+        search = self._packed.searchsorted
+        return search(packed - earlier, "left"), search(packed + later, "right")
+
+    def _pack(self, room: int) -> None:
+        """Pack code and time, if both fit, with `room` for times before and after those of the run."""
+        self._room = room
+        self._bits = (3 * room).bit_length()
+        self._packed = None
+        if self._bits + int(self.codes[-1]).bit_length() <= _PACKED_BITS:
+            self._packed = (self.codes << self._bits) + (self.times - (self.earliest - room))
 
     def _near_by_bisection(self, asking: SortedRun, earlier: int, later: int) -> tuple[Ints, Ints]:
         """Search by code and then by time, where the two do not fit into one integer."""
@@ -139,12 +145,11 @@ class SortedRun:
         return low
 
 
-def _stable_order(codes: Ints) -> Ints:
+def _stable_order(codes: Ints, highest: int) -> Ints:
     """Return the order that sorts codes and leaves equal ones in their order."""
-    if codes.max() < 1 << 16:
-        return codes.astype(np.uint16).argsort(
-            kind="stable"
-        )  # numpy uses a radix sort, which is several times as fast
+    if highest < 1 << 16:
+        # For small integers numpy uses a radix sort, which is several times as fast.
+        return codes.astype(np.uint16).argsort(kind="stable")
     return codes.argsort(kind="stable")
 
 
@@ -158,13 +163,22 @@ def with_keys(rows: Batch, keys: Sequence[str]) -> Batch:
 
 def portions(counts: Ints) -> Iterator[tuple[int, int]]:
     """Yield ranges of rows such that each has a bounded number of pairs, or is a single row."""
-    if int(counts.sum()) <= _PAIRS_AT_ONCE:
+    total = int(counts.sum())
+    if total <= _PAIRS_AT_ONCE:
         yield 0, len(counts)
         return
-    totals = np.cumsum(counts)
+    totals = counts.cumsum()
     first = 0
     while first < len(counts):
         done = int(totals[first - 1]) if first else 0
-        last = max(first + 1, int(np.searchsorted(totals, done + _PAIRS_AT_ONCE, "right")))
+        last = max(first + 1, int(totals.searchsorted(done + _PAIRS_AT_ONCE, "right")))
         yield first, last
         first = last
+
+
+def pairs_of(first: int, begin: Ints, counts: Ints) -> tuple[Ints, Ints]:
+    """Return pairs of each row, numbered from `first`, with as many as `counts` indexes from `begin` on."""
+    ends = counts.cumsum()
+    found = (begin + counts - ends).repeat(counts)
+    found += np.arange(len(found))
+    return np.arange(first, first + len(counts)).repeat(counts), found

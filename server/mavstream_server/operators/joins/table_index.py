@@ -11,7 +11,7 @@ from mavstream_protocol.schema import FieldType
 from mavstream_server.columns.column import Column, Ints, Mask, both_valid
 from mavstream_server.columns.keys import key_ints
 from mavstream_server.columns.text_moves import TextMoves
-from mavstream_server.operators.joins.sorted_run import portions
+from mavstream_server.operators.joins.sorted_run import pairs_of, portions
 from mavstream_server.tables.index_file import VersionIndex
 from mavstream_server.tables.key_index import ABSENT
 
@@ -57,10 +57,8 @@ class TableIndex:
         firsts = begins.take(known)
         counts = np.where(codes >= 0, begins.take(known + 1) - firsts, 0)
         for start, stop in portions(counts):
-            chunk = counts[start:stop]
-            offsets = firsts[start:stop] - (np.cumsum(chunk) - chunk)
-            indexes = np.arange(int(chunk.sum())) + np.repeat(offsets, chunk)
-            yield Matches(start, stop, np.repeat(np.arange(start, stop), chunk), rows.take(indexes))
+            asking, indexes = pairs_of(start, firsts[start:stop], counts[start:stop])
+            yield Matches(start, stop, asking, rows.take(indexes))
 
     def _found(self, columns: Sequence[Column], size: int) -> Ints:
         if not columns:  # every row of the table is found

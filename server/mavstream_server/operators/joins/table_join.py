@@ -13,7 +13,7 @@ from mavstream_protocol.schema import FieldType
 from mavstream_server.columns.batch import Batch, Mark, concatenate_batches
 from mavstream_server.columns.column import Column, Ints, both_valid
 from mavstream_server.expressions import RowErrors, compile_expression, compile_predicate
-from mavstream_server.operators.joins.pair_output import sides
+from mavstream_server.operators.joins.pair_output import Names, sides
 from mavstream_server.operators.joins.table_index import Matches, TableIndex
 from mavstream_server.operators.operator import ErrorPolicy, Operator, State
 from mavstream_server.tables.stored import NO_VERSION, LoadedVersion, StoredTable
@@ -174,7 +174,7 @@ class TableJoin(Operator):
 
 
 def _columns(
-    names: tuple[tuple[str, ...], tuple[str, ...]],
+    names: tuple[Names, Names],
     batch: Batch,
     version: LoadedVersion,
     asking: Ints,
@@ -183,9 +183,10 @@ def _columns(
     # As many pairs as rows, in order and without duplicates: the columns can be used without a copy.
     whole = len(asking) == batch.size and bool((asking[1:] > asking[:-1]).all())
     columns = {
-        f"l.{name}": batch.columns[name] if whole else batch.columns[name].take(asking) for name in names[0]
+        name: batch.columns[own] if whole else batch.columns[own].take(asking) for name, own in names[0]
     }
-    columns |= {f"r.{name}": _looked_up(version, name, found) for name in names[1]}
+    for name, own in names[1]:
+        columns[name] = _looked_up(version, own, found)
     return columns
 
 

@@ -11,6 +11,7 @@ import numpy as np
 from mavstream_server.columns.batch import BEGIN_OF_TIME, END_OF_TIME, Batch
 from mavstream_server.columns.column import Ints, Mask
 from mavstream_server.operators.windows.index import WindowIndex
+from mavstream_server.operators.windows.panes import Panes
 
 LATE = "late"
 """The counter of rows whose windows had all closed when they arrived."""
@@ -25,7 +26,7 @@ class Admitted(NamedTuple):
 
     rows: Ints | None
     """Indexes of the rows in the batch; None for all rows."""
-    panes: Ints
+    panes: Panes
     """The pane of each row."""
     firsts: Ints | None
     """The first window that each row counts for: for rows that are late for some of their windows the first
@@ -70,29 +71,29 @@ class WindowGate:
         """
         windows = self._windows
         coordinates = self.coordinates(batch)
-        panes = windows.panes(coordinates)
-        lowest = int(panes.min())
+        ordered = not windows.by_time or batch.row_watermark is batch.time
+        panes = windows.panes(coordinates, ordered)
         drop = None if windows.until == END_OF_TIME else self._after_the_end(batch, coordinates)
         outside = windows.outside(panes, coordinates)
         if outside is not None:
             drop = self._drop(OUTSIDE, outside, drop, batch)
         if self.first_window != BEGIN_OF_TIME:
             first_pane = windows.first_pane(self.first_window)
-            if lowest < first_pane:
-                drop = self._drop(MISSED, panes < first_pane, drop, batch)
+            if panes.low < first_pane:
+                drop = self._drop(MISSED, panes.numbers < first_pane, drop, batch)
         firsts: Ints | None = None
-        if windows.by_time and self._may_be_late(batch, lowest):
+        if windows.by_time and self._may_be_late(batch, panes.low):
             assert batch.row_watermark is not None
             opens = windows.first_opens(batch.row_watermark)
-            late = windows.lasts_of_panes(panes) < opens
+            late = windows.lasts_of_panes(panes.numbers) < opens
             if late.any():
                 if self.sharers or unsettled:
-                    lasts = windows.lasts_of_panes(panes[late if drop is None else late & ~drop])
+                    lasts = windows.lasts_of_panes(panes.numbers[late if drop is None else late & ~drop])
                     self._count_for_sharers(lasts)
                     if unsettled:
                         self._late.append(lasts)
                 drop = self._drop(LATE, late, drop, batch)
-            whole = windows.firsts_of_panes(panes)
+            whole = windows.firsts_of_panes(panes.numbers)
             if windows.overlapping and (opens > whole).any():
                 firsts = np.where(opens > whole, np.maximum(opens, self.first_window), whole)
         if drop is None or not drop.any():

@@ -9,6 +9,10 @@ import numpy as np
 from mavstream_protocol.plans.windows import RowWindow, TimeWindow
 from mavstream_server.columns.batch import BEGIN_OF_TIME, END_OF_TIME
 from mavstream_server.columns.column import Ints, Mask
+from mavstream_server.operators.windows.panes import Panes
+
+# With so many rows per pane, a search for each pane's first row takes less time than a division per row.
+_ROWS_PER_PANE = 64
 
 
 class WindowIndex:
@@ -33,17 +37,25 @@ class WindowIndex:
         self.panes_per_step = self.step // self.pane
         self.partial = window.partial
 
-    def panes(self, coordinates: Ints) -> Ints:
-        """Return the pane of each coordinate."""
+    def panes(self, coordinates: Ints, ordered: bool) -> Panes:
+        """Return the pane of each coordinate; `ordered` coordinates never decrease."""
+        if ordered:
+            low = (int(coordinates[0]) - self.origin) // self.pane
+            high = (int(coordinates[-1]) - self.origin) // self.pane
+            if low == high:
+                return Panes.one(low, len(coordinates))
+            if high - low <= len(coordinates) // _ROWS_PER_PANE:
+                starts = self.origin + self.pane * np.arange(low + 1, high + 1)
+                return Panes.between(low, coordinates.searchsorted(starts), len(coordinates))
         if self.origin:
             coordinates = coordinates - self.origin
-        return coordinates if self.pane == 1 else coordinates // self.pane
+        return Panes.of(coordinates if self.pane == 1 else coordinates // self.pane)
 
-    def outside(self, panes: Ints, coordinates: Ints) -> Mask | None:
+    def outside(self, panes: Panes, coordinates: Ints) -> Mask | None:
         """Return which rows are before `begin` or between two windows, `until` aside; None if none are."""
         found: Mask | None = None
-        if self.first is not None and panes.min() < 0:
-            found = panes < 0
+        if self.first is not None and panes.low < 0:
+            found = panes.numbers < 0
         if self.step > self.size:
             between = (coordinates - self.origin) % self.step >= self.size
             found = between if found is None else found | between
@@ -108,7 +120,7 @@ class WindowIndex:
     def first_opens(self, frontiers: Ints) -> Ints:
         """Return, for each frontier, the first window that ends after it."""
         # BEGIN_OF_TIME and END_OF_TIME would overflow in the arithmetic.
-        safe = np.clip(frontiers, -(1 << 62), 1 << 62)
+        safe = np.minimum(np.maximum(frontiers, -(1 << 62)), 1 << 62)
         windows = (safe - self.origin - self.size) // self.step + 1
         windows = np.where(frontiers >= self.until, END_OF_TIME, windows)
         return windows if self.first is None else np.maximum(windows, self.first)

@@ -43,7 +43,10 @@ class PaneBuffer:
 
     def add(self, rows: Batch, admitted: Admitted) -> None:
         """Store the rows that a gate admitted; `admitted` has their panes."""
-        panes, firsts = admitted.panes, admitted.firsts
+        if admitted.firsts is None and admitted.panes.low == admitted.panes.high:
+            self._store(admitted.panes.low, BEGIN_OF_TIME, rows)
+            return
+        panes, firsts = admitted.panes.numbers, admitted.firsts
         if firsts is None:
             firsts = np.full(len(panes), BEGIN_OF_TIME)
         if (panes == panes[0]).all() and (firsts == firsts[0]).all():

@@ -75,7 +75,7 @@ class WindowedOperator(Operator):
             return
         if batch.size:
             admitted = self.gates[port].admit(batch, self._unsettled)
-            if len(admitted.panes):
+            if admitted.rows is None or len(admitted.rows):
                 self.fold(port, batch, admitted)
         mark = batch.mark and self.progress.advance(port, batch.mark)
         if mark is not None and mark.gap is not None and self.windows.by_time:
@@ -110,7 +110,8 @@ class WindowedOperator(Operator):
             settled = mark.watermark
             if settled != END_OF_TIME:
                 settled = self.settled(settled)
-            self.emit_mark(mark._replace(watermark=settled, since=self._answers_since(mark.since)))
+            since = self._answers_since(mark.since)
+            self.emit_mark(Mark(settled, mark.arrival, mark.gap, mark.end, since))
 
     def _first_window(self) -> int | None:
         """Return the window with which a one-time query ends, or None while it is unknown.
