@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import argparse
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from statistics import median
 from tempfile import TemporaryDirectory
@@ -13,15 +12,16 @@ from typing import Any
 
 from bench.outcome import Outcome, shown, text_table
 from bench.workload.queries import Q1, Q2, Q3, BenchQuery
-from bench.workload.readings import write_stream
+from bench.workload.readings import Stream, write_stream
 from mavstream_protocol.plans.inference import infer
 from mavstream_protocol.scheduling import Sharing
+from mavstream_protocol.typed_plan import TypedPlan
+from mavstream_server.columns.batch import Batch
 from mavstream_server.engine.engine import Engine
 from mavstream_server.engine.query import QueryRequest
 from mavstream_server.engine.sinks import CountingSink
-from mavstream_server.engine.source_task import SourceTask
-from mavstream_server.engine.task import Task
-from mavstream_server.scheduling.policy import SourceService
+from mavstream_server.operators.operator import Operator
+from mavstream_server.operators.source import Source
 from mavstream_server.scheduling.registry import POLICIES
 from mavstream_server.scheduling.view import Report, Slice
 from mavstream_server.testing import ScriptedNetwork, Step
@@ -32,6 +32,7 @@ _CLASSES = ("high", "middle", "low")
 _BY_QUERIES, _FEW, _MANY = "300_queries", "100_operators", "10000_operators"
 _WORK = {"q1": Q1, "q2": Q2, "q3": Q3}
 _ROUNDS = 3
+_TRAINS = (256, 1024, 4096, None)
 _QUERIES = {_BY_QUERIES: 300, _FEW: 100 // _OPERATORS, _MANY: 10_000 // _OPERATORS}
 
 
@@ -42,7 +43,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> Outcome:
-    """Time the decisions of every policy at three sizes, then the engine's overhead under round robin."""
+    """Time the decisions of every policy at three sizes, then the engine's overhead."""
     policies = {name: _policy(name, options.decisions) for name in sorted(options.policy or POLICIES)}
     overhead = _overhead()
     return Outcome({"policies": policies, "overhead": overhead}, _text(policies, overhead))
@@ -99,70 +100,85 @@ class _Stopwatch:
         self.taken.append(self._pending + time.perf_counter_ns() - begin)
 
 
-def _overhead() -> dict[str, dict[str, float]]:
-    """Return for each query the share of the time in which no operator processed tuples."""
+def _overhead() -> dict[str, dict[str, dict[str, float]]]:
+    """Return, by query and length of trains, the share of the time in which no operator processed tuples."""
     with TemporaryDirectory(prefix="mavstream-bench-") as place:
         return {name: _overhead_of(query, Path(place) / name) for name, query in _WORK.items()}
 
 
-def _overhead_of(query: BenchQuery, place: Path) -> dict[str, float]:
+def _overhead_of(query: BenchQuery, place: Path) -> dict[str, dict[str, float]]:
     streams = [write_stream(place, name, 500_000, seed=1, frame_rows=1024) for name in query.streams]
     plan = infer(query.plan(), {stream.name: stream.shape for stream in streams})
+    return {
+        "by time" if train is None else f"{train:,} rows": _outside_operators(plan, streams, train)
+        for train in _TRAINS
+    }
+
+
+def _outside_operators(plan: TypedPlan, streams: Sequence[Stream], train: int | None) -> dict[str, float]:
     # The same query four times: each of them is to do its own work.
-    per_class = SourceService.PER_CLASS
-    engine = Engine(policy="rr", options={"unit": "query"}, sources=per_class, sharing=Sharing.OFF)
+    engine = Engine(policy="cqc", train=train, sharing=Sharing.OFF)
     for stream in streams:
         engine.attach(stream.name, stream.reader())
+    stopwatch = _OperatorStopwatch()
     for number in range(4):
-        engine.start(QueryRequest(f"q{number}", plan, earliest=True), CountingSink())
-    with _watched() as working:
-        begin = time.perf_counter_ns()
-        engine.run()
-        elapsed = time.perf_counter_ns() - begin
+        query = engine.start(QueryRequest(f"q{number}", plan, earliest=True), CountingSink())
+        for operator in query.network.operators.values():
+            stopwatch.watch(operator)
+    begin = time.perf_counter_ns()
+    engine.run()
+    elapsed = time.perf_counter_ns() - begin
     return {
-        "share": round(1 - working.elapsed / elapsed, 4),
+        "share": round(1 - stopwatch.elapsed / elapsed, 4),
         "mean_slice_us": round(elapsed / engine.loop.slices / 1000, 1),
     }
 
 
-class _Working:
-    """Sums up the time that operators spend on tuples, by wrapping the functions that run them."""
+class _OperatorStopwatch:
+    """Sums up the time that operators spend on tuples, without what lies between fused operators."""
 
     def __init__(self) -> None:
         self.elapsed = 0
+        self._above = 0  # ns in operators above the one that runs, and on the way to them
 
-    def timed(self, work: Callable[..., int]) -> Callable[..., int]:
-        def run(*arguments: Any) -> int:
+    def watch(self, operator: Operator) -> None:
+        """Measure an operator of a query that was started."""
+        work = "read" if isinstance(operator, Source) else "process"
+        setattr(operator, work, self._working(getattr(operator, work)))
+        for queue in operator.inputs:
+            if queue.receive is not None:
+                queue.receive = self._handing_over(queue.receive)
+
+    def _working(self, work: Callable[..., Any]) -> Callable[..., Any]:
+        def run(*arguments: Any) -> Any:
+            outer, self._above = self._above, 0
             begin = time.perf_counter_ns()
-            try:
-                return work(*arguments)
-            finally:
-                self.elapsed += time.perf_counter_ns() - begin
+            done = work(*arguments)
+            self.elapsed += time.perf_counter_ns() - begin - self._above
+            self._above = outer
+            return done
 
         return run
 
+    def _handing_over(self, receive: Callable[[Batch], None]) -> Callable[[Batch], None]:
+        def hand_over(batch: Batch) -> None:
+            begin = time.perf_counter_ns()
+            receive(batch)
+            self._above += time.perf_counter_ns() - begin
 
-@contextmanager
-def _watched() -> Iterator[_Working]:
-    working, plain = _Working(), {kind: kind.run for kind in (Task, SourceTask)}
-    for kind, run_ in plain.items():
-        kind.run = working.timed(run_)  # type: ignore[method-assign]
-    try:
-        yield working
-    finally:
-        for kind, run_ in plain.items():
-            kind.run = run_  # type: ignore[method-assign]
+        return hand_over
 
 
-def _text(policies: dict[str, dict[str, float]], overhead: dict[str, dict[str, float]]) -> str:
+def _text(policies: dict[str, dict[str, float]], overhead: dict[str, dict[str, dict[str, float]]]) -> str:
     header = ("policy", "300 queries, us", "100 operators, us", "10,000 operators, us", "ratio")
     rows = [
         (name, *(shown(metrics[f"{size}_us"], ".2f") for size in _QUERIES), shown(metrics["ratio"], ".2f"))
         for name, metrics in policies.items()
     ]
     lines = [
-        (name, shown(metrics["mean_slice_us"], ".1f"), shown(metrics["share"], ".1%"))
-        for name, metrics in overhead.items()
+        (name, trains, shown(metrics["mean_slice_us"], ".1f"), shown(metrics["share"], ".1%"))
+        for name, by_train in overhead.items()
+        for trains, metrics in by_train.items()
     ]
-    beside = text_table(("four times", "mean slice, us", "not an operator at work"), lines)
+    beside = text_table(("four times", "trains", "mean slice, us", "not an operator at work"), lines)
     return text_table(header, rows) + "\n\n" + beside
