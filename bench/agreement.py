@@ -114,7 +114,7 @@ def _live(policy: str, rate: float, seconds: float) -> Live:
         for stream in streams:
             engine.attach(stream, LogReader(place / stream))
         for class_name, priority in PRIORITIES.items():
-            engine.set_priority(class_name, priority)
+            engine.set_class(class_name, priority)
         running = {
             query.name: engine.start(
                 QueryRequest(query.name, query.plan, query.class_name, latency_target=_LATENCY_TARGET),
