@@ -28,6 +28,8 @@ COMPOSED: list[tuple[str, dict[str, Any]]] = [
     *((outer, {"inner": {"policy": name}}) for outer in ("abd", "cqc") for name in INNER),
     ("rr", {"unit": "query"}),
     ("rr", {"tuples": 3}),
+    ("deadline", {"unit": "operator"}),
+    ("deadline", {"turn_us": 1, "patience_us": 5, "default_target_ms": 0.001}),
 ]
 
 every_policy = pytest.mark.parametrize("policy", sorted(POLICIES))
@@ -65,6 +67,8 @@ class World:
             network.set_priority(random.choice(CLASSES), random.randint(1, 9))
         elif lot < 0.07:
             network.weigh(random.choice(ids), random.choice((1, 1, 2, 4)))
+        elif lot < 0.08:
+            network.retarget(random.choice(ids), random.choice((None, 1_000, 1_000_000)))
         elif lot < 0.3:
             id_ = random.choice(ids)
             id_ = self.pipeline_of.get(id_, id_)
