@@ -6,12 +6,14 @@ from itertools import groupby
 from typing import Any
 
 import pytest
+from tests.conftest import MakeStream
 
+from mavstream_server.engine.engine import Engine
 from mavstream_server.scheduling.statistics import Statistics
 from mavstream_server.scheduling.view import Slice
 from mavstream_server.simulation import simulate
 from mavstream_server.simulation.workload.model import Workload
-from mavstream_server.testing import ScriptedNetwork, ScriptedQuery, Step
+from mavstream_server.testing import ManualClock, PlanRun, ScriptedNetwork, ScriptedQuery, Step, run_plan
 
 US, MS = 1_000, 1_000_000
 
@@ -255,6 +257,50 @@ def test_late_classes_have_a_guaranteed_share_of_the_time() -> None:
     assert line.answers["low"] == pytest.approx(both / 2, rel=0.1)
 
 
+# In the engine
+
+HOT = {
+    "in": {"op": "source", "stream": "readings"},
+    "hot": {"op": "select", "input": "in", "where": "temp > 20"},
+}
+
+
+def steps_to_answers(engine: Engine, runs: list[PlanRun]) -> list[str]:
+    """Step the engine until it is idle; return the queries in the order of their first answers."""
+    answered: dict[str, None] = {}
+    while engine.step():
+        answered |= {run.query.id: None for run in runs if run.answers()}
+    return list(answered)
+
+
+def test_rows_that_wait_in_the_log_count_by_age_and_target(stream: MakeStream) -> None:
+    engine, runs = Engine(ManualClock(), "deadline"), list[PlanRun]()
+    engine.set_class("hurried", 1, 50_000)
+    for name, target in (("slow", 80_000), ("fast", 20_000), ("classed", None)):
+        readings = stream(name, "temp int")
+        engine.attach(name, readings.reader)
+        plan = {**HOT, "in": {"op": "source", "stream": name}}
+        runs.append(
+            run_plan(
+                plan, "hot", [readings], engine=engine, id_=name, class_name="hurried", latency_target=target
+            )
+        )
+        readings.rows((30,))
+    assert steps_to_answers(engine, runs) == ["fast", "classed", "slow"]
+
+
+def test_a_paused_query_does_not_keep_the_engine_busy(stream: MakeStream) -> None:
+    readings = stream("readings", "temp int")
+    run = run_plan(HOT, "hot", [readings])
+    run.engine.switch("deadline")
+    readings.rows((30,))
+    run.engine.pause("q")
+    assert run.engine.run(100) < 100
+    run.engine.resume("q")
+    readings.rows((31,))
+    assert run.rows() == [(31,)]
+
+
 # As the inner policy, and compared with others
 
 
@@ -330,5 +376,4 @@ def test_a_class_gives_its_target_to_queries_of_a_workload_without_their_own() -
     result = simulate(
         model.model_copy(update={"classes": classes, "queries": tuple(queries)}), "deadline", seconds=0.1
     )
-    assert {result.latency_targets[one.id] for one in queries if one.class_ == "b"} == {7 * MS}
-    assert {result.latency_targets[one.id] for one in queries if one.class_ != "b"} == {1 * US}
+    assert result.latency_targets == {f"q{n}": 7 * MS if n % 3 == 1 else 1 * US for n in range(12)}
