@@ -73,17 +73,17 @@ def test_rows_of_least_utility_are_shed_first_from_then_on(readings: ScriptedStr
 def test_a_query_without_a_target_of_its_own_has_that_of_its_class(readings: ScriptedStream) -> None:
     run = run_plan(HOT, "hot", [readings])
     engine, query, task = run.engine, run.query, run.query.sources["in"]
-    assert (query.latency_target, task.cap) == (None, 50 * MS)
+    assert (query.latency_target, task.linger.limit) == (None, 50 * MS)
     engine.set_class("default", 1, 20_000)
-    assert (query.latency_target, task.cap) == (20 * MS, 5 * MS)
+    assert (query.latency_target, task.linger.limit) == (20 * MS, 5 * MS)
     engine.aim_at("q", 8_000, {})
-    assert (query.latency_target, task.cap) == (8 * MS, 2 * MS)
+    assert (query.latency_target, task.linger.limit) == (8 * MS, 2 * MS)
     engine.set_class("default", 1, 4_000)  # its own target stays
-    assert (query.latency_target, task.cap) == (8 * MS, 2 * MS)
+    assert (query.latency_target, task.linger.limit) == (8 * MS, 2 * MS)
     engine.aim_at("q", None, {})
-    assert (query.latency_target, task.cap) == (4 * MS, 1 * MS)
+    assert (query.latency_target, task.linger.limit) == (4 * MS, 1 * MS)
     engine.set_class("default", 1)
-    assert (query.latency_target, task.cap) == (None, 50 * MS)
+    assert (query.latency_target, task.linger.limit) == (None, 50 * MS)
 
 
 def test_the_target_follows_the_class_of_a_query(readings: ScriptedStream) -> None:
@@ -91,11 +91,11 @@ def test_the_target_follows_the_class_of_a_query(readings: ScriptedStream) -> No
     engine, query, task = run.engine, run.query, run.query.sources["in"]
     engine.set_class("fast", 6, 8_000)
     engine.reclass("q", "fast")
-    assert (query.latency_target, task.cap) == (8 * MS, 2 * MS)
+    assert (query.latency_target, task.linger.limit) == (8 * MS, 2 * MS)
     later = run_plan(HOT, "hot", [readings], engine=engine, id_="later", class_name="fast")
-    assert (later.query.latency_target, later.query.sources["in"].cap) == (8 * MS, 2 * MS)
+    assert (later.query.latency_target, later.query.sources["in"].linger.limit) == (8 * MS, 2 * MS)
     engine.reclass("q", "default")
-    assert (query.latency_target, task.cap) == (None, 50 * MS)
+    assert (query.latency_target, task.linger.limit) == (None, 50 * MS)
 
 
 def test_what_queries_share_has_the_smallest_target_of_its_members(
@@ -113,10 +113,10 @@ def test_what_queries_share_has_the_smallest_target_of_its_members(
     pipeline = part.pipeline
     (source,) = pipeline.sources.values()
     engine.set_class("fast", 6, 8_000)
-    assert (pipeline.latency_target, source.cap) == (8 * MS, 2 * MS)
+    assert (pipeline.latency_target, source.linger.limit) == (8 * MS, 2 * MS)
     engine.set_class("default", 1, 4_000)
-    assert (pipeline.latency_target, source.cap) == (4 * MS, 1 * MS)
+    assert (pipeline.latency_target, source.linger.limit) == (4 * MS, 1 * MS)
     engine.aim_at("one", 100_000, {})
-    assert (pipeline.latency_target, source.cap) == (8 * MS, 2 * MS)
+    assert (pipeline.latency_target, source.linger.limit) == (8 * MS, 2 * MS)
     engine.set_class("fast", 6)
-    assert (pipeline.latency_target, source.cap) == (100 * MS, 25 * MS)
+    assert (pipeline.latency_target, source.linger.limit) == (100 * MS, 25 * MS)

@@ -10,7 +10,7 @@ from pydantic import Field
 from mavstream_server.scheduling.mechanisms.claimed_operators import ClaimedOperators
 from mavstream_server.scheduling.mechanisms.laxity import LaxityLevel, LaxityUnit
 from mavstream_server.scheduling.mechanisms.route import LEAST_COST, onward, readers_beyond
-from mavstream_server.scheduling.policy import Policy, PolicyOptions, SourceService
+from mavstream_server.scheduling.policy import Policy, PolicyOptions, SourceService, UnitKind
 from mavstream_server.scheduling.registry import register
 from mavstream_server.scheduling.view import OperatorView, QueryView, Report, Slice, View
 
@@ -54,6 +54,7 @@ class Deadline(Policy[DeadlineOptions]):
 
     def __init__(self, view: View, options: DeadlineOptions) -> None:
         super().__init__(view, options)
+        self.unit = UnitKind(options.unit)
         self._default_target = int(options.default_target_ms * 1_000_000)
         self._turn = None if options.turn_us is None else options.turn_us * 1000
         self._patience = options.patience_us * 1000
@@ -76,9 +77,8 @@ class Deadline(Policy[DeadlineOptions]):
         self._measure(query)
 
     def _parts(self, query: QueryView) -> Iterable[Sequence[OperatorView]]:
-        if self.options.unit == "query":
-            return (query.operators,)
-        return [(operator,) for operator in query.operators]
+        together = self.unit is UnitKind.QUERY
+        return [query.operators] if together else [(operator,) for operator in query.operators]
 
     def retire(self, query: QueryView) -> None:
         """Remove the query's units."""
@@ -199,14 +199,13 @@ class Deadline(Policy[DeadlineOptions]):
     def _measure(self, query: QueryView) -> None:
         """Compute the slack and the turns of a query's units from its target and statistics."""
         target = self._default_target if query.latency_target is None else query.latency_target
-        fragments = query.units.fragments
-        ways = onward(query) if self.options.unit == "operator" else {}
+        ways = {} if self.unit is UnitKind.QUERY else onward(query)
         # The tuples of a shared pipeline are answered by its members.
         members = {reader.query.id: reader.query for reader in readers_beyond(query)}.values()
         beyond = max((_cost_of_calls(member, member.operators) for member in members), default=0.0)
         for unit in self._units_of(query):
             way = ways.get(unit.number, query.operators)
-            per_tuple = max(fragments[operator.number].cost for operator in unit.bottom)
+            per_tuple = max(map(query.units.turn_cost, unit.bottom))
             cost = max(_cost_of_calls(query, way) + beyond, per_tuple)
             unit.slack = max(target - int(cost), 0)
             if self._turn is not None:
