@@ -187,15 +187,27 @@ def test_late_units_go_by_class_and_then_by_age() -> None:
     assert order(line.run()) == ["high 1", "high 2", "low 1", "low 2"]
 
 
-def test_a_late_unit_does_not_delay_what_can_still_be_kept_in_its_class_and_above() -> None:
+def test_a_late_unit_never_delays_what_can_still_be_kept_in_more_important_classes() -> None:
     line = network()
-    line.set_priority("high", 6)
-    line.set_priority("low", 1)
-    line.set_priority("middle", 3)
+    for class_name, priority in (("high", 6), ("middle", 3), ("low", 1)):
+        line.set_priority(class_name, priority)
     late(line, ("late", "middle"))
-    for class_name in ("high", "middle", "low"):
+    for class_name in ("high", "low"):
         add(line, class_name, 500 * MS, class_name)
-    assert order(line.run()) == ["high", "middle", "late", "low"]
+    assert order(line.run()) == ["high", "late", "low"]
+    late(line, ("late again", "middle"))
+    add(line, "high again", 500 * MS, "high")
+    add(line, "in time", 100 * MS, "middle")
+    assert order(line.run()) == ["in time", "high again", "late again"]
+
+
+def test_a_late_unit_delays_others_of_its_class_by_a_quarter_of_their_slack() -> None:
+    for age, expected in ((24, ["late", "in time"]), (26, ["in time", "late"])):
+        line = network()
+        late(line, ("late", "default"))
+        add(line, "in time", 100 * MS)
+        line.now += age * MS
+        assert order(line.run()) == expected
 
 
 def test_classes_change_places_with_their_priorities() -> None:

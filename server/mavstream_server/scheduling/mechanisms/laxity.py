@@ -63,6 +63,10 @@ class LaxityUnit:
         self.ranking = level.in_time
         level.in_time.put(self, (latest, self.number))
 
+    def can_wait(self, now: int) -> bool:
+        """Return whether less than a quarter of its slack is used up."""
+        return 4 * (self.latest - now) > 3 * self.slack
+
     def leave(self, now: int) -> None:
         """Take it out of its ranking, in which it is first: its turn begins."""
         level, ranking = self.level, self.ranking

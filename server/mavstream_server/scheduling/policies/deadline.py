@@ -39,12 +39,14 @@ class Deadline(Policy[DeadlineOptions]):
     count, since sources are operators of their unit.
 
     A unit whose latest start has passed is late. In Cameo it would go first, which under overload makes all
-    others late, too. Here it waits for units that are in time, of its own and of more important classes, but
-    not of less important ones; of late units the most important class goes first, inside it the oldest
-    tuple. None starves: after each `patience_us` of work there is a turn for late units, of the classes in
-    turn, those of equal priority as one. So of k priorities that have late units, each gets a turn at least
-    every k (`patience_us` + 2 `turn_us`), and a late tuple waits that long for each turn that late tuples of
-    its priority need that are older. Together they get at least 13 % of the time by default.
+    others late, too. Here it waits for units that are in time: of more important classes always, of its own
+    class once they have used up a quarter of their slack, of less important ones never. Of late units the
+    most important class goes first, inside it the oldest tuple.
+
+    No unit starves: after each `patience_us` of work there is a turn for late ones, of the classes in turn,
+    those of equal priority as one. So of k priorities that have late units, each gets a turn at least every
+    k (`patience_us` + 2 `turn_us`), and a late tuple waits that long for each turn that late tuples of its
+    priority need that are older. Together they get at least 13 % of the time by default.
     """
 
     name = "deadline"
@@ -150,10 +152,12 @@ class Deadline(Policy[DeadlineOptions]):
         first: LaxityUnit | None = None
         for level in self._levels:
             unit = level.first_in_time(now)
+            if level.late and first is None and (unit is None or unit.can_wait(now)):
+                return level.late.first()
             if unit is not None and (first is None or unit.latest < first.latest):
                 first = unit
             if level.late:
-                return level.late.first() if first is None else first
+                return first
         return first
 
     def _longest_passed_over(self, now: int) -> LaxityUnit | None:
