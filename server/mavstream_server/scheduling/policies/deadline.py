@@ -46,7 +46,7 @@ class Deadline(Policy[DeadlineOptions]):
     No unit starves: after each `patience_us` of work there is a turn for late ones, of the classes in turn,
     those of equal priority as one. So of k priorities that have late units, each gets a turn at least every
     k (`patience_us` + 2 `turn_us`), and a late tuple waits that long for each turn that late tuples of its
-    priority need that are older. Together they get at least 13 % of the time by default.
+    priority need that are older. With full turns they get at least 13 % of the time by default.
     """
 
     name = "deadline"
