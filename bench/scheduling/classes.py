@@ -114,7 +114,7 @@ def _measure(workload: Workload, policy: str, rate: float, seconds: float) -> Ru
             for stream in streams:
                 engine.attach(stream, LogReader(Path(place) / stream))
             for class_name, priority in workload.priorities.items():
-                engine.set_priority(class_name, priority)
+                engine.set_class(class_name, priority)
             running = {
                 query.name: engine.start(
                     QueryRequest(query.name, query.plan, query.class_name), CountingSink()

@@ -92,7 +92,7 @@ def live_run(
         for stream in streams:
             engine.attach(stream, LogReader(place / stream))
         for class_name, priority in priorities.items():
-            engine.set_priority(class_name, priority)
+            engine.set_class(class_name, priority)
         running = {
             query.name: engine.start(
                 QueryRequest(query.name, query.plan, query.class_name, latency_target=query.latency_target),

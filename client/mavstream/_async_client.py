@@ -156,9 +156,14 @@ class AsyncClient:
         """Delete a stored table and its versions; refused while queries join it."""
         await self._transport.run(self._calls.delete_table(name))
 
-    async def put_class(self, name: str, priority: int, description: str = "") -> QueryClass:
-        """Create a class of queries or change its priority, 1 to 1000."""
-        return await self._transport.run(self._calls.put_class(name, priority, description))
+    async def put_class(
+        self, name: str, priority: int, description: str = "", latency: str | None = None
+    ) -> QueryClass:
+        """Create or replace a class of queries, with a priority from 1 to 1000.
+
+        `latency` ("20ms") is the latency target of its queries that have none of their own; None for none.
+        """
+        return await self._transport.run(self._calls.put_class(name, priority, description, latency))
 
     async def classes(self) -> list[QueryClass]:
         """Return all classes."""

@@ -139,9 +139,9 @@ class Calls:
         """Delete a table and its versions."""
         yield from exchange(Request("DELETE", f"/v1/tables/{quote(name)}"), self.retry)
 
-    def put_class(self, name: str, priority: int, description: str) -> Talk[QueryClass]:
-        """Create a class, or change its priority."""
-        body = {"name": name, "priority": priority, "description": description}
+    def put_class(self, name: str, priority: int, description: str, latency: str | None) -> Talk[QueryClass]:
+        """Create or replace a class."""
+        body = {"name": name, "priority": priority, "description": description, "latency": latency}
         request = Request("PUT", f"/v1/classes/{quote(name)}", headers=_JSON, content=orjson.dumps(body))
         return fetch(request, self.retry, QueryClass)
 

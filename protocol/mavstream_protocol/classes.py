@@ -7,6 +7,7 @@ from typing import Annotated
 from pydantic import BaseModel, ConfigDict, Field, StrictInt
 
 from mavstream_protocol.names import Name
+from mavstream_protocol.quantities import PositiveDuration
 
 DEFAULT_CLASS = "default"
 """The class of queries that name none."""
@@ -16,13 +17,17 @@ HIGHEST_PRIORITY = 1000
 
 
 class QueryClass(BaseModel):
-    """A class of queries and its priority."""
+    """A class of queries, its priority and its latency target."""
 
     model_config = ConfigDict(
         frozen=True,
         extra="forbid",
         use_attribute_docstrings=True,
-        json_schema_extra={"examples": [{"name": "alarms", "priority": 6, "description": "Wakes people up"}]},
+        json_schema_extra={
+            "examples": [
+                {"name": "alarms", "priority": 6, "latency": "20ms", "description": "Wakes people up"}
+            ]
+        },
     )
 
     name: Name
@@ -31,5 +36,11 @@ class QueryClass(BaseModel):
     # one class cannot reduce the shares of the others to nothing in the cycle of a broadcast disk.
     priority: Annotated[StrictInt, Field(ge=LOWEST_PRIORITY, le=HIGHEST_PRIORITY)] = LOWEST_PRIORITY
     """Priority from 1 to 1000; class policies divide processor time in proportion to it."""
+    latency: PositiveDuration | None = None
+    """Latency target of its queries that have none of their own; null for none.
+
+    It limits how long sources wait for more rows, and the policy `deadline` schedules by it. The optimizer
+    and admission control judge a query only by its own targets.
+    """
     description: Annotated[str, Field(max_length=1000)] = ""
     """Description for people."""

@@ -63,6 +63,8 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
         ("POST", "/v1/queries", JSON, b'{"name": "\\udc00"}', 400, "invalid_json"),
         ("PUT", "/v1/classes/a", JSON, b'{"name": "a", "priority": 1001}', 422, "invalid_request"),
         ("PUT", "/v1/classes/a", JSON, b'{"name": "a", "priority": 1.5}', 422, "invalid_request"),
+        ("PUT", "/v1/classes/a", JSON, b'{"name": "a", "latency": 5}', 422, "invalid_request"),
+        ("PUT", "/v1/classes/a", JSON, b'{"name": "a", "latency": "0s"}', 422, "invalid_request"),
         ("PUT", "/v1/classes/a", JSON, b'{"name": "b"}', 400, "name_mismatch"),
         ("PUT", "/v1/classes/1", JSON, b'{"name": "b"}', 422, "invalid_request"),
         ("PUT", "/v1/scheduler", JSON, b'{"policy": "best"}', 422, "invalid_policy"),

@@ -167,6 +167,9 @@ def test_classes_have_versions_and_reach_the_engine(server: RunningServer) -> No
     assert (second.status_code, second.headers["etag"]) == (200, '"2"')
     assert server.http.get(url).json()["priority"] == 7
     assert server.http.get("/v1/stats").json()["classes"]["alarms"]["priority"] == 7
+    assert server.http.get(url).json()["latency"] is None
+    server.http.put(url, json={"name": "alarms", "priority": 7, "latency": "20ms"})
+    assert server.http.get(url).json()["latency"] == "20ms"
     other = server.http.put(url, json={"name": "other"})
     assert (other.status_code, other.json()["code"]) == (400, "name_mismatch")
 

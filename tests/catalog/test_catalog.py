@@ -86,6 +86,22 @@ def test_a_change_of_a_class_may_require_a_version(catalog: Catalog) -> None:
         catalog.class_("alarm")
 
 
+def test_a_class_keeps_its_latency_target_and_those_of_earlier_releases_have_none(path: Path) -> None:
+    catalog = Catalog(path)
+    catalog.put_class(QueryClass.model_validate({"name": "alarms", "latency": "20ms"}))
+    catalog.close()
+    with sqlite3.connect(path) as file:  # as an earlier release wrote it
+        file.execute(
+            "INSERT INTO classes VALUES (?, ?, ?)",
+            ("old", '{"name":"old","priority":3,"description":"before"}', 4),
+        )
+    file.close()
+    catalog = Catalog(path)
+    assert catalog.class_("alarms").spec.latency == 20_000
+    assert catalog.class_("old") == (QueryClass(name="old", priority=3, description="before"), 4)
+    catalog.close()
+
+
 def test_a_query_is_stored_with_its_states_and_versions(path: Path) -> None:
     catalog = Catalog(path)
     record = catalog.add_query("q1", query("hot"), 17)

@@ -138,7 +138,8 @@ def test_a_stream_that_was_created_again_has_its_new_fields(client: Client, name
 
 def test_a_query_is_paused_resumed_stopped_and_removed(client: Client, name: str) -> None:
     client.create_stream(name=name, fields=FIELDS)
-    client.put_class("alarms", 6, "wakes people up")
+    client.put_class("alarms", 6, "wakes people up", latency="20ms")
+    assert ("alarms", 6, 20_000) in [(one.name, one.priority, one.latency) for one in client.classes()]
     flow = stream(name).where("id > 1")
     query = client.submit(flow, name=name, class_="alarms", qos={"latency": {"p95": "50ms"}})
     info = query.info()

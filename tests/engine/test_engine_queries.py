@@ -11,6 +11,7 @@ import pytest
 from tests.support.servers.running_server import PATIENCE
 from tests.support.services.engine_link import HOT, ROOTS, Events, Readings, drive, results
 
+from mavstream_protocol.classes import QueryClass
 from mavstream_protocol.queries import OnError
 from mavstream_protocol.scheduling import SchedulerSettings
 from mavstream_server.engine.process.messages import StartQuery
@@ -179,7 +180,7 @@ def test_classes_and_policies_change_while_queries_run(tmp_path: Path, readings:
     async def script(link: EngineLink, events: Events) -> None:
         await link.attach_stream("readings")
         await link.start_query(StartQuery("q", readings.plan(HOT)))
-        await link.set_priority("alarms", 9)
+        await link.set_class(QueryClass(name="alarms", priority=9))
         await link.reclass("q", "alarms")
         await link.switch_policy(SchedulerSettings(policy="wrr"))
         readings.append(30)

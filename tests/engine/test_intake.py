@@ -96,7 +96,7 @@ def test_a_source_without_a_target_never_waits_because_others_keep_the_engine_bu
 ) -> None:
     busy = Busy(stream, clock, policy=policy, sources=SourceService.BETWEEN_SLICES)
     run = busy.start("q", "readings", class_name="important")
-    busy.engine.set_priority("important", 6)
+    busy.engine.set_class("important", 6)
     for number in range(50):
         busy.readings.rows((number,))
         busy.work(2)
@@ -108,7 +108,7 @@ def test_a_source_with_a_target_waits_for_larger_batches_under_load(
 ) -> None:
     busy = Busy(stream, clock, policy="cqc")
     run = busy.start("q", "readings", class_name="important", latency_target=80_000)
-    busy.engine.set_priority("important", 6)
+    busy.engine.set_class("important", 6)
     for number in range(200):
         busy.readings.rows((number,))
         busy.work(1)
@@ -122,7 +122,7 @@ def test_a_class_that_has_used_up_its_credit_waits_for_larger_batches(
     stream: MakeStream, clock: ManualClock
 ) -> None:
     busy = Busy(stream, clock, policy="cqc")
-    busy.engine.set_priority("important", 50)
+    busy.engine.set_class("important", 50)
     busy.start("important", "flood", class_name="important")
     low = [busy.start(f"low{number}", "readings") for number in range(10)]
     for number in range(300):

@@ -140,6 +140,16 @@ def test_the_json_schema_shows_the_forms_that_clients_write() -> None:
     assert schema["properties"]["max_loss"]["default"] == "0%"
 
 
+def test_a_class_may_have_a_latency_target() -> None:
+    alarms = QueryClass.model_validate({"name": "alarms", "latency": "20ms"})
+    assert alarms.latency == 20_000
+    assert alarms.model_dump(mode="json")["latency"] == "20ms"
+    assert QueryClass(name="batch").model_dump(mode="json")["latency"] is None
+    for wrong, why in (("0ms", "must be above zero"), (20, "is a bare number"), ("soon", "cannot be read")):
+        with pytest.raises(ValidationError, match=why):
+            QueryClass.model_validate({"name": "alarms", "latency": wrong})
+
+
 def test_a_class_has_a_priority_from_1_to_1000() -> None:
     assert QueryClass(name="alarms", priority=6).priority == 6
     assert QueryClass(name="batch").priority == 1

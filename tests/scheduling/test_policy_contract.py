@@ -28,6 +28,8 @@ COMPOSED: list[tuple[str, dict[str, Any]]] = [
     *((outer, {"inner": {"policy": name}}) for outer in ("abd", "cqc") for name in INNER),
     ("rr", {"unit": "query"}),
     ("rr", {"tuples": 3}),
+    ("deadline", {"unit": "operator"}),
+    ("deadline", {"turn_us": 1, "patience_us": 5, "default_target_ms": 0.001}),
 ]
 
 every_policy = pytest.mark.parametrize("policy", sorted(POLICIES))
@@ -65,6 +67,8 @@ class World:
             network.set_priority(random.choice(CLASSES), random.randint(1, 9))
         elif lot < 0.07:
             network.weigh(random.choice(ids), random.choice((1, 1, 2, 4)))
+        elif lot < 0.08:
+            network.retarget(random.choice(ids), random.choice((None, 1_000, 1_000_000)))
         elif lot < 0.3:
             id_ = random.choice(ids)
             id_ = self.pipeline_of.get(id_, id_)
@@ -138,7 +142,7 @@ class World:
 @every_composition
 @pytest.mark.parametrize("cores", [1, 3])
 def test_no_tuple_is_lost_under_random_changes(policy: str, options: dict[str, Any], cores: int) -> None:
-    world = World(policy, options, seed=11, cores=cores)
+    world = World(policy, options, seed=19, cores=cores)
     for _ in range(1500):
         world.happen()
     world.finish()
@@ -257,7 +261,7 @@ def test_ten_thousand_policy_switches_under_load_lose_and_repeat_nothing(
             rows += 5
         if switches % 50 == 0:
             engine.reclass(random.choice(runs).query.id, random.choice(CLASSES))
-            engine.set_priority(random.choice(CLASSES), random.randint(1, 9))
+            engine.set_class(random.choice(CLASSES), random.randint(1, 9))
         engine.run(random.randint(0, 3))
     engine.run()
     expected = expected_rows(streams)

@@ -11,6 +11,7 @@ import pytest
 from bench.simulation import simulator
 from typer.testing import CliRunner, Result
 
+from mavstream_protocol.classes import QueryClass
 from mavstream_server.simulation import simulate
 from mavstream_server.simulation.commands import app
 from mavstream_server.simulation.workload.export import ExportFailed, workload_of
@@ -167,15 +168,22 @@ def test_queries_of_a_server_become_a_workload() -> None:
     ended = {"query": "gone", "class": "default", "operators": [], "edges": []}
     workload = workload_of(
         "here",
-        {"vip": 6, "default": 1},
+        {
+            "vip": QueryClass.model_validate({"name": "vip", "priority": 6, "latency": "50ms"}),
+            "default": QueryClass(name="default"),
+        },
         {"readings": 1000.0, "doors": 50.0, "unread": 7.0},
         [PLACED, ended],
         {"policy": "cqc", "options": {"period_us": 5000}},
+        {"pairs-1": 20_000},
     )
-    assert {name: part.priority for name, part in workload.classes.items()} == {"vip": 6}
+    assert {name: (part.priority, part.latency_us) for name, part in workload.classes.items()} == {
+        "vip": (6, 50_000)
+    }
     assert {name: part.rate for name, part in workload.streams.items()} == {"doors": 50, "readings": 1000}
     assert workload.sources.cost_us == pytest.approx(0.3)
     (query,) = workload.queries
+    assert query.latency_us == 20_000
     assert query.operators is not None
     assert query.operators["both"].inputs == ("hot", "parts")
     assert query.operators["hot"].inputs == ("readings",)

@@ -1,4 +1,4 @@
-"""`mavstream class`: classes of queries and their priorities."""
+"""`mavstream class`: classes of queries, their priorities and latency targets."""
 
 from __future__ import annotations
 
@@ -8,9 +8,11 @@ import typer
 
 from mavstream.cli.output import show_json, show_table
 from mavstream.cli.session import Output, OutputOption, client_of
-from mavstream_protocol import QueryClass
+from mavstream_protocol import QueryClass, format_duration
 
-app = typer.Typer(no_args_is_help=True, help="Manage classes of queries and their priorities.")
+app = typer.Typer(
+    no_args_is_help=True, help="Manage classes of queries, their priorities and latency targets."
+)
 
 
 @app.command("set")
@@ -19,11 +21,17 @@ def set_class(
     name: Annotated[str, typer.Argument(help="The name of the class.")],
     priority: Annotated[int, typer.Argument(help="1 to 1000; processor time is shared in this ratio.")],
     description: Annotated[str, typer.Option(help="A description for people.")] = "",
+    latency: Annotated[
+        str | None,
+        typer.Option(
+            help="Latency target of its queries that have none of their own: 20ms. None if omitted."
+        ),
+    ] = None,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Create a class, or change its priority."""
+    """Create a class, or replace its priority, description and latency target."""
     with client_of(context) as client:
-        found = client.put_class(name, priority, description)
+        found = client.put_class(name, priority, description, latency)
     if output is Output.JSON:
         show_json(found)
     else:
@@ -43,5 +51,10 @@ def list_classes(context: typer.Context, output: OutputOption = Output.TABLE) ->
 
 def _show(classes: list[QueryClass]) -> None:
     show_table(
-        ["class", "priority", "description"], [(one.name, one.priority, one.description) for one in classes]
+        ["class", "priority", "latency", "description"],
+        [(one.name, one.priority, _written(one.latency), one.description) for one in classes],
     )
+
+
+def _written(latency: int | None) -> str:
+    return "" if latency is None else format_duration(latency)

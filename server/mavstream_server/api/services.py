@@ -51,8 +51,8 @@ class Services:
     connections: Connections
     producers: ConnectedProducers
     traffic: Traffic = field(default_factory=Traffic)
-    pending_priorities: set[str] = field(default_factory=set)
-    """Classes whose current priority has not been sent to the engine yet."""
+    pending_classes: set[str] = field(default_factory=set)
+    """Classes whose last change has not been sent to the engine yet."""
     sockets: set[Leaving] = field(default_factory=set)
     """Open websockets of producers and subscribers."""
 

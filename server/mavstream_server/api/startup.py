@@ -80,7 +80,7 @@ async def start_services(settings: Settings, connections: Connections, stack: As
     await link.start(queries)
     await loading
     for record in catalog.classes():
-        await link.set_priority(record.spec.name, record.spec.priority)
+        await link.set_class(record.spec)
     stack.push_async_callback(queries.stop)
     await queries.start()
     stack.push_async_callback(optimizer.stop)
@@ -109,20 +109,20 @@ async def _maintain(services: Services, tables: TableRetention) -> None:
         await asyncio.sleep(MAINTENANCE_S)
         try:
             services.streams.maintain()
-            await _send_priorities(services)
+            await _send_classes(services)
             await tables.run()
         except Exception:
             _LOG.exception("maintenance failed")
 
 
-async def _send_priorities(services: Services) -> None:
-    """Send priorities that changed while the engine was down to the new engine."""
-    while services.pending_priorities and services.link.ready:
-        name = services.pending_priorities.pop()
+async def _send_classes(services: Services) -> None:
+    """Send classes that changed while the engine was down to the new engine."""
+    while services.pending_classes and services.link.ready:
+        name = services.pending_classes.pop()
         try:
-            await services.link.set_priority(name, services.catalog.class_(name).spec.priority)
+            await services.link.set_class(services.catalog.class_(name).spec)
         except EngineUnavailable:
-            services.pending_priorities.add(name)
+            services.pending_classes.add(name)
             return
 
 

@@ -139,9 +139,9 @@ class Engine:
         """Whether something depends on the clock, so that `step` must be called regularly."""
         return bool(self._stop_times or self.migrations)
 
-    def set_priority(self, class_name: str, priority: int) -> None:
-        """Set the priority of a class, from the policy's next decision on."""
-        self.policy_host.set_priority(class_name, priority)
+    def set_class(self, name: str, priority: int, latency: int | None = None) -> None:
+        """Set a class's priority, and the latency target (us) of its queries that have none of their own."""
+        self.policy_host.set_class(name, priority, None if latency is None else latency * 1000)
         self.sharing.reprioritised()
 
     # Queries
@@ -267,13 +267,12 @@ class Engine:
         """Set a query's latency target (us), and the utility of its rows for load shedding, by stream."""
         query = self._active(id_, "its targets")
         options = replace(query.request.options, utility=utility)
-        query.request = replace(query.request, latency_target=latency_target, options=options)
+        request = replace(query.request, latency_target=latency_target, options=options)
+        self.policy_host.rearrange(query, lambda: setattr(query, "request", request))
         for node in query.request.plan.sources:
             source = query.network.operators[node.name]
             assert isinstance(source, Source)
             source.rank_by(utility.get(node.stream))
-        for task in (*query.sources.values(), *(member.source for member in query.shared)):
-            task.aim_at(latency_target)
         self.sharing.retargeted(query)
 
     def _active(self, id_: str, what: str) -> RunningQuery:

@@ -39,6 +39,8 @@ class PolicyHost:
         self.admitted: dict[str, RunningQuery] = {}
         """The queries that policies know, by id: active ones, and shared pipelines."""
         self.priorities: dict[str, int] = {DEFAULT_CLASS: 1}
+        self.latencies: dict[str, int] = {}
+        """Latency targets (ns) of classes that have one, for queries without their own."""
         self._view = _EngineView(self.admitted, self.priorities, random)
         self.policy: Policy[Any] = make_policy(policy, self._view, options)
         """The policy that decides at present."""
@@ -55,6 +57,7 @@ class PolicyHost:
         self.admitted[query.id] = query
         try:
             query.arrange(self._serves_sources)
+            query.retarget(self.latencies)
             self.policy.admit(query)
             self._fuse(query)
         except BaseException:
@@ -67,12 +70,13 @@ class PolicyHost:
         del self.admitted[query.id]
 
     def rearrange(self, query: RunningQuery, change: Callable[[], None]) -> None:
-        """Apply a change of a query's operators or class between two slices, and update the policy."""
+        """Apply a change of a query's operators, class or target between two slices; update the policy."""
         self.policy.retire(query)
         try:
             change()
         finally:
             query.arrange(self._serves_sources)
+            query.retarget(self.latencies)
             for task in query.tasks.values():  # some may have been inactive while the policy was switched
                 self.watch(task)
             self.policy.admit(query)
@@ -93,9 +97,15 @@ class PolicyHost:
 
     # Policies
 
-    def set_priority(self, class_name: str, priority: int) -> None:
-        """Set the priority of a class, from the policy's next decision on."""
-        self.priorities[class_name] = priority
+    def set_class(self, name: str, priority: int, latency: int | None) -> None:
+        """Set the priority and latency target (ns) of a class, from the policy's next decision on."""
+        self.priorities[name] = priority
+        if latency != self.latencies.get(name):
+            self.latencies.pop(name, None)
+            if latency is not None:
+                self.latencies[name] = latency
+            for query in self.admitted.values():
+                query.retarget(self.latencies)
         self.policy.reprioritised()
 
     def switch(self, policy: str, options: Mapping[str, Any] | None, sources: SourceService | None) -> bool:

@@ -96,7 +96,7 @@ class QueryRequest:
     earliest: bool = False
     """Start at the first row that the streams retain instead of at the next one to arrive."""
     latency_target: int | None = None
-    """The latency target (us); sources linger at most a quarter of it."""
+    """Its own latency target (us); None if that of its class applies."""
     queue_limit: int | None = None
     """Rows in all queues at which the sources stop reading; None for the engine's default."""
     memory_limit: int | None = None
@@ -118,6 +118,8 @@ class RunningQuery:
         self.id = request.id
         self.class_name = request.class_name
         self.weight = 1
+        self.latency_target: int | None = None
+        """The effective latency target (ns): its own, else that of its class."""
         self.network = network
         self.output = network.output
         self.state = QueryState.RUNNING
@@ -198,6 +200,13 @@ class RunningQuery:
                 writer = None if name.startswith(NEW) else writers.get(id(queue))
                 if writer is not None and hands_over(writer, task):
                     queue.receive = receiver(task, port)
+
+    def retarget(self, latencies: Mapping[str, int]) -> None:
+        """Set the effective latency target, given those of classes (ns); sources linger accordingly."""
+        own = self.request.latency_target
+        self.latency_target = target = latencies.get(self.class_name) if own is None else own * 1000
+        for task in (*self.sources.values(), *(member.source for member in self.shared)):
+            task.aim_at(None if target is None else target // 1000)
 
     def settle(self) -> None:
         """Update the counters of operators that shared pipelines run for it."""

@@ -89,7 +89,7 @@ class Policy(ABC, Generic[OptionsT]):
         self.options = options
 
     def admit(self, query: QueryView) -> None:
-        """Add a query, or add it again after a change of class, plan or weight (it was retired before)."""
+        """Add a query, or again after a change of class, plan, weight or target (it was retired before)."""
 
     @abstractmethod
     def retire(self, query: QueryView) -> None:
@@ -135,7 +135,7 @@ class Policy(ABC, Generic[OptionsT]):
         """Note that statistics of a query changed by more than 10 % and its units were recomputed."""
 
     def reprioritised(self) -> None:
-        """Note that class priorities have changed, or that classes were added or removed."""
+        """Note that priorities or latency targets of classes changed, or classes were added or removed."""
 
     def adopt(self, options: OptionsT) -> bool:
         """Continue with other options and keep the learned state; False if a new policy must be made."""

@@ -94,6 +94,13 @@ class QueryView(Protocol):
         """Its share of the class relative to a query of weight 1; may change while it runs."""
 
     @property
+    def latency_target(self) -> int | None:
+        """Its effective latency target (ns): its own, else that of its class, else None; may change.
+
+        That of a shared pipeline is the smallest of its members'.
+        """
+
+    @property
     def operators(self) -> Sequence[OperatorView]:
         """Bottom-up: each operator after those that feed it. Includes sources only if policies run them."""
 

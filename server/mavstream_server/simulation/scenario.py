@@ -152,6 +152,8 @@ class QuerySpec:
     id: str
     class_name: str
     operators: tuple[OperatorSpec, ...]
+    latency_target: int | None = None
+    """Its own latency target; None if that of its class applies."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,6 +213,8 @@ class Scenario:
     priorities: Mapping[str, int]
     streams: tuple[StreamSpec, ...]
     queries: tuple[QuerySpec, ...]
+    latencies: Mapping[str, int] = field(default_factory=dict)
+    """Latency targets of classes that have one, for queries without their own."""
     cores: int = 1
     sources: SourceSpec = SourceSpec()
     overheads: Overheads = Overheads()

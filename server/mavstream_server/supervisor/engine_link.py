@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Protocol
 
+from mavstream_protocol.classes import QueryClass
 from mavstream_protocol.scheduling import SchedulerSettings
 from mavstream_server.core.errors import storage_problem
 from mavstream_server.engine.process.doorbell import Doorbell
@@ -21,7 +22,7 @@ from mavstream_server.engine.process.messages import (
     Need,
     Positions,
     QueryEnded,
-    SetPriority,
+    SetClass,
     Started,
     StartQuery,
     SwitchPolicy,
@@ -81,7 +82,7 @@ class NoListener:
 class EngineLink(EngineCommands):
     """One engine process, restarted when it dies or hangs.
 
-    Streams, priorities and the policy are sent again to a new process. Queries are not: the listener starts
+    Streams, classes and the policy are sent again to a new process. Queries are not: the listener starts
     them, because each needs a new epoch. Every method raises EngineUnavailable while there is no process, and
     EngineRefused when the process rejects a command.
     """
@@ -100,7 +101,7 @@ class EngineLink(EngineCommands):
         self._call_timeout = call_timeout
         self._hang_timeout = hang_timeout
         self._streams: dict[str, Path] = {}
-        self._priorities: dict[str, int] = {}
+        self._classes: dict[str, QueryClass] = {}
         self._news = Doorbell.create()
         self._results = Doorbell.create()
         self._process: EngineProcess | None = None
@@ -161,7 +162,7 @@ class EngineLink(EngineCommands):
         first: list[Command] = [
             self._hello,
             *(AttachStream(name, path) for name, path in self._streams.items()),
-            *(SetPriority(name, priority) for name, priority in self._priorities.items()),
+            *(SetClass(spec) for spec in self._classes.values()),
         ]
         self._process = await EngineProcess.launch(
             self._news, self._results, self._handle_event, first, self._start_timeout
@@ -245,10 +246,10 @@ class EngineLink(EngineCommands):
                 self.needs = {**self.needs, stream: Need(position, command.id)}
         return started
 
-    async def set_priority(self, class_name: str, priority: int) -> None:
-        """Set the priority of a class, also after a restart."""
-        await self.call(SetPriority(class_name, priority))
-        self._priorities[class_name] = priority
+    async def set_class(self, spec: QueryClass) -> None:
+        """Set the priority and the latency target of a class, also after a restart."""
+        await self.call(SetClass(spec))
+        self._classes[spec.name] = spec
 
     async def switch_policy(self, chosen: SchedulerSettings) -> None:
         """Switch to another scheduling policy, also after a restart."""

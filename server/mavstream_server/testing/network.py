@@ -113,6 +113,8 @@ class ScriptedQuery:
         self.id = id_
         self.class_name = class_name
         self.weight = 1
+        self.latency_target: int | None = None
+        """Set before the query gets tuples, or with `retarget`."""
         self.operators: list[ScriptedOperator] = []
         self.paths: list[list[ScriptedOperator]] = []
         self.units: QueryUnits
@@ -217,6 +219,13 @@ class ScriptedNetwork:
         query = self.queries[id_]
         self.policy.retire(query)
         query.weight = weight
+        self._hand_over(query)
+
+    def retarget(self, id_: str, latency_target: int | None) -> None:
+        """Set the effective latency target of a query (ns)."""
+        query = self.queries[id_]
+        self.policy.retire(query)
+        query.latency_target = latency_target
         self._hand_over(query)
 
     def set_priority(self, class_name: str, priority: int) -> None:

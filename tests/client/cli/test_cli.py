@@ -201,6 +201,8 @@ def test_a_check_reports_errors_with_pointers(url: str, name: str, tmp_path: Pat
 
 def test_classes_and_the_scheduler_are_set(url: str) -> None:
     assert answer(url, "class", "set", "cli_alarms", "7")["priority"] == 7
+    assert answer(url, "class", "set", "cli_alarms", "7", "--latency", "20ms")["latency"] == "20ms"
+    assert "20ms" in command(url, "class", "list").stdout
     assert ("cli_alarms", 7) in [(one["name"], one["priority"]) for one in answer(url, "class", "list")]
     assert answer(url, "scheduler", "set", "wrr")["policy"] == "wrr"
     assert answer(url, "scheduler", "show")["policy"] == "wrr"

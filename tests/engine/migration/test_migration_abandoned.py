@@ -195,7 +195,7 @@ def test_policies_classes_and_snapshots_work_during_a_migration(
 ) -> None:
     run = warming(readings)
     run.engine.switch(policy)
-    run.engine.set_priority("urgent", 9)
+    run.engine.set_class("urgent", 9)
     run.engine.reclass("q", "urgent")
     saved = run.engine.snapshot("q")
     offset = run.sink.offset

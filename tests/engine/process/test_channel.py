@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
+from mavstream_protocol.classes import QueryClass
 from mavstream_server.engine.process.channel import (
     HEADER,
     MOST_BYTES,
@@ -19,7 +20,7 @@ from mavstream_server.engine.process.channel import (
     encode,
 )
 from mavstream_server.engine.process.doorbell import Doorbell
-from mavstream_server.engine.process.messages import Done, Event, Failed, QueryEnded, SetPriority, StopQuery
+from mavstream_server.engine.process.messages import Done, Event, Failed, QueryEnded, SetClass, StopQuery
 from mavstream_server.supervisor.caller import Caller, EngineRefused, EngineUnavailable
 
 
@@ -39,7 +40,11 @@ def readable(fd: int, timeout_ms: int = 0) -> bool:
 
 @pytest.mark.parametrize("piece", [1, 3, 12, 13, 1000])
 def test_packets_are_reassembled_however_they_are_fragmented(piece: int) -> None:
-    sent = [(1, StopQuery("q")), (2, SetPriority("alarms", 9)), (0, QueryEnded("q", "failed", "why"))]
+    sent = [
+        (1, StopQuery("q")),
+        (2, SetClass(QueryClass(name="alarms", priority=9))),
+        (0, QueryEnded("q", "failed", "why")),
+    ]
     data = b"".join(encode(number, message) for number, message in sent)
     packets = Packets()
     got = [p for i in range(0, len(data), piece) for p in packets.feed(data[i : i + piece])]

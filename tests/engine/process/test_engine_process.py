@@ -17,6 +17,7 @@ import pytest
 from tests.support.servers.running_server import PATIENCE
 from tests.support.services.engine_link import HOT, Events, Readings, drive, results
 
+from mavstream_protocol.classes import QueryClass
 from mavstream_protocol.scheduling import SchedulerSettings
 from mavstream_server.engine.process.channel import HEADER
 from mavstream_server.engine.process.doorbell import Doorbell
@@ -48,7 +49,7 @@ def test_rows_become_results_in_another_process(tmp_path: Path, readings: Readin
 def test_a_killed_engine_is_reported_restarted_and_works_again(tmp_path: Path, readings: Readings) -> None:
     async def script(link: EngineLink, events: Events) -> None:
         await link.attach_stream("readings")
-        await link.set_priority("alarms", 7)
+        await link.set_class(QueryClass(name="alarms", priority=7))
         await link.switch_policy(SchedulerSettings(policy="wrr"))
         await link.start_query(StartQuery("q", readings.plan(HOT), epoch=1))
         readings.append(30)

@@ -47,14 +47,14 @@ def test_a_pipeline_shared_by_classes_is_charged_to_the_highest(
     readings: ScriptedStream, clock: ManualClock
 ) -> None:
     bench = Bench(readings, clock, policy="cqc", sharing=Sharing.ALL)
-    bench.engine.set_priority("high", 6)
+    bench.engine.set_class("high", 6)
     runs = [bench.start("a", hot()), bench.start("b", hot(), class_name="high"), bench.start("c", hot())]
     bench.feed(*range(20))
     assert shares(*runs)
     assert bench.pipeline().class_name == "high"
-    bench.engine.set_priority("default", 9)
+    bench.engine.set_class("default", 9)
     assert bench.pipeline().class_name == "default"
-    bench.engine.set_priority("default", 1)
+    bench.engine.set_class("default", 1)
     bench.engine.stop("b")
     bench.feed(20)
     assert bench.pipeline().class_name == "default"

@@ -114,7 +114,7 @@ def test_a_pipeline_shared_by_classes_counts_in_the_class_that_is_charged(
     readings: ScriptedStream, clock: ManualClock
 ) -> None:
     bench = Bench(readings, clock, sharing=Sharing.ALL)
-    bench.engine.set_priority("high", 6)
+    bench.engine.set_class("high", 6)
     runs = [bench.start("a", GROUPED), bench.start("b", GROUPED, class_name="high")]
     bench.feed(0, 1)
     assert shares(*runs)

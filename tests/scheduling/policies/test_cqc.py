@@ -337,7 +337,7 @@ def with_source(network: ScriptedNetwork, name: str, numbers: int, class_name: s
 
 def inner_policies() -> list[dict[str, Any]]:
     names = [name for name, policy in sorted(POLICIES.items()) if policy.level is Level.OPERATOR]
-    return [{"policy": name} for name in names]
+    return [{"policy": name, "options": {"unit": "operator"} if name == "deadline" else {}} for name in names]
 
 
 @pytest.mark.parametrize("inner", inner_policies())
@@ -359,7 +359,7 @@ def test_sources_are_asked_only_when_nothing_else_of_the_class_is_ready(inner: d
     assert set(network.answers.values()) == {20}
 
 
-@pytest.mark.parametrize("policy", ["rr", "hr", "rb"])
+@pytest.mark.parametrize("policy", ["rr", "hr", "rb", "deadline"])
 def test_a_query_that_runs_as_a_whole_reads_in_its_own_turn(policy: str) -> None:
     inner = {"policy": policy, "options": {"unit": "query"}}
     network = ScriptedNetwork("cqc", {"train": 5, "inner": inner})

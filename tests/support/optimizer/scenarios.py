@@ -70,7 +70,7 @@ class World:
         self.engine = SteppedEngine(path, self.clock, scheduler, train=train, sharing=sharing)
         self.engine.engine.attach("readings", self.stream.reader)
         for name, priority in priorities.items():
-            self.engine.engine.set_priority(name, priority)
+            self.engine.engine.set_class(name, priority)
         self.registered: dict[str, Registered] = {}
         self.plans: dict[str, Plan] = {}
         config = OptimizerConfig(settings or OptimizerSettings())

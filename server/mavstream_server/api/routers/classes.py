@@ -1,4 +1,4 @@
-"""Routes of query classes, which set the priority of their queries."""
+"""Routes of query classes, which set the priority and the latency target of their queries."""
 
 from __future__ import annotations
 
@@ -38,7 +38,10 @@ async def show_class(name: Name, parts: Parts, response: Response) -> QueryClass
 async def put_class(
     name: Name, spec: QueryClass, parts: Parts, response: Response, expected: IfMatch
 ) -> QueryClass:
-    """Create or update a query class. A new priority applies from the engine's next scheduling decision."""
+    """Create or replace a query class. It applies from the engine's next scheduling decision.
+
+    A latency target that is left out is removed.
+    """
     if spec.name != name:
         detail = f"the address names class '{name}' and the body '{spec.name}': give the same name in both"
         item = ProblemItem(pointer="name", code="name_mismatch", detail=detail)
@@ -46,8 +49,8 @@ async def put_class(
     version = parts.catalog.put_class(spec, expected)
     response.headers["etag"] = etag(version)
     try:
-        await parts.link.set_priority(name, spec.priority)
+        await parts.link.set_class(spec)
     except EngineUnavailable:
-        # The catalog has it; `_send_priorities` sends it to the engine once that is back.
-        parts.pending_priorities.add(name)
+        # The catalog has it; `_send_classes` sends it to the engine once that is back.
+        parts.pending_classes.add(name)
     return spec

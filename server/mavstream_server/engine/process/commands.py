@@ -29,7 +29,7 @@ from mavstream_server.engine.process.messages import (
     PauseQuery,
     Reply,
     ResumeQuery,
-    SetPriority,
+    SetClass,
     SetStopTime,
     SetTargets,
     ShedRows,
@@ -149,8 +149,8 @@ class HostedEngine:
                 engine.shed(id_, share)
             case MigratePlan(id_, plan, version, limit_us):
                 engine.migrate(id_, plan, version, MIGRATION_LIMIT if limit_us is None else limit_us)
-            case SetPriority(class_name, priority):
-                engine.set_priority(class_name, priority)
+            case SetClass(spec):
+                engine.set_class(spec.name, spec.priority, spec.latency)
             case StartTrace(most):
                 engine.loop.trace = Trace(most)
             case TakeTrace():

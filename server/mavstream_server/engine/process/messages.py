@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from mavstream_protocol.classes import QueryClass
 from mavstream_protocol.expressions.typed import Expression
 from mavstream_protocol.scheduling import DEFAULT_SCHEDULER, SchedulerSettings, Sharing
 from mavstream_protocol.typed_plan import TypedPlan
@@ -150,11 +151,10 @@ class MigratePlan:
 
 
 @dataclass(frozen=True, slots=True)
-class SetPriority:
-    """Set the priority of a class. Done()."""
+class SetClass:
+    """Set the priority and the latency target of a class. Done()."""
 
-    class_name: str
-    priority: int
+    spec: QueryClass
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,7 +227,7 @@ Command = (
     | WeighQuery
     | ShedRows
     | MigratePlan
-    | SetPriority
+    | SetClass
     | SwitchPolicy
     | StartTrace
     | TakeTrace

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from mavstream_server.engine.query import QueryRequest, RunningQuery
 from mavstream_server.engine.sharing.membership import Membership
 from mavstream_server.engine.source_task import SourceTask
@@ -71,6 +73,16 @@ class SharedPipeline(RunningQuery):
         for reader in member.readers:
             self._readers.remove(reader)
         self.outdated = True
+
+    @property
+    def lowest_target(self) -> int | None:
+        """The smallest effective latency target of its members (ns); None if none has one."""
+        targets = (member.query.latency_target for member in self.members)
+        return min((target for target in targets if target is not None), default=None)
+
+    def retarget(self, latencies: Mapping[str, int]) -> None:
+        """Set the effective latency target to the smallest of the members', which also bound the linger."""
+        self.latency_target = self.lowest_target
 
     def connect(self) -> None:
         """Set the readers of each task; those of the fan-out are operators of the members."""

@@ -78,14 +78,18 @@ class QuerySharing:
         self._upkeep.ended(pipeline)
 
     def reprioritised(self) -> None:
-        """Set each pipeline's class and weight to the highest of its members'."""
+        """Follow changes of the members' classes, weights and latency targets."""
         for pipeline in self.pipelines:
-            self._account(pipeline)
+            self._follow(pipeline)
 
     def retargeted(self, query: RunningQuery) -> None:
-        """Apply a query's changed latency target to its pipelines."""
+        """Follow a change of a query's latency target in its pipelines."""
         for member in query.shared:
-            self._attaching.follow(member.pipeline)
+            self._follow(member.pipeline)
+
+    def _follow(self, pipeline: SharedPipeline) -> None:
+        self._attaching.follow(pipeline)
+        self._account(pipeline)
 
     def check_memory(self, pipeline: SharedPipeline) -> None:
         """Check the memory limits of the members of a pipeline."""
@@ -175,7 +179,7 @@ class QuerySharing:
         return group.pipeline
 
     def _account(self, pipeline: SharedPipeline) -> None:
-        """Set a pipeline's class and weight to the highest of its members'.
+        """Set a pipeline's class and weight to the highest, its latency target to the lowest of its members'.
 
         If its members have changed, the policy is given units that reflect their number and statistics.
         """
@@ -192,7 +196,8 @@ class QuerySharing:
         def change() -> None:
             pipeline.class_name, pipeline.weight = highest, weight
 
-        if (pipeline.class_name, pipeline.weight) != (highest, weight):
+        present = pipeline.class_name, pipeline.weight, pipeline.latency_target
+        if present != (highest, weight, pipeline.lowest_target):
             self._engine.policy_host.rearrange(pipeline, change)
         elif pipeline.outdated:
             self._engine.policy_host.refresh(pipeline)

@@ -49,6 +49,7 @@ class _Query:
     id = ""
     class_name = DEFAULT_CLASS
     weight = 1
+    latency_target = None
 
     def __init__(self, plan: TypedPlan, stats: Iterable[OperatorMetrics]) -> None:
         known = {one.name: one for one in stats}

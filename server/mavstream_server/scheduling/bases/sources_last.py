@@ -36,6 +36,11 @@ class QueryWithoutSources:
         """Its share of the class relative to a query of weight 1."""
         return self._query.weight
 
+    @property
+    def latency_target(self) -> int | None:
+        """Its effective latency target (ns)."""
+        return self._query.latency_target
+
 
 class SourcesLast(Policy[Any]):
     """An inner policy that never sees sources, and a ring of ready sources that run when it is idle.

@@ -62,7 +62,9 @@ class SimulatedNetwork:
         return np.random.SeedSequence((self._seed, crc32(name.encode())))
 
     def _query(self, spec: QuerySpec) -> SimulatedQuery:
-        query = SimulatedQuery(spec.id, spec.class_name)
+        of_class = self._scenario.latencies.get(spec.class_name)
+        target = of_class if spec.latency_target is None else spec.latency_target
+        query = SimulatedQuery(spec.id, spec.class_name, target)
         made: dict[str, SimulatedOperator] = {}
         read: dict[str, ReaderList] = {}
         numbers = [next(self._numbers) for _ in spec.operators]

@@ -19,9 +19,10 @@ class SimulatedQuery:
 
     weight = 1
 
-    def __init__(self, id_: str, class_name: str) -> None:
+    def __init__(self, id_: str, class_name: str, latency_target: int | None = None) -> None:
         self.id = id_
         self.class_name = class_name
+        self.latency_target = latency_target
         self.tasks: list[SimulatedOperator] = []
         """Operators without sources."""
         self.sources: list[SourceOperator] = []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from math import nan
 from typing import Any
 
 import numpy as np
@@ -131,6 +132,8 @@ class Result:
     """Answers by query."""
     priorities: tuple[tuple[int, Mapping[str, int]], ...] = field(repr=False)
     """(nanosecond, priorities from then on)"""
+    latency_targets: Mapping[str, int] = field(default_factory=dict, repr=False)
+    """Effective latency targets (ns) of the queries that have one."""
     digest: str | None = None
     """Hash of all slices, equal for two identical runs; only on request."""
 
@@ -174,6 +177,18 @@ class Result:
         """Response times over all classes."""
         parts = [answers.responses for answers in self.answers.values()]
         return response_metrics(0, np.concatenate(parts) if parts else np.zeros(0, np.int64))
+
+    def targets_kept(self) -> dict[str, float]:
+        """Return the share of answers within the latency target, by query; queries without one are left out.
+
+        NaN without answers.
+        """
+        return {
+            id_: float((self.queries[id_].responses <= target).mean())
+            if self.queries[id_].responses.size
+            else nan
+            for id_, target in self.latency_targets.items()
+        }
 
     # Metrics over time
 

@@ -66,6 +66,11 @@ def run(
         answers=classes,
         queries=queries,
         priorities=tuple(driver.timetable.priorities),
+        latency_targets={
+            id_: query.latency_target
+            for id_, query in driver.network.queries.items()
+            if query.latency_target is not None
+        },
         digest=None if recorded is None else recorded.digest,
     )
 

@@ -33,6 +33,11 @@ def expand(workload: Workload) -> Scenario:
     scenario = Scenario(
         workload.name,
         priorities={name: part.priority for name, part in workload.classes.items()},
+        latencies={
+            name: int(part.latency_us * MICROSECOND)
+            for name, part in workload.classes.items()
+            if part.latency_us is not None
+        },
         streams=tuple(_streams(workload, queries)),
         queries=queries,
         cores=workload.cores,

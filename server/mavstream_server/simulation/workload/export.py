@@ -8,12 +8,15 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 import httpx
 from pydantic import ValidationError
 
+from mavstream_protocol.classes import QueryClass
 from mavstream_protocol.errors import MavstreamError
+from mavstream_protocol.queries import QuerySpec
 from mavstream_server.simulation.workload.errors import InvalidWorkload
 from mavstream_server.simulation.workload.model import Workload
 
@@ -43,22 +46,27 @@ def from_server(url: str, token: str | None = None, measure_s: float = 1.0) -> W
             time.sleep(measure_s)
             after, elapsed = _positions(client), time.monotonic() - begin
             rates = {name: (after[name] - before.get(name, 0)) / elapsed for name in after}
-            classes = {one["name"]: one["priority"] for one in _items(client, "/v1/classes")}
+            classes = {one["name"]: QueryClass.model_validate(one) for one in _items(client, "/v1/classes")}
+            targets = dict(_latency_targets(client))
             queries = list(_items(client, "/v1/plan", "queries"))
             scheduler = _get(client, "/v1/scheduler", {})
     except httpx.HTTPError as error:
         raise ExportFailed(f"the server at {url} cannot be reached: {error}") from None
-    return workload_of(url, classes, rates, queries, scheduler)
+    return workload_of(url, classes, rates, queries, scheduler, targets)
 
 
 def workload_of(
     name: str,
-    classes: Mapping[str, int],
+    classes: Mapping[str, QueryClass],
     rates: Mapping[str, float],
     queries: Sequence[Mapping[str, Any]],
     scheduler: Mapping[str, Any],
+    targets: Mapping[str, int] = MappingProxyType({}),
 ) -> Workload:
-    """Return the workload of queries in the format of `GET /v1/plan`; raises ExportFailed."""
+    """Return the workload of queries in the format of `GET /v1/plan`; raises ExportFailed.
+
+    `targets` are the queries' own latency targets (us), by id.
+    """
     known = [query for query in queries if query["operators"]]
     if not known:
         raise ExportFailed(f"{name} has no running queries: register some and feed their streams")
@@ -78,10 +86,16 @@ def workload_of(
         "fitted": [f"not measured yet, default statistics: {one}" for one in unmeasured],
         "seconds": _SECONDS,
         "sources": {"cost_us": sum(costs) / len(costs) if costs else 0.0},
-        "classes": {one: {"priority": classes.get(one, 1)} for one in sorted({q["class"] for q in known})},
+        "classes": {one: _class(classes.get(one)) for one in sorted({q["class"] for q in known})},
         "streams": {stream: {"rate": round(rates.get(stream, 0.0), 3)} for stream in sorted(read)},
         "queries": [
-            {"id": query["query"], "class": query["class"], "operators": _operators(query)} for query in known
+            {
+                "id": query["query"],
+                "class": query["class"],
+                "latency_us": targets.get(query["query"]),
+                "operators": _operators(query),
+            }
+            for query in known
         ],
         "policies": {scheduler["policy"]: scheduler.get("options", {})} if scheduler else {},
     }
@@ -89,6 +103,18 @@ def workload_of(
         return Workload.model_validate(data)
     except ValidationError as error:
         raise InvalidWorkload.of(name, error) from None
+
+
+def _class(spec: QueryClass | None) -> dict[str, Any]:
+    return {"priority": 1} if spec is None else {"priority": spec.priority, "latency_us": spec.latency}
+
+
+def _latency_targets(client: httpx.Client) -> Iterator[tuple[str, int]]:
+    """Return the queries' own latency targets (us), with their ids."""
+    for one in _items(client, "/v1/queries"):
+        latency = QuerySpec.model_validate(one["spec"]).qos.latency
+        if latency is not None:
+            yield one["id"], latency.at_most
 
 
 def _operators(query: Mapping[str, Any]) -> dict[str, Any]:

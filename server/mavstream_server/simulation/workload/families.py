@@ -41,10 +41,11 @@ class Families:
             id_ += str(index)
         if part.replicas > 1:
             id_ += f".{replica}"
+        target = None if part.latency_us is None else int(part.latency_us * MICROSECOND)
         if part.tree is not None:
             setup = self._workload.overheads.setup_us
-            return QuerySpec(id_, part.class_, tree(part.tree, id_, self._workload.seed, setup))
-        return QuerySpec(id_, part.class_, self._operators(part, at, index, id_))
+            return QuerySpec(id_, part.class_, tree(part.tree, id_, self._workload.seed, setup), target)
+        return QuerySpec(id_, part.class_, self._operators(part, at, index, id_), target)
 
     def _operators(self, part: QueryPart, at: int, index: int, id_: str) -> tuple[OperatorSpec, ...]:
         shapes, path = self._workload.shapes, f"queries/{at}"

@@ -44,6 +44,8 @@ class ClassPart(Part):
     """A class of queries."""
 
     priority: Annotated[int, Field(gt=0)]
+    latency_us: Positive | None = None
+    """Latency target of its queries that have none of their own."""
 
 
 class BurstPart(Part):

@@ -90,6 +90,8 @@ class QueryPart(Part):
     id: str | None = None
     """By default made of the class and the shape."""
     class_: str = Field(alias="class")
+    latency_us: Positive | None = None
+    """Latency target; by default that of its class, if any."""
     shape: str | None = None
     """Name of one of the `shapes` of the workload."""
     operators: dict[str, OperatorPart] | None = None
