@@ -73,6 +73,7 @@ async def start_services(settings: Settings, connections: Connections, stack: As
         Auth(settings),
         connections,
         producers,
+        parts.work,
     )
     stack.push_async_callback(link.stop)
     # Import it while the engine starts: the first frame would need it, and it takes 0.4 s.

@@ -25,6 +25,7 @@ from mavstream_server.core.errors import (
     TooMany,
     storage_problem,
 )
+from mavstream_server.core.importance import AllEqual, Importance
 from mavstream_server.core.settings import Settings
 from mavstream_server.ingest.append_handle import Accepted, AppendHandle, Outcome, Repeated
 from mavstream_server.ingest.background import Background, Inline
@@ -54,8 +55,8 @@ class StreamStore:
 
     With `timers` (an event loop) flushes happen by themselves; without, `flush` is called by hand. With
     delivery `sync` the disk is waited for in the background. `ring` is called after each round of appends:
-    the doorbell of the engines. `readers` are the queries that still need rows, `producers` is notified of
-    streams that take rows again.
+    the doorbell of the engines. `readers` are the queries that still need rows; streams are flushed in the order
+    of their `importance`; `producers` is notified of streams that take rows again.
     """
 
     def __init__(
@@ -68,6 +69,7 @@ class StreamStore:
         background: Background | None = None,
         ring: Callable[[], None] = lambda: None,
         readers: Readers | None = None,
+        importance: Importance | None = None,
         producers: CreditListener | None = None,
     ) -> None:
         self._directory = settings.streams_directory
@@ -80,10 +82,18 @@ class StreamStore:
         self._logs: dict[str, StreamWriter] = {}
         self._shapes: dict[str, StreamShape] = {}
         readers = readers or NoReaders()
+        self.importance = importance or AllEqual()
+        """How important the streams are."""
         limit = settings.max_disk_bytes
         self._retention = StreamRetention(self._logs, catalog, clock, readers, limit)
         self._flusher = Flusher(
-            self._retention, clock, self._background, timers=timers, ring=ring, producers=producers
+            self._retention,
+            clock,
+            self._background,
+            self.importance,
+            timers=timers,
+            ring=ring,
+            producers=producers,
         )
         self.enqueuer = Enqueuer(
             self._logs, self._flusher, catalog, clock, self._credit, limited=limit is not None

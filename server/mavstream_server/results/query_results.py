@@ -13,7 +13,7 @@ from mavstream_protocol.wire.resources import ActualState
 from mavstream_server.core.errors import ServiceError
 from mavstream_server.log import Cursor, LogMissingError, LogReader
 from mavstream_server.results.encoding import (
-    MOST_ROWS,
+    CHUNK_ROWS,
     ResultChunk,
     ResultFormat,
     encode_chunk,
@@ -191,7 +191,8 @@ class QueryResults:
 
     def _encode(self, position: int, format_: ResultFormat) -> EncodedChunk | None:
         # Chunks end at multiples of their size, so that subscribers share them wherever they began.
-        chunk = self.read(position, MOST_ROWS - position % MOST_ROWS)
+        most = CHUNK_ROWS[format_]
+        chunk = self.read(position, most - position % most)
         if chunk is None:
             return None
         self._counters.encodings += 1
