@@ -1,8 +1,8 @@
 """The work queue of an event loop: important work at once, the rest in small amounts per turn of the loop.
 
-An event loop cannot be preempted: what arrives while a piece of work runs waits for it, and for everything else
-that runs before the sockets are polled again. The queue bounds that time for work that is not of the highest
-importance. It throttles nothing: while there is no other work, the loop turns as fast as it can.
+An event loop cannot be preempted: what arrives while a piece of work runs waits for it, and for everything
+else that runs before the sockets are polled again. The queue bounds that time for work that is not of the
+highest importance. It throttles nothing: while there is no other work, the loop turns as fast as it can.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ class Soon(Protocol):
 class WorkQueue:
     """Runs pieces of work by importance.
 
-    Work of the highest importance runs at once. Other work runs while the turn's budget lasts; what is left waits
-    for the next turn, the most important first. Each turn also runs the piece that has waited longest, so that
-    nothing starves. A piece of work must not raise.
+    Work of the highest importance runs at once. Other work runs while the turn's budget lasts; what is left
+    waits for the next turn, the most important first. Each turn also runs the piece that has waited longest, so
+    that nothing starves. A piece of work must not raise.
     """
 
     def __init__(self, importance: Importance, clock: Clock, loop: Soon, budget: int = _BUDGET) -> None:

@@ -50,7 +50,7 @@ class QueryRegistry:
         self.importance.remove(id_)
 
     def note(self, query: Query) -> None:
-        """Update what follows from a query's state and specification: its importance, and whether it is monitored.
+        """Update what follows from a query's state: its importance, and whether it is monitored.
 
         It is monitored while it can run and has targets or allows shedding.
         """
