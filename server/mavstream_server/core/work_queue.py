@@ -33,8 +33,8 @@ class WorkQueue:
     """Runs pieces of work by importance.
 
     Work of the highest importance runs at once. Other work runs while the turn's budget lasts; what is left
-    waits for the next turn, the most important first. Each turn also runs the piece that has waited longest, so
-    that nothing starves. A piece of work must not raise.
+    waits for the next turn, the most important first. Each turn also runs the piece that has waited longest,
+    so that nothing starves. A piece of work must not raise.
     """
 
     def __init__(self, importance: Importance, clock: Clock, loop: Soon, budget: int = _BUDGET) -> None:

@@ -54,8 +54,8 @@ class CreditListener(Protocol):
 class Flusher:
     """Appends what is queued, the most important streams first.
 
-    Each stream has one queue, first come first served, that a flush empties as far as there is space; the rest
-    stays queued until there is, except entries that do not wait: these fail.
+    Each stream has one queue, first come first served, that a flush empties as far as there is space; the
+    rest stays queued until there is, except entries that do not wait: these fail.
 
     Without `timers`, `flush` must be called by hand. `ring` is called after each round of appends.
     """

@@ -54,7 +54,7 @@ class StreamMaintenance:
         interval = min(max(PERIOD, (monotonic - self._flusher.last_append) // 100), _RAREST_MARK) - _SLACK
         marked = False
         for log in self._logs.values():
-            self._watch_backlog(log, monotonic)
+            self._watch_overload(log, monotonic)
             if log.writer is None or log.syncing or log.completed:
                 continue
             by_arrival = log.spec.event_time is None
@@ -81,16 +81,16 @@ class StreamMaintenance:
             self._retention.enforce(log)
         self._retention.count()
 
-    def _watch_backlog(self, log: StreamWriter, monotonic: int) -> None:
-        """Slow down the producers of a stream that no query keeps up with, if there are more important ones."""
+    def _watch_overload(self, log: StreamWriter, monotonic: int) -> None:
+        """Slow down the producers of a stream that no query keeps up with, if others are more important."""
         if log.writer is None:
             return
-        name, backlog = log.spec.name, log.backlog
+        name, overload = log.spec.name, log.overload
         costs_others = self._importance.of_stream(name) < self._importance.highest
         read = self._readers.read_position(name) if costs_others else None
-        before = backlog.overloaded
-        backlog.observe(monotonic, log.writer.end, read, log.rows_of(self._credit))
-        if before and not backlog.overloaded:
+        before = overload.active
+        overload.observe(monotonic, log.writer.end, read, log.rows_of(self._credit))
+        if before and not overload.active:
             self._flusher.return_credit(log)
 
     def _mark_idle(self, log: StreamWriter, arrival: int, monotonic: int) -> bool:

@@ -265,7 +265,7 @@ class StreamStore:
             over_quota=held is not None or (quota is not None and log.nbytes > quota),
             held_by=self._retention.held_by(log) if held is None else held.held_by,
             importance=self.importance.of_stream(name),
-            overloaded=log.backlog.overloaded,
+            overloaded=log.overload.active,
         )
 
     def offer(
@@ -320,10 +320,10 @@ class StreamStore:
         return self.enqueuer.mark(FrameKind.COMPLETE, None, stream, done)
 
     def credit(self, producer: str | None, stream: str) -> int:
-        """Return the bytes that a producer may have in flight to a stream; 0 while it is held or overloaded."""
+        """Return the bytes that a producer may have in flight; 0 while the stream is held or overloaded."""
         log = self._log(stream)
         stopped = log.held is not None or log.failure is not None or log.completed or self.enqueuer.stopping
-        return 0 if stopped or log.backlog.overloaded else self._credit
+        return 0 if stopped or log.overload.active else self._credit
 
     def last_sequence(self, producer: str, stream: str) -> int:
         """Return a producer's last sequence that was, or could have been, acknowledged; 0 if none."""

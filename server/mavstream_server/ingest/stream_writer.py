@@ -23,7 +23,7 @@ from mavstream_server.core.errors import (
     storage_problem,
 )
 from mavstream_server.ingest.append_handle import Accepted, AppendHandle, Outcome, PendingAppend, Repeated
-from mavstream_server.ingest.backlog import Backlog
+from mavstream_server.ingest.overload import OverloadDetector
 from mavstream_server.log import (
     FrameKind,
     LogBusyError,
@@ -87,7 +87,7 @@ class StreamWriter:
         """By producer: the last sequence in the queue, for producers that have frames there."""
         self.held: ServiceError | None = None
         """Why the queue is blocked, or None if it is not."""
-        self.backlog = Backlog()
+        self.overload = OverloadDetector()
         """Whether rows arrive faster than they are read; then the producers get no credit."""
         self.syncing = False
         """Whether a thread is syncing the log; nothing is written until it returns."""

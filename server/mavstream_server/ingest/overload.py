@@ -1,4 +1,4 @@
-"""The backlog of a stream: whether its rows arrive faster than any query reads them."""
+"""Overloaded streams: those whose rows arrive faster than any query reads them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class _Sample(NamedTuple):
     read: int
 
 
-class Backlog:
+class OverloadDetector:
     """Compares the end of a stream with the position of its most advanced query.
 
     Not with that of the slowest one: a query that lags, or that reads old rows first, must not slow down the
@@ -27,20 +27,20 @@ class Backlog:
     """
 
     def __init__(self) -> None:
-        self.overloaded = False
+        self.active = False
         """Whether the stream's producers should be slowed down."""
         self._last: _Sample | None = None
         self._rate: float | None = None  # rows read per ns
         self._grows = False
 
     def observe(self, now: int, end: int, read: int | None, spare: int) -> None:
-        """Update `overloaded`; to be called several times a second.
+        """Update `active`; to be called several times a second.
 
         `read` is the position of the most advanced query, as last reported, or None if none counts. `spare`
         is a number of unread rows that is never too many. `now` is a monotonic time in ns.
         """
         if read is None or self._last is None or read < self._last.read:
-            self.overloaded, self._rate, self._grows = False, None, False
+            self.active, self._rate, self._grows = False, None, False
             self._last = None if read is None else _Sample(now, end, read)
             return
         if read != self._last.read or now - self._last.time >= _LONGEST_SAMPLE:
@@ -48,10 +48,10 @@ class Backlog:
         if self._rate is None:
             return
         unread = end - read
-        if self.overloaded:
-            self.overloaded = unread > max(self._rate * _LEAST, spare / 2)
+        if self.active:
+            self.active = unread > max(self._rate * _LEAST, spare / 2)
         else:
-            self.overloaded = self._grows and unread > max(self._rate * _MOST, spare)
+            self.active = self._grows and unread > max(self._rate * _MOST, spare)
 
     def _sample(self, before: _Sample, sample: _Sample) -> None:
         self._last = sample

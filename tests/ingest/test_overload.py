@@ -8,7 +8,7 @@ import pytest
 from tests.support.stream_stores import NUMBERS, ReturnedCredit, ScriptedReaders, Server, numbers, spec
 
 from mavstream_server.core.importance import AllEqual
-from mavstream_server.ingest.backlog import Backlog
+from mavstream_server.ingest.overload import OverloadDetector
 from mavstream_server.testing import ManualClock
 
 SECOND = 1_000_000_000
@@ -19,9 +19,9 @@ class Scenario:
     """A stream and its fastest query, observed twice a second."""
 
     def __init__(self, end: int = 0) -> None:
-        self.backlog = Backlog()
+        self.overload = OverloadDetector()
         self.now, self.end, self.read = 0, end, 0
-        self.backlog.observe(0, end, 0, 0)
+        self.overload.observe(0, end, 0, 0)
 
     def pass_time(self, seconds: float, arriving: int, reading: int, spare: int = 0) -> bool:
         """Let time pass with so many rows per second; return whether the stream is overloaded then."""
@@ -29,8 +29,8 @@ class Scenario:
             self.now += TICK
             self.end += arriving // 2
             self.read = min(self.read + reading // 2, self.end)
-            self.backlog.observe(self.now, self.end, self.read, spare)
-        return self.backlog.overloaded
+            self.overload.observe(self.now, self.end, self.read, spare)
+        return self.overload.active
 
 
 @pytest.fixture
@@ -66,8 +66,8 @@ def test_a_query_that_stops_reading_overloads_its_stream(scenario: Scenario) -> 
 
 def test_a_stream_that_nobody_reads_any_more_is_not_overloaded(scenario: Scenario) -> None:
     assert scenario.pass_time(3, arriving=2000, reading=1000)
-    scenario.backlog.observe(scenario.now + TICK, scenario.end, None, 0)
-    assert not scenario.backlog.overloaded
+    scenario.overload.observe(scenario.now + TICK, scenario.end, None, 0)
+    assert not scenario.overload.active
 
 
 class Important(AllEqual):
