@@ -61,6 +61,7 @@ def test_less_important_work_is_bounded_per_turn_and_important_work_never_waits(
     assert loop.done == ["n1", "n2"]
     loop.submit(H, "h1", "h2", "h3", "h4")
     assert loop.done[2:] == ["h1", "h2", "h3", "h4"]
+    assert loop.turn() == []  # left to what follows from important work
     # Two within the budget; the third because nothing may wait for ever.
     assert loop.turn() == ["n3", "n4", "n5"]
 
@@ -81,11 +82,35 @@ def test_nothing_starves_while_more_important_work_takes_the_whole_budget(loop: 
     assert loop.turn() == ["m2", "n2"]
 
 
+def test_less_important_work_waits_a_turn_for_announced_work(loop: Loop) -> None:
+    loop.submit(N, "n0", takes=BUDGET)
+    loop.submit(N, "n1", "n2")
+    loop.queue.announce(N)
+    assert loop.turn() == ["n1", "n2"]
+    loop.queue.announce(H)
+    loop.submit(N, "n3")
+    assert loop.done[-1] == "n2"
+    assert loop.turn() == []
+    assert loop.turn() == ["n3"]
+
+
+def test_less_important_work_is_done_at_last_however_often_other_work_is_announced(loop: Loop) -> None:
+    loop.submit(N, "n0", takes=BUDGET)
+    loop.submit(N, "n1")
+    turns = 0
+    while not loop.turn():
+        loop.queue.announce(H)
+        turns += 1
+        assert turns < 10
+
+
 def test_an_idle_loop_is_left_alone(loop: Loop) -> None:
     loop.submit(H, "h")
     assert loop.timers.soon == []
     loop.submit(N, "n")
-    loop.turn()
+    for _ in range(3):
+        loop.turn()
+    assert loop.done == ["h", "n"]
     assert loop.timers.soon == []
 
 

@@ -214,12 +214,14 @@ class QueryResults:
             while len(self._cursors) > _CURSORS:
                 self._cursors.popitem(last=False)
 
-    def look(self) -> None:
-        """Wake waiting readers if the log has grown; called for every ring of the doorbell."""
+    def look(self) -> bool:
+        """Wake waiting readers if the log has grown, and return whether it has; called for every doorbell."""
         end = self.end
-        if end != self._seen:
-            self._seen = end
-            self.wake()
+        if end == self._seen:
+            return False
+        self._seen = end
+        self.wake()
+        return True
 
     def wake(self) -> None:
         """Wake all waiting readers."""

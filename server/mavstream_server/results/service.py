@@ -123,7 +123,8 @@ class ResultService:
     def doorbell(self) -> None:
         """Wake the readers of subscribed logs with new rows, those of important queries first."""
         for results in self._by_importance():
-            results.look()
+            if results.look() and self.work is not None:
+                self.work.announce(self.importance.of_query(results.query.id))
 
     async def in_turn(self, results: QueryResults, work: Callable[[], T]) -> T:
         """Do work for a subscriber of a query when it is the query's turn, and return its result."""

@@ -12,7 +12,7 @@ from starlette.websockets import WebSocketDisconnect
 from mavstream_protocol.wire.feed import CloseCode
 from mavstream_server.api.auth import admitted
 from mavstream_server.api.services import Services, services_of
-from mavstream_server.api.websockets.stamping import arrival_of
+from mavstream_server.api.websockets.stamping import arrival_of, notify_arrivals
 from mavstream_server.core.errors import ServiceError
 from mavstream_server.core.settings import Role
 from mavstream_server.core.work_queue import in_turn
@@ -46,6 +46,7 @@ class _Connection:
 
     async def run(self) -> None:
         """Serve the connection until one side closes it."""
+        notify_arrivals(self._websocket, lambda: self._work.announce(self.session.importance))
         writer = asyncio.create_task(self._write())
         try:
             await self._read()
