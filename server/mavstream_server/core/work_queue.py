@@ -18,7 +18,7 @@ from mavstream_server.core.importance_queue import ImportanceQueue
 T = TypeVar("T")
 Work = Callable[[], object]
 
-_BUDGET = 400_000
+_BUDGET = 500_000
 """How long, in ns, less important work may take per turn of the event loop; its last piece may exceed it."""
 
 
