@@ -35,8 +35,9 @@ class Producer:
         await self._socket.send(message)
 
     def _must_wait(self, stream: str, size: int) -> bool:
+        credit = self._credit.get(stream, 1 << 20)
         under_way = sum(size for _, size in self._under_way.get(stream, ()))
-        return under_way > 0 and under_way + size > self._credit.get(stream, 1 << 20)
+        return credit == 0 or (under_way > 0 and under_way + size > credit)
 
     async def all_acked(self, stream: str, sequence: int) -> None:
         """Return when all frames up to a sequence are acked."""

@@ -124,7 +124,8 @@ class _Producer:
         self._socket.close()
 
     def _fits(self, size: int) -> bool:
-        return not self._under_way or self._under_way + size <= self._credit
+        # Without credit nothing may be sent; with some, a larger frame may be in flight alone.
+        return self._credit > 0 and (not self._under_way or self._under_way + size <= self._credit)
 
     def _read(self) -> None:
         for text in self._socket.receive():

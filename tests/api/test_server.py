@@ -6,7 +6,7 @@ import asyncio
 import json
 import sqlite3
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Any
 
@@ -172,6 +172,53 @@ def test_classes_have_versions_and_reach_the_engine(server: RunningServer) -> No
     assert server.http.get(url).json()["latency"] == "20ms"
     other = server.http.put(url, json={"name": "other"})
     assert (other.status_code, other.json()["code"]) == (400, "name_mismatch")
+
+
+def test_a_stream_is_as_important_as_the_highest_class_that_reads_it(server: RunningServer) -> None:
+    create(server)
+    for name, priority in (("alarms", 6), ("reports", 2)):
+        server.http.put(f"/v1/classes/{name}", json={"name": name, "priority": priority})
+
+    def importance() -> int:
+        return int(server.http.get("/v1/streams/readings").json()["importance"])
+
+    assert importance() == 0
+    query = register(server, **{"class": "reports"})
+    assert importance() == 2
+    server.http.patch(f"/v1/queries/{query}", json={"class": "alarms"}).raise_for_status()
+    assert importance() == 6
+    server.http.put("/v1/classes/alarms", json={"name": "alarms", "priority": 8}).raise_for_status()
+    assert importance() == 8
+    server.http.delete(f"/v1/queries/{query}").raise_for_status()
+    assert importance() == 0
+
+
+def test_producers_and_subscribers_of_low_classes_lose_nothing_beside_a_high_one(
+    server: RunningServer,
+) -> None:
+    priorities = {"high": 6, "middle": 3, "low": 1}
+    queries = {}
+    for name, priority in priorities.items():
+        create(server, name=name)
+        server.http.put(f"/v1/classes/{name}", json={"name": name, "priority": priority})
+        queries[name] = register(server, name=name, plan=plan(stream=name), **{"class": name})
+    with ExitStack() as stack:
+        producers = {name: stack.enter_context(RawProducer(server, name, name)) for name in priorities}
+        sockets = {
+            name: stack.enter_context(server.websocket(f"/v1/queries/{query}/results"))
+            for name, query in queries.items()
+        }
+        for sequence in range(1, 101):
+            for name, producer in producers.items():
+                producer.arrow(name, sequence, batch((sequence - 1) * 50, sequence * 50))
+        for name, producer in producers.items():
+            producer.acked(name, 100)
+        for socket in sockets.values():
+            received: list[int] = []
+            while len(received) < 5000:
+                message = json.loads(socket.recv(timeout=PATIENCE))
+                received += [each["n"] for each in message.get("rows", ())]
+            assert received == list(range(5000))
 
 
 def test_creation_with_a_key_happens_once(server: RunningServer) -> None:

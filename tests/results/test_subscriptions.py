@@ -15,7 +15,7 @@ from mavstream_protocol.tuples import decode_message, rows_of
 from mavstream_protocol.wire.envelope import unseal
 from mavstream_protocol.wire.resources import ActualState
 from mavstream_protocol.wire.results import OnLag, RowsHeader
-from mavstream_server.results.encoding import MOST_BYTES, MOST_ROWS, ResultFormat
+from mavstream_server.results.encoding import CHUNK_ROWS, MOST_BYTES, ResultFormat
 from mavstream_server.results.service import OffsetAhead, TooManySubscribers
 from mavstream_server.results.subscription import LATEST, Lagging
 
@@ -64,7 +64,7 @@ def test_rows_are_sent_as_arrow_if_requested(answers: Answers) -> None:
     assert [row["n"] for row in rows_of(batch)] == [0, 1, 2]
 
 
-@pytest.mark.parametrize("boundary", [0, 1, 9, 10, 11, 24, 4_998, 4_999, 5_000, 5_001, 6_999])
+@pytest.mark.parametrize("boundary", [0, 1, 9, 10, 11, 24, 498, 499, 500, 4_999, 5_001, 6_999])
 def test_a_reconnect_at_any_boundary_misses_and_repeats_nothing(answers: Answers, boundary: int) -> None:
     answers.answer(10)
     answers.answer(15)
@@ -143,17 +143,21 @@ def test_a_hundred_subscribers_cost_one_encoding_per_chunk(answers: Answers) -> 
 
 
 def test_subscribers_that_began_at_different_offsets_come_to_share_encodings(answers: Answers) -> None:
-    answers.answer(4 * MOST_ROWS)
-    early, late = answers.subscribe(), answers.subscribe(after=1_233)
-    assert numbers(available(early)) == list(range(4 * MOST_ROWS))
+    rows = 4 * CHUNK_ROWS[ResultFormat.ROWS]
+    answers.answer(rows)
+    early, late = answers.subscribe(), answers.subscribe(after=122)
+    assert numbers(available(early)) == list(range(rows))
     assert answers.service.counters.encodings == 4
-    assert numbers(available(late)) == list(range(1_234, 4 * MOST_ROWS))
+    assert numbers(available(late)) == list(range(123, rows))
     assert answers.service.counters.encodings == 5
 
 
 def test_chunks_are_bounded_in_rows_and_bytes(answers: Answers) -> None:
     answers.answer(12_000)
     sizes = [len(message["rows"]) for message in available(answers.subscribe())[1:]]
+    assert sizes == [500] * 24
+    frames = available(answers.subscribe(format_=ResultFormat.ARROW))[1:]
+    sizes = [RowsHeader.model_validate_json(unseal(frame)[0]).count for frame in frames]
     assert sizes == [5_000, 5_000, 2_000]
     for _ in range(4):
         answers.answer(100, room="x" * 20_000)

@@ -147,5 +147,7 @@ def _show(info: StreamInfo, output: Output) -> None:
             ("producers", info.producers),
             ("over quota", info.over_quota),
             ("held by", info.held_by),
+            ("importance", info.importance),
+            ("overloaded", info.overloaded),
         ]
     )

@@ -67,6 +67,10 @@ class StreamInfo(BaseModel):
     over_quota: bool
     held_by: str | None
     """The query whose cursor prevents the oldest segment from being removed."""
+    importance: int = 0
+    """The priority of the highest class that reads it; 0 if no query does."""
+    overloaded: bool = False
+    """Whether its producers get no credit, because its rows arrive faster than any query reads them."""
 
 
 class TableVersion(BaseModel):

@@ -36,6 +36,8 @@ class ServerMetrics:
     traffic: Traffic
     stream_bytes: dict[str, int]
     stream_positions: dict[str, int]
+    overloaded_streams: dict[str, int]
+    """1 for streams whose producers get no credit, because rows arrive faster than they are read; else 0."""
     tables: Sequence[TableInfo]
     states: dict[str, int]
     """Number of queries by actual state."""
@@ -92,6 +94,12 @@ def _server(metrics: ServerMetrics) -> Iterator[Metric]:
         "Position of the next row of a stream",
         ("stream",),
         _keyed(metrics.stream_positions),
+    )
+    yield _gauge(
+        "stream_overloaded",
+        "Whether a stream's producers get no credit because rows arrive faster than they are read",
+        ("stream",),
+        _keyed(metrics.overloaded_streams),
     )
     yield from _tables(metrics.tables)
     yield _gauge("queries", "Queries by state", ("state",), _keyed(metrics.states))

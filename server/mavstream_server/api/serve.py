@@ -23,6 +23,7 @@ from mavstream_protocol.errors import MavstreamError
 from mavstream_server.api.app import create_app, say_goodbye
 from mavstream_server.api.logging import LogFormat, configure_logging
 from mavstream_server.api.websockets.stamping import StampedWebSocket
+from mavstream_server.core.heap import freeze_heap
 from mavstream_server.supervisor.scheduler_choice import check_policy
 
 if TYPE_CHECKING:
@@ -100,8 +101,7 @@ class _Server(uvicorn.Server):
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
         # Exclude startup objects from collections, which would take 60 ms each during operation.
-        gc.collect()
-        gc.freeze()
+        freeze_heap()
         gc.set_threshold(*_GC_THRESHOLDS)
         if self.started:
             _LOG.info("listening", extra={"url": self._url, "pid": os.getpid()})

@@ -27,6 +27,7 @@ async def server_metrics(services: Services) -> ServerMetrics:
         traffic=services.traffic,
         stream_bytes={stream.name: stream.bytes for stream in streams},
         stream_positions={stream.name: stream.position for stream in streams},
+        overloaded_streams={stream.name: int(stream.overloaded) for stream in streams},
         tables=[services.tables.info(name) for name in services.tables.names],
         states=Counter(services.queries.registry.states()),
         connections=services.connections.open,

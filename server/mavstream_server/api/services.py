@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from mavstream_server.api.limits import Connections
     from mavstream_server.catalog.catalog import Catalog
     from mavstream_server.core.settings import Settings
+    from mavstream_server.core.work_queue import WorkQueue
     from mavstream_server.ingest.stream_store import StreamStore
     from mavstream_server.optimizer.service import OptimizerService
     from mavstream_server.queries.service import QueryService
@@ -50,6 +51,7 @@ class Services:
     auth: Auth
     connections: Connections
     producers: ConnectedProducers
+    work: WorkQueue
     traffic: Traffic = field(default_factory=Traffic)
     pending_classes: set[str] = field(default_factory=set)
     """Classes whose last change has not been sent to the engine yet."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from contextlib import AsyncExitStack
 from importlib import import_module
 
@@ -13,6 +14,7 @@ from mavstream_server.api.limits import Connections
 from mavstream_server.api.services import Services
 from mavstream_server.catalog.catalog import Catalog
 from mavstream_server.core.clock import SystemClock
+from mavstream_server.core.heap import QueryHeap
 from mavstream_server.core.settings import Settings
 from mavstream_server.engine.process.messages import Hello
 from mavstream_server.ingest.background import InThreads
@@ -73,6 +75,7 @@ async def start_services(settings: Settings, connections: Connections, stack: As
         Auth(settings),
         connections,
         producers,
+        parts.work,
     )
     stack.push_async_callback(link.stop)
     # Import it while the engine starts: the first frame would need it, and it takes 0.4 s.
@@ -105,9 +108,11 @@ def _link(settings: Settings, catalog: Catalog) -> EngineLink:
 
 async def _maintain(services: Services, tables: TableRetention) -> None:
     """Run periodic maintenance every 100 ms; errors of a round are logged."""
+    heap = QueryHeap()
     while True:
         await asyncio.sleep(MAINTENANCE_S)
         try:
+            heap.tend(len(services.queries.registry), time.monotonic_ns())
             services.streams.maintain()
             await _send_classes(services)
             await tables.run()

@@ -74,10 +74,10 @@ class Intake:
         """The logs of the attached streams."""
         return {stream: feed.reader for stream, feed in self.feeds.items()}
 
-    def needed(self) -> dict[str, tuple[int, str]]:
-        """Return, by stream, the lowest position that must be retained, and the query that reads there."""
+    def needed(self) -> dict[str, tuple[int, str, int]]:
+        """Return, by stream, the lowest position that is read, the query that is there, the highest one."""
         return {
-            stream: min(reading)
+            stream: (*min(reading), max(reading)[0])
             for stream, feed in self.feeds.items()
             if (
                 reading := [

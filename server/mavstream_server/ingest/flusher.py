@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import logging
-import math
 from collections.abc import Callable
 from functools import partial
 from typing import Protocol
 
 from mavstream_server.core.clock import Clock
 from mavstream_server.core.errors import SequenceGap, ServiceError, StorageFailed
+from mavstream_server.core.importance import Importance
+from mavstream_server.core.importance_queue import ImportanceQueue
 from mavstream_server.ingest.append_handle import PendingAppend
 from mavstream_server.ingest.background import Background
 from mavstream_server.ingest.retention import StreamRetention
@@ -21,6 +22,8 @@ _LOG = logging.getLogger("mavstream.streams")
 _TURN = 150_000
 """How long, in ns, one turn of appending may block the event loop. Streams whose turn comes later collect
 more frames in the meantime, which makes them cheaper, and incoming messages are stamped without delay."""
+_OLDEST_EVERY = 16
+"""After so many turns, the stream that has waited longest is served, however important the others are."""
 _PAUSE_FACTOR = 9
 """How many times longer than the last turn the pause before the next one is, if all queued rows may wait.
 An append costs nearly the same for two rows and for twenty: this limits appending to a tenth of the time."""
@@ -49,8 +52,10 @@ class CreditListener(Protocol):
 
 
 class Flusher:
-    """Appends what is queued. Each stream has one queue, first come first served, that a flush empties as far
-    as there is space; the rest stays queued until there is, except entries that do not wait: these fail.
+    """Appends what is queued, the most important streams first.
+
+    Each stream has one queue, first come first served, that a flush empties as far as there is space; the
+    rest stays queued until there is, except entries that do not wait: these fail.
 
     Without `timers`, `flush` must be called by hand. `ring` is called after each round of appends.
     """
@@ -60,6 +65,7 @@ class Flusher:
         retention: StreamRetention,
         clock: Clock,
         background: Background,
+        importance: Importance,
         *,
         timers: Timers | None,
         ring: Callable[[], None],
@@ -68,12 +74,14 @@ class Flusher:
         self._retention = retention
         self._clock = clock
         self._background = background
+        self._importance = importance
         self._timers = timers
         self.ring = ring
         self._producers = producers
         self.last_append = clock.monotonic()
         """When anything was last appended to a stream."""
-        self._busy: dict[str, StreamWriter] = {}
+        self._busy: ImportanceQueue[str, StreamWriter] = ImportanceQueue()
+        self._turns = 0  # turns since the stream that waited longest was served
         self._gathering: dict[str, StreamWriter] = {}  # streams whose rows may wait for the end of the pause
         self._pause_until = clock.monotonic()
         self._pausing = False  # whether a timer for the end of the pause is set
@@ -99,34 +107,55 @@ class Flusher:
     def flush(self, now: int | None = None) -> None:
         """Append everything queued, ring once, then settle the handles; `now` is UTC in ns."""
         self._wake()
-        self._flush(self._clock.now() if now is None else now, math.inf)
+        arrival = self._clock.now() if now is None else now
+        self._flush(arrival, self._drain_all)
 
     def _turn(self) -> None:
         """Append for a bounded time; the remaining streams get the next turn."""
         begin = self._clock.monotonic()
-        self._flush(self._clock.now(), begin + _TURN)
+        self._flush(self._clock.now(), partial(self._drain_some, begin + _TURN))
         end = self._clock.monotonic()
         longest = end + _LONGEST_PAUSE
         self._pause_until = min(max(self._pause_until, end) + _PAUSE_FACTOR * (end - begin), longest)
         if self._busy:
             self._schedule()
 
-    def _flush(self, arrival: int, until: float) -> None:
-        self._scheduled = wrote = False
+    def _flush(self, arrival: int, drain: Callable[[int], bool]) -> None:
+        self._scheduled = False
         self._flushing = True
         try:
-            while self._busy:
-                wrote |= self._drain(self._busy.pop(next(iter(self._busy))), arrival)
-                if self._clock.monotonic() >= until:
-                    break
+            more = drain(arrival)
         finally:
             self._flushing = False
-        if wrote and self._unrung is None:
-            self._unrung = self._clock.monotonic()
-        if self._unrung is not None and not (self._busy and self._clock.monotonic() < self._unrung + _ROUND):
+        if self._unrung is not None and not (more and self._clock.monotonic() < self._unrung + _ROUND):
             self._unrung = None
             self.ring()
         self._settle()
+
+    def _drain_all(self, arrival: int) -> bool:
+        while self._busy:
+            self._drain(self._busy.pop(), arrival)
+        return False
+
+    def _drain_some(self, until: int, arrival: int) -> bool:
+        """Drain streams of one importance for a bounded time; return whether there are more of them.
+
+        The doorbell is not rung later, nor are acks sent later, because of less important streams.
+        """
+        if not self._busy:
+            return False
+        self._turns += 1
+        if self._turns > _OLDEST_EVERY:
+            self._turns = 0
+            self._drain(self._busy.pop_oldest(), arrival)
+            return False
+        importance = self._busy.highest
+        while True:
+            self._drain(self._busy.pop(), arrival)
+            if not self._busy or self._busy.highest < importance:
+                return False
+            if self._clock.monotonic() >= until:
+                return True
 
     def release(self, log: StreamWriter) -> None:
         """Unblock the queue of a held stream if there is space again."""
@@ -148,12 +177,12 @@ class Flusher:
     def drop(self, log: StreamWriter, error: ServiceError) -> None:
         """Fail everything that is queued on a stream."""
         self._settled += log.drop_queue(error)
-        self._busy.pop(log.spec.name, None)
+        self._busy.discard(log.spec.name)
         self._gathering.pop(log.spec.name, None)
         self._settle()
 
     def _request(self, log: StreamWriter) -> None:
-        self._busy[log.spec.name] = log
+        self._make_busy(log)
         self._schedule()
 
     def _schedule(self) -> None:
@@ -181,19 +210,24 @@ class Flusher:
 
     def _wake(self) -> None:
         # They are flushed together: rows that arrive during the flush wait for the next one.
-        self._busy |= self._gathering
+        for log in self._gathering.values():
+            self._make_busy(log)
         self._gathering.clear()
 
-    def _drain(self, log: StreamWriter, arrival: int) -> bool:
-        """Append what a stream's queue holds; return whether there was anything. Handles settle later."""
-        wrote = False
+    def _make_busy(self, log: StreamWriter) -> None:
+        name = log.spec.name
+        self._busy.put(self._importance.of_stream(name), name, log)
+
+    def _drain(self, log: StreamWriter, arrival: int) -> None:
+        """Append what a stream's queue holds. Handles settle later."""
         while not log.syncing and log.writer is not None and (items := self._take(log)):
             before = log.nbytes
             monotonic = self._clock.monotonic()
             written, error = log.write(items, arrival, monotonic)
             self._retention.disk += log.nbytes - before
             self.last_append = monotonic
-            wrote |= bool(written)
+            if written and self._unrung is None:
+                self._unrung = monotonic
             if error is not None:
                 # Frames behind a lost one would leave a gap: all are rejected, and the producer resends them.
                 self._settled += [(item, error) for item in items[len(written) :]]
@@ -204,7 +238,6 @@ class Flusher:
         elif not log.syncing and log.held is None and self._retention.limited(log):
             # Checked before the next frame arrives, so that the ack sent now carries no credit.
             log.held = self._retention.shortage(log, 0)
-        return wrote
 
     def _take(self, log: StreamWriter) -> list[PendingAppend]:
         """Take from the queue what there is space for; reject entries that do not continue their sequence."""

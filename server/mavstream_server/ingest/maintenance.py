@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from mavstream_server.core.clock import Clock
+from mavstream_server.core.importance import Importance
 from mavstream_server.ingest.flusher import Flusher
 from mavstream_server.ingest.retention import Readers, StreamRetention
 from mavstream_server.ingest.stream_writer import StreamWriter
@@ -33,13 +34,17 @@ class StreamMaintenance:
         flusher: Flusher,
         retention: StreamRetention,
         readers: Readers,
+        importance: Importance,
         clock: Clock,
+        credit_bytes: int,
     ) -> None:
         self._logs = logs
         self._flusher = flusher
         self._retention = retention
         self._readers = readers
+        self._importance = importance
         self._clock = clock
+        self._credit = credit_bytes
         self._slow_since = clock.monotonic()
 
     def run(self, now: int | None = None) -> None:
@@ -49,6 +54,7 @@ class StreamMaintenance:
         interval = min(max(PERIOD, (monotonic - self._flusher.last_append) // 100), _RAREST_MARK) - _SLACK
         marked = False
         for log in self._logs.values():
+            self._watch_overload(log, monotonic)
             if log.writer is None or log.syncing or log.completed:
                 continue
             by_arrival = log.spec.event_time is None
@@ -74,6 +80,18 @@ class StreamMaintenance:
                     self._flusher.return_credit(log)
             self._retention.enforce(log)
         self._retention.count()
+
+    def _watch_overload(self, log: StreamWriter, monotonic: int) -> None:
+        """Slow down the producers of a stream that no query keeps up with, if others are more important."""
+        if log.writer is None:
+            return
+        name, overload = log.spec.name, log.overload
+        costs_others = self._importance.of_stream(name) < self._importance.highest
+        read = self._readers.read_position(name) if costs_others else None
+        before = overload.active
+        overload.observe(monotonic, log.writer.end, read, log.rows_of(self._credit))
+        if before and not overload.active:
+            self._flusher.return_credit(log)
 
     def _mark_idle(self, log: StreamWriter, arrival: int, monotonic: int) -> bool:
         """Mark producers idle that were silent for too long; producers with queued frames are not silent."""

@@ -79,7 +79,19 @@ class ProducerSession:
         # By stream, the last sequence that was enqueued and has not failed.
         self._offered: dict[str, int] = {}
         self._fed: set[str] = set()  # streams that it named or sent rows to: it is told of returned credit
+        self._importance = 0
+        self._importance_of = (-1, 0)  # what the importance was found for: its version, the number of streams
         self._arrival = 0  # arrival time of the current message and its rows, in ns
+
+    @property
+    def importance(self) -> int:
+        """The importance of the most important stream that the connection feeds."""
+        importance = self._streams.importance
+        found_for = (importance.version, len(self._fed))
+        if found_for != self._importance_of:
+            self._importance_of = found_for
+            self._importance = max(map(importance.of_stream, self._fed), default=0)
+        return self._importance
 
     # Incoming messages
 

@@ -26,6 +26,9 @@ class Readers(Protocol):
     def held_by(self, stream: str) -> str | None:
         """Return the id of the query that needs that position."""
 
+    def read_position(self, stream: str) -> int | None:
+        """Return the position of the most advanced query on a stream, None if no query reads it."""
+
     def waits_for_time(self, stream: str) -> bool:
         """Return whether a query needs a stream's time to advance even without rows."""
 
@@ -39,6 +42,10 @@ class NoReaders:
 
     def held_by(self, stream: str) -> str | None:
         """Return None: no query needs anything."""
+        return None
+
+    def read_position(self, stream: str) -> int | None:
+        """Return None: no query reads."""
         return None
 
     def waits_for_time(self, stream: str) -> bool:

@@ -25,6 +25,7 @@ from mavstream_server.core.errors import (
     TooMany,
     storage_problem,
 )
+from mavstream_server.core.importance import AllEqual, Importance
 from mavstream_server.core.settings import Settings
 from mavstream_server.ingest.append_handle import Accepted, AppendHandle, Outcome, Repeated
 from mavstream_server.ingest.background import Background, Inline
@@ -54,8 +55,8 @@ class StreamStore:
 
     With `timers` (an event loop) flushes happen by themselves; without, `flush` is called by hand. With
     delivery `sync` the disk is waited for in the background. `ring` is called after each round of appends:
-    the doorbell of the engines. `readers` are the queries that still need rows, `producers` is notified of
-    streams that take rows again.
+    the doorbell of the engines. `readers` are the queries that still need rows. Streams are flushed in the
+    order of their `importance`. `producers` is notified of streams that take rows again.
     """
 
     def __init__(
@@ -68,6 +69,7 @@ class StreamStore:
         background: Background | None = None,
         ring: Callable[[], None] = lambda: None,
         readers: Readers | None = None,
+        importance: Importance | None = None,
         producers: CreditListener | None = None,
     ) -> None:
         self._directory = settings.streams_directory
@@ -80,16 +82,26 @@ class StreamStore:
         self._logs: dict[str, StreamWriter] = {}
         self._shapes: dict[str, StreamShape] = {}
         readers = readers or NoReaders()
+        self.importance = importance or AllEqual()
+        """How important the streams are."""
         limit = settings.max_disk_bytes
         self._retention = StreamRetention(self._logs, catalog, clock, readers, limit)
         self._flusher = Flusher(
-            self._retention, clock, self._background, timers=timers, ring=ring, producers=producers
+            self._retention,
+            clock,
+            self._background,
+            self.importance,
+            timers=timers,
+            ring=ring,
+            producers=producers,
         )
         self.enqueuer = Enqueuer(
             self._logs, self._flusher, catalog, clock, self._credit, limited=limit is not None
         )
         """Accepts the frames of producers."""
-        self._maintenance = StreamMaintenance(self._logs, self._flusher, self._retention, readers, clock)
+        self._maintenance = StreamMaintenance(
+            self._logs, self._flusher, self._retention, readers, self.importance, clock, self._credit
+        )
         self._open_all()
 
     def _open_all(self) -> None:
@@ -252,6 +264,8 @@ class StreamStore:
             producers={self._catalog.producer_name(p): last for p, last in sorted(log.last.items())},
             over_quota=held is not None or (quota is not None and log.nbytes > quota),
             held_by=self._retention.held_by(log) if held is None else held.held_by,
+            importance=self.importance.of_stream(name),
+            overloaded=log.overload.active,
         )
 
     def offer(
@@ -306,10 +320,10 @@ class StreamStore:
         return self.enqueuer.mark(FrameKind.COMPLETE, None, stream, done)
 
     def credit(self, producer: str | None, stream: str) -> int:
-        """Return how many bytes a producer may have in flight to a stream; 0 while the stream is held."""
+        """Return the bytes that a producer may have in flight; 0 while the stream is held or overloaded."""
         log = self._log(stream)
         stopped = log.held is not None or log.failure is not None or log.completed or self.enqueuer.stopping
-        return 0 if stopped else self._credit
+        return 0 if stopped or log.overload.active else self._credit
 
     def last_sequence(self, producer: str, stream: str) -> int:
         """Return a producer's last sequence that was, or could have been, acknowledged; 0 if none."""

@@ -23,6 +23,7 @@ from mavstream_server.core.errors import (
     storage_problem,
 )
 from mavstream_server.ingest.append_handle import Accepted, AppendHandle, Outcome, PendingAppend, Repeated
+from mavstream_server.ingest.overload import OverloadDetector
 from mavstream_server.log import (
     FrameKind,
     LogBusyError,
@@ -86,6 +87,8 @@ class StreamWriter:
         """By producer: the last sequence in the queue, for producers that have frames there."""
         self.held: ServiceError | None = None
         """Why the queue is blocked, or None if it is not."""
+        self.overload = OverloadDetector()
+        """Whether rows arrive faster than they are read; then the producers get no credit."""
         self.syncing = False
         """Whether a thread is syncing the log; nothing is written until it returns."""
         self.completed = False
@@ -156,6 +159,10 @@ class StreamWriter:
     def cost(self, rows: int, nbytes: int) -> int:
         """Return an upper bound of a frame's bytes in the log; its texts are no longer than its message."""
         return FRAME_BYTES + 8 * len(self.schema) + rows * self._row_bytes + (nbytes if self._texts else 0)
+
+    def rows_of(self, nbytes: int) -> int:
+        """Return about how many rows take so many bytes."""
+        return nbytes // max(self._row_bytes, 1)
 
     def put(self, item: PendingAppend) -> None:
         """Append an entry to the queue."""

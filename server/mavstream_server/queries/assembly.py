@@ -9,6 +9,7 @@ from mavstream_protocol.admission import AdmissionPolicy
 from mavstream_server.catalog.catalog import Catalog
 from mavstream_server.core.clock import Clock
 from mavstream_server.core.settings import Settings
+from mavstream_server.core.work_queue import WorkQueue
 from mavstream_server.ingest.background import Background
 from mavstream_server.ingest.flusher import CreditListener, Timers
 from mavstream_server.ingest.stream_store import StreamStore
@@ -30,6 +31,8 @@ class QueryParts:
     tables: TableStore
     results: ResultService
     queries: QueryService
+    work: WorkQueue
+    """Bounds the less important work per turn of the event loop."""
 
     def close(self) -> None:
         """Close the files of streams and tables."""
@@ -62,6 +65,7 @@ def assemble(
         background=background,
         ring=link.ring,
         readers=readers,
+        importance=registry.importance,
         producers=producers,
     )
     try:
@@ -69,7 +73,10 @@ def assemble(
     except BaseException:
         streams.close()
         raise
-    results = ResultService(settings.results_directory, settings.max_subscribers)
+    work = WorkQueue(registry.importance, clock, timers)
+    results = ResultService(
+        settings.results_directory, settings.max_subscribers, importance=registry.importance, work=work
+    )
     queries = QueryService(
         settings,
         catalog,
@@ -82,4 +89,4 @@ def assemble(
         admission or (lambda: settings.admission),
         now_us=lambda: clock.now() // 1000,
     )
-    return QueryParts(readers, streams, tables, results, queries)
+    return QueryParts(readers, streams, tables, results, queries, work)

@@ -11,6 +11,7 @@ from mavstream_server.core.errors import NotFound
 from mavstream_server.optimizer.monitor import is_watched
 from mavstream_server.optimizer.service import Registered
 from mavstream_server.optimizer.target_index import IndexedTarget
+from mavstream_server.queries.importance import ClassImportance
 from mavstream_server.queries.query import Query
 
 
@@ -21,6 +22,8 @@ class QueryRegistry:
         self._queries: dict[str, Query] = {}
         self._order: list[str] = []  # ids in sorted order, for pages
         self._watched: dict[str, Registered] = {}
+        self.importance = ClassImportance()
+        """How important the queries and the streams that they read are."""
 
     def __len__(self) -> int:
         return len(self._queries)
@@ -44,9 +47,14 @@ class QueryRegistry:
         del self._queries[id_]
         del self._order[bisect_right(self._order, id_) - 1]
         self._watched.pop(id_, None)
+        self.importance.remove(id_)
 
     def note(self, query: Query) -> None:
-        """Update whether a query is monitored: while it can run and has targets or allows shedding."""
+        """Update what follows from a query's state: its importance, and whether it is monitored.
+
+        It is monitored while it can run and has targets or allows shedding.
+        """
+        self.importance.update(query)
         qos = query.record.spec.qos
         if query.final is None and not query.scheduled and is_watched(qos):
             self._watched[query.id] = Registered(query.id, query.class_name, qos)

@@ -97,6 +97,8 @@ class QueryService:
 
     async def start(self) -> None:
         """Load the queries of the catalog and begin to start those that are to run."""
+        for name, priority in self.priorities().items():
+            self.set_priority(name, priority)
         for record in self._catalog.queries():
             self._enter(record, None if record.final_state is not None else self._typed(record))
         self._place_all()
@@ -215,6 +217,10 @@ class QueryService:
     def priorities(self) -> Mapping[str, int]:
         """Return the priorities of the classes."""
         return {record.spec.name: record.spec.priority for record in self._catalog.classes()}
+
+    def set_priority(self, class_name: str, priority: int) -> None:
+        """Have ingest and delivery follow the priority of a class; the engine is told by the caller."""
+        self.registry.importance.set_priority(class_name, priority)
 
     def users(self, stream: str) -> list[str]:
         """Return the ids of the queries that read a stream and have not ended."""

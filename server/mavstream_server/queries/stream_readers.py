@@ -77,6 +77,11 @@ class StreamReaders:
         """Return the lowest position of a stream that a query still needs, or None if no query reads it."""
         return self._needed(stream)[0]
 
+    def read_position(self, stream: str) -> int | None:
+        """Return the position of the most advanced query on a stream, or None if no query reads it."""
+        need = self._engine.needs.get(stream)
+        return None if need is None or not self._queries.get(stream) else need.furthest
+
     def held_by(self, stream: str) -> str | None:
         """Return the id of the query that needs that position."""
         return self._needed(stream)[1]

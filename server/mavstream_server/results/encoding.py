@@ -18,7 +18,6 @@ from mavstream_server.columns.column import Column, Ints
 from mavstream_server.columns.dictionary import Dictionary
 from mavstream_server.log import Cursor, GapError, gather
 
-MOST_ROWS = 5_000
 MOST_BYTES = 1 << 20
 
 # Bytes of a value in JSON besides the text of strings: quotes, colon, comma, digits.
@@ -33,6 +32,10 @@ class ResultFormat(StrEnum):
     ARROW = "arrow"
 
 
+CHUNK_ROWS = {ResultFormat.ROWS: 500, ResultFormat.ARROW: 5_000}
+"""The most rows of a chunk by format: encoding one blocks the event loop, for 1 us per row in JSON."""
+
+
 class ResultChunk(NamedTuple):
     """Rows of one epoch from offset `start` up to, not including, `stop`; at least one row."""
 
@@ -43,7 +46,7 @@ class ResultChunk(NamedTuple):
 
 
 def read_chunk(
-    cursor: Cursor, schema: Schema, most_rows: int = MOST_ROWS, most_bytes: int = MOST_BYTES
+    cursor: Cursor, schema: Schema, most_rows: int, most_bytes: int = MOST_BYTES
 ) -> ResultChunk | None:
     """Read the next rows at a cursor, or None at the end of the log; raises GapError.
 

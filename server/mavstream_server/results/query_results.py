@@ -13,7 +13,7 @@ from mavstream_protocol.wire.resources import ActualState
 from mavstream_server.core.errors import ServiceError
 from mavstream_server.log import Cursor, LogMissingError, LogReader
 from mavstream_server.results.encoding import (
-    MOST_ROWS,
+    CHUNK_ROWS,
     ResultChunk,
     ResultFormat,
     encode_chunk,
@@ -191,7 +191,8 @@ class QueryResults:
 
     def _encode(self, position: int, format_: ResultFormat) -> EncodedChunk | None:
         # Chunks end at multiples of their size, so that subscribers share them wherever they began.
-        chunk = self.read(position, MOST_ROWS - position % MOST_ROWS)
+        most = CHUNK_ROWS[format_]
+        chunk = self.read(position, most - position % most)
         if chunk is None:
             return None
         self._counters.encodings += 1
@@ -213,12 +214,14 @@ class QueryResults:
             while len(self._cursors) > _CURSORS:
                 self._cursors.popitem(last=False)
 
-    def look(self) -> None:
-        """Wake waiting readers if the log has grown; called for every ring of the doorbell."""
+    def look(self) -> bool:
+        """Wake waiting readers if the log has grown, and return whether it has; called for every doorbell."""
         end = self.end
-        if end != self._seen:
-            self._seen = end
-            self.wake()
+        if end == self._seen:
+            return False
+        self._seen = end
+        self.wake()
+        return True
 
     def wake(self) -> None:
         """Wake all waiting readers."""

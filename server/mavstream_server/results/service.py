@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import shutil
 from collections import OrderedDict
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TypeVar
 
 import orjson
 import pyarrow as pa
@@ -13,6 +15,8 @@ import pyarrow as pa
 from mavstream_protocol.schema import Schema
 from mavstream_protocol.tuples import encode_rows, encode_stream
 from mavstream_server.core.errors import TooMany
+from mavstream_server.core.importance import AllEqual, Importance
+from mavstream_server.core.work_queue import WorkQueue, in_turn
 from mavstream_server.log import GapError
 from mavstream_server.results.query_results import (
     AnsweringQuery,
@@ -23,6 +27,8 @@ from mavstream_server.results.query_results import (
 )
 
 __all__ = ["AnsweringQuery", "OffsetAhead", "Pulled", "QueryResults", "ResultService", "TooManySubscribers"]
+
+T = TypeVar("T")
 
 DEFAULT_PULL = 1_000
 MOST_PULLED = 10_000
@@ -68,9 +74,14 @@ class ResultService:
     max_subscribers: int = 1000
     counters: ResultCounters = field(default_factory=ResultCounters)
     cache: ChunkCache = field(default_factory=ChunkCache)
+    importance: Importance = field(default_factory=AllEqual)
+    work: WorkQueue | None = None
+    """Where the results of less important queries wait for their turn; None: they do not wait."""
     subscribers: int = 0
     _open: OrderedDict[str, QueryResults] = field(default_factory=OrderedDict)
     _watched: dict[str, QueryResults] = field(default_factory=dict)
+    _ordered: list[QueryResults] | None = None
+    _ordered_version: int = 0
 
     def of(self, query: AnsweringQuery) -> QueryResults:
         """Return the results of a query, opened on first use."""
@@ -93,6 +104,7 @@ class ResultService:
         self.subscribers += 1
         results.subscribers += 1
         self._watched[results.query.id] = results
+        self._ordered = None
 
     def unsubscribe(self, results: QueryResults) -> None:
         """Count a subscriber that has left."""
@@ -100,6 +112,7 @@ class ResultService:
         results.subscribers -= 1
         if not results.subscribers:
             self._watched.pop(results.query.id, None)
+            self._ordered = None
             self._trim()
 
     def subscribers_of(self, id_: str) -> int:
@@ -108,9 +121,23 @@ class ResultService:
         return 0 if results is None else results.subscribers
 
     def doorbell(self) -> None:
-        """Check the subscribed logs for new rows: the engine has appended results."""
-        for results in self._watched.values():
-            results.look()
+        """Wake the readers of subscribed logs with new rows, those of important queries first."""
+        for results in self._by_importance():
+            if results.look() and self.work is not None:
+                self.work.announce(self.importance.of_query(results.query.id))
+
+    async def in_turn(self, results: QueryResults, work: Callable[[], T]) -> T:
+        """Do work for a subscriber of a query when it is the query's turn, and return its result."""
+        if self.work is None:
+            return work()
+        return await in_turn(self.work, self.importance.of_query(results.query.id), work)
+
+    def _by_importance(self) -> list[QueryResults]:
+        if self._ordered is None or self._ordered_version != self.importance.version:
+            self._ordered_version = self.importance.version
+            of_query = self.importance.of_query
+            self._ordered = sorted(self._watched.values(), key=lambda results: -of_query(results.query.id))
+        return self._ordered
 
     def changed(self, id_: str) -> None:
         """Wake the readers of a query that has a new epoch or has ended."""

@@ -78,7 +78,7 @@ class Subscription:
         while True:
             # Taken before the check, so that news in between is not missed.
             news = self._results.news
-            message = self.next_now()
+            message = await self._service.in_turn(self._results, self.next_now)
             if message is not None:
                 self._service.counters.messages += 1
                 return message

@@ -242,8 +242,10 @@ class EngineLink(EngineCommands):
         assert isinstance(started, Started)
         # Until the engine reports positions again, the rows that the query starts with must be retained.
         for stream, position in started.positions.items():
-            if stream not in self.needs or position < self.needs[stream].position:
-                self.needs = {**self.needs, stream: Need(position, command.id)}
+            known = self.needs.get(stream)
+            if known is None or position < known.position:
+                furthest = position if known is None else known.furthest
+                self.needs = {**self.needs, stream: Need(position, command.id, furthest)}
         return started
 
     async def set_class(self, spec: QueryClass) -> None:

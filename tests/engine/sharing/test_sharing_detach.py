@@ -68,13 +68,13 @@ def test_no_member_holds_more_rows_than_its_limit_and_those_in_flight(bench: Ben
 def test_the_last_member_runs_alone(bench: Bench) -> None:
     runs = [bench.start(id_, hot()) for id_ in "abc"]
     bench.feed(1, 10)
-    assert bench.engine.intake.needed() == {"readings": (2, "a")}
+    assert bench.engine.intake.needed() == {"readings": (2, "a", 2)}
     bench.engine.stop("a")
     bench.engine.pause("b")
     bench.feed(11)
     assert not bench.pipelines
     assert list(bench.engine.policy_host.admitted) == ["b", "c"]
-    assert bench.engine.intake.needed() == {"readings": (3, "c")}
+    assert bench.engine.intake.needed() == {"readings": (3, "c", 3)}
     bench.engine.resume("b")
     bench.feed(12)
     assert shares(*runs[1:])

@@ -37,9 +37,11 @@ class Query:
 class Answers:
     """A query, its result log and the feed over it."""
 
-    def __init__(self, path: Path, **options: Any) -> None:
-        self.query = Query()
-        self.service = ResultService(path)
+    def __init__(
+        self, path: Path, *, service: ResultService | None = None, query: Query | None = None, **options: Any
+    ) -> None:
+        self.query = query or Query()
+        self.service = service or ResultService(path)
         self.options = LogOptions(**options)
         self.path = path / self.query.id
         self.writer: LogWriter | None = None

@@ -129,7 +129,7 @@ class Server:
         given = dict(self.options)
         parts = {
             name: given.pop(name)
-            for name in ("timers", "background", "readers", "producers")
+            for name in ("timers", "background", "readers", "importance", "producers")
             if name in given
         }
         settings = Settings(data=self.path, **given)

@@ -48,6 +48,7 @@ async def put_class(
         raise Refused(detail, code="name_mismatch", errors=(item,))
     version = parts.catalog.put_class(spec, expected)
     response.headers["etag"] = etag(version)
+    parts.queries.set_priority(name, spec.priority)
     try:
         await parts.link.set_class(spec)
     except EngineUnavailable:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from functools import partial
 
 from fastapi import APIRouter, WebSocket
 from starlette.websockets import WebSocketDisconnect
@@ -11,9 +12,10 @@ from starlette.websockets import WebSocketDisconnect
 from mavstream_protocol.wire.feed import CloseCode
 from mavstream_server.api.auth import admitted
 from mavstream_server.api.services import Services, services_of
-from mavstream_server.api.websockets.stamping import arrival_of
+from mavstream_server.api.websockets.stamping import arrival_of, notify_arrivals
 from mavstream_server.core.errors import ServiceError
 from mavstream_server.core.settings import Role
+from mavstream_server.core.work_queue import in_turn
 from mavstream_server.ingest.producer_session import ProducerSession
 
 router = APIRouter()
@@ -30,6 +32,7 @@ class _Connection:
     def __init__(self, websocket: WebSocket, services: Services) -> None:
         self._websocket = websocket
         self._producers = services.producers
+        self._work = services.work
         self._awake = asyncio.Event()
         self._room = asyncio.Event()
         self.session = ProducerSession(
@@ -43,6 +46,7 @@ class _Connection:
 
     async def run(self) -> None:
         """Serve the connection until one side closes it."""
+        notify_arrivals(self._websocket, lambda: self._work.announce(self.session.importance))
         writer = asyncio.create_task(self._write())
         try:
             await self._read()
@@ -64,7 +68,10 @@ class _Connection:
             if message["type"] == "websocket.disconnect":
                 return
             data = message.get("bytes")
-            session.received(message["text"] if data is None else data, arrival_of(websocket))
+            received = message["text"] if data is None else data
+            arrival = arrival_of(websocket)
+            # While it waits for its turn, at most one more read from the socket is buffered.
+            await in_turn(self._work, session.importance, partial(session.received, received, arrival))
             if session.unsent > _MOST_UNSENT:
                 self._room.clear()
                 await self._room.wait()

@@ -1,14 +1,16 @@
-"""Arrival times of websocket messages, taken when their bytes are read from the socket."""
+"""Arrivals on websockets: their times, taken when bytes are read from the socket, and who wants to know."""
 
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from typing import Any
 
 from starlette.websockets import WebSocket
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 
 _ARRIVAL = "mavstream.arrival"
+_LISTENER = "mavstream.arrival_listener"
 
 
 class StampedWebSocket(WebSocketsSansIOProtocol):
@@ -24,10 +26,19 @@ class StampedWebSocket(WebSocketsSansIOProtocol):
         super().data_received(data)
         scope: Any = getattr(self, "scope", None)  # not set before the handshake
         if scope is not None:
-            scope["state"][_ARRIVAL] = arrival
+            state = scope["state"]
+            state[_ARRIVAL] = arrival
+            listener = state.get(_LISTENER)
+            if listener is not None:
+                listener()
 
 
 def arrival_of(websocket: WebSocket) -> int:
     """Return the arrival time of the current message, UTC in ns; 0 under another protocol class."""
     found: int = websocket.scope.get("state", {}).get(_ARRIVAL, 0)
     return found
+
+
+def notify_arrivals(websocket: WebSocket, listener: Callable[[], object]) -> None:
+    """Call back whenever bytes were read from the socket, before their messages are received."""
+    websocket.scope.setdefault("state", {})[_LISTENER] = listener

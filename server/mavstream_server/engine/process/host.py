@@ -6,7 +6,6 @@ The API process starts it with `python -m mavstream_server.engine.process.host`;
 from __future__ import annotations
 
 import argparse
-import gc
 import logging
 import os
 import resource
@@ -19,6 +18,7 @@ from importlib import import_module
 
 from mavstream_protocol.errors import MavstreamError
 from mavstream_server.core.clock import Clock, SystemClock
+from mavstream_server.core.heap import QueryHeap, freeze_heap
 from mavstream_server.engine.process.allocator import keep_freed_memory
 from mavstream_server.engine.process.channel import EVENT, EngineEnd, MalformedMessage, Packet
 from mavstream_server.engine.process.commands import HostedEngine, WrongCommand
@@ -55,6 +55,7 @@ class Host:
         self._news = news
         self._results = results
         self._clock = clock
+        self._heap = QueryHeap()
         self._hosted: HostedEngine | None = None
         self._over = False
         self._rung = self._reported = 0
@@ -97,6 +98,7 @@ class Host:
         if logs.written and not busy:
             self._ring(hosted, now)
         hosted.keep_house(self._clock.now())
+        self._heap.tend(len(hosted.engine.queries), now)
         if now - self._reported >= _REPORT_EVERY:
             self._report_positions(hosted, now)
         return busy
@@ -219,8 +221,7 @@ def main(arguments: list[str] | None = None) -> None:
     # numpy loads this when it is first needed (`unique`), which takes 40 ms: better now than in a slice.
     import_module("numpy.ma")
     # Objects so far are permanent: collections then consider those of queries only.
-    gc.collect()
-    gc.freeze()
+    freeze_heap()
     fds = parse_arguments(arguments)
     for fd in (fds.control, fds.news, fds.results):
         os.set_inheritable(fd, False)

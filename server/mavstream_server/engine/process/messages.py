@@ -317,6 +317,8 @@ class Need:
     """The lowest position that a query still needs."""
     query: str
     """The id of that query."""
+    furthest: int
+    """The highest position that a query has read up to."""
 
 
 @dataclass(frozen=True, slots=True)
