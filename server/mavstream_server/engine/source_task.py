@@ -80,8 +80,8 @@ class SourceTask:
         self.lingers = False
         """Whether it waits for more rows, until `emits_at` (ns)."""
         self.emits_at = 0
-        self.permitted = False
-        """Whether the policy permits waiting: what it answered last."""
+        self.permitted = 0
+        """How long the policy permits it to wait (ns): what it answered last."""
         self.idle = True
         """Whether the engine was idle when it became ready."""
         self.aim_at(query.request.latency_target)

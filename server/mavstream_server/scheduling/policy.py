@@ -28,6 +28,9 @@ from pydantic import BaseModel, ConfigDict
 from mavstream_protocol.scheduling import SourceService as SourceService
 from mavstream_server.scheduling.view import OperatorView, QueryView, Report, Slice, View
 
+LONGEST_WAIT = 50_000_000
+"""The longest time (ns) for which a source waits for more rows."""
+
 
 class PolicyOptions(BaseModel):
     """Base of the options models: frozen, and unknown options are rejected."""
@@ -118,13 +121,13 @@ class Policy(ABC, Generic[OptionsT]):
         """
         return self.unit is UnitKind.QUERY
 
-    def may_wait(self, source: OperatorView) -> bool:
-        """Return whether a source without a latency target may wait for more rows, though it could run.
+    def may_wait(self, source: OperatorView) -> int:
+        """Return how long (ns) a source without a latency target may wait for more rows; 0 for not at all.
 
-        Asked when rows have arrived for it. Larger batches cost less per row, so that a class that could not
-        run now anyway should wait.
+        Asked when rows have arrived for it. Larger batches cost less per row. So a source may wait whose
+        class could not run now anyway, or that would take the engine from a class that is behind.
         """
-        return False
+        return 0
 
     @property
     def decider(self) -> Policy[Any]:

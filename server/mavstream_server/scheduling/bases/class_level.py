@@ -25,7 +25,8 @@ class ClassLevelPolicy(Policy[OptionsT]):
         self.unit = inner.unit
         self._inner: dict[str, Policy[Any]] = {}
         self._queries: dict[str, int] = {}
-        self._awake: set[str] = set()  # classes that may have something ready
+        self._awake: dict[str, int] = {}  # classes that may have something ready, and since when (ns)
+        self._now = 0
         self._under_way: dict[int, str] = {}  # class of a running slice, by its first operator's number
 
     @property
@@ -47,13 +48,19 @@ class ClassLevelPolicy(Policy[OptionsT]):
         """Return the priority of a class."""
         return self.view.priorities.get(class_name, 1)
 
+    def is_behind(self, class_name: str, patience: int) -> bool:
+        """Return whether a class has had something to do all the time for longer than `patience` (ns)."""
+        since = self._awake.get(class_name)
+        return since is not None and self._now - since > patience
+
     def ask(self, class_name: str, core: int, now: int) -> Slice | None:
         """Return the next slice of a class, or None if nothing of it is ready."""
         if class_name not in self._awake:
             return None
+        self._now = now
         slice_ = self._inner[class_name].next(core, now)
         if slice_ is None:
-            self._awake.discard(class_name)
+            del self._awake[class_name]
         else:
             self._under_way[slice_.operators[0].number] = class_name
         return slice_
@@ -77,13 +84,13 @@ class ClassLevelPolicy(Policy[OptionsT]):
         self._queries[name] -= 1
         if not self._queries[name]:
             del self._inner[name], self._queries[name]
-            self._awake.discard(name)
+            self._awake.pop(name, None)
             self.classes_changed()
 
     def arrived(self, operator: OperatorView, now: int) -> bool:
         """Forward to the inner policy of the operator's class."""
         name = operator.query.class_name
-        self._awake.add(name)
+        self._awake.setdefault(name, self._now)
         return self._inner[name].arrived(operator, now)
 
     def grew(self, operator: OperatorView, now: int) -> None:
@@ -101,7 +108,7 @@ class ClassLevelPolicy(Policy[OptionsT]):
         if came_from is not None:
             self.charge(came_from, slice_, report)
         if came_from == now_in and came_from in self._inner:
-            self._awake.add(came_from)
+            self._awake.setdefault(came_from, self._now)
             self._inner[came_from].finished(slice_, report)
             return
         for operator in slice_.operators:

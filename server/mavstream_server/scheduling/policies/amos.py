@@ -167,7 +167,7 @@ class AdaptiveSelection(Policy[AdaptiveOptions]):
         """Return what the active policy answers."""
         return self._policy.hands_over(lower, upper)
 
-    def may_wait(self, source: OperatorView) -> bool:
+    def may_wait(self, source: OperatorView) -> int:
         """Return what the active policy answers."""
         return self._policy.may_wait(source)
 

@@ -9,9 +9,12 @@ from pydantic import Field
 from mavstream_server.scheduling.bases.class_level import ClassLevelPolicy
 from mavstream_server.scheduling.bases.sources_last import InnerWithSources
 from mavstream_server.scheduling.mechanisms.credit import Account
-from mavstream_server.scheduling.policy import PolicyOptions, SourceService
+from mavstream_server.scheduling.policy import LONGEST_WAIT, PolicyOptions, SourceService
 from mavstream_server.scheduling.registry import InnerPolicy, register
 from mavstream_server.scheduling.view import OperatorView, Report, Slice, View
+
+_BEHIND = 5
+"""Periods after which a class that always had something to do counts as behind."""
 
 
 class QueryClassOptions(PolicyOptions):
@@ -69,9 +72,17 @@ class QueryClasses(ClassLevelPolicy[QueryClassOptions]):
         """The accounts of the classes, by descending priority."""
         return self._ring
 
-    def may_wait(self, source: OperatorView) -> bool:
-        """Return whether the class of a source has used up its credit: it could not run now anyway."""
-        return self._accounts[source.query.class_name].exhausted
+    def may_wait(self, source: OperatorView) -> int:
+        """Return a long time if the class has used up its credit, half a period if another one is behind.
+
+        A class with credit would otherwise run as often as rows arrive, however few, and spend on fixed costs
+        per turn what a class that is behind needs.
+        """
+        own, period = source.query.class_name, self.options.period_us * 1000
+        if self._accounts[own].exhausted:
+            return LONGEST_WAIT
+        others = (name for name in self._awake if name != own)
+        return period // 2 if any(self.is_behind(name, _BEHIND * period) for name in others) else 0
 
     def classes_changed(self) -> None:
         """Divide the period again; the class whose turn it is keeps it, and debts stay."""
