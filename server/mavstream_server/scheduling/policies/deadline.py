@@ -125,6 +125,15 @@ class Deadline(Policy[DeadlineOptions]):
                 unit.rank(arrival)
         return False
 
+    def may_wait(self, source: OperatorView) -> int:
+        """Return a twentieth of the default target while a class of another priority is late, else 0.
+
+        A query without a target of its own would otherwise run as often as rows arrive, however few, and
+        spend on fixed costs per turn what the class that is late needs.
+        """
+        own = self._units[source.number].level
+        return self._default_target // 20 if any(one.late for one in self._levels if one is not own) else 0
+
     # Decisions
 
     def next(self, core: int, now: int) -> Slice | None:
