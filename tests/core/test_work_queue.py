@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable
 
 import pytest
-from tests.support.stream_stores import HandTimers
+from tests.support.services.stream_store import ManualTimers
 
 from mavstream_server.core.importance import AllEqual
 from mavstream_server.core.work_queue import WorkQueue, in_turn
@@ -27,7 +27,7 @@ class Loop:
 
     def __init__(self) -> None:
         self.clock = ManualClock()
-        self.timers = HandTimers()
+        self.timers = ManualTimers()
         self.queue = WorkQueue(ThreeClasses(), self.clock, self.timers, budget=BUDGET)
         self.done: list[str] = []
 

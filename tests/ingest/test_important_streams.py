@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.support.stream_stores import NUMBERS, HandTimers, Producer, Server, numbers, spec
+from tests.support.services.stream_store import NUMBERS, ManualTimers, Producer, Server, numbers, spec
 
 from mavstream_server.core.importance import AllEqual
 from mavstream_server.ingest.append_handle import AppendHandle
@@ -42,7 +42,7 @@ class Bench:
 
     def __init__(self, server: Server, **streams: int) -> None:
         self.server = server
-        self.timers = HandTimers()
+        self.timers = ManualTimers()
         self.importance = Priorities(**streams)
         self.store = server.start(timers=self.timers, importance=self.importance)
         self.appended: list[str] = []

@@ -5,7 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from tests.support.stream_stores import NUMBERS, ReturnedCredit, ScriptedReaders, Server, numbers, spec
+from tests.support.services.stream_store import (
+    NUMBERS,
+    ReturnedCredit,
+    ScriptedReaders,
+    Server,
+    numbers,
+    spec,
+)
 
 from mavstream_server.core.importance import AllEqual
 from mavstream_server.ingest.overload import OverloadDetector

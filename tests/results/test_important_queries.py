@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
-from tests.support.result_logs import Answers, Query
+from tests.support.services.result_log import Answers, Query
 
 from mavstream_server.core.importance import AllEqual
 from mavstream_server.core.work_queue import WorkQueue

@@ -139,6 +139,8 @@ def test_the_longest_turns_are_those_of_the_class_with_the_highest_mean() -> Non
         costs.record("A", 100)
         costs.record("B", 700)
     assert costs.longest == pytest.approx(700)
+    assert costs.short("A")
+    assert not costs.short("B")
     for _ in range(50):
         costs.record("B", 300)
     assert costs.longest == pytest.approx(300, rel=0.01)

@@ -64,3 +64,7 @@ class TurnCosts:
     def longest(self) -> float:
         """The mean of the class with the longest turns; 0 if there was none."""
         return max(self._means.values(), default=0.0)
+
+    def short(self, class_name: str) -> bool:
+        """Return whether turns of a class are less than half as long as those of another one."""
+        return 2 * self._means.get(class_name, 0.0) < self.longest

@@ -77,9 +77,9 @@ class AdaptiveBroadcastDisk(ClassLevelPolicy[AdaptiveBroadcastDiskOptions]):
 
     The text's sources run on a core of their own. Where sources are scheduled like operators, rows wait in
     the log, which is no operator's queue and under overload has no end. So there a slot holds `turns` turns
-    of the class with the longest ones, and a class whose turns are much shorter lets another one have a
-    slot after each of its queries had a turn. The turns of a class that falls behind grow, up to the
-    driver's longest train: slots grow with them, and important classes read more rows at a time.
+    of the class with the longest ones, and classes whose turns are less than half as long rest after each of
+    their queries had a turn, until a class with long turns had a slot. The turns of a class that falls behind
+    grow, up to the driver's longest train: slots grow with them, and other classes read more rows at a time.
     """
 
     name = "abd"
@@ -95,7 +95,7 @@ class AdaptiveBroadcastDisk(ClassLevelPolicy[AdaptiveBroadcastDiskOptions]):
         self.monitor = InversionMonitor(StepwiseRecovery(), options.limit, options.calm)
         self._slots: dict[int, _Slot] = {}  # by core
         self._slot_of: dict[int, _Slot] = {}  # of running slices, by their first operator's number
-        self._resting: str | None = None  # class that lets another one have a slot
+        self._resting: set[str] = set()  # classes that let one with long turns have a slot
         self._newcomers = count(_LATER)
         self._turn_costs: TurnCosts | None = None  # measured where sources are scheduled
         self._stale = False  # classes or priorities have changed: applied from the next round on
@@ -147,10 +147,13 @@ class AdaptiveBroadcastDisk(ClassLevelPolicy[AdaptiveBroadcastDiskOptions]):
         return None
 
     def _next_slot(self, core: int) -> _Slot | None:
+        costs, before = self._turn_costs, self._slots.get(core)
+        if costs is not None and before is not None and not costs.short(before.class_name):
+            self._end_rest()
         holder = self._disk.take()
-        if self._resting is not None:  # its slots were skipped for this one
-            self._rest(None)
-            holder = holder or self._disk.take()
+        if holder is None and self._resting:
+            self._end_rest()
+            holder = self._disk.take()
         if holder is None:
             self._slots.pop(core, None)
             return None
@@ -179,7 +182,7 @@ class AdaptiveBroadcastDisk(ClassLevelPolicy[AdaptiveBroadcastDiskOptions]):
                 return
 
     def _watch(self, slot: _Slot, first: OperatorView, elapsed: int, costs: TurnCosts) -> None:
-        """Measure a turn; let another class go first if this one has been through and reads few rows again.
+        """Measure a turn; let a class rest that has been through and reads few rows again.
 
         In more turns than it can fill, a class would spend its slots on fixed costs, while rows accumulate
         elsewhere. If turns are equally long, no class is far behind, or all are.
@@ -189,22 +192,20 @@ class AdaptiveBroadcastDisk(ClassLevelPolicy[AdaptiveBroadcastDiskOptions]):
             return  # it has several turns for each of the others
         if first.number not in slot.served:
             slot.served.add(first.number)
-        elif 2 * elapsed < costs.longest and slot.class_name in self._holders:
+        elif costs.short(slot.class_name) and (holder := self._holders.get(slot.class_name)) is not None:
             slot.left = 0
-            self._rest(slot.class_name)
+            self._resting.add(slot.class_name)
+            self._disk.sleep(holder)
 
-    def _rest(self, class_name: str | None) -> None:
-        """Skip the slots of a class until another one has had a slot; those of the last such class return."""
-        before, self._resting = self._resting, class_name
-        if before is not None:
-            self._wake(before)
-        if class_name is not None:
-            self._disk.sleep(self._holders[class_name])
+    def _end_rest(self) -> None:
+        resting, self._resting = self._resting, set()
+        for class_name in resting:
+            self._wake(class_name)
 
     def _wake(self, class_name: str) -> None:
-        """Give a class its slots if it has something to do, and is not to let another one go first."""
+        """Give a class its slots if it has something to do and does not rest."""
         holder = self._holders.get(class_name)
-        if holder is not None and class_name in self._awake and class_name != self._resting:
+        if holder is not None and class_name in self._awake and class_name not in self._resting:
             self._disk.wake(holder)
 
     def _close(self, slot: _Slot, slice_: Slice) -> None:
