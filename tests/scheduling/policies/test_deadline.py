@@ -210,6 +210,21 @@ def test_a_late_unit_delays_others_of_its_class_by_a_quarter_of_their_slack() ->
         assert order(line.run()) == expected
 
 
+def test_a_source_may_wait_while_a_class_of_another_priority_is_late() -> None:
+    line = network()
+    line.set_priority("high", 6)
+    important = add(line, "important", None, "high", tuples=0)
+    add(line, "late", 5 * MS, "low", tuples=1_000_000)
+    leaf = important.operators[0]
+    line.step()
+    assert line.policy.may_wait(leaf) == 0
+    while line.now < 20 * MS:
+        line.step()
+    assert line.policy.may_wait(leaf) == 5 * MS
+    add(line, "other", 5 * MS, "low", tuples=0)
+    assert line.policy.may_wait(line.queries["late"].operators[0]) == 0, "not because of its own class"
+
+
 def test_classes_change_places_with_their_priorities() -> None:
     line = network()
     line.set_priority("a", 6)

@@ -132,7 +132,11 @@ class Deadline(Policy[DeadlineOptions]):
         spend on fixed costs per turn what the class that is late needs.
         """
         own = self._units[source.number].level
-        return self._default_target // 20 if any(one.late for one in self._levels if one is not own) else 0
+        for level in self._levels:
+            level.first_in_time(self._now)
+            if level.late and level is not own:
+                return self._default_target // 20
+        return 0
 
     # Decisions
 
