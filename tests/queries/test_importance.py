@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tests.support.query_services import HOT, READINGS, Service, served
+from tests.support.services.query_service import HOT, READINGS, Service, served
 
 from mavstream_protocol import StreamSpec
 from mavstream_protocol.classes import QueryClass
