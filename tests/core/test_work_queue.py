@@ -1,4 +1,4 @@
-"""The work queue of an event loop: what goes first, what waits, and for how long."""
+"""The work queue of an event loop: order by importance, waiting, and budgets per turn."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Loop:
             self.queue.submit(importance, self.work(name, takes))
 
     def turn(self) -> list[str]:
-        """Make a turn of the loop; return what was done in it."""
+        """Run a turn of the loop; returns the work done in it."""
         before, due = len(self.done), self.timers.soon[:]
         self.timers.soon.clear()
         for callback in due:
@@ -61,12 +61,12 @@ def test_less_important_work_is_bounded_per_turn_and_important_work_never_waits(
     assert loop.done == ["n1", "n2"]
     loop.submit(H, "h1", "h2", "h3", "h4")
     assert loop.done[2:] == ["h1", "h2", "h3", "h4"]
-    assert loop.turn() == []  # left to what follows from important work
-    # Two within the budget; the third because nothing may wait for ever.
+    assert loop.turn() == []  # left to work that follows from important work
+    # Two within the budget; the third because no work may wait forever.
     assert loop.turn() == ["n3", "n4", "n5"]
 
 
-def test_what_waits_is_done_by_importance_and_then_by_age(loop: Loop) -> None:
+def test_pending_work_is_done_by_importance_and_then_by_age(loop: Loop) -> None:
     loop.submit(N, "first", takes=BUDGET)
     loop.submit(N, "n1", "n2", takes=10)
     loop.submit(M, "m1", "m2", takes=10)
@@ -94,7 +94,7 @@ def test_less_important_work_waits_a_turn_for_announced_work(loop: Loop) -> None
     assert loop.turn() == ["n3"]
 
 
-def test_less_important_work_is_done_at_last_however_often_other_work_is_announced(loop: Loop) -> None:
+def test_less_important_work_is_done_eventually_however_often_other_work_is_announced(loop: Loop) -> None:
     loop.submit(N, "n0", takes=BUDGET)
     loop.submit(N, "n1")
     turns = 0
@@ -104,7 +104,7 @@ def test_less_important_work_is_done_at_last_however_often_other_work_is_announc
         assert turns < 10
 
 
-def test_an_idle_loop_is_left_alone(loop: Loop) -> None:
+def test_an_idle_queue_schedules_no_turns(loop: Loop) -> None:
     loop.submit(H, "h")
     assert loop.timers.soon == []
     loop.submit(N, "n")

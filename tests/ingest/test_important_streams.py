@@ -30,7 +30,7 @@ class Priorities(AllEqual):
 
 
 class SlowClock(ManualClock):
-    """A clock that moves on by a millisecond whenever it is read, so that a turn is over after one append."""
+    """A clock that advances by a millisecond whenever it is read, so that a turn ends after one append."""
 
     def monotonic(self) -> int:
         self.advance(nanoseconds=1_000_000)
@@ -100,7 +100,7 @@ def test_the_engine_is_woken_for_important_rows_before_others_are_appended(serve
     assert server.rung == rung + 2
 
 
-def test_a_stream_is_appended_at_last_however_busy_more_important_ones_are(slow: Server) -> None:
+def test_a_stream_is_appended_eventually_however_busy_more_important_ones_are(slow: Server) -> None:
     bench = Bench(slow, n=1, h=6)
     bench.offer("n")
     for _ in range(40):

@@ -1,4 +1,4 @@
-"""Overloaded streams: when a backlog counts as one, what their producers are told, and when it is over."""
+"""Overloaded streams: detection by backlog, credit of their producers, and recovery."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Scenario:
         self.overload.observe(0, end, 0, 0)
 
     def pass_time(self, seconds: float, arriving: int, reading: int, spare: int = 0) -> bool:
-        """Let time pass with so many rows per second; return whether the stream is overloaded then."""
+        """Let time pass at a rate of rows per second; returns whether the stream is overloaded then."""
         for _ in range(int(seconds * 2)):
             self.now += TICK
             self.end += arriving // 2
@@ -50,18 +50,18 @@ def test_a_stream_is_overloaded_with_more_than_two_seconds_of_reading(scenario: 
     assert scenario.pass_time(1, arriving=2000, reading=1000)
 
 
-def test_it_is_over_while_there_is_still_a_second_left_to_read(scenario: Scenario) -> None:
+def test_an_overload_ends_with_a_second_left_to_read(scenario: Scenario) -> None:
     scenario.pass_time(3, arriving=2000, reading=1000)
     assert scenario.pass_time(1.5, arriving=0, reading=1000)
     assert not scenario.pass_time(0.5, arriving=0, reading=1000)
     assert scenario.end - scenario.read == 1000
 
 
-def test_a_query_that_catches_up_slows_nobody() -> None:
+def test_a_query_that_catches_up_slows_no_producer() -> None:
     assert not Scenario(end=1_000_000).pass_time(20, arriving=1000, reading=10_000)
 
 
-def test_a_backlog_within_the_spare_rows_is_none(scenario: Scenario) -> None:
+def test_a_backlog_within_the_spare_rows_is_not_an_overload(scenario: Scenario) -> None:
     assert not scenario.pass_time(30, arriving=200, reading=100, spare=5000)
     assert scenario.pass_time(30, arriving=200, reading=100, spare=5000)
 
@@ -71,7 +71,7 @@ def test_a_query_that_stops_reading_overloads_its_stream(scenario: Scenario) -> 
     assert scenario.pass_time(10, arriving=1000, reading=0)
 
 
-def test_a_stream_that_nobody_reads_any_more_is_not_overloaded(scenario: Scenario) -> None:
+def test_a_stream_without_readers_is_not_overloaded(scenario: Scenario) -> None:
     assert scenario.pass_time(3, arriving=2000, reading=1000)
     scenario.overload.observe(scenario.now + TICK, scenario.end, None, 0)
     assert not scenario.overload.active
@@ -125,7 +125,7 @@ def test_the_producers_of_an_overloaded_stream_get_no_credit_until_it_was_read(t
         assert not store.info("numbers").overloaded
 
 
-def test_a_stream_that_costs_nobody_more_important_is_never_slowed(tmp_path: Path) -> None:
+def test_a_stream_is_not_slowed_if_no_more_important_class_runs(tmp_path: Path) -> None:
     readers = Fastest()
     with Server(tmp_path, ManualClock()) as server:
         server.start(readers=readers, importance=AllEqual(), credit_bytes=64).create(spec(NUMBERS))

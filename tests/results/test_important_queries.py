@@ -1,4 +1,4 @@
-"""Results of important queries go out first, and others wait for their turn."""
+"""Results of important queries are sent first, and others wait for their turn."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from mavstream_server.core.work_queue import WorkQueue
 from mavstream_server.results.service import ResultService
 from mavstream_server.testing import ManualClock
 
-LIMIT = 10  # seconds that no wait here comes near
+LIMIT = 10  # seconds, far more than any wait takes
 
 
 class ByQuery(AllEqual):

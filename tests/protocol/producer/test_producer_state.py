@@ -149,7 +149,7 @@ def test_the_end_is_sent_after_all_frames_and_confirmed_or_refused() -> None:
 
 
 @pytest.mark.parametrize(
-    ("message", "complaint"),
+    ("received", "complaint"),
     [
         (b"hm", "expected a message of the feed, got b'hm'"),
         (message(type="ackk"), "expected a message of the feed"),
@@ -158,8 +158,8 @@ def test_the_end_is_sent_after_all_frames_and_confirmed_or_refused() -> None:
         (reject("a", 9, 9, 422), "frame 9 of stream 'a' was rejected and is not in flight"),
     ],
 )
-def test_an_unexpected_message_is_an_error(message: bytes, complaint: str) -> None:
+def test_an_unexpected_message_is_an_error(received: bytes, complaint: str) -> None:
     with pytest.raises(UnexpectedMessage, match=complaint):
-        started("a").receive(message)
+        started("a").receive(received)
     with pytest.raises(UnexpectedMessage, match="expected 'welcome' from the server, got 'ended'"):
         started("a").read_welcome(message(type="ended", stream="a"))
