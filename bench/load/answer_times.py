@@ -38,7 +38,7 @@ class FedStream(NamedTuple):
         return due
 
     def latencies(self, query: ClassQuery, received: Received) -> np.ndarray:
-        """Return the milliseconds from due time to receipt of the answers whose rows came when warm."""
+        """Return the milliseconds from due time to receipt of the answers whose rows arrived when warm."""
         rows = self.completing_rows(query, received)
         taken = (received.times - self.due_ns(rows)) / 1e6
         kept: np.ndarray = taken[self.warm(rows)]
@@ -50,7 +50,7 @@ class FedStream(NamedTuple):
         return warm
 
     def stages(self, query: ClassQuery, received: Received, stream: Path, results: Path) -> np.ndarray:
-        """Return the milliseconds of each stage (a line) for each answer whose row came when warm (a column).
+        """Return the milliseconds of each stage (a line) for each answer whose row arrived when warm (a column).
 
         A row arrives when the server stamps it; an answer is a result when it is in the result log. Answers
         whose result is no longer in the log are left out.

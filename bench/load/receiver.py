@@ -1,4 +1,4 @@
-"""A subscriber in a process of its own: receives answers of queries and notes when they came."""
+"""A subscriber in a process of its own: receives answers of queries and records when they arrived."""
 
 from __future__ import annotations
 

@@ -85,7 +85,7 @@ class Websocket:
                 elif event.opcode is Opcode.BINARY:
                     yield bytes(event.data)
                 elif event.opcode is Opcode.CONT or not event.fin:
-                    raise RuntimeError("a message came in several frames, which this client does not join")
+                    raise RuntimeError("a message arrived in several frames, which this client does not join")
 
     def _flush(self) -> None:
         for data in self._protocol.data_to_send():

@@ -140,7 +140,7 @@ def test_settings_never_show_a_token() -> None:
 
 def test_problems_have_a_status_a_code_and_a_remedy() -> None:
     gap = SequenceGap("p", "s", 3, 5)
-    assert (gap.status, gap.code, gap.expected, gap.came) == (409, "sequence_gap", 3, 5)
+    assert (gap.status, gap.code, gap.expected, gap.got) == (409, "sequence_gap", 3, 5)
     assert gap.problem().detail == (
         "producer 'p' sent frame 5 of stream 's', expected is frame 3: send again from 3"
     )

@@ -110,13 +110,13 @@ class SequenceGap(Conflict):
     code = "sequence_gap"
     title = "Frames are missing"
 
-    def __init__(self, producer: str, stream: str, expected: int, came: int) -> None:
+    def __init__(self, producer: str, stream: str, expected: int, got: int) -> None:
         super().__init__(
-            f"producer '{producer}' sent frame {came} of stream '{stream}', expected is frame {expected}: "
+            f"producer '{producer}' sent frame {got} of stream '{stream}', expected is frame {expected}: "
             f"send again from {expected}"
         )
         self.expected = expected
-        self.came = came
+        self.got = got
 
 
 class NotAdmitted(Conflict):

@@ -27,7 +27,7 @@ def load(query: RunningQuery, saved: bytes) -> None:
     if tree["plan"] != _fingerprint(query):
         raise snapshot.SnapshotMismatch(
             f"the snapshot is of another plan than query {query.id!r} has; "
-            "restore it with the plan that it came from"
+            "restore it with the plan of which it was taken"
         )
     for name, operator in query.network.operators.items():
         operator.load(tree["operators"][name])

@@ -60,15 +60,15 @@ class Routine:
     def occupancy(self, times: NDArray[np.float64], room: int) -> NDArray[np.int64]:
         """Return how many people are in a room at given times, which must be sorted."""
         here = self.rooms == room
-        came = np.sort(self.starts[here])
+        arrived = np.sort(self.starts[here])
         left = np.sort(self.stops[here])
-        return np.searchsorted(came, times, "right") - np.searchsorted(left, times, "right")
+        return np.searchsorted(arrived, times, "right") - np.searchsorted(left, times, "right")
 
     def awake(self, times: NDArray[np.float64], room: int) -> NDArray[np.bool_]:
         """Return whether somebody is in a room and not asleep."""
         here = (self.rooms == room) & (self.activities != Activity.SLEEP)
-        came, left = np.sort(self.starts[here]), np.sort(self.stops[here])
-        found: NDArray[np.bool_] = np.searchsorted(came, times, "right") > np.searchsorted(
+        arrived, left = np.sort(self.starts[here]), np.sort(self.stops[here])
+        found: NDArray[np.bool_] = np.searchsorted(arrived, times, "right") > np.searchsorted(
             left, times, "right"
         )
         return found

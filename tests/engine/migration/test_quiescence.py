@@ -7,7 +7,7 @@ from tests.conftest import MakeStream
 
 from mavstream_protocol.scheduling import Sharing
 from mavstream_server.engine.engine import Engine
-from mavstream_server.engine.migration.quiescence import is_still
+from mavstream_server.engine.migration.quiescence import is_quiescent
 from mavstream_server.scheduling.policy import SourceService
 from mavstream_server.testing import ManualClock, PlanRun, ScriptedStream, run_plan
 
@@ -42,7 +42,7 @@ def test_a_query_that_is_fed_all_the_time_reaches_a_quiescent_point(
     seen: list[tuple[int, int]] = []
 
     def note() -> None:
-        assert is_still(run.query)
+        assert is_quiescent(run.query)
         seen.append((run.query.rows_in, run.sink.offset))
 
     engine.quiescent_points.ask([run.query], note)

@@ -173,7 +173,7 @@ class Migrations:
         exchange, query = migration.exchange, migration.exchange.query
         if exchange.ahead <= 0:
             if not exchange.agreed:
-                self.drop(query, "the new plan came to another time than the one that runs")
+                self.drop(query, "the new plan has reached another time than the one that runs")
                 return
             self._rearrange(query, exchange.finish)
             del self._in_progress[query]

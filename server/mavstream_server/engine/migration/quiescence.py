@@ -17,7 +17,7 @@ Work = Callable[[], None]
 Condition = Callable[[], bool]
 
 
-def is_still(query: RunningQuery) -> bool:
+def is_quiescent(query: RunningQuery) -> bool:
     """Whether all queues of a query are empty; call it between two slices."""
     return not any(task.ready for task in query.tasks.values())
 
@@ -84,7 +84,7 @@ class QuiescentPoints:
                     continue
                 if ask in self.wanted:
                     self._hold(ask)
-            if all(map(is_still, ask.queries)):
+            if all(map(is_quiescent, ask.queries)):
                 self.wanted.remove(ask)
                 try:
                     ask.work()

@@ -31,7 +31,7 @@ class _Participant:
         if self.position < position:
             return False
         party = self._party
-        return party.is_still(self._depth) if isinstance(party, RunningPrefix) else party.is_still
+        return party.is_quiescent(self._depth) if isinstance(party, RunningPrefix) else party.is_quiescent
 
 
 class Rendezvous:

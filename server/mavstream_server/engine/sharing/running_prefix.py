@@ -65,7 +65,7 @@ class RunningPrefix:
         best = self.best
         return group is best or best.wait > _HOPELESS
 
-    def is_still(self, depth: int) -> bool:
+    def is_quiescent(self, depth: int) -> bool:
         """Whether all queues of the prefix are empty."""
         return not any(len(queue) for operator in self.operators(depth) for queue in operator.inputs)
 
@@ -125,9 +125,9 @@ class PrefixGroup:
 
     def standing_together(self, now: int) -> list[RunningPrefix]:
         """Return free prefixes whose state equals the pipeline's, or each other's if there is no pipeline."""
-        still = [prefix for prefix in self.free(now) if prefix.is_still(self.depth)]
+        still = [prefix for prefix in self.free(now) if prefix.is_quiescent(self.depth)]
         if self.pipeline is not None:
-            if not self.pipeline.is_still:
+            if not self.pipeline.is_quiescent:
                 return []
             return self._in_agreement(list(self.pipeline.network.operators.values())[:-1], still)
         by_position: dict[object, list[RunningPrefix]] = {}

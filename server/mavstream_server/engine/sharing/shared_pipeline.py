@@ -113,7 +113,7 @@ class SharedPipeline(RunningQuery):
         return True
 
     @property
-    def is_still(self) -> bool:
+    def is_quiescent(self) -> bool:
         """Whether all rows that it has read were emitted to its members."""
         return not (self.fan_out.gathered or any(task.ready for task in self.tasks.values()))
 
