@@ -50,7 +50,7 @@ class FedStream(NamedTuple):
         return warm
 
     def stages(self, query: ClassQuery, received: Received, stream: Path, results: Path) -> np.ndarray:
-        """Return the milliseconds of each stage (a line) for each answer whose row arrived when warm (a column).
+        """Return the milliseconds of each stage (a line) for each answer after the warm-up (a column).
 
         A row arrives when the server stamps it; an answer is a result when it is in the result log. Answers
         whose result is no longer in the log are left out.
