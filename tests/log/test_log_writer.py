@@ -248,3 +248,41 @@ def test_nothing_can_be_appended_after_completion(tmp_path: Path) -> None:
             writer.append({"n": Column(np.arange(2))}, 2, 2)
     with LogWriter(tmp_path) as again, pytest.raises(LogCompleteError):
         again.append({"n": Column(np.arange(2))}, 2, 3)
+
+
+def test_one_frame_is_written_as_several_are(tmp_path: Path) -> None:
+    schema = Schema(
+        (Field("ts", FieldType.TIMESTAMP), Field("s", FieldType.STRING), Field("b", FieldType.BOOL, True))
+    )
+    description, options = LogDescription(schema, "ts", 5), LogOptions(segment_bytes=16_384)
+    one, many = tmp_path / "one", tmp_path / "many"
+    with LogWriter(one, description, options) as ones, LogWriter(many, description, options) as manys:
+        for number in range(300):
+            size = (1, 7, 40)[number % 3]
+            values = [f"text {number % 50} {row}" for row in range(size)]
+            flags = [None if number % 4 == 1 and row % 5 == 0 else row % 2 == 0 for row in range(size)]
+            columns = {
+                "ts": Column(np.arange(size, dtype=np.int64) * 3 + number),
+                "s": Column.from_list(FieldType.STRING, values),
+                "b": Column.from_list(FieldType.BOOL, flags),
+            }
+            first = ones.append(columns, size, 1000 + number, producer=number % 2, sequence=number)
+            frame = NewFrame(columns, size, number % 2, number)
+            assert manys.append_many([frame], 1000 + number) == first
+    files = sorted(path.name for path in one.glob("*.segment"))
+    assert len(files) > 2
+    assert files == sorted(path.name for path in many.glob("*.segment"))
+    for name in files:
+        assert (one / name).read_bytes() == (many / name).read_bytes()
+
+
+def test_texts_of_a_refused_frame_are_written_with_the_next_one(tmp_path: Path) -> None:
+    schema = Schema((Field("s", FieldType.STRING), Field("n", FieldType.INT)))
+    with LogWriter(tmp_path, LogDescription(schema)) as writer:
+        with pytest.raises(UnfitRowsError, match="must be int64"):
+            writer.append(texts("new") | {"n": Column(np.array([0.5]))}, 1, 1)
+        beyond = {"s": Column(np.array([3], dtype=np.int32), None, Dictionary(["only"])), **numbers(1)}
+        with pytest.raises(UnfitRowsError, match="codes beyond its dictionary"):
+            writer.append(beyond, 1, 1)
+        writer.append(texts("new", "newer") | numbers(1, 2), 2, 2)
+    assert all_rows(tmp_path, "s", FieldType.STRING) == ["new", "newer"]

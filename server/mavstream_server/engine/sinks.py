@@ -73,7 +73,9 @@ class ResultLogSink:
 
     def append(self, batch: Batch, now: int) -> None:
         """Append the rows of a batch."""
-        columns = {name: batch.columns[name] for name in self._columns}
+        columns = batch.columns
+        if len(columns) != len(self._columns):
+            columns = {name: columns[name] for name in self._columns}
         self._writer.append(columns, batch.size, now, producer=self._epoch)
         if self._appended is not None:
             self._appended()

@@ -180,8 +180,10 @@ class ArrivalWatermarks:
     def rows(self, producer: int, largest: int) -> Stamp:
         """Account for a frame of rows that arrived at a time (us)."""
         before, max_before = self.value, self.max_time
-        self.max_time = max(max_before, largest)
-        self.value = max(before, largest)
+        if largest > max_before:
+            self.max_time = largest
+        if largest > before:
+            self.value = largest
         return Stamp(before, END_OF_TIME, before, self.value, max_before)
 
     def mark(self, kind: FrameKind, producer: int, time: int) -> Stamp:

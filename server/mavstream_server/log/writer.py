@@ -22,7 +22,13 @@ from mavstream_server.log.errors import (
 )
 from mavstream_server.log.format.coding import SegmentCoder
 from mavstream_server.log.format.description import LogDescription, ensure_description
-from mavstream_server.log.format.encoding import NewFrame, check_rows, encode_body, seal_frame
+from mavstream_server.log.format.encoding import (
+    NewFrame,
+    check_rows,
+    encode_body,
+    encode_plain,
+    seal_frame,
+)
 from mavstream_server.log.format.layout import EMPTY_BODY, FRAME_BYTES, Body, FrameKind, Layout
 from mavstream_server.log.format.segment import (
     HEADER_BYTES,
@@ -138,7 +144,40 @@ class LogWriter:
         sequence: int = 0,
     ) -> int:
         """Append rows as one frame and return the position of the first."""
-        return self.append_many((NewFrame(columns, size, producer, sequence),), arrival_ns)
+        body = self._encode_plain(columns, size)
+        if body is None:
+            return self.append_many((NewFrame(columns, size, producer, sequence),), arrival_ns)
+        state, event_time, largest = self._state, self._layout.event_time, 0
+        position, arrival = state.position, max(arrival_ns, state.arrival)
+        if event_time is not None and size:
+            largest = _largest(columns[event_time].values)
+        stamp = state.rows(producer, sequence, size, arrival, largest)
+        header = seal_frame(body, FrameKind.DATA, stamp, position, arrival, size, producer, sequence)
+        self._write(header + body.data)
+        return position
+
+    def _encode_plain(self, columns: Mapping[str, Column], size: int) -> Body | None:
+        """Encode a frame for the current segment; None if `append_many` has to roll, or to refuse it."""
+        tail, coder = self._tail, self._coder
+        if tail is None or self._state.watermarks.value == END_OF_TIME or self._full_of_texts:
+            return None
+        known, body = coder.checkpoint(), None
+        try:
+            body = encode_plain(self._layout, columns, size, coder)
+            if body is not None and tail.length + FRAME_BYTES + len(body.data) > tail.capacity:
+                body = None
+        except IndexError:
+            pass  # codes beyond the dictionary
+        finally:
+            if body is None:
+                coder.undo(known)
+        return body
+
+    @property
+    def _full_of_texts(self) -> bool:
+        """Whether the segment has as many texts as it should."""
+        options, coder = self.options, self._coder
+        return coder.texts > options.segment_texts or coder.text_size > options.segment_text_bytes
 
     def append_many(self, frames: Sequence[NewFrame], arrival_ns: int) -> int:
         """Append frames in one write, of which readers see all or none; return the first position.
@@ -228,8 +267,8 @@ class LogWriter:
 
     def _encode_to_fit(self, frames: Sequence[NewFrame]) -> list[Body]:
         """Encode frames for the current segment, or for a new one if they do not fit."""
-        tail, options, coder = self._open_tail(), self.options, self._coder
-        if coder.texts > options.segment_texts or coder.text_size > options.segment_text_bytes:
+        tail = self._open_tail()
+        if self._full_of_texts:
             self._roll(0)
             tail = self._open_tail()
         bodies = self._encode(frames)

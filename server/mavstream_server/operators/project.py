@@ -27,5 +27,8 @@ class Project(Operator):
             errors = RowErrors()
             given, size = batch.columns, batch.size
             columns = {column: evaluate(given, size, errors) for column, evaluate in self._compute}
-            batch = self._errors.settle(batch, errors, columns)
+            if errors.first is None:
+                batch = batch.with_columns(columns, batch.mark)
+            else:
+                batch = self._errors.settle(batch, errors, columns)
         self.emit(batch)

@@ -27,7 +27,7 @@ class Select(Operator):
         if batch.size:
             errors = RowErrors()
             rows = self._where(batch.columns, batch.size, errors)
-            if errors.count:
+            if errors.first is not None:
                 self._errors.record(errors)
             batch = batch.take(rows, self._columns)
         self.emit(batch)

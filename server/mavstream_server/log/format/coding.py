@@ -57,16 +57,14 @@ class SegmentCoder:
 
     def take_added(self) -> list[tuple[int, list[str]]]:
         """Return, per field, the texts that no frame has yet, and record that the next frame has them."""
-        logged = self._logged
-        added = [
-            (index, dictionary.values[logged[index] :])
-            for index, dictionary in self.dictionaries.items()
-            if len(dictionary.values) > logged[index]
-        ]
-        for index, texts in added:
-            self._logged[index] += len(texts)
-            self.texts += len(texts)
-            self.text_size += sum(map(len, texts))
+        logged, added = self._logged, []
+        for index, dictionary in self.dictionaries.items():
+            if len(dictionary.values) > logged[index]:
+                texts = dictionary.values[logged[index] :]
+                added.append((index, texts))
+                logged[index] += len(texts)
+                self.texts += len(texts)
+                self.text_size += sum(map(len, texts))
         return added
 
     def checkpoint(self) -> dict[int, int]:
@@ -104,7 +102,7 @@ class SegmentCoder:
         floor = self._generation << 32
         mapped = mapping.take(codes)
         stale = mapped < floor
-        if stale.any():
+        if np.count_nonzero(stale):
             texts = source.values
             for code in sorted(set(codes[stale].tolist())):
                 mapping[code] = floor + target.add(texts[code])

@@ -135,6 +135,39 @@ def encode_body(layout: Layout, frame: NewFrame, coder: SegmentCoder) -> Body:
         parts.append(values.tobytes() if nbytes <= _SMALL else np.ascontiguousarray(values).data)
         if nbytes % 8:
             parts.append(PADDING[nbytes % 8])
+    return _joined(parts, nulls, coder)
+
+
+def encode_plain(
+    layout: Layout, columns: Mapping[str, Column], size: int, coder: SegmentCoder
+) -> Body | None:
+    """Check and serialize rows without nulls in one pass; None if `check_rows` has to decide.
+
+    Small frames are frequent: this takes half of the time of `check_rows` and `encode_body`.
+    """
+    if len(columns) != layout.width:
+        return None
+    parts: list[bytes | memoryview] = []
+    for index, (name, dtype, text) in enumerate(layout.expected):
+        column = columns.get(name)
+        if column is None or column.valid is not None:
+            return None
+        values = column.values
+        if len(values) != size or values.dtype is not dtype:
+            return None
+        if text:
+            if column.dictionary is None:
+                return None
+            values = coder.codes(index, column)
+        nbytes = values.nbytes
+        parts.append(values.tobytes() if nbytes <= _SMALL else np.ascontiguousarray(values).data)
+        if nbytes & 7:
+            parts.append(PADDING[nbytes & 7])
+    return _joined(parts, 0, coder)
+
+
+def _joined(parts: list[bytes | memoryview], nulls: int, coder: SegmentCoder) -> Body:
+    """Return the body of a frame from its columns, followed by the texts that are new to the segment."""
     delta = 0
     if coder.dictionaries and (added := coder.take_added()):
         delta = FRAME_BYTES + sum(memoryview(part).nbytes for part in parts)
@@ -160,5 +193,7 @@ def seal_frame(
     covered = COVERED.pack(
         kind, flags, rows, length, position, arrival, producer, sequence, *stamp, nulls, delta
     )
-    crc = zlib.crc32(stamps, zlib.crc32(data, zlib.crc32(covered)))
+    crc = zlib.crc32(data, zlib.crc32(covered))
+    if stamps:
+        crc = zlib.crc32(stamps, crc)
     return CHECKED.pack(FRAME_MAGIC, crc) + covered
