@@ -167,7 +167,7 @@ class Cursor:
             assert segment is not None
         frame = self._cache.get(segment.key | offset) or self._reader.decode(segment, offset)
         self._offset = offset + frame.nbytes
-        self.position = frame.stop
+        self.position = frame.first_position + frame.rows
         start = self._start
         if start:
             self._start = 0
@@ -181,22 +181,29 @@ class Cursor:
         spans: list[Span] = []
         cache, decode = self._cache, self._reader.decode
         while rows > 0 and len(spans) < frames:
-            segment, offset = self._segment, self._offset
-            if segment is None or self._gap is not None or offset >= segment.limit:
+            segment = self._segment
+            if segment is None or self._gap is not None or self._offset >= segment.limit:
                 if not self._advance(defer_gap=bool(spans)):
                     break
-                segment, offset = self._segment, self._offset
+                segment = self._segment
                 assert segment is not None
-            frame = cache.get(segment.key | offset) or decode(segment, offset)
-            start, stop = self._start, frame.rows
-            if stop - start > rows:
-                stop = self._start = start + rows
-            else:
-                self._start = 0
-                self._offset = offset + frame.nbytes
+            offset, start, limit, key = self._offset, self._start, segment.limit, segment.key
+            while rows > 0 and offset < limit and len(spans) < frames:
+                frame = cache.get(key | offset) or decode(segment, offset)
+                stop = frame.rows
+                if stop - start > rows:
+                    stop = start + rows
+                    spans.append((frame, start, stop))
+                    start = stop
+                    break
+                rows -= stop - start
+                offset += frame.nbytes
+                spans.append((frame, start, stop))
+                start = 0
+            self._offset, self._start = offset, start
             self.position = frame.first_position + stop
-            rows -= stop - start
-            spans.append((frame, start, stop))
+            if start:
+                break
         return spans
 
     def _advance(self, *, defer_gap: bool = False) -> bool:

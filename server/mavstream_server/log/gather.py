@@ -31,7 +31,10 @@ def gather(spans: Sequence[Span], names: Sequence[str]) -> dict[str, Column]:
         if stop - start == frame.rows:
             return columns
         return {name: column.slice(start, stop) for name, column in columns.items()}
-    parts = [_blocks(list(group)) for _, group in groupby(rows, key=_segment_key)]
+    if rows[0][0].segment is rows[-1][0].segment:
+        parts = [_blocks(rows)]
+    else:
+        parts = [_blocks(list(group)) for _, group in groupby(rows, key=_segment_key)]
     return {name: concatenate([_column(part, name) for part in parts]) for name in names}
 
 
@@ -39,7 +42,7 @@ def gather_arrivals(spans: Sequence[Span]) -> Ints:
     """Return the arrival time of each row, in ns."""
     if len(spans) == 1:
         return _arrivals(*spans[0])
-    if any(frame.stamped for frame, _, _ in spans):
+    if True in [frame.stamped for frame, _, _ in spans]:
         return np.concatenate([_arrivals(*span) for span in spans])
     arrivals: Ints = np.array([frame.arrival for frame, _, _ in spans], dtype=np.int64)
     return arrivals.repeat([stop - start for _, start, stop in spans])

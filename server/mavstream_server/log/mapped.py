@@ -39,7 +39,6 @@ class MappedSegment:
     __slots__ = (
         "__weakref__",
         "_arrivals",
-        "_indexed",
         "_offsets",
         "_positions",
         "arrays",
@@ -50,6 +49,7 @@ class MappedSegment:
         "key",
         "layout",
         "limit",
+        "next_entry",
         "scanned",
         "snapshot",
         "view",
@@ -72,7 +72,8 @@ class MappedSegment:
         self.first = HEADER_BYTES + self.snapshot.length
         # Dictionaries and index are complete for the frames before this byte offset.
         self.scanned = self.first
-        self._indexed = -_INDEX_BYTES
+        # The first frame at or behind this byte offset gets the next entry of the index.
+        self.next_entry = 0
         self._offsets: list[int] = []
         self._positions: list[int] = []
         self._arrivals: list[int] = []
@@ -138,7 +139,7 @@ class MappedSegment:
             cost = _MAP_COST
         if offset > self.scanned:
             cost += self._scan(offset)
-        if frame.delta or offset - self._indexed >= _INDEX_BYTES:
+        if frame.delta or offset >= self.next_entry:
             return cost + self._scan_frame(
                 offset, frame.nbytes, frame.first_position, frame.arrival, frame.delta
             )
@@ -154,8 +155,8 @@ class MappedSegment:
                 cost -= dictionary.nbytes
                 dictionary.extend(texts)
                 cost += dictionary.nbytes
-        if offset - self._indexed >= _INDEX_BYTES:
-            self._indexed = offset
+        if offset >= self.next_entry:
+            self.next_entry = offset + _INDEX_BYTES
             self._offsets.append(offset)
             self._positions.append(position)
             self._arrivals.append(arrival)

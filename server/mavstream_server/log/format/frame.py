@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, cast
 
 from mavstream_server.columns.batch import BEGIN_OF_TIME
 from mavstream_server.columns.column import Column, Ints
-from mavstream_server.log.format.layout import FLAGS, FRAME, FRAME_BYTES, STAMPED, FrameKind
+from mavstream_server.log.format.layout import FLAGS, FRAME_BYTES, STAMPED, ColumnLayout, FrameKind
 from mavstream_server.log.watermarks import row_watermarks
 
 if TYPE_CHECKING:
     from mavstream_server.log.mapped import MappedSegment
+
+# The parts of the header that every frame needs, and those that only some do.
+_FIRST = struct.Struct("<8xHHIqqqq48xqq")
+_REST = struct.Struct("<48xqqqqqq")
+_REST_NAMES = frozenset({"sequence", "before", "others", "own", "after", "max_before"})
 
 _KINDS = {kind.value: kind for kind in FrameKind}
 
@@ -45,14 +51,18 @@ class Frame:
         "segment",
         "sequence",
         "stamped",
-        "stop",
     )
+
+    sequence: int
+    before: int
+    others: int
+    own: int
+    after: int
+    max_before: int
 
     def __init__(self, segment: MappedSegment, byte_offset: int) -> None:
         # Unpacked directly into the slots: a named tuple in between would double the cost of small frames.
         (
-            _,
-            _,
             self._kind,
             flags,
             rows,
@@ -60,21 +70,13 @@ class Frame:
             position,
             self.arrival,
             self.producer,
-            self.sequence,
-            self.before,
-            self.others,
-            self.own,
-            self.after,
-            self.max_before,
             self.nulls,
             self.delta,
-        ) = FRAME.unpack_from(segment.view, byte_offset)
+        ) = _FIRST.unpack_from(segment.view, byte_offset)
         self.rows: int = rows
         self.stamped = flags == STAMPED
         """Whether its rows have different arrival times."""
         self.first_position: int = position
-        self.stop: int = position + rows
-        """The position after the last row."""
         self.segment = segment
         self.byte_offset = byte_offset
         """Where the frame starts in its segment."""
@@ -82,6 +84,21 @@ class Frame:
         """The bytes that the reader's cache accounts for it."""
         self._columns: dict[str, Column] = {}
         self._row_watermarks: Ints | None = None
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> int:
+            """Unpack the rest of the header when it is first used, which for most frames is never."""
+            if name not in _REST_NAMES:
+                raise AttributeError(f"a frame has no attribute {name!r}")
+            rest = _REST.unpack_from(self.segment.view, self.byte_offset)
+            self.sequence, self.before, self.others, self.own, self.after, self.max_before = rest
+            return getattr(self, name)
+
+    @property
+    def stop(self) -> int:
+        """The position after the last row."""
+        return self.first_position + self.rows
 
     @property
     def kind(self) -> FrameKind:
@@ -91,26 +108,31 @@ class Frame:
     def column(self, name: str) -> Column:
         """Return a column of the rows, read-only; KeyError if the schema has no such field."""
         column = self._columns.get(name)
-        return self.columns((name,))[name] if column is None else column
+        if column is None:
+            layouts = self.segment.layout.column_layouts(self.rows, self.nulls)
+            column = self._columns[name] = self._made(layouts[name])
+        return column
 
     def columns(self, names: Iterable[str] | None = None) -> dict[str, Column]:
         """Return the named columns, or all of them in the order of the schema; read-only."""
-        made, segment, rows = self._columns, self.segment, self.rows
-        layouts = segment.layout.column_layouts(rows, self.nulls)
-        arrays, dictionaries = segment.arrays, segment.dictionaries
-        body = self.byte_offset + FRAME_BYTES
-        columns: dict[str, Column] = {}
+        made, columns = self._columns, {}
+        layouts = self.segment.layout.column_layouts(self.rows, self.nulls)
         for name in layouts if names is None else names:
             column = made.get(name)
             if column is None:
-                array, shift, start, valid_start, field = layouts[name]
-                start += body >> shift
-                valid = None
-                if valid_start >= 0:
-                    valid = arrays[FLAGS][body + valid_start : body + valid_start + rows]
-                column = made[name] = Column(arrays[array][start : start + rows], valid, dictionaries[field])
+                column = made[name] = self._made(layouts[name])
             columns[name] = column
         return columns
+
+    def _made(self, layout: ColumnLayout) -> Column:
+        """Return a column as a view of the mapped segment."""
+        array, shift, start, valid_start, field = layout
+        segment, rows, body = self.segment, self.rows, self.byte_offset + FRAME_BYTES
+        start += body >> shift
+        valid = None
+        if valid_start >= 0:
+            valid = segment.arrays[FLAGS][body + valid_start : body + valid_start + rows]
+        return Column(segment.arrays[array][start : start + rows], valid, segment.dictionaries[field])
 
     @property
     def stamps(self) -> Ints | None:
