@@ -73,16 +73,15 @@ class QueryClasses(ClassLevelPolicy[QueryClassOptions]):
         return self._ring
 
     def may_wait(self, source: OperatorView) -> int:
-        """Return a long time if the class has used up its credit, half a period if another one is behind.
+        """Return a long time if the class has used up its credit, half a period if any class is behind.
 
         A class with credit would otherwise run as often as rows arrive, however few, and spend on fixed costs
-        per turn what a class that is behind needs.
+        per turn what a class that is behind needs, be it another one or itself.
         """
-        own, period = source.query.class_name, self.options.period_us * 1000
-        if self._accounts[own].exhausted:
+        period = self.options.period_us * 1000
+        if self._accounts[source.query.class_name].exhausted:
             return LONGEST_WAIT
-        others = (name for name in self._awake if name != own)
-        return period // 2 if any(self.is_behind(name, _BEHIND * period) for name in others) else 0
+        return period // 2 if any(self.is_behind(name, _BEHIND * period) for name in self._awake) else 0
 
     def classes_changed(self) -> None:
         """Divide the period again; the class whose turn it is keeps it, and debts stay."""
