@@ -131,7 +131,7 @@ class Deadline(Policy[DeadlineOptions]):
         A query without a target of its own would otherwise run as often as rows arrive, however few, and
         spend on fixed costs per turn what the class that is late needs.
         """
-        own = self._units[source.number].level
+        own = self._units[source.query.operators[0].number].level  # sources may be served by the driver
         for level in self._levels:
             level.first_in_time(self._now)
             if level.late and level is not own:
