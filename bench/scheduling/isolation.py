@@ -34,7 +34,7 @@ PRIORITIES = {"H": 6, "N": 1}
 POLICIES = (DEFAULT, "cqc", "abd", "deadline")
 SHARES = {"H": 0.1, "N": 2.0}  # of the capacity
 TICKS = {"H": 0.002, "N": 0.01}  # seconds between two frames
-_LEAST_SEARCH = 2.0  # seconds
+_LEAST_SEARCH = 3.0  # seconds
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
