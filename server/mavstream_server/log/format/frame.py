@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 # The parts of the header that every frame needs, and those that only some do.
 _FIRST = struct.Struct("<8xHHIqqqq48xqq")
 _REST = struct.Struct("<48xqqqqqq")
-_REST_NAMES = frozenset({"sequence", "before", "others", "own", "after", "max_before"})
 
 _KINDS = {kind.value: kind for kind in FrameKind}
 
@@ -34,31 +33,19 @@ class Frame:
         "_columns",
         "_kind",
         "_row_watermarks",
-        "after",
+        "_unpacked",
         "arrival",
-        "before",
         "byte_offset",
         "cost",
         "delta",
         "first_position",
-        "max_before",
         "nbytes",
         "nulls",
-        "others",
-        "own",
         "producer",
         "rows",
         "segment",
-        "sequence",
         "stamped",
     )
-
-    sequence: int
-    before: int
-    others: int
-    own: int
-    after: int
-    max_before: int
 
     def __init__(self, segment: MappedSegment, byte_offset: int) -> None:
         # Unpacked directly into the slots: a named tuple in between would double the cost of small frames.
@@ -84,16 +71,44 @@ class Frame:
         """The bytes that the reader's cache accounts for it."""
         self._columns: dict[str, Column] = {}
         self._row_watermarks: Ints | None = None
+        self._unpacked: tuple[int, ...] | None = None
 
-    if not TYPE_CHECKING:
+    @property
+    def _rest(self) -> tuple[int, ...]:
+        """The rest of the header, unpacked when it is first used: for most frames it never is."""
+        if self._unpacked is None:
+            self._unpacked = _REST.unpack_from(self.segment.view, self.byte_offset)
+        return self._unpacked
 
-        def __getattr__(self, name: str) -> int:
-            """Unpack the rest of the header when it is first used, which for most frames is never."""
-            if name not in _REST_NAMES:
-                raise AttributeError(f"a frame has no attribute {name!r}")
-            rest = _REST.unpack_from(self.segment.view, self.byte_offset)
-            self.sequence, self.before, self.others, self.own, self.after, self.max_before = rest
-            return getattr(self, name)
+    @property
+    def sequence(self) -> int:
+        """The producer's number of the frame."""
+        return self._rest[0]
+
+    @property
+    def before(self) -> int:
+        """The watermark before the frame."""
+        return self._rest[1]
+
+    @property
+    def others(self) -> int:
+        """See `Stamp.others`."""
+        return self._rest[2]
+
+    @property
+    def own(self) -> int:
+        """See `Stamp.own`."""
+        return self._rest[3]
+
+    @property
+    def after(self) -> int:
+        """The watermark after the frame."""
+        return self._rest[4]
+
+    @property
+    def max_before(self) -> int:
+        """The largest time of all rows before the frame."""
+        return self._rest[5]
 
     @property
     def stop(self) -> int:
