@@ -9,8 +9,8 @@ from tests.conftest import MakeStream
 
 from mavstream_protocol.scheduling import Sharing
 from mavstream_server.engine.engine import Engine
-from mavstream_server.engine.linger import Linger
 from mavstream_server.engine.reporting import latency_of
+from mavstream_server.engine.sources.linger import Linger
 from mavstream_server.scheduling.policy import SourceService
 from mavstream_server.testing import ManualClock, PlanRun, run_plan, take_time
 

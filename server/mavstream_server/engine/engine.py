@@ -20,7 +20,6 @@ from mavstream_server.core.clock import Clock, SystemClock
 from mavstream_server.engine import saving
 from mavstream_server.engine.assembly import Assembly
 from mavstream_server.engine.errors import ObjectInUse, UnknownObject
-from mavstream_server.engine.intake import Intake
 from mavstream_server.engine.loop import Loop
 from mavstream_server.engine.migration.migration import MIGRATION_LIMIT, Migrations
 from mavstream_server.engine.migration.quiescence import QuiescentPoints
@@ -29,7 +28,8 @@ from mavstream_server.engine.query import QueryRequest, RunningQuery
 from mavstream_server.engine.sharing.shared_pipeline import SharedPipeline
 from mavstream_server.engine.sharing.sharing import QuerySharing
 from mavstream_server.engine.slice_runner import AnyTask, SliceRunner
-from mavstream_server.engine.source_task import SourceTask, TrainSize
+from mavstream_server.engine.sources.intake import Intake
+from mavstream_server.engine.sources.source_task import SourceTask, TrainSize
 from mavstream_server.engine.states import IllegalMove, OperatorState, QueryState
 from mavstream_server.engine.stop_times import StopTimes, check_stop
 from mavstream_server.log.reader import LogReader

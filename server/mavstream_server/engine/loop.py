@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections import defaultdict
 
 from mavstream_server.core.clock import Clock
-from mavstream_server.engine.intake import Intake
 from mavstream_server.engine.migration.quiescence import QuiescentPoints
 from mavstream_server.engine.policy_host import PolicyHost
 from mavstream_server.engine.sharing.sharing import QuerySharing
 from mavstream_server.engine.slice_runner import SliceRunner
+from mavstream_server.engine.sources.intake import Intake
 from mavstream_server.engine.stop_times import StopTimes
 from mavstream_server.engine.trace import Trace
 from mavstream_server.scheduling.policy import SourceService

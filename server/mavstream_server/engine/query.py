@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, ClassVar, NamedTuple
 from mavstream_protocol.typed_plan import TypedPlan
 from mavstream_server.columns.batch import Batch
 from mavstream_server.core.metrics import SheddingInterval
-from mavstream_server.engine.source_task import SourceTask
+from mavstream_server.engine.sources.source_task import SourceTask
 from mavstream_server.engine.states import QUERY_MOVES, OperatorState, QueryState, move
 from mavstream_server.engine.task import Task
 from mavstream_server.planning.instantiator import Network, RunOptions

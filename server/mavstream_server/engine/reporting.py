@@ -23,7 +23,7 @@ from mavstream_server.core.metrics import (
 from mavstream_server.engine.engine import Engine
 from mavstream_server.engine.query import NEW, Memory, RunningQuery
 from mavstream_server.engine.sharing.membership import Membership
-from mavstream_server.engine.source_task import SourceTask
+from mavstream_server.engine.sources.source_task import SourceTask
 from mavstream_server.engine.states import OperatorState, QueryState
 from mavstream_server.engine.task import Task
 from mavstream_server.operators.source import Source

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from mavstream_server.columns.batch import Batch
 from mavstream_server.core.clock import Clock
-from mavstream_server.engine.source_task import SourceTask
+from mavstream_server.engine.sources.source_task import SourceTask
 from mavstream_server.engine.states import OperatorState
 from mavstream_server.engine.task import Task
 from mavstream_server.scheduling.view import OperatorKind, Report, Slice

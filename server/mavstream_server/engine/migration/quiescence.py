@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from mavstream_server.engine.intake import Intake
 from mavstream_server.engine.query import RunningQuery
+from mavstream_server.engine.sources.intake import Intake
 from mavstream_server.engine.states import OperatorState
 from mavstream_server.scheduling.policy import SourceService
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from mavstream_server.columns.batch import Batch
     from mavstream_server.engine.sharing.running_prefix import RunningPrefix
     from mavstream_server.engine.sharing.shared_pipeline import SharedPipeline
-    from mavstream_server.engine.source_task import SourceTask
+    from mavstream_server.engine.sources.source_task import SourceTask
     from mavstream_server.scheduling.view import OperatorView
 
 

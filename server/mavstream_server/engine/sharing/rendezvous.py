@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from mavstream_server.engine.sharing.running_prefix import PrefixGroup, RunningPrefix
 from mavstream_server.engine.sharing.shared_pipeline import SharedPipeline
-from mavstream_server.engine.source_task import SourceTask
+from mavstream_server.engine.sources.source_task import SourceTask
 
 
 class _Participant:

@@ -8,7 +8,7 @@ from mavstream_server.engine.query import RunningQuery
 from mavstream_server.engine.sharing.membership import Membership
 from mavstream_server.engine.sharing.prefix import Prefix
 from mavstream_server.engine.sharing.shared_pipeline import SharedPipeline
-from mavstream_server.engine.source_task import SourceTask
+from mavstream_server.engine.sources.source_task import SourceTask
 from mavstream_server.engine.states import QueryState
 from mavstream_server.operators.operator import Operator
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from mavstream_server.engine.query import QueryRequest, RunningQuery
 from mavstream_server.engine.sharing.membership import Membership
-from mavstream_server.engine.source_task import SourceTask
+from mavstream_server.engine.sources.source_task import SourceTask
 from mavstream_server.operators.fan_out import FanOut
 from mavstream_server.planning.instantiator import Network
 from mavstream_server.scheduling.view import OperatorView

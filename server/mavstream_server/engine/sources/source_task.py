@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from mavstream_server.engine.linger import Linger
+from mavstream_server.engine.sources.linger import Linger
 from mavstream_server.engine.states import OPERATOR_MOVES, OperatorState, move
 from mavstream_server.operators.source import Source
 from mavstream_server.scheduling.statistics import Statistics, StatisticsCollector

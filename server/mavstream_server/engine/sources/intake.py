@@ -9,7 +9,7 @@ from heapq import heappop, heappush
 
 from mavstream_server.engine.policy_host import PolicyHost
 from mavstream_server.engine.query import RunningQuery
-from mavstream_server.engine.source_task import SourceTask
+from mavstream_server.engine.sources.source_task import SourceTask
 from mavstream_server.engine.states import OperatorState
 from mavstream_server.log.reader import LogReader
 from mavstream_server.scheduling.policy import SourceService
