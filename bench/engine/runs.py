@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from bench.workload.queries import BenchQuery
 from bench.workload.readings import Stream
 from mavstream_protocol.plans.inference import infer
+from mavstream_protocol.scheduling import DEFAULT_SCHEDULER
 from mavstream_server.engine.engine import Engine
 from mavstream_server.engine.process.allocator import keep_freed_memory
 from mavstream_server.engine.query import QueryRequest
@@ -18,10 +19,10 @@ Run = Callable[[], object]
 
 
 def engine_run(query: BenchQuery, streams: Sequence[Stream], sink: Sink) -> Run:
-    """Start a query in an engine of its own; the run lasts until the query has finished."""
+    """Start a query in an engine of its own, with a server's default policy; runs until it has finished."""
     keep_freed_memory()  # as an engine process does
     plan = infer(query.plan(), {stream.name: stream.shape for stream in streams})
-    engine = Engine(policy="rr")
+    engine = Engine(policy=DEFAULT_SCHEDULER.policy, options=DEFAULT_SCHEDULER.options)
     for stream in streams:
         engine.attach(stream.name, stream.reader())
     running = engine.start(QueryRequest("bench", plan, earliest=True), sink)

@@ -152,7 +152,9 @@ class SourceTask:
         units = self.query.units
         if units is not self._fits_for:
             cost = max((units.turn_cost(reader) for reader in self.downstream), default=0.0)
-            self._fits = int(_TRAIN_NS / max(cost + self.statistics.cost_per_tuple, 1.0))
+            fits = int(_TRAIN_NS / max(cost + self.statistics.cost_per_tuple, 1.0))
+            # Whole trains: a read that ends inside a frame costs twice, here and where the next one begins.
+            self._fits = round(fits / self.train) * self.train
             self._fits_for = units
         return self._fits
 
