@@ -139,7 +139,8 @@ def run_classes(
         receiver = (
             started(receive, ReceiveJob(url, dict(expected), seconds + _PATIENCE)) if expected else None
         )
-        before = progress(running)
+        # Not what the server has cached: it may count queries of an earlier phase that were removed since.
+        before = _progress_after(running, progress(running))
         begin = begin_together(*senders.values(), *([receiver] if receiver else []))
         time.sleep(max(begin + WARM_UP - time.time(), 0.0))
         warm, used = progress(running), running.cpu_s()

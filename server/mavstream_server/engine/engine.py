@@ -63,6 +63,7 @@ class Engine:
         sharing: Sharing = Sharing.CLASS,
         tables: OpenTables | None = None,
         ended: Callable[[RunningQuery], None] | None = None,
+        patient: bool = False,
     ) -> None:
         """`sources` sets how sources are served; None for the way of the policy's paper.
 
@@ -72,13 +73,16 @@ class Engine:
         `sharing` sets which queries share equal prefixes, `tables` are the stored tables that they may join.
 
         `ended` is called once for each query that has finished, failed or was stopped.
+
+        `patient` says that rows which cannot lead to an answer yet may stay unread for a while even if there
+        is nothing else to do; `step` must be called at `due` then.
         """
         self.clock: Clock = clock or SystemClock()
         self.queries: dict[str, RunningQuery] = {}
         """The users' queries by id, ended ones included."""
         runner = SliceRunner(self.clock, self._ran, self.fail)
         self.policy_host = PolicyHost(self.clock, runner, Random(seed), policy, options, sources)
-        self.intake = Intake(self.clock.monotonic, self.fail, self.policy_host)
+        self.intake = Intake(self.clock.monotonic, self.fail, self.policy_host, patient)
         trains = TrainSize() if train is None else TrainSize(train, train)
         room = queue_limit or 4 * trains.full
         self.assembly = Assembly(self.clock, self.intake, self.policy_host, tables, trains, room)
@@ -133,6 +137,11 @@ class Engine:
             self.clock.now()
         )  # removes shared pipelines without members, which may still read it
         self.intake.detach(stream)
+
+    @property
+    def due(self) -> int | None:
+        """When `step` must be called at the latest (UTC, ns); None if nothing is scheduled."""
+        return self.intake.rest_ends
 
     @property
     def timed(self) -> bool:

@@ -13,6 +13,7 @@ from mavstream_server.core.metrics import SheddingInterval
 from mavstream_server.engine.sources.source_task import SourceTask
 from mavstream_server.engine.states import QUERY_MOVES, OperatorState, QueryState, move
 from mavstream_server.engine.task import Task
+from mavstream_server.operators.windows.windowed import WindowedOperator
 from mavstream_server.planning.instantiator import Network, RunOptions
 from mavstream_server.scheduling.mechanisms.units import QueryUnits
 from mavstream_server.scheduling.view import OperatorView
@@ -183,7 +184,23 @@ class RunningQuery:
         for task in tasks.values():
             task.leaf = any(task is path[0] for _, path in below)
             task.fed_by = [writers[id(queue)] for queue in task.work.inputs if id(queue) in writers]
+        for source in self.sources.values():
+            source.windows = self._windows_above(source)
         self.units, self.outdated = QueryUnits(self), False
+
+    def _windows_above(self, source: SourceTask) -> list[WindowedOperator]:
+        """Return the windowed operators between a source and the output, if the way there has no branches."""
+        windows: list[WindowedOperator] = []
+        task: OperatorView = source
+        while len(task.downstream) == 1:
+            (task,) = task.downstream
+            if not isinstance(task, Task) or task.query is not self or len(task.work.inputs) != 1:
+                break
+            if task.work is self.output:
+                return windows
+            if isinstance(task.work, WindowedOperator):
+                windows.append(task.work)
+        return []
 
     def fuse(self, hands_over: HandsOver, receiver: Receiver) -> None:
         """Leave out the queues between operators that the policy runs in one turn.

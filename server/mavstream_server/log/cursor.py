@@ -107,12 +107,22 @@ class Cursor:
         return Backlog(max(self._reader.end - self.position, 0), max(self._reader.end_offset - read, 0))
 
     @property
+    def unread_rows(self) -> int:
+        """Rows between the cursor and the end of the log."""
+        return max(self._reader.end - self.position, 0)
+
+    @property
     def behind(self) -> bool:
         """Whether there is anything to read now."""
         segment = self._segment or self._settle()
         if self._offset < segment.limit:
             return True
         return bool(self._reader.end_offset > segment.info.offset + self._offset)
+
+    @property
+    def end_watermark(self) -> int:
+        """The watermark (us) at the end of the log."""
+        return self._reader.watermark
 
     @property
     def next_arrival(self) -> int | None:

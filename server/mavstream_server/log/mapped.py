@@ -39,6 +39,7 @@ class MappedSegment:
     __slots__ = (
         "__weakref__",
         "_arrivals",
+        "_newest",
         "_offsets",
         "_positions",
         "arrays",
@@ -77,6 +78,8 @@ class MappedSegment:
         self._offsets: list[int] = []
         self._positions: list[int] = []
         self._arrivals: list[int] = []
+        # The byte offset behind the newest frame that `watermark` has seen, and the watermark there.
+        self._newest = (self.first, self.snapshot.after)
 
     def _map(self) -> None:
         with self.file.open("rb", buffering=0) as stream:
@@ -128,6 +131,22 @@ class MappedSegment:
             except FileNotFoundError:
                 self.limit = known
         return self.limit
+
+    @property
+    def watermark(self) -> int:
+        """The watermark (us) after the last committed frame."""
+        limit, (offset, watermark) = self.refresh(), self._newest
+        if offset >= limit:
+            return watermark
+        if self._offsets:
+            offset = max(offset, self._offsets[-1])
+        unpack, view = FRAME.unpack_from, self.view
+        while offset < limit:
+            header = unpack(view, offset)
+            watermark = header[13]
+            offset += header[5]
+        self._newest = offset, watermark
+        return watermark
 
     def scan_over(self, frame: Frame) -> int:
         """Load the dictionary entries that a frame's columns need; return the memory used, in bytes.

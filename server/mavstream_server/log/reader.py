@@ -59,6 +59,11 @@ class LogReader:
         tail = self._newest()
         return tail.info.offset + tail.refresh()
 
+    @property
+    def watermark(self) -> int:
+        """The watermark (us) after the last committed frame."""
+        return self._newest().watermark
+
     def grown(self) -> bool:
         """Return whether anything was committed since the last call; cheap, called often."""
         words, (seen, before) = self._tail.words, self._seen

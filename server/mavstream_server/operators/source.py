@@ -107,7 +107,7 @@ class Source(Operator):
     @property
     def waiting_rows(self) -> int:
         """The number of rows that could be read now."""
-        rows = self.cursor.backlog.rows
+        rows = self.cursor.unread_rows
         return rows if self.until is None else min(rows, max(self.until - self.cursor.position, 0))
 
     @property
@@ -119,6 +119,11 @@ class Source(Operator):
     def behind(self) -> bool:
         """Whether any row or mark could be read now."""
         return self.cursor.behind and (self.until is None or self.cursor.position < self.until)
+
+    @property
+    def stream_watermark(self) -> int:
+        """The watermark (us) at the end of the stream's log, which the source may not have read yet."""
+        return self.cursor.end_watermark
 
     @property
     def next_arrival(self) -> int | None:

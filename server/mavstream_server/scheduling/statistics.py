@@ -52,9 +52,8 @@ class StatisticsCollector:
             self._elapsed, self._calls = elapsed, calls
             return False
         call, cost, selectivity, size, tuples, input_size = self.published
-        # The first measured period replaces the defaults, which say nothing about this operator. At first,
-        # periods weigh as much as they have tuples: the first ones are short, and slow because all is cold.
-        weight = max(_SMOOTHING, rows_in / (tuples + rows_in))
+        # The first measured period replaces the defaults, which say nothing about this operator.
+        weight = _SMOOTHING if tuples else 1.0
         if rows_out:
             size += weight * (bytes_out / rows_out - size)
         self.published = Statistics(

@@ -220,7 +220,7 @@ def test_a_source_may_wait_while_a_class_of_another_priority_is_late() -> None:
     assert line.policy.may_wait(leaf) == 0
     while line.now < 20 * MS:
         line.step()
-    assert line.policy.may_wait(leaf) == 5 * MS
+    assert line.policy.may_wait(leaf) == 10 * MS
     add(line, "other", 5 * MS, "low", tuples=0)
     assert line.policy.may_wait(line.queries["late"].operators[0]) == 0, "not because of its own class"
 

@@ -23,6 +23,9 @@ CHOICES: tuple[tuple[str, Mapping[str, Any]], ...] = (
     *((name, {}) for name in sorted(POLICIES)),
     ("rr", {"tuples": 3}),
     ("rr", {"unit": "query"}),
+    ("hr", {"unit": "query"}),
+    ("rb", {"unit": "query"}),
+    ("cqc", {"inner": {"policy": "segment"}}),
     ("cqc", {"train": 5, "inner": {"policy": "rr", "options": {"unit": "query"}}}),
 )
 

@@ -73,8 +73,13 @@ class WrongCommand(MavstreamError):
 class HostedEngine:
     """An engine with its result logs, on which commands are executed."""
 
-    def __init__(self, hello: Hello, clock: Clock, ended: Callable[[RunningQuery], None]) -> None:
-        """`ended` is called with each query that has ended, after its result log was closed."""
+    def __init__(
+        self, hello: Hello, clock: Clock, ended: Callable[[RunningQuery], None], patient: bool = False
+    ) -> None:
+        """`ended` is called with each query that has ended, after its result log was closed.
+
+        `patient` is that of the engine.
+        """
         chosen = hello.scheduler
         self.engine = Engine(
             clock,
@@ -85,6 +90,7 @@ class HostedEngine:
             sharing=hello.sharing,
             tables=OpenTables(hello.data / "tables"),
             ended=self._ended,
+            patient=patient,
         )
         self.logs = ResultLogs(hello.data / "results", hello.result_bytes, hello.result_time_ns)
         self._notify_ended = ended

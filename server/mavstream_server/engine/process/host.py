@@ -133,7 +133,10 @@ class Host:
         if hosted is None:
             return _LONG_WAIT
         due = hosted.engine.timed or self._reported_at != hosted.engine.loop.slices or not hosted.logs.settled
-        return _SHORT_WAIT if due else _LONG_WAIT
+        wait, rest_ends = _SHORT_WAIT if due else _LONG_WAIT, hosted.engine.due
+        if rest_ends is not None:
+            wait = min(wait, max((rest_ends - self._clock.now()) // 1_000_000 + 1, 1))
+        return wait
 
     def _listen(self, wait_ms: int) -> None:
         if self._control.backed_up is not self._watching_room:
@@ -186,7 +189,7 @@ class Host:
     def _start(self, hello: Hello) -> None:
         if self._hosted is not None:
             raise WrongCommand("got a second Hello; it is sent once, at the start")
-        self._hosted = HostedEngine(hello, self._clock, self._ended)
+        self._hosted = HostedEngine(hello, self._clock, self._ended, patient=True)
         _log.info(
             "engine ready", extra={"fields": {"data": str(hello.data), "policy": hello.scheduler.policy}}
         )

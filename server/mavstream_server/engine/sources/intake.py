@@ -12,7 +12,7 @@ from mavstream_server.engine.query import RunningQuery
 from mavstream_server.engine.sources.source_task import SourceTask
 from mavstream_server.engine.states import OperatorState
 from mavstream_server.log.reader import LogReader
-from mavstream_server.scheduling.policy import SourceService
+from mavstream_server.scheduling.policy import LONGEST_WAIT, SourceService
 
 _LOOK_SLICES = 32
 _LOOK_SHARE = 20
@@ -39,12 +39,15 @@ class Intake:
         monotonic: Callable[[], int],
         failed: Callable[[RunningQuery, str, Exception], None],
         policy_host: PolicyHost,
+        patient: bool = False,
     ) -> None:
         """`monotonic` is the clock that work is measured with (ns).
 
         `failed` is called with a query, the name of its source that cannot read, and the exception.
 
         `policy_host` says how sources are served, and is notified of those that the policy serves.
+
+        `patient` sources also rest while there is nothing else to do: `step` must be called at `rest_ends`.
         """
         self._monotonic = monotonic
         self._failed = failed
@@ -55,6 +58,8 @@ class Intake:
         """Logs are checked when this many slices were run, or this many nanoseconds were spent in them."""
         self._queue: deque[SourceTask] = deque()
         self._lingering: list[tuple[int, int, SourceTask]] = []  # a heap by the end of their linger
+        self._resting: list[tuple[int, int, SourceTask]] = []  # a heap by the end of their rest
+        self._patient = patient
 
     @property
     def service(self) -> SourceService:
@@ -122,6 +127,7 @@ class Intake:
         """Reset all sources: they are served in another way from now on."""
         self._queue.clear()
         self._lingering.clear()
+        self._resting.clear()
         tasks = [task for feed in self.feeds.values() for task in feed.sources]
         for task in tasks:
             task.lingers = False
@@ -158,8 +164,16 @@ class Intake:
 
     @property
     def waiting(self) -> bool:
-        """Whether any source is queued or lingers."""
-        return bool(self._queue or self._lingering)
+        """Whether any source is queued, lingers or rests."""
+        return bool(self._queue or self._lingering or self._resting)
+
+    @property
+    def rest_ends(self) -> int | None:
+        """When the first source stops to rest (UTC, ns), at the latest; None if none rests."""
+        resting = [task.emits_at for task in self._queue if task.rests]
+        if self._resting:
+            resting.append(self._resting[0][0])
+        return min(resting, default=None)
 
     def serve(self, now: int, idle: bool) -> bool:
         """Let the sources that have waited longest emit a train each; returns whether any did."""
@@ -183,7 +197,7 @@ class Intake:
             if not _may_read(task):
                 task.query.blocked = True
                 return False
-            due = task.due(now)
+            due = task.due(now) or (idle and not (task.rests and self._patient))
             if due:
                 self._emit(task)
                 self._set_wait(task, now)
@@ -205,8 +219,13 @@ class Intake:
 
     def _set_wait(self, task: SourceTask, now: int) -> int:
         """Decide until when a source waits for more rows; returns how long (ns)."""
-        task.permitted = self._policy_host.policy.may_wait(task)
-        wait = task.linger.wait(task.permitted)
+        task.end_rest(now)
+        task.rests = task.resting
+        if task.rests:
+            wait = LONGEST_WAIT
+        else:
+            task.permitted = self._policy_host.policy.may_wait(task)
+            wait = task.linger.wait(task.permitted)
         task.emits_at = now + wait
         return wait
 
@@ -214,12 +233,17 @@ class Intake:
 
     def _release(self, now: int, idle: bool) -> bool:
         """Notify the policy of sources whose linger has ended, or of all if idle; returns whether any had."""
-        lingering, released = self._lingering, False
-        while lingering and (idle or lingering[0][0] <= now):
-            due, _, task = heappop(lingering)
+        released = self._release_from(self._lingering, now, idle)
+        return self._release_from(self._resting, now, idle and not self._patient) or released
+
+    def _release_from(self, waiting: list[tuple[int, int, SourceTask]], now: int, all_of_them: bool) -> bool:
+        released = False
+        while waiting and (all_of_them or waiting[0][0] <= now):
+            due, _, task = heappop(waiting)
             if task.lingers and due == task.emits_at:
                 task.lingers = False
-                released = self._notify_policy(task, idle) or released
+                task.end_rest(now)
+                released = self._notify_policy(task, idle=all_of_them) or released
         return released
 
     def _notify_policy(self, task: SourceTask, idle: bool) -> bool:
@@ -247,14 +271,19 @@ class Intake:
                 self._set_wait(task, now)
                 task.state = OperatorState.READY
                 self._queue.append(task)
-            elif task.lingers and task.work.waiting_rows < task.train:
                 continue
-            elif task.work.waiting_rows >= task.train or not self._set_wait(task, now):
+            full = task.work.waiting_rows >= task.train
+            if task.lingers and not full and (task.resting or not task.rests):
+                continue
+            if full:
+                task.end_rest(now)
+            if full or not self._set_wait(task, now):
                 task.lingers = False
                 self._notify_policy(task, idle=False)
             else:
                 task.lingers = True
-                heappush(self._lingering, (task.emits_at, task.number, task))
+                waiting = self._resting if task.rests else self._lingering
+                heappush(waiting, (task.emits_at, task.number, task))
 
 
 def _may_read(task: SourceTask) -> bool:

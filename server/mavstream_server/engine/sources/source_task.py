@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from mavstream_server.engine.sources.linger import Linger
 from mavstream_server.engine.states import OPERATOR_MOVES, OperatorState, move
 from mavstream_server.operators.source import Source
+from mavstream_server.operators.windows.windowed import WindowedOperator
 from mavstream_server.scheduling.statistics import Statistics, StatisticsCollector
 from mavstream_server.scheduling.view import OperatorKind, OperatorView
 
@@ -31,7 +32,8 @@ class TrainSize(NamedTuple):
 class SourceTask:
     """A source of a query. It is ready when its stream has unread rows and the query's queues have room.
 
-    It may linger until a train is full (see `Linger`).
+    It may linger until a train is full (see `Linger`), and rests while its rows cannot lead to an answer: an
+    aggregate answers when a window closes, and until then rows wait in the log at no cost.
     """
 
     __slots__ = (
@@ -49,9 +51,12 @@ class SourceTask:
         "number",
         "permitted",
         "query",
+        "rested_until",
+        "rests",
         "room",
         "state",
         "train",
+        "windows",
         "work",
     )
 
@@ -82,6 +87,12 @@ class SourceTask:
         self.emits_at = 0
         self.permitted = 0
         """How long the policy permits it to wait (ns): what it answered last."""
+        self.windows: Sequence[WindowedOperator] = ()
+        """The operators above it that answer when a window closes, if nothing is answered without them."""
+        self.rests = False
+        """Whether it was resting when it began to wait."""
+        self.rested_until = 0
+        """When it rested last (UTC, ns): the rows that waited until then did not wait for a turn."""
         self.idle = True
         """Whether the engine was idle when it became ready."""
         self.aim_at(query.request.latency_target)
@@ -100,12 +111,23 @@ class SourceTask:
         return self.query.network.account.rows < self.room
 
     @property
+    def resting(self) -> bool:
+        """Whether no row that waits can lead to an answer yet."""
+        if not self.windows:
+            return False
+        watermark = self.work.stream_watermark
+        return all(watermark < window.closes_at for window in self.windows)
+
+    @property
     def ready(self) -> bool:
         """Whether it can emit a batch now and need not wait for more rows."""
         if not self.attached or self.work.ended or not self.work.behind:
             return False
-        notified = self.state is OperatorState.READY
-        if not notified and self.linger.wait(self.permitted) and self.work.waiting_rows < self.train:
+        if (
+            self.state is not OperatorState.READY
+            and self.work.waiting_rows < self.train
+            and (self.linger.wait(self.permitted) or self.resting)
+        ):
             return False
         if self.query.network.account.rows < self.room:
             return True
@@ -130,8 +152,9 @@ class SourceTask:
 
     @property
     def oldest(self) -> int | None:
-        """Arrival time of the next row to be read; None if there is none."""
-        return self.work.next_arrival
+        """When the next row to be read arrived, or could first be of use; None if there is none."""
+        arrival = self.work.next_arrival
+        return arrival if arrival is None or arrival > self.rested_until else self.rested_until
 
     @property
     def statistics(self) -> Statistics:
@@ -159,5 +182,12 @@ class SourceTask:
         return self._fits
 
     def due(self, now: int) -> bool:
-        """Whether to emit now rather than to wait for more rows."""
-        return self.idle or now >= self.emits_at or self.work.waiting_rows >= self.train
+        """Whether to emit now rather than to wait for more rows, even if there is other work."""
+        if now >= self.emits_at or self.work.waiting_rows >= self.train:
+            return True
+        return self.rests and not self.resting
+
+    def end_rest(self, now: int) -> None:
+        """Note that it does not rest any longer, if it did."""
+        if self.rests:
+            self.rests, self.rested_until = False, now

@@ -11,66 +11,14 @@ from mavstream_protocol.expressions.typed import Expression
 from mavstream_protocol.plans.plan import Within
 from mavstream_protocol.queries import OnError
 from mavstream_protocol.schema import FieldType
-from mavstream_server.columns.batch import BEGIN_OF_TIME, Batch
+from mavstream_server.columns.batch import Batch
 from mavstream_server.columns.column import Ints
 from mavstream_server.columns.keys import KeyCoder
 from mavstream_server.operators.joins.pair_output import PairOutput
+from mavstream_server.operators.joins.side import Side
 from mavstream_server.operators.joins.sorted_run import SortedRun, with_keys
 from mavstream_server.operators.operator import Operator, State
 from mavstream_server.operators.time_order import TimeOrder, drop_late
-
-_MAX_LARGE_RUNS = 4
-_LARGE_RUN_ROWS = 1024  # searching two smaller runs takes longer than merging them
-
-
-class Side:
-    """The rows of one input that may still find partners: a few sorted runs, each larger than the next.
-
-    Small runs are merged at once, large ones with runs of similar size unless they are few, so that n rows
-    form O(log n) runs and each row is sorted O(log n) times. A run is dropped when its latest row has
-    expired, and its expired rows are removed when they cover more than half of its time span.
-    """
-
-    def __init__(self, keys: Sequence[str], columns: Sequence[str], reach: int) -> None:
-        self.keys = tuple(keys)
-        self.columns = tuple(columns)
-        self.reach = reach
-        """How far (us) the other side's watermark may pass a row before the row expires."""
-        self.runs: list[SortedRun] = []
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes held."""
-        return sum(run.nbytes for run in self.runs)
-
-    def add(self, run: SortedRun) -> None:
-        """Store rows for partners that arrive later."""
-        runs = self.runs
-        runs.append(run)
-        while len(runs) > 1 and self._too_small(runs[-2], runs[-1]):
-            newer, older = runs.pop(), runs.pop()
-            runs.append(SortedRun.merge(older, newer))
-
-    def _too_small(self, older: SortedRun, newer: SortedRun) -> bool:
-        """Return whether the last two runs are to be merged."""
-        if older.size < _LARGE_RUN_ROWS:
-            return True
-        if newer.size >= _LARGE_RUN_ROWS and len(self.runs) <= _MAX_LARGE_RUNS:
-            return False
-        return older.size <= 2 * newer.size
-
-    def expire(self, watermark: int) -> None:
-        """Drop rows that can have no partner at or after the other side's watermark (us)."""
-        if watermark == BEGIN_OF_TIME:
-            return
-        since = watermark - self.reach
-        kept = []
-        for run in self.runs:
-            if run.latest < since:
-                continue
-            thin = 2 * (since - run.earliest) > run.latest - run.earliest + 1
-            kept.append(run.since(since) if thin else run)
-        self.runs = [run for run in kept if run is not None]
 
 
 class IntervalJoin(Operator):
@@ -129,13 +77,20 @@ class IntervalJoin(Operator):
         columns = {name: given[name] for name in side.columns}
         rows = Batch(columns, batch.size, batch.arrival, time=batch.time, position=batch.position)
         reach = (self._before, self._after) if port == 0 else (self._after, self._before)
-        asking = SortedRun.build(rows, codes)
-        for run in other.runs:
-            for asked, found in run.partners(asking, reach):
-                self._emit_pairs(port, asking.rows, run.rows, asked, found)
-        watermark = self.progress.ports[1 - port]
-        if watermark == BEGIN_OF_TIME or asking.latest >= watermark - side.reach:
-            side.add(asking)
+        if other.recent and not other.recent.comparable_with(batch.size):
+            other.sort_recent()
+        if other.recent:
+            assert rows.time is not None
+            near = other.recent.partners(codes, rows.time, *reach)
+            if near is not None:
+                self._emit_pairs(port, rows, other.recent.rows, *near)
+        asking: SortedRun | None = None
+        if other.runs:
+            asking = SortedRun.build(rows, codes)
+            for run in other.runs:
+                for asked, found in run.partners(asking, reach):
+                    self._emit_pairs(port, asking.rows, run.rows, asked, found)
+        side.add(rows, codes, asking, self.progress.ports[1 - port])
 
     def _emit_pairs(self, port: int, rows: Batch, partners: Batch, asked: Ints, found: Ints) -> None:
         if port == 0:
@@ -150,11 +105,11 @@ class IntervalJoin(Operator):
             self._order.add(joined[0], 0, joined[1])
 
     def _compact(self) -> None:
-        codes = [run.codes for side in self.sides for run in side.runs]
+        codes = [codes for side in self.sides for codes in side.codes]
         live = np.unique(np.concatenate([np.empty(0, dtype=np.int64), *codes]))
         mapping = self._keys.compact(live)  # preserves the order of codes, so that runs stay sorted
         for side in self.sides:
-            side.runs = [run.recode(mapping) for run in side.runs]
+            side.recode(mapping)
 
     @property
     def state_bytes(self) -> int:
@@ -170,7 +125,7 @@ class IntervalJoin(Operator):
     def save(self) -> State:
         """Return the rows and keys of both sides and the pairs that are held back."""
         runs: list[list[dict[str, Any]]] = [
-            [{"rows": run.rows, "codes": run.codes} for run in side.runs] for side in self.sides
+            [{"rows": run.rows, "codes": run.codes} for run in side.all_runs()] for side in self.sides
         ]
         order = None if self._order is None else self._order.save()
         return {**super().save(), "keys": self._keys.save(), "runs": runs, "order": order}
@@ -180,6 +135,6 @@ class IntervalJoin(Operator):
         super().load(state)
         self._keys.load(state["keys"])
         for side, runs in zip(self.sides, state["runs"], strict=True):
-            side.runs = [SortedRun(run["rows"], run["codes"]) for run in runs]
+            side.restore([SortedRun(run["rows"], run["codes"]) for run in runs])
         if self._order is not None:
             self._order.load(state["order"])

@@ -69,6 +69,14 @@ class WindowedOperator(Operator):
             watermark = self.settled(watermark)
         return Mark(watermark, end=all(self.progress.ended), since=self._answers_since(self.progress.since))
 
+    @property
+    def closes_at(self) -> int:
+        """The lowest watermark (us) that closes a window by time; below it no input leads to an answer."""
+        watermark = self.progress.watermark
+        if watermark == BEGIN_OF_TIME or self._done or not self.windows.by_time:
+            return BEGIN_OF_TIME
+        return self.windows.end(self.windows.first_open(watermark))
+
     def process(self, port: int, batch: Batch) -> None:
         """Store the rows, then answer the windows that are complete."""
         if self._done:

@@ -48,10 +48,9 @@ class ClassLevelPolicy(Policy[OptionsT]):
         """Return the priority of a class."""
         return self.view.priorities.get(class_name, 1)
 
-    def is_behind(self, class_name: str, patience: int) -> bool:
-        """Return whether a class has had something to do all the time for longer than `patience` (ns)."""
-        since = self._awake.get(class_name)
-        return since is not None and self._now - since > patience
+    def any_behind(self, patience: int) -> bool:
+        """Return whether any class has had something to do all the time for longer than `patience` (ns)."""
+        return any(self._now - since > patience for since in self._awake.values())
 
     def ask(self, class_name: str, core: int, now: int) -> Slice | None:
         """Return the next slice of a class, or None if nothing of it is ready."""

@@ -73,7 +73,7 @@ class QueryClasses(ClassLevelPolicy[QueryClassOptions]):
         return self._ring
 
     def may_wait(self, source: OperatorView) -> int:
-        """Return a long time if the class has used up its credit, half a period if any class is behind.
+        """Return a long time if the class has used up its credit, a period if any class is behind.
 
         A class with credit would otherwise run as often as rows arrive, however few, and spend on fixed costs
         per turn what a class that is behind needs, be it another one or itself.
@@ -81,7 +81,7 @@ class QueryClasses(ClassLevelPolicy[QueryClassOptions]):
         period = self.options.period_us * 1000
         if self._accounts[source.query.class_name].exhausted:
             return LONGEST_WAIT
-        return period // 2 if any(self.is_behind(name, _BEHIND * period) for name in self._awake) else 0
+        return period if self.any_behind(_BEHIND * period) else 0
 
     def classes_changed(self) -> None:
         """Divide the period again; the class whose turn it is keeps it, and debts stay."""

@@ -126,7 +126,7 @@ class Deadline(Policy[DeadlineOptions]):
         return False
 
     def may_wait(self, source: OperatorView) -> int:
-        """Return a twentieth of the default target while a class of another priority is late, else 0.
+        """Return a tenth of the default target while a class of another priority is late, else 0.
 
         A query without a target of its own would otherwise run as often as rows arrive, however few, and
         spend on fixed costs per turn what the class that is late needs.
@@ -135,7 +135,7 @@ class Deadline(Policy[DeadlineOptions]):
         for level in self._levels:
             level.first_in_time(self._now)
             if level.late and level is not own:
-                return self._default_target // 20
+                return self._default_target // 10
         return 0
 
     # Decisions
