@@ -181,6 +181,7 @@ class AsyncClient:
         stop_at: Any = None,
         from_: str | None = None,
         on_error: str | None = None,
+        memory_limit: int | str | None = None,
     ) -> AsyncQuery:
         """Register a query: a flow, a plan, a specification, a dict, or a JSON or YAML file.
 
@@ -196,6 +197,7 @@ class AsyncClient:
             "stop_at": stop_at,
             "from_": from_,
             "on_error": on_error,
+            "memory_limit": memory_limit,
         }
         info = await self._transport.run(self._calls.submit(query, given))
         return AsyncQuery(self, info.id, info.admission)

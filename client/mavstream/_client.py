@@ -181,6 +181,7 @@ class Client:
         stop_at: Any = None,
         from_: str | None = None,
         on_error: str | None = None,
+        memory_limit: int | str | None = None,
     ) -> Query:
         """Register a query: a flow, a plan, a specification, a dict, or a JSON or YAML file.
 
@@ -196,6 +197,7 @@ class Client:
             "stop_at": stop_at,
             "from_": from_,
             "on_error": on_error,
+            "memory_limit": memory_limit,
         }
         info = self._transport.run(self._calls.submit(query, given))
         return Query(self, info.id, info.admission)

@@ -12,6 +12,7 @@ from mavstream_protocol.instants import Instant, format_instant
 from mavstream_protocol.names import Name
 from mavstream_protocol.plans.plan import Plan
 from mavstream_protocol.qos import QosSpec
+from mavstream_protocol.quantities import PositiveSize
 
 
 class Mode(StrEnum):
@@ -92,6 +93,11 @@ class QuerySpec(BaseModel):
     """The position in its streams at which the query begins to read."""
     on_error: OnError = OnError.NULL
     """Handling of rows for which an expression fails."""
+    memory_limit: PositiveSize | None = None
+    """Bytes in queues and state beyond which the query fails; None for the server's `--query-memory`.
+
+    The target `qos.memory` is lower: the optimizer acts on it, and nothing fails.
+    """
 
     @field_validator("stop_at")
     @classmethod

@@ -72,6 +72,14 @@ def serve(
     engine_timeout: Annotated[
         str | None, _limit("Time after which a hanging engine is restarted, such as 30s.")
     ] = None,
+    query_memory: Annotated[
+        str | None,
+        _limit("Memory of a query beyond which it fails, such as 1GiB; a quarter of the machine's."),
+    ] = None,
+    engine_memory: Annotated[
+        str | None,
+        _limit("Memory of the engine beyond which its largest query fails; six tenths of the machine's."),
+    ] = None,
     result_bytes: Annotated[str | None, _limit("Result rows retained per query, such as 16MiB.")] = None,
     result_time: Annotated[str | None, _limit("How long result rows are retained, such as 1h.")] = None,
 ) -> None:

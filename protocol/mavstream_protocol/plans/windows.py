@@ -20,7 +20,7 @@ from mavstream_protocol.quantities import NonNegativeDuration, PositiveDuration,
 
 LONGEST_SPAN = 36_525 * 86_400 * 1_000_000
 """Microseconds in a hundred years: windows and joins reach no further, so that times never overflow."""
-MOST_WINDOWS = 100_000
+MOST_WINDOWS = 10_000
 """Windows that one row may be in: each of them is answered."""
 
 

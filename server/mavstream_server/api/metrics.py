@@ -163,6 +163,8 @@ def _engine(stats: EngineReport) -> Iterator[Metric]:
     yield _counter("class_busy_seconds", "Time spent in slices of a class", ("class",), busy)
     yield _counter("engine_cpu_seconds", "CPU time of the engine process", (), [((), engine.cpu_ns / 1e9)])
     yield _counter("engine_slices", "Slices run", ("policy",), [((engine.policy,), engine.slices)])
+    times = [(("0.99",), engine.slice_p99_ns / 1e9), (("1",), engine.longest_slice_ns / 1e9)]
+    yield _gauge("engine_slice_seconds", "Time between two decisions of the policy", ("quantile",), times)
     yield _gauge("engine_resident_bytes", "Resident memory of the engine", (), [((), engine.resident_bytes)])
 
 

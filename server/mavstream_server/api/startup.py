@@ -101,6 +101,8 @@ def _link(settings: Settings, catalog: Catalog) -> EngineLink:
             sharing=settings.sharing,
             result_bytes=settings.result_bytes,
             result_time_ns=settings.result_time * 1000,
+            query_memory=settings.query_memory,
+            engine_memory=settings.engine_memory,
         ),
         hang_timeout=settings.engine_timeout / 1e6,
     )

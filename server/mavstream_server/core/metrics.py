@@ -231,6 +231,9 @@ class EngineMetrics(NamedTuple):
     cpu_ns: int
     """CPU time of the process, user and system."""
     resident_bytes: int
+    slice_p99_ns: int = 0
+    """A time that 99 % of the slices did not exceed, at most twice too long."""
+    longest_slice_ns: int = 0
 
 
 class EngineReport(NamedTuple):

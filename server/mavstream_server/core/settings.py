@@ -27,6 +27,7 @@ from mavstream_protocol.explained import refusal
 from mavstream_protocol.quantities import parse_duration, parse_size
 from mavstream_protocol.scheduling import Sharing, SourceService
 from mavstream_server.core.errors import Refused
+from mavstream_server.core.machine import machine_memory
 
 PREFIX = "MAVSTREAM_"
 DELIVERIES = ("process", "sync")
@@ -114,6 +115,10 @@ class Settings(BaseModel):
     """Maximum disk space of all stream logs together; None for no limit."""
     credit_bytes: Bytes = 8 << 20
     """Maximum unacknowledged bytes that a producer may have in flight per stream."""
+    query_memory: Bytes = Field(default_factory=lambda: machine_memory() // 4)
+    """Memory in queues and state beyond which a query fails that has no `memory_limit`; a quarter of all."""
+    engine_memory: Bytes = Field(default_factory=lambda: machine_memory() * 6 // 10)
+    """Memory of the engine process beyond which the query that holds most of it fails; six tenths of all."""
     result_bytes: Bytes = 16 << 20
     """Result rows retained per query, in bytes."""
     result_time: Microseconds = 3_600_000_000

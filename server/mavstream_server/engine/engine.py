@@ -362,13 +362,13 @@ class Engine:
         limit = query.request.memory_limit
         if limit is None or not query.active:
             return
-        resident = query.memory.resident
+        resident = query.resident
         if resident <= limit:
             return
         if not self.migrations.relieve(query, f"with new operators the query held more than {limit} bytes"):
             reason = (
-                f"query {query.id!r} holds {resident} bytes, more than its limit of {limit}; "
-                "use a smaller window, fewer groups or a higher limit"
+                f"query {query.id!r} holds {resident} bytes, more than its limit of {limit}: {_held(query)}; "
+                "use a smaller window, fewer groups or a higher memory_limit"
             )
             self.fail(query, "", QueryFailed(reason))
 
@@ -402,3 +402,11 @@ class Engine:
         query.release()
         if self._ended is not None:
             self._ended(query)
+
+
+def _held(query: RunningQuery) -> str:
+    """Return what a query holds, by operator, largest first."""
+    held = {task.work.name: task.work.state_bytes for task in query.tasks.values()}
+    largest = sorted(held.items(), key=lambda item: -item[1])[:3]
+    parts = [f"{nbytes} in operator {name!r}" for name, nbytes in largest if nbytes]
+    return ", ".join([*parts, f"{query.network.account.nbytes} between operators"])

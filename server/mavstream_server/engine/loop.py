@@ -9,6 +9,7 @@ from mavstream_server.engine.migration.quiescence import QuiescentPoints
 from mavstream_server.engine.policy_host import PolicyHost
 from mavstream_server.engine.sharing.sharing import QuerySharing
 from mavstream_server.engine.slice_runner import SliceRunner
+from mavstream_server.engine.slice_times import SliceTimes
 from mavstream_server.engine.sources.intake import Intake
 from mavstream_server.engine.stop_times import StopTimes
 from mavstream_server.engine.trace import Trace
@@ -45,6 +46,8 @@ class Loop:
         """The time that slices took (ns)."""
         self.class_busy: defaultdict[str, int] = defaultdict(int)
         """The time that slices took (ns), by class."""
+        self.slice_times = SliceTimes()
+        """How long slices took: the time between two decisions of the policy."""
         self.trace: Trace | None = None
         """Where slices are recorded; None while no trace was requested."""
 
@@ -83,6 +86,7 @@ class Loop:
         report = self._runner.run(slice_)
         elapsed = report.elapsed
         self.busy += elapsed
+        self.slice_times.add(elapsed)
         self.class_busy[slice_.operators[0].query.class_name] += elapsed
         if self.trace is not None:
             self.trace.add(now, _CORE, slice_, report)

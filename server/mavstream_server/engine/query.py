@@ -250,6 +250,12 @@ class RunningQuery:
         return Memory(self.network.account.nbytes, state, backlog)
 
     @property
+    def resident(self) -> int:
+        """The bytes of its memory that are not on disk; quicker than `memory`, and checked often."""
+        held = self.network.account.nbytes + sum([task.work.state_bytes for task in self.tasks.values()])
+        return held + sum([member.pipeline.resident for member in self.shared])
+
+    @property
     def memory(self) -> Memory:
         """Its memory including that of its shared pipelines: as much as it would hold without sharing.
 

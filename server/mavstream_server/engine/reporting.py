@@ -44,6 +44,8 @@ def engine_metrics(engine: Engine, started: int) -> EngineMetrics:
         ids=tuple(engine.queries),
         cpu_ns=time.process_time_ns(),
         resident_bytes=_resident_bytes(),
+        slice_p99_ns=engine.loop.slice_times.percentile(0.99),
+        longest_slice_ns=engine.loop.slice_times.longest,
     )
 
 

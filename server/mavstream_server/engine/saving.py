@@ -10,6 +10,8 @@ def save(query: RunningQuery) -> bytes:
     """Return a query's operator states, queues, positions and offset, for the plan that runs now."""
     every = query.network.operators
     operators = {name: every[name] for name in every if not name.startswith(NEW)}
+    for operator in operators.values():  # bottom-up, so that all they emit is in a queue or the result log
+        operator.finish()
     return snapshot.encode(
         {
             "plan": _fingerprint(query),

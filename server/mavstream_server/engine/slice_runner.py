@@ -20,6 +20,8 @@ AnyTask = Task | SourceTask
 # Module globals, since they are looked up in every run of every operator.
 _READY, _RUN, _SUSPEND = OperatorState.READY, OperatorState.RUN, OperatorState.SUSPEND
 _SOURCE = OperatorKind.SOURCE
+_LONGEST = 2_000_000
+"""Time (ns) after which unfinished work on a batch is interrupted, so that the policy can decide again."""
 
 
 class _OperatorBroke(Exception):
@@ -102,6 +104,7 @@ class SliceRunner:
                     self.cut
                     or (tuples is not None and consumed >= tuples)
                     or (stop is not None and now >= stop)
+                    or (work.unfinished is not None and now - begin >= _LONGEST)
                 ):
                     consumed += task.run(None if tuples is None else tuples - consumed)
                     calls += 1
@@ -110,6 +113,8 @@ class SliceRunner:
                         break
             if task.state is _RUN:
                 task.state = _READY if ready else _SUSPEND
+                if work.unfinished is not None and not ready:
+                    task.continue_later()  # type: ignore[union-attr]
             elapsed = now - begin - self._inner
             published = task.collector.add(
                 consumed, work.rows_out - rows_before, work.bytes_out - bytes_before, elapsed, calls
@@ -129,13 +134,19 @@ class SliceRunner:
     def receiver(self, task: Task, port: int) -> Callable[[Batch], None]:
         """Return what a fused operator below `task` calls with its batches for the input `port`."""
         work, monotonic = task.work, self._monotonic
+        queue = work.inputs[port]
 
         def receive(batch: Batch) -> None:
+            if task.interrupted:
+                queue.append(batch)
+                return
             before = self._inner
             self._inner = 0
             rows, nbytes, begin = work.rows_out, work.bytes_out, monotonic()
             try:
-                work.process(port, batch)
+                work.begin(port, batch)
+                if work.unfinished is not None:
+                    self._proceed(task, begin)
             except _OperatorBroke:
                 raise
             except Exception as error:
@@ -148,6 +159,15 @@ class SliceRunner:
             self._inner = before + elapsed
 
         return receive
+
+    def _proceed(self, task: Task, begin: int) -> None:
+        """Go on with the work on a batch that a fused operator has begun, for a bounded time."""
+        work, until = task.work, begin + _LONGEST
+        while task.ready and self._monotonic() < until:
+            work.proceed()
+            if work.unfinished is None:
+                return
+        task.continue_later()
 
     def _follow_up(self) -> None:
         """Report fused operators that published statistics, now that no operator is running."""

@@ -63,6 +63,8 @@ class Task:
             queue.filled = self._filled
 
     def _filled(self) -> None:
+        if self.work.unfinished is not None and not self.ready:
+            return  # it is woken when its readers have taken what it has emitted
         if self.state is OperatorState.SUSPEND:
             self.state = OperatorState.READY
             if not self.held:
@@ -86,9 +88,16 @@ class Task:
 
     @property
     def ready(self) -> bool:
-        """Whether any input queue has batches."""
+        """Whether any input queue has batches, or work on the last batch can go on."""
+        if self.work.unfinished is not None:
+            return not any(len(queue) for queue in self.work.all_outputs)
         inputs = self._inputs
         return len(inputs[0]) > 0 if len(inputs) == 1 else any(len(queue) for queue in inputs)
+
+    @property
+    def interrupted(self) -> bool:
+        """Whether work on the last batch is unfinished."""
+        return self.work.unfinished is not None
 
     @property
     def queued(self) -> int:
@@ -123,11 +132,29 @@ class Task:
             self.collector.measure_input(rows, sum(feeder.bytes_out for feeder in self.fed_by))
 
     def run(self, most: int | None) -> int:
-        """Process the next batch, or at most its first `most` rows; returns the number of rows."""
+        """Process the next batch, or at most its first `most` rows; returns the number of rows.
+
+        Goes on with unfinished work first, which takes no rows.
+        """
+        if self.work.unfinished is not None:
+            self.work.proceed()
+            return 0
         port = self._fullest_input()
         batch = self._inputs[port].pop(most)
-        self.work.process(port, batch)
+        self.work.begin(port, batch)
         return batch.size
+
+    def continue_later(self) -> None:
+        """Become ready as soon as the readers have taken what unfinished work has emitted so far."""
+        waiting = [queue for queue in self.work.all_outputs if len(queue)]
+        if not waiting:
+            self._filled()
+        for queue in waiting:
+            queue.drained = self._drained
+
+    def _drained(self) -> None:
+        if self.work.unfinished is not None:
+            self._filled()
 
     def _fullest_input(self) -> int:
         """Return the port to read next: the one with most rows, so that none falls far behind."""

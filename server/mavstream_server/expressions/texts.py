@@ -8,6 +8,10 @@ from dataclasses import dataclass
 from functools import lru_cache, partial
 from typing import Any
 
+from mavstream_protocol.errors import MavstreamError
+
+LONGEST_TEXT = 1 << 20
+"""Characters of the longest text that can be computed: a few concatenations must not fill the memory."""
 _SUBSTR_MAX = (1 << 32) - 1
 _SUBSTR_MIN = -(1 << 32)
 
@@ -108,8 +112,20 @@ def _match_pieces(pieces: list[re.Pattern[str]], last_width: int, text: str) -> 
     return start >= place and pieces[-1].fullmatch(text, start) is not None
 
 
+class TextTooLong(MavstreamError):
+    """A text that is too long to be computed; it fails the query."""
+
+    code = "text_too_long"
+
+
 def joined(*parts: str) -> str:
-    """Concatenate texts."""
+    """Concatenate texts; raises TextTooLong."""
+    length = sum(map(len, parts))
+    if length > LONGEST_TEXT:
+        raise TextTooLong(
+            f"a text of {length} characters would be computed, at most {LONGEST_TEXT} are possible; "
+            "shorten its parts with substr"
+        )
     return "".join(parts)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
@@ -90,9 +90,9 @@ class Aggregate(WindowedOperator):
             accumulators.append(IntMaximum())  # latest time: the time of the answer
         return accumulators
 
-    def process(self, port: int, batch: Batch) -> None:
+    def steps(self, port: int, batch: Batch) -> Iterator[None]:
         """Fold the rows into their groups, then answer the windows that are complete."""
-        super().process(port, batch)
+        yield from super().steps(port, batch)
         if batch.mark is not None:
             self._compact()
 
@@ -122,10 +122,12 @@ class Aggregate(WindowedOperator):
                 firsts = None if firsts is None else firsts.take(kept)
         self._groups.fold(panes, firsts, rows)
 
-    def close(self, opened: int, batch: Batch, mark: Mark | None) -> None:
+    def close(self, opened: int, batch: Batch, mark: Mark | None) -> Iterator[None]:
         """Answer all windows before `opened`, with one row per group."""
-        for numbers, groups in self._groups.close(opened, self._keys.count):
-            self._answer(numbers, groups, batch, mark)
+        for closed in self._groups.close(opened, self._keys.count):
+            if closed is not None:
+                self._answer(*closed, batch, mark)
+            yield
 
     def skip(self, first: int) -> Skipped:
         """Drop the groups of the windows before `first`."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from mavstream_protocol.errors import MavstreamError
@@ -45,6 +45,8 @@ class Operator(ABC):
         `unmatched`, `unread`, `shed`; and of windows without an answer: `skipped_windows`."""
         self.rows_out = 0
         self.bytes_out = 0
+        self.unfinished: Iterator[None] | None = None
+        """The rest of the work on the last batch; no other batch may be processed before it is done."""
 
     @property
     def all_outputs(self) -> list[Queue]:
@@ -67,6 +69,21 @@ class Operator(ABC):
     @abstractmethod
     def process(self, port: int, batch: Batch) -> None:
         """Process a batch of the input `port`; results are emitted with `emit`."""
+
+    def begin(self, port: int, batch: Batch) -> None:
+        """Process a batch, or its first step if it may take long; `unfinished` is what remains."""
+        self.process(port, batch)
+
+    def proceed(self) -> None:
+        """Do the next step of the unfinished work."""
+        assert self.unfinished is not None
+        if next(self.unfinished, _END) is _END:
+            self.unfinished = None
+
+    def finish(self) -> None:
+        """Do all unfinished work."""
+        while self.unfinished is not None:
+            self.proceed()
 
     def emit(self, batch: Batch) -> None:
         """Push a batch to all output queues, unless it has neither rows nor a mark."""
@@ -97,6 +114,8 @@ class Operator(ABC):
 
         Their nodes must do the same.
         """
+        if self.unfinished is not None or other.unfinished is not None:
+            return False
         return self.progress.save() == other.progress.save()
 
     def save(self) -> State:
@@ -107,6 +126,31 @@ class Operator(ABC):
         """Restore the state that `save` of an operator of the same plan node returned."""
         self.progress.load(state["progress"])
         self.counters = Counter(state["counters"])
+
+
+_END = object()
+
+
+class SteppedOperator(Operator):
+    """An operator for which a batch may take long; its work is divided into steps of bounded size.
+
+    Between two steps other operators may run, so that important queries never wait for a large answer.
+    """
+
+    @abstractmethod
+    def steps(self, port: int, batch: Batch) -> Iterator[None]:
+        """Process a batch of the input `port`; yields after each step but the last."""
+
+    def process(self, port: int, batch: Batch) -> None:
+        """Process a batch without interruption."""
+        self.begin(port, batch)
+        self.finish()
+
+    def begin(self, port: int, batch: Batch) -> None:
+        """Do the first step of processing a batch."""
+        assert self.unfinished is None
+        self.unfinished = self.steps(port, batch)
+        self.proceed()
 
 
 class ErrorPolicy:

@@ -27,12 +27,13 @@ class Queue:
 
     `filled` is called when a batch is pushed to an empty queue, `grown`, where it is set, when one is pushed
     to a queue that is not empty. Where `receive` is set, operators are fused: a batch that finds the queue
-    empty is not queued, but processed by the reader at once. They are assigned after construction, since
-    pushing is a hot path: by the task that reads the queue, and while batches are moved from one queue to
+    empty is not queued, but processed by the reader at once. `drained` is called once, when the last batch is
+    popped: by then the operator that writes to the queue may continue. They are assigned after construction,
+    since pushing is a hot path: by the tasks on both ends, and while batches are moved from one queue to
     another.
     """
 
-    __slots__ = ("_account", "_batches", "cut", "filled", "grown", "nbytes", "receive", "rows")
+    __slots__ = ("_account", "_batches", "cut", "drained", "filled", "grown", "nbytes", "receive", "rows")
 
     def __init__(self, account: QueueAccount) -> None:
         self._account = account
@@ -44,6 +45,7 @@ class Queue:
         self.filled: Callable[[], None] = _ignore
         self.grown: Callable[[], None] | None = None
         self.receive: Callable[[Batch], None] | None = None
+        self.drained: Callable[[], None] | None = None
 
     def __len__(self) -> int:
         return len(self._batches)
@@ -60,12 +62,16 @@ class Queue:
         return None
 
     def push(self, batch: Batch) -> None:
-        """Append a batch, or hand it to a fused reader; a mark that follows a mark directly replaces it."""
+        """Hand a batch to a fused reader, or append it."""
+        if self.receive is not None and not self._batches:
+            self.receive(batch)
+        else:
+            self.append(batch)
+
+    def append(self, batch: Batch) -> None:
+        """Append a batch; a mark that follows a mark directly replaces it."""
         batches = self._batches
         if not batches:
-            if self.receive is not None:
-                self.receive(batch)
-                return
             batches.append(batch)
             self._count(batch.size, batch.nbytes)
             self.filled()
@@ -88,6 +94,9 @@ class Queue:
         else:
             self.cut = 0
         self._count(-batch.size, -batch.nbytes)
+        if self.drained is not None and not self._batches:
+            drained, self.drained = self.drained, None
+            drained()
         return batch
 
     def clear(self) -> None:

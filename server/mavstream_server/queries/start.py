@@ -39,8 +39,7 @@ def start_command(query: Query, begins: Mapping[str, int] | None) -> StartQuery:
         earliest=spec.from_ is ReadFrom.EARLIEST and not query.begun,
         latency_target=latency_target(spec.qos),
         epoch=query.epoch,
-        # Memory is a monitored target, not a limit that stops the query.
-        memory_limit=None,
+        memory_limit=spec.memory_limit,
         positions=begins,
         paused=query.record.desired is DesiredState.PAUSED,
     )

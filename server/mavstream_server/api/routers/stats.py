@@ -33,6 +33,8 @@ class EngineShown(BaseModel):
     """Time spent in slices, in seconds."""
     cpu_s: float
     slices: int
+    slice_ms: dict[str, float]
+    """Time between two decisions of the scheduler: `p99`, at most twice too long, and `max`."""
     resident_bytes: int
     """Resident memory of the process."""
     memory_bytes: dict[str, int]
@@ -111,6 +113,7 @@ def _engine(totals: EngineMetrics, classes: Mapping[str, ClassMetrics]) -> Engin
         busy_s=totals.busy_ns / 1e9,
         cpu_s=totals.cpu_ns / 1e9,
         slices=totals.slices,
+        slice_ms={"p99": totals.slice_p99_ns / 1e6, "max": totals.longest_slice_ns / 1e6},
         resident_bytes=totals.resident_bytes,
         memory_bytes={kind: sum(one[kind] for one in held) for kind in _MEMORY},
     )

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from dataclasses import replace
 
 from mavstream_protocol.errors import MavstreamError
 from mavstream_server.core.clock import Clock
+from mavstream_server.core.machine import private_memory
 from mavstream_server.core.metrics import TargetMetricsReply
 from mavstream_server.engine.engine import Engine
 from mavstream_server.engine.errors import ObjectInUse
@@ -54,6 +56,7 @@ from mavstream_server.engine.reporting import (
 )
 from mavstream_server.engine.trace import RecordedSlices, Trace
 from mavstream_server.log.reader import LogReader
+from mavstream_server.operators.operator import QueryFailed
 from mavstream_server.tables.stored import OpenTables
 
 _log = logging.getLogger(__name__)
@@ -61,6 +64,7 @@ _log = logging.getLogger(__name__)
 _CACHE_BYTES = 8 << 20
 """Cache of decoded frames per stream: cursors at the end share the last few trains, others gain nothing."""
 
+_CHECK_MEMORY_EVERY = 500_000_000  # ns between two checks of the memory of the process
 _RELEASE_EVERY = 5_000_000_000  # ns between two releases of removed segments
 
 
@@ -92,6 +96,9 @@ class HostedEngine:
             ended=self._ended,
             patient=patient,
         )
+        self._query_memory = hello.query_memory
+        self._engine_memory = hello.engine_memory
+        self._memory_checked = 0
         self.logs = ResultLogs(hello.data / "results", hello.result_bytes, hello.result_time_ns)
         self._notify_ended = ended
         self._started = clock.monotonic()
@@ -172,6 +179,8 @@ class HostedEngine:
         engine, id_ = self.engine, command.id
         if id_ in engine.queries and engine.queries[id_].active:
             raise ObjectInUse(f"query {id_!r} is running already; stop it first or choose another id")
+        if command.memory_limit is None:
+            command = replace(command, memory_limit=self._query_memory)
         sink = self.logs.open(command)
         try:
             query = engine.start(command, sink)
@@ -199,8 +208,11 @@ class HostedEngine:
         return {stream: Need(*need) for stream, need in self.engine.intake.needed().items()}
 
     def keep_house(self, now_ns: int) -> None:
-        """Trim result logs and release removed segments of stream logs; cheap to call often."""
+        """Check memory, trim result logs, release removed segments of stream logs; cheap to call often."""
         self.logs.trim(now_ns)
+        if self._engine_memory is not None and now_ns - self._memory_checked >= _CHECK_MEMORY_EVERY:
+            self._memory_checked = now_ns
+            self._check_memory(self._engine_memory)
         if now_ns - self._released < _RELEASE_EVERY or self._released_at == self.engine.loop.slices:
             return
         self._released, self._released_at = now_ns, self.engine.loop.slices
@@ -209,6 +221,21 @@ class HostedEngine:
                 reader.release_removed()
             except (OSError, MavstreamError):
                 _log.exception("stream log cannot be listed", extra={"fields": {"stream": stream}})
+
+    def _check_memory(self, limit: int) -> None:
+        """Fail the query that holds most memory if the process has allocated more than its limit."""
+        allocated = private_memory()
+        if allocated <= limit:
+            return
+        active = [query for query in self.engine.queries.values() if query.active]
+        largest = max(active, key=lambda query: query.resident, default=None)
+        if largest is not None and largest.resident:
+            reason = (
+                f"the engine has allocated {allocated} bytes, more than its limit of {limit}, and query "
+                f"{largest.id!r} holds most of them: {largest.resident}; "
+                "use a smaller window or fewer groups, or start the server with a higher --engine-memory"
+            )
+            self.engine.fail(largest, "", QueryFailed(reason))
 
     def recover(self, error: Exception) -> None:
         """Continue after an error that no query caused, but the policy: restart the policy.

@@ -36,6 +36,10 @@ class Hello:
     """Bytes of each result log that are retained."""
     result_time_ns: int = 3_600_000_000_000
     """How long results are retained (ns)."""
+    query_memory: int | None = None
+    """Resident bytes beyond which a query without a limit of its own fails; None for no limit."""
+    engine_memory: int | None = None
+    """Bytes of the engine process beyond which the query that holds most fails; None for no limit."""
 
 
 @dataclass(frozen=True, slots=True)

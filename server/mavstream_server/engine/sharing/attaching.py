@@ -102,6 +102,8 @@ class Attaching:
     def detach(self, member: Membership) -> None:
         """Detach a query: it runs its prefix itself, with copies of the pipeline's state and queues."""
         query, pipeline = member.query, member.pipeline
+        for their in member.theirs:
+            their.finish()
         pipeline.fan_out.flush()
         for batch in pipeline.fan_out.inputs[0]:
             member.last.emit(member.narrowed(batch))

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 from mavstream_server.operators.aggregates.groups import Groups, MakeAccumulators
+
+PANES_PER_STEP = 16
+"""Panes that are merged in one step of an operator's work."""
 
 
 class SlidingGroups:
@@ -54,14 +58,14 @@ class SlidingGroups:
         else:
             self._back_sum.merge(groups, code_count)
 
-    def drop_before(self, pane: int, code_count: int) -> None:
-        """Drop the panes before `pane`."""
+    def drop_before(self, pane: int, code_count: int) -> Iterator[None]:
+        """Drop the panes before `pane`, in steps: nothing else may be done before the last one."""
         while self._front and self._front[-1][0] < pane:
             self._front.pop()
         if not self._front and self._back and self._back[0][0] < pane:
-            self._move_back_to_front(pane, code_count)
+            yield from self._move_back_to_front(pane, code_count)
 
-    def _move_back_to_front(self, pane: int, code_count: int) -> None:
+    def _move_back_to_front(self, pane: int, code_count: int) -> Iterator[None]:
         total: Groups | None = None
         for number, groups in reversed(self._back):
             if number < pane:
@@ -71,6 +75,8 @@ class SlidingGroups:
                 suffix.merge(total, code_count)
             total = suffix
             self._front.append((number, suffix))
+            if not len(self._front) % PANES_PER_STEP:
+                yield
         self._back, self._back_sum = [], None
 
     def total(self, code_count: int) -> Groups | None:

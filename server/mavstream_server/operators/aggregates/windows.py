@@ -12,7 +12,7 @@ from mavstream_server.columns.batch import BEGIN_OF_TIME
 from mavstream_server.columns.column import Column, Ints
 from mavstream_server.operators.aggregates.accumulator import Accumulator
 from mavstream_server.operators.aggregates.groups import Groups, GroupTable, MakeAccumulators
-from mavstream_server.operators.aggregates.sliding import SlidingGroups
+from mavstream_server.operators.aggregates.sliding import PANES_PER_STEP, SlidingGroups
 from mavstream_server.operators.aggregates.stragglers import StragglerCounts
 from mavstream_server.operators.windows.index import WindowIndex
 from mavstream_server.operators.windows.panes import Panes
@@ -50,8 +50,11 @@ class WindowGroups(ABC):
         """Fold rows into their panes; `firsts` are those of the window gate (see `Admitted`)."""
 
     @abstractmethod
-    def close(self, opened: int, code_count: int) -> Iterator[tuple[Ints, Groups]]:
-        """Remove and yield the groups of all windows before `opened`, in order, with each group's window."""
+    def close(self, opened: int, code_count: int) -> Iterator[tuple[Ints, Groups] | None]:
+        """Remove and yield the groups of all windows before `opened`, in order, with each group's window.
+
+        Also yields None where a step ends between two answers.
+        """
 
     @abstractmethod
     def skip(self, first: int, code_count: int) -> tuple[int, int]:
@@ -96,7 +99,7 @@ class SeparateWindows(WindowGroups):
         """Fold rows into their windows."""
         rows.fold_into(self._table, panes)
 
-    def close(self, opened: int, code_count: int) -> Iterator[tuple[Ints, Groups]]:
+    def close(self, opened: int, code_count: int) -> Iterator[tuple[Ints, Groups] | None]:
         """Yield all closed windows at once."""
         popped = self._table.pop(opened)
         if popped is not None:
@@ -168,11 +171,15 @@ class OverlappingWindows(WindowGroups):
         windows = Panes.of(firsts.take(each) + steps)
         rows.take(straggling.take(each)).fold_into(self._stragglers, windows)
 
-    def close(self, opened: int, code_count: int) -> Iterator[tuple[Ints, Groups]]:
+    def close(self, opened: int, code_count: int) -> Iterator[tuple[Ints, Groups] | None]:
         """Yield the groups of closed windows one window at a time, except those without rows."""
-        while (number := self._next_window(code_count)) is not None and number < opened:
+        while True:
+            yield from self._drop_answered(code_count)
+            number = self._next_window()
+            if number is None or number >= opened:
+                break
             first_pane = self._windows.first_pane(number)
-            self._collect(first_pane + self._windows.panes_per_window, code_count)
+            yield from self._collect(first_pane + self._windows.panes_per_window, code_count)
             total = self._sliding.total(code_count)
             late = self._stragglers.pop(number + 1)
             if late is not None:
@@ -183,30 +190,38 @@ class OverlappingWindows(WindowGroups):
                 yield np.full(len(total), number), total
         self._next = max(self._next, opened)
         self._unanswered.answered(self._next)
-        self._next_window(code_count)
+        yield from self._drop_answered(code_count)
 
-    def _next_window(self, code_count: int) -> int | None:
-        """Return the first window that has rows and was not answered yet."""
+    def _drop_answered(self, code_count: int) -> Iterator[None]:
+        """Drop the panes that only answered windows need, in steps."""
         if self._next != BEGIN_OF_TIME:
-            self._sliding.drop_before(self._windows.first_pane(self._next), code_count)
+            yield from self._sliding.drop_before(self._windows.first_pane(self._next), code_count)
+
+    def _next_window(self) -> int | None:
+        """Return the first window that has rows and was not answered yet."""
         panes = [pane for pane in (self._filling.lowest, self._sliding.oldest) if pane is not None]
         numbers = [self._windows.first_of_pane(pane) for pane in panes]
         if self._stragglers.lowest is not None:
             numbers.append(self._stragglers.lowest)
         return max(min(numbers), self._next) if numbers else None
 
-    def _collect(self, before: int, code_count: int) -> None:
-        """Move complete panes from the table to the sliding groups."""
+    def _collect(self, before: int, code_count: int) -> Iterator[None]:
+        """Move complete panes from the table to the sliding groups, in steps."""
         popped = self._filling.pop(before)
         if popped is None:
             return
         panes, groups = popped
-        for slots in np.split(np.arange(len(panes)), np.flatnonzero(np.diff(panes)) + 1):
+        each = np.split(np.arange(len(panes)), np.flatnonzero(np.diff(panes)) + 1)
+        for number, slots in enumerate(each, 1):
             self._sliding.push(int(panes[slots[0]]), groups.take(slots), code_count)
+            if not number % PANES_PER_STEP:
+                yield
 
     def skip(self, first: int, code_count: int) -> tuple[int, int]:
         """Drop the groups that only windows before `first` need."""
-        number = self._next_window(code_count)
+        for _ in self._drop_answered(code_count):
+            pass
+        number = self._next_window()
         self._next = max(self._next, first)
         if number is None or number >= first:
             return 0, 0
@@ -216,7 +231,8 @@ class OverlappingWindows(WindowGroups):
         last = max((self._windows.last_of_pane(pane) for pane in held), default=number)
         self._filling.pop(pane)
         self._stragglers.pop(first)
-        self._sliding.drop_before(pane, code_count)
+        for _ in self._sliding.drop_before(pane, code_count):
+            pass
         return min(last + 1, first) - number, rows
 
     def accumulators(self) -> list[list[Accumulator]]:

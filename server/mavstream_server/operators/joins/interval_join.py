@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -17,11 +17,13 @@ from mavstream_server.columns.keys import KeyCoder
 from mavstream_server.operators.joins.pair_output import PairOutput
 from mavstream_server.operators.joins.side import Side
 from mavstream_server.operators.joins.sorted_run import SortedRun, with_keys
-from mavstream_server.operators.operator import Operator, State
+from mavstream_server.operators.operator import State, SteppedOperator
 from mavstream_server.operators.time_order import TimeOrder, drop_late
 
+_LARGE_ANSWER = 4096  # pairs after which other operators may run
 
-class IntervalJoin(Operator):
+
+class IntervalJoin(SteppedOperator):
     """Joins each row with the stored rows of the other side, then stores it for rows that arrive later."""
 
     kind = "join"
@@ -48,10 +50,10 @@ class IntervalJoin(Operator):
         self._order = TimeOrder() if ordered else None
         self._pairs = PairOutput(where, compute, on_error, self)
 
-    def process(self, port: int, batch: Batch) -> None:
+    def steps(self, port: int, batch: Batch) -> Iterator[None]:
         """Find partners for the rows, store the rows, and drop those that have expired."""
         if batch.size:
-            self._match(port, drop_late(batch, self.counters))
+            yield from self._match(port, drop_late(batch, self.counters))
         if batch.mark is None:
             return
         mark = self.progress.advance(port, batch.mark)
@@ -67,7 +69,7 @@ class IntervalJoin(Operator):
         else:
             self.emit(self._order.release(mark))
 
-    def _match(self, port: int, batch: Batch) -> None:
+    def _match(self, port: int, batch: Batch) -> Iterator[None]:
         side, other = self.sides[port], self.sides[1 - port]
         batch = with_keys(batch, side.keys)
         if not batch.size:
@@ -90,6 +92,8 @@ class IntervalJoin(Operator):
             for run in other.runs:
                 for asked, found in run.partners(asking, reach):
                     self._emit_pairs(port, asking.rows, run.rows, asked, found)
+                    if len(asked) >= _LARGE_ANSWER:
+                        yield
         side.add(rows, codes, asking, self.progress.ports[1 - port])
 
     def _emit_pairs(self, port: int, rows: Batch, partners: Batch, asked: Ints, found: Ints) -> None:

@@ -10,6 +10,7 @@ from mavstream_server.operators.joins.recent_rows import MOST_ROWS, RecentRows
 from mavstream_server.operators.joins.sorted_run import SortedRun
 
 _MAX_LARGE_RUNS = 4
+_MOST_ROWS = 1 << 17  # sorting more rows at once would take too long
 _LARGE_RUN_ROWS = 1024  # searching two smaller runs takes longer than merging them
 
 
@@ -85,6 +86,8 @@ class Side:
 
     def _too_small(self, older: SortedRun, newer: SortedRun) -> bool:
         """Return whether the last two runs are to be merged."""
+        if older.size + newer.size > _MOST_ROWS:
+            return False
         if older.size < _LARGE_RUN_ROWS:
             return True
         if newer.size >= _LARGE_RUN_ROWS and len(self.runs) <= _MAX_LARGE_RUNS:

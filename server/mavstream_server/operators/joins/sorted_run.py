@@ -9,7 +9,7 @@ import numpy as np
 from mavstream_server.columns.batch import Batch, concatenate_batches
 from mavstream_server.columns.column import Ints, Mask, both_valid
 
-_PAIRS_AT_ONCE = 1 << 16
+_PAIRS_AT_ONCE = 1 << 15
 _PACKED_BITS = 62
 
 

@@ -55,7 +55,7 @@ class WindowPairs(WindowedOperator):
             kept.position = np.arange(first, gate.count) if admitted.rows is None else first + admitted.rows
         self._sides[port].add(kept, admitted)
 
-    def close(self, opened: int, batch: Batch, mark: Mark | None) -> None:
+    def close(self, opened: int, batch: Batch, mark: Mark | None) -> Iterator[None]:
         """Answer all windows before `opened` in order, except those without left rows."""
         while (number := self._next_window()) is not None and number < opened:
             self._next = number + 1
@@ -65,6 +65,7 @@ class WindowPairs(WindowedOperator):
             for result in self.answer(number, left, right):
                 result.arrival = np.full(result.size, self._possible_since(left, right, mark))
                 self.hand_on(result)
+                yield
         self._next = max(self._next, opened)  # drop rows of closed windows, even if there were no left rows
         self._next_window()
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -11,7 +11,7 @@ import numpy as np
 from mavstream_protocol.plans.windows import RowWindow, TimeWindow
 from mavstream_server.columns.batch import BEGIN_OF_TIME, END_OF_TIME, Batch, Mark
 from mavstream_server.columns.column import Ints
-from mavstream_server.operators.operator import Operator, State
+from mavstream_server.operators.operator import Operator, State, SteppedOperator
 from mavstream_server.operators.windows.gate import MISSED, Admitted, WindowGate
 from mavstream_server.operators.windows.index import WindowIndex
 
@@ -25,7 +25,7 @@ class Skipped(NamedTuple):
     """The number of rows that are only in these windows, so that they take part in no answer."""
 
 
-class WindowedOperator(Operator):
+class WindowedOperator(SteppedOperator):
     """Stores the rows of open windows and answers a window when the frontier passes its end.
 
     For windows by time the frontier is the combined watermark; for windows by rows it is the number of rows
@@ -44,8 +44,8 @@ class WindowedOperator(Operator):
         """Store the rows that were admitted; there is at least one."""
 
     @abstractmethod
-    def close(self, opened: int, batch: Batch, mark: Mark | None) -> None:
-        """Answer all windows before `opened` that have rows."""
+    def close(self, opened: int, batch: Batch, mark: Mark | None) -> Iterator[None]:
+        """Answer all windows before `opened` that have rows, in steps."""
 
     @abstractmethod
     def skip(self, first: int) -> Skipped:
@@ -77,7 +77,7 @@ class WindowedOperator(Operator):
             return BEGIN_OF_TIME
         return self.windows.end(self.windows.first_open(watermark))
 
-    def process(self, port: int, batch: Batch) -> None:
+    def steps(self, port: int, batch: Batch) -> Iterator[None]:
         """Store the rows, then answer the windows that are complete."""
         if self._done:
             return
@@ -89,24 +89,24 @@ class WindowedOperator(Operator):
         if mark is not None and mark.gap is not None and self.windows.by_time:
             mark = self._skip(mark, mark.gap)
         if not self.windows.by_time:
-            self._advance(min(gate.count for gate in self.gates), batch, mark)
+            yield from self._advance(min(gate.count for gate in self.gates), batch, mark)
         elif mark is not None:
-            self._advance(mark.watermark, batch, mark)
+            yield from self._advance(mark.watermark, batch, mark)
 
     @property
     def _unsettled(self) -> bool:
         """Whether an input has not begun yet: it may still announce a gap, which makes windows incomplete."""
         return len(self.gates) > 1 and self.progress.watermark == BEGIN_OF_TIME
 
-    def _advance(self, frontier: int, batch: Batch, mark: Mark | None) -> None:
+    def _advance(self, frontier: int, batch: Batch, mark: Mark | None) -> Iterator[None]:
         over = frontier >= self.windows.until
         first = self._first_window() if self._once else None
         if first is None:
-            self.close(self.windows.first_open(frontier), batch, mark)
+            yield from self.close(self.windows.first_open(frontier), batch, mark)
         elif over or frontier >= self.windows.end(first):
             over = True
             self.count(MISSED, self.skip(first).rows)
-            self.close(first + 1, batch, mark)
+            yield from self.close(first + 1, batch, mark)
             for gate in self.gates:
                 gate.end(self.windows.end(first))
         if over:
