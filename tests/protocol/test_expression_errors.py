@@ -52,7 +52,7 @@ def problem(text: str) -> ExpressionError:
         (
             "CAST(seen AS int)",
             "type_mismatch",
-            "`CAST(seen AS INT)`: expected a type that converts to int, found timestamp; use epoch() "
+            "`CAST(seen AS int)`: expected a type that converts to int, found timestamp; use epoch() "
             "for a number",
         ),
         ("lower()", "wrong_arguments", "`lower()`: lower takes 1 argument, found 0"),

@@ -111,5 +111,8 @@ def common_type(expressions: Sequence[Expression], part: object) -> FieldType:
 
 def unify(expressions: Sequence[Expression], part: object) -> tuple[Expression, ...]:
     """Convert all expressions to their common type."""
+    first = expressions[0]
+    if not isinstance(first, Literal) and all(other.type is first.type for other in expressions):
+        return tuple(expressions)  # the usual case, without the rules for constants
     target = common_type(expressions, part)
     return tuple(coerce(expression, target, part) for expression in expressions)

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
-from sqlglot import exp
-
 from mavstream_protocol.errors import ExpressionError
-from mavstream_protocol.expressions.binder import Binder
+from mavstream_protocol.expressions.binder import Binder, Columns
 from mavstream_protocol.expressions.coercion import BOOL, coerce, is_null
 from mavstream_protocol.expressions.functions import AGGREGATES
-from mavstream_protocol.expressions.syntax import Part, parse_syntax, shortened
-from mavstream_protocol.expressions.tokens import too_deep
+from mavstream_protocol.expressions.syntax import Tree, parse_syntax, shortened, too_deep
 from mavstream_protocol.expressions.typed import AggregateCall, AggregateExpression, ColumnRef, Expression
 from mavstream_protocol.schema import Field, FieldType
 
@@ -21,13 +18,12 @@ def parse_scalar(text: str, columns: Mapping[str, Field]) -> Expression:
 
     Raises ExpressionError with a code and a text for people, and nothing else.
     """
-    return _bound(text, columns, Binder(columns))
+    return ExpressionParser(columns).scalar(text)
 
 
 def parse_predicate(text: str, columns: Mapping[str, Field]) -> Expression:
     """Parse an expression that must be bool."""
-    expression = parse_scalar(text, columns)
-    return coerce(expression, BOOL, shortened(text), "write a comparison such as `x > 0`")
+    return ExpressionParser(columns).predicate(text)
 
 
 def parse_aggregate(text: str, columns: Mapping[str, Field], by: Collection[str]) -> AggregateExpression:
@@ -35,28 +31,57 @@ def parse_aggregate(text: str, columns: Mapping[str, Field], by: Collection[str]
 
     Equal calls appear once in `calls`.
     """
-    binder = _AggregateBinder(columns, by)
-    result = _bound(text, columns, binder)
-    if not binder.calls and not binder.grouped:
-        raise ExpressionError(
-            "aggregate_required",
-            f"`{shortened(text)}` uses no aggregate and no grouping column; use one such as count(*)",
-        )
-    return AggregateExpression(result, tuple(binder.calls))
+    return ExpressionParser(columns).aggregate(text, by)
 
 
-def _bound(text: str, columns: Mapping[str, Field], binder: Binder) -> Expression:
-    tree = parse_syntax(text, columns)
-    try:
-        return binder.bind(tree)
-    except RecursionError:
-        raise too_deep() from None
+class ExpressionParser:
+    """Parses expressions over one set of columns; equal texts are parsed once.
+
+    Parsers of one plan can share `trees`, the syntax trees by text.
+    """
+
+    def __init__(self, columns: Mapping[str, Field], trees: dict[str, Tree] | None = None) -> None:
+        self._columns = Columns(columns)
+        self._trees = {} if trees is None else trees
+        self._binder = Binder(self._columns)
+        self._scalars: dict[str, Expression] = {}
+
+    def scalar(self, text: str) -> Expression:
+        """Parse an expression over the rows of one input; raises ExpressionError."""
+        known = self._scalars.get(text)
+        if known is None:
+            known = self._scalars[text] = self._bound(text, self._binder)
+        return known
+
+    def predicate(self, text: str) -> Expression:
+        """Parse an expression that must be bool; raises ExpressionError."""
+        return coerce(self.scalar(text), BOOL, shortened(text), "write a comparison such as `x > 0`")
+
+    def aggregate(self, text: str, by: Collection[str]) -> AggregateExpression:
+        """Parse an output of an aggregate; raises ExpressionError."""
+        binder = _AggregateBinder(self._columns, by)
+        result = self._bound(text, binder)
+        if not binder.calls and not binder.grouped:
+            raise ExpressionError(
+                "aggregate_required",
+                f"`{shortened(text)}` uses no aggregate and no grouping column; use one such as count(*)",
+            )
+        return AggregateExpression(result, tuple(binder.calls))
+
+    def _bound(self, text: str, binder: Binder) -> Expression:
+        try:
+            tree = self._trees.get(text)
+            if tree is None:
+                tree = self._trees[text] = parse_syntax(text)
+            return binder.bind(tree, text)
+        except RecursionError:  # the caller's own stack is deep
+            raise too_deep() from None
 
 
 class _AggregateBinder(Binder):
     """Binds aggregate calls to columns `#0`, `#1`, ... of their results."""
 
-    def __init__(self, columns: Mapping[str, Field], by: Collection[str]) -> None:
+    def __init__(self, columns: Columns, by: Collection[str]) -> None:
         super().__init__(columns)
         self._by = by
         self._arguments = Binder(columns)
@@ -64,43 +89,42 @@ class _AggregateBinder(Binder):
         self.calls: dict[AggregateCall, int] = {}
         self.grouped = False
 
-    def column(self, node: exp.Expr) -> Expression:
+    def column(self, tree: Tree) -> Expression:
         """Return a reference to a grouping column."""
-        name = self.column_name(node)
+        name = self.column_name(tree)
         if name not in self._by:
             keys = ", ".join(self._by) or "nothing"
             raise ExpressionError(
                 "not_grouped",
-                f"`{Part(node)}` is neither aggregated nor a grouping column (these are {keys}); "
+                f"`{self.part(tree)}` is neither aggregated nor a grouping column (these are {keys}); "
                 f"add it to `by` or use an aggregate such as first({name})",
             )
         self.grouped = True
-        return super().column(node)
+        return super().column(tree)
 
-    def aggregate(self, name: str, node: exp.Expr) -> Expression:
+    def aggregate(self, name: str, tree: Tree) -> Expression:
         """Return a reference to the result of an aggregate call."""
-        call = self._call(name, node)
+        call = self._aggregate_call(name, tree)
         number = self.calls.setdefault(call, len(self.calls))
         return ColumnRef(f"#{number}", call.type, call.nullable)
 
-    def _call(self, name: str, node: exp.Expr) -> AggregateCall:
+    def _aggregate_call(self, name: str, tree: Tree) -> AggregateCall:
         aggregate = AGGREGATES[name]
-        part = Part(node)
-        arguments = list(node.expressions)
-        if name == "count" and (not arguments or isinstance(arguments[0], exp.Star)) and len(arguments) < 2:
+        part, arguments = self.part(tree), tree.operands
+        if name == "count" and (not arguments or arguments[0].kind == "star") and len(arguments) < 2:
             return AggregateCall(name, None, False, FieldType.INT, False)
         if len(arguments) != 1:
             raise ExpressionError(
                 "wrong_arguments", f"`{part}`: {name} takes 1 argument, found {len(arguments)}"
             )
-        distinct = isinstance(arguments[0], exp.Distinct)
+        distinct = arguments[0].kind == "distinct"
         if distinct:
-            arguments = arguments[0].expressions
+            arguments = arguments[0].operands
             if name != "count" or len(arguments) != 1:
                 raise ExpressionError(
                     "unsupported_syntax", f"`{part}`: DISTINCT works as count(DISTINCT x) only; leave it out"
                 )
-        argument = self._arguments.bind(arguments[0])
+        argument = self._arguments.bind(arguments[0], self._text)
         if aggregate.takes is not None and not (argument.type in aggregate.takes or is_null(argument)):
             expected = " or ".join(sorted(aggregate.takes))
             raise ExpressionError(

@@ -1,72 +1,96 @@
-"""Syntax: expression text to the SQL grammar's tree, within limits of length, depth and time."""
+"""Syntax of expressions: text to a tree, within limits of length and depth, in linear time.
+
+Operators by precedence, from the lowest: OR; AND; `=`, `<>` and IS; the other comparisons; BETWEEN, IN and
+LIKE; `||`; `+` and `-`; `*`, `/`, `//` and `%`; signs and NOT (which takes a comparison); `::`.
+"""
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable, Collection
-from threading import Lock
-from typing import Any, ClassVar
-
-from sqlglot import exp
-from sqlglot.dialects.duckdb import DuckDB
-from sqlglot.errors import ErrorLevel, ParseError
-from sqlglot.parsers.duckdb import DuckDBParser
-from sqlglot.tokenizer_core import Token
+from collections.abc import Iterator
+from typing import NamedTuple
 
 from mavstream_protocol.errors import ExpressionError
-from mavstream_protocol.expressions.tokens import MAX_DEPTH, tokenize, too_deep
+from mavstream_protocol.expressions.tokens import (
+    CALL,
+    END,
+    LEFT_OUT,
+    NAME,
+    NUMBER,
+    TEXT,
+    TYPE,
+    Token,
+    tokenize,
+    unsupported_word,
+)
 
 MAX_LENGTH = 4096
+MAX_DEPTH = 64
 
-# Stack frames that the grammar needs for `MAX_DEPTH` levels (about 30 each, measured) above any caller.
-_FRAMES = 60 * MAX_DEPTH
-_recursion_limit = Lock()
-
-
-class _Grammar(DuckDBParser):
-    """The SQL grammar without its own function table: functions are checked by `functions`."""
-
-    FUNCTIONS: ClassVar[dict[str, Callable[..., Any]]] = {}
-    FUNCTION_PARSERS = {  # noqa: RUF012
-        name: DuckDBParser.FUNCTION_PARSERS[name] for name in ("CAST", "TRY_CAST")
-    }
-    NO_PAREN_FUNCTION_PARSERS = {  # noqa: RUF012
-        "CASE": DuckDBParser.NO_PAREN_FUNCTION_PARSERS["CASE"]
-    }
+_OR, _AND, _EQUALITY, _COMPARISON, _RANGE, _CONCAT, _SUM, _PRODUCT = range(1, 9)
+_LEVELS = {
+    "or": _OR,
+    "and": _AND,
+    **dict.fromkeys(("=", "<>", "is"), _EQUALITY),
+    **dict.fromkeys(("<", "<=", ">", ">="), _COMPARISON),
+    **dict.fromkeys(("between", "in", "like", "not"), _RANGE),
+    "||": _CONCAT,
+    **dict.fromkeys(("+", "-"), _SUM),
+    **dict.fromkeys(("*", "/", "//", "%"), _PRODUCT),
+}
+"""Precedence of the tokens that continue an expression; the higher, the tighter they bind."""
 
 
-def parse_syntax(text: str, names: Collection[str]) -> exp.Expr:
-    """Return the syntax tree of one expression, at most `MAX_DEPTH` deep.
+class Tree(NamedTuple):
+    """A part of an expression.
 
-    `names` are the columns there are, so that one may be called like an SQL word.
+    The kind is `column`, `number`, `text`, `null`, `true`, `false`, `call`, `cast`, `try_cast`, `case`,
+    `switch`, `star`, `distinct`, or the canonical name of an operator.
     """
+
+    kind: str
+    value: str
+    """The name of a column, function or type, or a constant."""
+    operands: tuple[Tree, ...]
+    depth: int
+    start: int
+    end: int
+
+
+class Part:
+    """A piece of an expression as quoted in error messages; cut out only if there is an error."""
+
+    __slots__ = ("_text", "_tree")
+
+    def __init__(self, text: str, tree: Tree) -> None:
+        self._text = text
+        self._tree = tree
+
+    def __str__(self) -> str:
+        return shortened(self._text[self._tree.start : self._tree.end])
+
+
+def parse_syntax(text: str) -> Tree:
+    """Return the syntax tree of one expression, at most `MAX_DEPTH` deep; raises ExpressionError."""
     if len(text) > MAX_LENGTH:
         raise ExpressionError(
             "expression_too_long",
             f"the expression has {len(text)} characters, at most {MAX_LENGTH} are allowed; "
             "compute parts of it in a project below",
         )
-    tokens = tokenize(text, {name.lower() for key in names for name in (key, *key.split("."))})
-    if not tokens:
+    tokens = tokenize(text)
+    if len(tokens) == 1:
         raise ExpressionError("syntax_error", "the expression is empty; write one such as `temperature > 30`")
-    tree = _parse(tokens, text)
-    _check_depth(tree)
-    return tree
+    return _Parser(text, tokens).parse()
 
 
-class Part:
-    """A piece of an expression as quoted in error messages; formatted only if there is an error."""
-
-    __slots__ = ("_node",)
-
-    def __init__(self, node: exp.Expr) -> None:
-        self._node = node
-
-    def __str__(self) -> str:
-        try:
-            return shortened(self._node.sql(dialect="duckdb", normalize_functions=False))
-        except RecursionError:
-            return "..."
+def column_names(tree: Tree) -> Iterator[str]:
+    """Yield the names of the columns in an expression as they are written, repeats included."""
+    waiting = [tree]
+    while waiting:
+        part = waiting.pop()
+        if part.kind == "column":
+            yield part.value
+        waiting += part.operands
 
 
 def shortened(text: str) -> str:
@@ -74,52 +98,236 @@ def shortened(text: str) -> str:
     return text if len(text) <= 80 else f"{text[:77]}..."
 
 
-def _parse(tokens: list[Token], text: str) -> exp.Expr:
-    try:
-        return _parse_once(tokens, text)
-    except RecursionError:
-        # Nesting is known to be limited, but the interpreter's own limit is lower than the grammar needs.
-        with _recursion_limit:
-            limit = sys.getrecursionlimit()
-            sys.setrecursionlimit(limit + _FRAMES)
-            try:
-                return _parse_once(tokens, text)
-            except RecursionError:
-                raise too_deep() from None
-            finally:
-                sys.setrecursionlimit(limit)
-
-
-def _parse_once(tokens: list[Token], text: str) -> exp.Expr:
-    grammar = _Grammar(error_level=ErrorLevel.IMMEDIATE, dialect=DuckDB())
-    try:
-        trees = grammar.parse_into(exp.Condition, tokens, text)
-    except ParseError as error:
-        raise _syntax_error(text, error) from error
-    if len(trees) != 1 or trees[0] is None:
-        raise ExpressionError("syntax_error", f"`{text}` is not one expression; write one")
-    return trees[0]
-
-
-def _syntax_error(text: str, error: ParseError) -> ExpressionError:
-    first = error.errors[0] if error.errors else {}
-    near = f" at `{first['highlight']}`" if first.get("highlight") else ""
-    # The grammar's own words name its classes where an operand is missing.
-    missing = str(first.get("description", "")).startswith("Required")
-    reason = "something is missing here" if missing else "this does not fit here"
+def too_deep() -> ExpressionError:
+    """Build the error for an expression that is nested beyond `MAX_DEPTH`."""
     return ExpressionError(
-        "syntax_error", f"cannot read `{shortened(text)}`{near}: {reason}; check operators and parentheses"
+        "expression_too_deep",
+        f"the expression is nested more than {MAX_DEPTH} levels deep; compute parts of it in a project below",
     )
 
 
-def _check_depth(tree: exp.Expr) -> None:
-    """Measure the tree without recursion; parentheses and chains of AND or OR cost nothing."""
-    stack = [(tree, 1)]
-    while stack:
-        node, depth = stack.pop()
+class _Parser:
+    """A parser by precedence climbing; it recurses for nesting alone, which is limited."""
+
+    def __init__(self, text: str, tokens: list[Token]) -> None:
+        self._text = text
+        self._tokens = tokens
+        self._kinds = [token.kind for token in tokens]
+        self._at = 0
+        self._nested = 0
+
+    def parse(self) -> Tree:
+        tree = self._operation(_OR)
+        if self._kinds[self._at] != END:
+            raise self._misplaced()
+        return tree
+
+    def _operation(self, least: int) -> Tree:
+        """Read operands and the operators between them that bind at least that tightly."""
+        left = self._operand()
+        while (level := _LEVELS.get(kind := self._kinds[self._at], 0)) >= least:
+            if level == _RANGE or kind == "is":
+                left = self._range(left)
+                continue
+            operands = [left]
+            while self._accept(kind):
+                operands.append(self._operation(level + 1))
+                if level > _AND:  # only AND and OR take more than two
+                    break
+            left = self._tree(kind, tuple(operands), left.start)
+        return left
+
+    def _operand(self) -> Tree:
+        kind = self._kinds[self._at]
+        if kind == NAME:
+            tree = self._column()
+        elif kind in ("+", "-", "not"):
+            return self._prefixed(kind)
+        else:
+            tree = self._primary(kind)
+        while self._accept("::"):
+            tree = self._tree("cast", (tree,), tree.start, self._expect(TYPE).value)
+        return tree
+
+    def _prefixed(self, kind: str) -> Tree:
+        start = self._take().start
+        number = kind == "-" and self._kinds[self._at] == NUMBER
+        self._enter()
+        operand = self._operation(_EQUALITY) if kind == "not" else self._operand()
+        self._nested -= 1
+        if kind == "+":
+            return operand
+        if number and operand.kind == "number":
+            return Tree("number", f"-{operand.value}", (), 1, start, operand.end)
+        return self._tree("negate" if kind == "-" else "not", (operand,), start)
+
+    def _column(self) -> Tree:
+        first = last = self._take()
+        name = first.value
+        while self._accept("."):
+            if self._kinds[self._at] == "*":
+                last = self._take()
+                return Tree("star", "", (), 1, first.start, last.end)
+            last = self._expect(NAME)
+            name += f".{last.value}"
+        return Tree("column", name, (), 1, first.start, last.end)
+
+    def _primary(self, kind: str) -> Tree:
+        token = self._tokens[self._at]
+        if kind in (NUMBER, TEXT, "null", "true", "false"):
+            self._at += 1
+            return Tree(kind, token.value, (), 1, token.start, token.end)
+        if kind == CALL:
+            return self._call()
+        if kind in ("cast", "try_cast"):
+            return self._cast(kind)
+        if kind == "case":
+            return self._case()
+        if kind == "(":
+            return self._parenthesized()
+        if kind == TYPE:  # TIMESTAMP '2026-01-31 12:00:00'
+            self._at += 1
+            text = self._expect(TEXT)
+            operand = Tree(TEXT, text.value, (), 1, text.start, text.end)
+            return self._tree("cast", (operand,), token.start, token.value)
+        if kind == "*":
+            self._at += 1
+            return Tree("star", "", (), 1, token.start, token.end)
+        raise self._misplaced()
+
+    def _parenthesized(self) -> Tree:
+        start = self._take().start
+        self._enter()
+        tree = self._operation(_OR)
+        if self._kinds[self._at] == ",":
+            raise unsupported_word(shortened(self._text[start:]))
+        self._expect(")")
+        self._nested -= 1
+        return tree
+
+    def _call(self) -> Tree:
+        name = self._take()
+        return self._tree("call", self._list(), name.start, name.value)
+
+    def _list(self) -> tuple[Tree, ...]:
+        """Read expressions in parentheses; after DISTINCT they are the operands of one tree."""
+        start = self._expect("(").start
+        self._enter()
+        distinct = self._accept("distinct")
+        items = []
+        if distinct or self._kinds[self._at] != ")":
+            items.append(self._operation(_OR))
+            while self._accept(","):
+                items.append(self._operation(_OR))
+        self._expect(")")
+        self._nested -= 1
+        return (self._tree("distinct", tuple(items), start),) if distinct else tuple(items)
+
+    def _cast(self, kind: str) -> Tree:
+        start = self._take().start
+        self._expect("(")
+        self._enter()
+        operand = self._operation(_OR)
+        self._expect("as")
+        type_name = self._expect(TYPE).value
+        self._expect(")")
+        self._nested -= 1
+        return self._tree(kind, (operand,), start, type_name)
+
+    def _case(self) -> Tree:
+        start = self._take().start
+        self._enter()
+        searched = self._kinds[self._at] == "when"
+        parts = [] if searched else [self._operation(_OR)]
+        self._expect("when")
+        while True:
+            parts.append(self._operation(_OR))
+            self._expect("then")
+            parts.append(self._operation(_OR))
+            if not self._accept("when"):
+                break
+        # Without ELSE the last operand is NULL.
+        at = self._tokens[self._at].start
+        parts.append(self._operation(_OR) if self._accept("else") else Tree("null", "", (), 1, at, at))
+        self._expect("end")
+        self._nested -= 1
+        return self._tree("case" if searched else "switch", tuple(parts), start)
+
+    def _range(self, left: Tree) -> Tree:
+        """Read what follows the left operand of BETWEEN, IN, LIKE or IS, with or without NOT."""
+        negated = self._accept("not")
+        if self._accept("between"):
+            low = self._operation(_CONCAT)
+            self._expect("and")
+            tree = self._tree("between", (left, low, self._operation(_CONCAT)), left.start)
+        elif self._accept("in"):
+            if self._kinds[self._at] != "(":
+                raise _needs_list(self._text[left.start : self._tokens[self._at].end])
+            tree = self._tree("in", (left, *self._list()), left.start)
+            if len(tree.operands) == 1:
+                raise _needs_list(self._text[tree.start : tree.end])
+        elif self._accept("like"):
+            operands = (left, self._operation(_CONCAT))
+            if self._accept("escape"):
+                operands = (*operands, self._operation(_CONCAT))
+            tree = self._tree("like", operands, left.start)
+        elif negated:  # `x NOT NULL`
+            self._expect("null")
+            tree = self._tree("is_null", (left,), left.start)
+        else:
+            tree, negated = self._is(left)
+        return self._tree("not", (tree,), left.start) if negated else tree
+
+    def _is(self, left: Tree) -> tuple[Tree, bool]:
+        self._expect("is")
+        negated = self._accept("not")
+        for kind in ("null", "true", "false"):
+            if self._accept(kind):
+                return self._tree(f"is_{kind}", (left,), left.start), negated
+        raise self._misplaced()
+
+    def _tree(self, kind: str, operands: tuple[Tree, ...], start: int, value: str = "") -> Tree:
+        depth = 1 + max([operand.depth for operand in operands], default=0)
         if depth > MAX_DEPTH:
             raise too_deep()
-        for child in node.iter_expressions():
-            chain = isinstance(child, exp.Connector) and type(child) is type(node)
-            flat = isinstance(child, (exp.Paren, exp.If, exp.Identifier, exp.DataType, exp.Distinct))
-            stack.append((child, depth if chain or flat else depth + 1))
+        return Tree(kind, value, operands, depth, start, self._tokens[self._at - 1].end)
+
+    def _enter(self) -> None:
+        self._nested += 1
+        if self._nested > MAX_DEPTH:
+            raise too_deep()
+
+    def _take(self) -> Token:
+        self._at += 1
+        return self._tokens[self._at - 1]
+
+    def _accept(self, kind: str) -> bool:
+        found = self._kinds[self._at] == kind
+        self._at += found
+        return found
+
+    def _expect(self, kind: str) -> Token:
+        if self._kinds[self._at] != kind:
+            raise self._misplaced()
+        return self._take()
+
+    def _misplaced(self) -> ExpressionError:
+        """Build the error for the current token."""
+        for token in self._tokens[max(self._at - 1, 0) : self._at + 1]:
+            if token.kind == NAME and self._text[token.start] != '"' and token.value.lower() in LEFT_OUT:
+                return unsupported_word(token.value)
+        missing = self._kinds[self._at] == END
+        token = self._tokens[self._at - missing]
+        reason = "something is missing here" if missing else "this does not fit here"
+        return ExpressionError(
+            "syntax_error",
+            f"cannot read `{shortened(self._text)}` at `{self._text[token.start : token.end]}`: {reason}; "
+            "check operators and parentheses",
+        )
+
+
+def _needs_list(text: str) -> ExpressionError:
+    return ExpressionError(
+        "unsupported_syntax",
+        f"`{shortened(text)}` cannot be used in an expression; write the values as a list in parentheses",
+    )

@@ -1,23 +1,16 @@
-"""The words of an expression: only those that expressions use reach the grammar.
-
-The SQL grammar behind it knows far more than expressions need, and parts of it take exponential time or
-recurse without bound on nested input. So every token is checked first: what is not part of an expression
-is named here, words that can only be columns become quoted identifiers, and nesting is limited.
-"""
+"""Tokens of an expression: names, calls, keywords, signs and constants, each with its place in the text."""
 
 from __future__ import annotations
 
-from collections.abc import Collection
-
-from sqlglot.dialects.duckdb import DuckDB
-from sqlglot.errors import TokenError
-from sqlglot.tokenizer_core import Token, TokenType
+import re
+from typing import NamedTuple
 
 from mavstream_protocol.errors import ExpressionError
 from mavstream_protocol.expressions.functions import CALLABLE, unknown_function
 from mavstream_protocol.schema import FieldType
 
-MAX_DEPTH = 64
+# Kinds of tokens. The kind of a keyword or a sign is its text: `and`, `<=`.
+NAME, CALL, TYPE, NUMBER, TEXT, END = "name", "call", "type", "number", "text", "end of text"
 
 TYPE_NAMES = {
     **dict.fromkeys(("int", "bigint", "integer"), FieldType.INT),
@@ -26,110 +19,88 @@ TYPE_NAMES = {
     **dict.fromkeys(("string", "varchar", "text"), FieldType.STRING),
     "timestamp": FieldType.TIMESTAMP,
 }
-"""Type names that may follow AS in a CAST."""
+"""Type names that may follow AS in a CAST, or `::`."""
 
 
 def _words(text: str) -> frozenset[str]:
     return frozenset(text.split())
 
 
-_KEYWORDS = _words(
+KEYWORDS = _words(
     "and or not is in like escape between case when then else end null true false as distinct cast try_cast"
 )
-# SQL keywords that expressions do not support; errors say so, unless a column has the name.
-_LEFT_OUT = _words(
+LEFT_OUT = _words(
     "select from where over filter interval exists with union limit order group having collate ilike "
     "similar glob regexp at any all some array struct map date time extract lambda current_timestamp "
     "current_date unnest within"
 )
-_SIGNS = frozenset(
-    {
-        TokenType.L_PAREN,
-        TokenType.R_PAREN,
-        TokenType.COMMA,
-        TokenType.DOT,
-        TokenType.EQ,
-        TokenType.NEQ,
-        TokenType.LT,
-        TokenType.LTE,
-        TokenType.GT,
-        TokenType.GTE,
-        TokenType.PLUS,
-        TokenType.DASH,
-        TokenType.STAR,
-        TokenType.SLASH,
-        TokenType.DIV,
-        TokenType.MOD,
-        TokenType.DPIPE,
-        TokenType.DCOLON,
-        TokenType.NUMBER,
-        TokenType.STRING,
-        TokenType.IDENTIFIER,
-    }
+"""SQL keywords that expressions do not support; a column may still have such a name."""
+
+_TOKEN = re.compile(
+    r"""
+      (?: \s+ | --[^\n]* | /\*.*?(?:\*/|\Z) )
+    | (?P<word> [^\W\d]\w* )
+    | (?P<number> (?: \d+(?:\.\d*)? | \.\d+ ) (?:[eE][+-]?\d+)? )
+    | (?P<text> '[^']*+(?:''[^']*+)*+' )
+    | (?P<quoted> "[^"]*+(?:""[^"]*+)*+" )
+    | (?P<other> ->>? | => | \*\* | := )
+    | (?P<sign> :: | <> | != | <= | >= | == | \|\| | // | [-+*/%=<>(),.] )
+    | (?P<rest> . )
+    """,
+    re.VERBOSE | re.DOTALL,
 )
-_PREFIXES = frozenset({TokenType.NOT, TokenType.DASH, TokenType.PLUS})
+_SAME_SIGNS = {"==": "=", "!=": "<>"}
 
 
-def too_deep() -> ExpressionError:
-    """Build the error for an expression that is nested beyond `MAX_DEPTH`."""
-    return ExpressionError(
-        "expression_too_deep",
-        f"the expression is nested more than {MAX_DEPTH} levels deep; compute parts of it in a project below",
-    )
+class Token(NamedTuple):
+    """A token: its kind, its value, and where it stands in the text."""
+
+    kind: str
+    value: str
+    """A name or text without its quotes, a called function in lower case, otherwise as it is written."""
+    start: int
+    end: int
 
 
-def tokenize(text: str, names: Collection[str]) -> list[Token]:
-    """Return the tokens of an expression, checked; `names` are the columns there are, lower case."""
-    try:
-        tokens = DuckDB.Tokenizer().tokenize(text)
-    except TokenError as error:
-        raise ExpressionError(
-            "syntax_error", f"`{text}` has a text or quoted name that does not end; close the quote"
-        ) from error
-    _check_nesting(tokens)
-    checked: list[Token] = []
-    for index, token in enumerate(tokens):
-        before = tokens[index - 1] if index else None
-        after = tokens[index + 1] if index + 1 < len(tokens) else None
-        checked.append(_checked(token, before, after, names))
-    return checked
+def tokenize(text: str) -> list[Token]:
+    """Return the tokens of an expression with one of kind `END` behind them; raises ExpressionError."""
+    tokens: list[Token] = []
+    before = ""  # the kind of the token before
+    for match in _TOKEN.finditer(text):
+        group = match.lastgroup
+        if group is None:
+            continue
+        value, (start, end) = match.group(), match.span()
+        if group == "word":
+            kind = _kind_of_word(value, before)
+        elif group == "sign":
+            kind = _SAME_SIGNS.get(value, value)
+            if kind == "(" and before in (NAME, TYPE):
+                tokens[-1] = _called(tokens[-1], text)
+            elif kind == "." and before in KEYWORDS:
+                tokens[-1] = tokens[-1]._replace(kind=NAME)
+        elif group == "number":
+            kind = NUMBER
+        elif group == "text":
+            kind, value = TEXT, value[1:-1].replace("''", "'")
+            if before == NAME and tokens[-1].value.lower() == "timestamp":
+                tokens[-1] = tokens[-1]._replace(kind=TYPE)
+        elif group == "quoted":
+            kind, value = NAME, value[1:-1].replace('""', '"')
+        elif value in "'\"":
+            raise ExpressionError(
+                "syntax_error", f"`{text}` has a text or quoted name that does not end; close the quote"
+            )
+        else:
+            raise unsupported_word(value)
+        tokens.append(Token(kind, value, start, end))
+        before = kind
+    tokens.append(Token(END, "", len(text), len(text)))
+    return tokens
 
 
-def _checked(token: Token, before: Token | None, after: Token | None, names: Collection[str]) -> Token:
-    """Return the token to pass to the grammar; raises ExpressionError for unsupported ones."""
-    called = after is not None and after.token_type is TokenType.L_PAREN
-    if token.token_type in _SIGNS:
-        if token.token_type is TokenType.IDENTIFIER and called:
-            raise unknown_function(token.text)
-        return token
-    if not (token.text[:1].isalpha() or token.text[:1] == "_"):
-        raise _unsupported(token.text)
-    word = token.text.lower()
-    typed = before is not None and (before.token_type is TokenType.DCOLON or before.text.lower() == "as")
-    if typed and word not in TYPE_NAMES:
-        known = ", ".join(sorted(TYPE_NAMES))
-        raise ExpressionError("unsupported_syntax", f"there is no type `{token.text}`; known are {known}")
-    if typed and not called:
-        return token
-    dotted = TokenType.DOT in (before and before.token_type, after and after.token_type)
-    if word in _KEYWORDS and not dotted:
-        return token
-    if called:
-        if word not in CALLABLE:
-            raise _unsupported(token.text) if word in _LEFT_OUT else unknown_function(token.text)
-        return _retyped(token, TokenType.VAR)
-    if word == "timestamp" and after is not None and after.token_type is TokenType.STRING:
-        return token
-    if word in _LEFT_OUT and not dotted and word not in names:
-        raise _unsupported(token.text)
-    return token if token.token_type is TokenType.VAR else _retyped(token, TokenType.IDENTIFIER)
-
-
-def _retyped(token: Token, token_type: TokenType) -> Token:
-    return Token(token_type, token.text, token.line, token.col, token.start, token.end, token.comments)
-
-
-def _unsupported(text: str) -> ExpressionError:
+def unsupported_word(text: str) -> ExpressionError:
+    """Build the error for a word or sign of SQL that expressions do not have."""
     return ExpressionError(
         "unsupported_syntax",
         f"`{text}` is not part of expressions; use operators, CASE, CAST and the listed functions, "
@@ -137,20 +108,20 @@ def _unsupported(text: str) -> ExpressionError:
     )
 
 
-def _check_nesting(tokens: list[Token]) -> None:
-    """Refuse parentheses, CASEs and runs of prefix operators nested beyond the limit."""
-    opened: list[int] = []
-    depth = run = 0
-    for token in tokens:
-        if token.token_type in (TokenType.L_PAREN, TokenType.CASE):
-            opened.append(run + 1)
-            depth += run + 1
-            run = 0
-        elif token.token_type in _PREFIXES:
-            run += 1
-        else:
-            run = 0
-            if token.token_type in (TokenType.R_PAREN, TokenType.END) and opened:
-                depth -= opened.pop()
-        if depth + run > MAX_DEPTH:
-            raise too_deep()
+def _kind_of_word(text: str, before: str) -> str:
+    word = text.lower()
+    if before in ("::", "as"):
+        if word not in TYPE_NAMES:
+            known = ", ".join(sorted(TYPE_NAMES))
+            raise ExpressionError("unsupported_syntax", f"there is no type `{text}`; known are {known}")
+        return TYPE
+    return word if word in KEYWORDS and before != "." else NAME
+
+
+def _called(token: Token, text: str) -> Token:
+    """Return the token of a function's name; raises ExpressionError if there is none of that name."""
+    word = token.value.lower()
+    quoted = text[token.start] == '"'
+    if word in CALLABLE and not quoted:
+        return Token(CALL, word, token.start, token.end)
+    raise unsupported_word(token.value) if word in LEFT_OUT and not quoted else unknown_function(token.value)
