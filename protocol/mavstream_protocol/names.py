@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import difflib
+import heapq
 import re
+from collections.abc import Iterable
 from typing import Annotated
 
 from pydantic import WithJsonSchema
 
 from mavstream_protocol.explained import explained
 
+_COMPARED = 32
 NAME_PATTERN = r"^[A-Za-z_][A-Za-z0-9_]{0,63}$"
 
 
@@ -25,6 +29,18 @@ def read_name(value: object) -> str:
             f"name {shown} is not an identifier: use letters a-z, digits and _, and no digit in front"
         )
     return value
+
+
+def closest(name: str, known: Iterable[str], most: int) -> list[str]:
+    """Return the known names that resemble a name, best first, to suggest them in an error message.
+
+    Comparing two names takes up to 0.2 ms, so that only the names that share most letters are compared.
+    """
+    letters = set(name)
+    shared = heapq.nlargest(
+        _COMPARED, known, key=lambda other: 2 * len(letters & set(other)) - len(set(other))
+    )
+    return difflib.get_close_matches(name, shared, n=most)
 
 
 Name = Annotated[

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import math
 from collections.abc import Callable, Mapping
 
@@ -19,6 +18,7 @@ from mavstream_protocol.expressions.functions import (
 from mavstream_protocol.expressions.syntax import Part, Tree
 from mavstream_protocol.expressions.tokens import LEFT_OUT, TYPE_NAMES, unsupported_word
 from mavstream_protocol.expressions.typed import ColumnRef, Expression, Literal
+from mavstream_protocol.names import closest
 from mavstream_protocol.schema import Field, FieldType
 
 
@@ -163,7 +163,7 @@ def _unknown_field(name: str, alike: list[str], known: list[str]) -> str:
     sides = alike or [key for key in known if key.lower().endswith(f".{name.lower()}")]
     if sides:
         return f"there is no field `{name}`; write {' or '.join(f'`{key}`' for key in sides)}"
-    close = difflib.get_close_matches(name, known, n=3)
+    close = closest(name, known, 3)
     if close:
         return f"there is no field `{name}`; did you mean {' or '.join(f'`{key}`' for key in close)}?"
     listed = ", ".join(known[:20]) + (", ..." if len(known) > 20 else "")

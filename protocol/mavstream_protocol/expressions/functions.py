@@ -7,7 +7,6 @@ pattern and optionally the escape character.
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
@@ -27,6 +26,7 @@ from mavstream_protocol.expressions.coercion import (
     unify,
 )
 from mavstream_protocol.expressions.typed import Call, Expression, Literal
+from mavstream_protocol.names import closest
 from mavstream_protocol.schema import FieldType
 
 Arguments = tuple[Expression, ...]
@@ -255,7 +255,7 @@ CALLABLE = frozenset({*FUNCTIONS, *ALIASES, *AGGREGATES, *AGGREGATE_ALIASES, "if
 
 def unknown_function(name: str) -> ExpressionError:
     """Build the error for a name that is no function: close matches, else all there are."""
-    close = difflib.get_close_matches(name.lower(), sorted(CALLABLE), n=3)
+    close = closest(name.lower(), sorted(CALLABLE), 3)
     known = sorted({*FUNCTIONS, *AGGREGATES})
     advice = f"did you mean {' or '.join(close)}?" if close else f"known are {', '.join(known)}"
     return ExpressionError("unknown_function", f"there is no function `{name}`; {advice}")

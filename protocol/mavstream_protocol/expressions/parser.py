@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 
 from mavstream_protocol.errors import ExpressionError
 from mavstream_protocol.expressions.binder import Binder, Columns
@@ -35,14 +35,18 @@ def parse_aggregate(text: str, columns: Mapping[str, Field], by: Collection[str]
 
 
 class ExpressionParser:
-    """Parses expressions over one set of columns; equal texts are parsed once.
+    """Parses expressions over one set of columns; equal texts are parsed once."""
 
-    Parsers of one plan can share `trees`, the syntax trees by text.
-    """
-
-    def __init__(self, columns: Mapping[str, Field], trees: dict[str, Tree] | None = None) -> None:
+    def __init__(
+        self,
+        columns: Mapping[str, Field],
+        trees: dict[str, Tree] | None = None,
+        count_parts: Callable[[int], None] = lambda parts: None,
+    ) -> None:
+        """Parsers of one plan share `trees`, the syntax trees by text, and count the parts that are typed."""
         self._columns = Columns(columns)
         self._trees = {} if trees is None else trees
+        self._count_parts = count_parts
         self._binder = Binder(self._columns)
         self._scalars: dict[str, Expression] = {}
 
@@ -73,6 +77,7 @@ class ExpressionParser:
             tree = self._trees.get(text)
             if tree is None:
                 tree = self._trees[text] = parse_syntax(text)
+            self._count_parts(tree.parts)
             return binder.bind(tree, text)
         except RecursionError:  # the caller's own stack is deep
             raise too_deep() from None

@@ -6,7 +6,6 @@ LIKE; `||`; `+` and `-`; `*`, `/`, `//` and `%`; signs and NOT (which takes a co
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import NamedTuple
 
 from mavstream_protocol.errors import ExpressionError
@@ -52,6 +51,8 @@ class Tree(NamedTuple):
     """The name of a column, function or type, or a constant."""
     operands: tuple[Tree, ...]
     depth: int
+    parts: int
+    """How many trees it consists of, itself included."""
     start: int
     end: int
 
@@ -81,16 +82,6 @@ def parse_syntax(text: str) -> Tree:
     if len(tokens) == 1:
         raise ExpressionError("syntax_error", "the expression is empty; write one such as `temperature > 30`")
     return _Parser(text, tokens).parse()
-
-
-def column_names(tree: Tree) -> Iterator[str]:
-    """Yield the names of the columns in an expression as they are written, repeats included."""
-    waiting = [tree]
-    while waiting:
-        part = waiting.pop()
-        if part.kind == "column":
-            yield part.value
-        waiting += part.operands
 
 
 def shortened(text: str) -> str:
@@ -158,7 +149,7 @@ class _Parser:
         if kind == "+":
             return operand
         if number and operand.kind == "number":
-            return Tree("number", f"-{operand.value}", (), 1, start, operand.end)
+            return Tree("number", f"-{operand.value}", (), 1, 1, start, operand.end)
         return self._tree("negate" if kind == "-" else "not", (operand,), start)
 
     def _column(self) -> Tree:
@@ -167,16 +158,16 @@ class _Parser:
         while self._accept("."):
             if self._kinds[self._at] == "*":
                 last = self._take()
-                return Tree("star", "", (), 1, first.start, last.end)
+                return Tree("star", "", (), 1, 1, first.start, last.end)
             last = self._expect(NAME)
             name += f".{last.value}"
-        return Tree("column", name, (), 1, first.start, last.end)
+        return Tree("column", name, (), 1, 1, first.start, last.end)
 
     def _primary(self, kind: str) -> Tree:
         token = self._tokens[self._at]
         if kind in (NUMBER, TEXT, "null", "true", "false"):
             self._at += 1
-            return Tree(kind, token.value, (), 1, token.start, token.end)
+            return Tree(kind, token.value, (), 1, 1, token.start, token.end)
         if kind == CALL:
             return self._call()
         if kind in ("cast", "try_cast"):
@@ -188,11 +179,11 @@ class _Parser:
         if kind == TYPE:  # TIMESTAMP '2026-01-31 12:00:00'
             self._at += 1
             text = self._expect(TEXT)
-            operand = Tree(TEXT, text.value, (), 1, text.start, text.end)
+            operand = Tree(TEXT, text.value, (), 1, 1, text.start, text.end)
             return self._tree("cast", (operand,), token.start, token.value)
         if kind == "*":
             self._at += 1
-            return Tree("star", "", (), 1, token.start, token.end)
+            return Tree("star", "", (), 1, 1, token.start, token.end)
         raise self._misplaced()
 
     def _parenthesized(self) -> Tree:
@@ -248,7 +239,7 @@ class _Parser:
                 break
         # Without ELSE the last operand is NULL.
         at = self._tokens[self._at].start
-        parts.append(self._operation(_OR) if self._accept("else") else Tree("null", "", (), 1, at, at))
+        parts.append(self._operation(_OR) if self._accept("else") else Tree("null", "", (), 1, 1, at, at))
         self._expect("end")
         self._nested -= 1
         return self._tree("case" if searched else "switch", tuple(parts), start)
@@ -287,10 +278,13 @@ class _Parser:
         raise self._misplaced()
 
     def _tree(self, kind: str, operands: tuple[Tree, ...], start: int, value: str = "") -> Tree:
-        depth = 1 + max([operand.depth for operand in operands], default=0)
-        if depth > MAX_DEPTH:
+        depth = parts = 0
+        for operand in operands:
+            depth = max(depth, operand.depth)
+            parts += operand.parts
+        if depth >= MAX_DEPTH:
             raise too_deep()
-        return Tree(kind, value, operands, depth, start, self._tokens[self._at - 1].end)
+        return Tree(kind, value, operands, depth + 1, parts + 1, start, self._tokens[self._at - 1].end)
 
     def _enter(self) -> None:
         self._nested += 1

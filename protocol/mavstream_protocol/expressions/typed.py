@@ -70,8 +70,14 @@ class AggregateExpression:
 
 def references(expression: Expression) -> Iterator[str]:
     """Yield the names of the columns an expression reads, repeats included."""
-    if isinstance(expression, ColumnRef):
-        yield expression.name
-    elif isinstance(expression, Call):
-        for argument in expression.arguments:
-            yield from references(argument)
+    return (part.name for part in parts(expression) if isinstance(part, ColumnRef))
+
+
+def parts(expression: Expression) -> Iterator[Expression]:
+    """Yield an expression and everything that it consists of; in linear time, however deep it is."""
+    waiting = [expression]
+    while waiting:
+        part = waiting.pop()
+        yield part
+        if isinstance(part, Call):
+            waiting += part.arguments[::-1]

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from difflib import get_close_matches
+from collections.abc import Iterator, Mapping
+from itertools import islice
 
 from mavstream_protocol.errors import InvalidPlan, ProblemItem
+from mavstream_protocol.names import closest
+from mavstream_protocol.plans.budget import MAX_PROBLEMS
 from mavstream_protocol.plans.plan import InputRef, Plan
 
 
@@ -14,11 +16,11 @@ def bottom_up(plan: Plan) -> tuple[str, ...]:
 
     Raises InvalidPlan if the graph is invalid: unknown inputs, cycles, unused nodes, several roots.
     """
-    problems = list(_reference_problems(plan))
+    problems = list(islice(_reference_problems(plan), MAX_PROBLEMS))
     if problems:
         raise InvalidPlan(problems)
     order = _depth_first(plan)
-    problems = list(_use_problems(plan, frozenset(order)))
+    problems = list(islice(_use_problems(plan, frozenset(order)), MAX_PROBLEMS))
     if problems:
         raise InvalidPlan(problems)
     return order
@@ -35,7 +37,7 @@ def readers(plan: Plan) -> dict[InputRef, list[str]]:
 
 def unknown(kind: str, name: str, known: list[str]) -> str:
     """Return the error text for an unknown name, with a suggestion or the known names."""
-    near = get_close_matches(name, known, n=1)
+    near = closest(name, known, 1)
     hint = f"did you mean {near[0]!r}?" if near else f"known are: {', '.join(sorted(known)) or 'none'}"
     return f"unknown {kind} {name!r}; {hint}"
 
@@ -69,35 +71,37 @@ def _reference_problem(plan: Plan, reference: InputRef) -> str | None:
 def _depth_first(plan: Plan) -> tuple[str, ...]:
     """Order the nodes that the root needs; an iterative walk, since plans may be deep."""
     order: dict[str, None] = {}
-    path: list[str] = []
+    path: dict[str, None] = {}  # from the root to the current node
     stack: list[tuple[str, bool]] = [(InputRef.parse(plan.root).node, False)]
     while stack:
         name, done = stack.pop()
         if done:
-            path.pop()
+            path.popitem()
             order[name] = None
         elif name in path:
-            cycle = " -> ".join([*path[path.index(name) :], name])
+            above = list(path)
+            cycle = " -> ".join([*above[above.index(name) :], name])
             detail = (
                 f"the nodes read each other in a circle: {cycle}; a plan must lead from sources to its root"
             )
             raise InvalidPlan([ProblemItem(pointer=f"nodes/{name}", code="cycle", detail=detail)])
         elif name not in order:
-            path.append(name)
+            path[name] = None
             stack.append((name, True))
             stack += [(ref.node, False) for ref in reversed(plan.inputs(name).values())]
     return tuple(order)
 
 
 def _use_problems(plan: Plan, used: frozenset[str]) -> Iterator[ProblemItem]:
-    read = {reference.node for reference in readers(plan)}
+    below = {name: {reference.node for reference in plan.inputs(name).values()} for name in plan.nodes}
+    read = set[str]().union(*below.values())
     for name in plan.nodes:
         if name in used:
             continue
         if name in read:
             detail = f"node {name!r} does not lead to the root {plan.root!r}; connect it or leave it out"
             code = "unused_node"
-            if _in_cycle(plan, name):
+            if _in_cycle(below, name):
                 detail = f"node {name!r} is part of a circle apart from the root; break the circle"
                 code = "cycle"
         else:
@@ -105,20 +109,19 @@ def _use_problems(plan: Plan, used: frozenset[str]) -> Iterator[ProblemItem]:
             code = "two_roots"
         yield ProblemItem(pointer=f"nodes/{name}", code=code, detail=detail)
     root = InputRef.parse(plan.root)
-    if root in readers(plan):
-        reader = readers(plan)[root][0]
+    if root in (reading := readers(plan)):
+        reader = reading[root][0]
         detail = f"the root {plan.root!r} is read by node {reader!r}; the root must be the last node"
         yield ProblemItem(pointer="root", code="root_is_read", detail=detail)
 
 
-def _in_cycle(plan: Plan, name: str) -> bool:
+def _in_cycle(below: Mapping[str, set[str]], name: str) -> bool:
     seen: set[str] = set()
     stack = [name]
     while stack:
-        for reference in plan.inputs(stack.pop()).values():
-            if reference.node == name:
-                return True
-            if reference.node not in seen:
-                seen.add(reference.node)
-                stack.append(reference.node)
+        reached = below[stack.pop()] - seen
+        if name in reached:
+            return True
+        seen |= reached
+        stack += reached
     return False

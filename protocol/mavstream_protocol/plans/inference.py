@@ -6,8 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from functools import singledispatch
 
-from mavstream_protocol.errors import ExpressionError, InvalidPlan, ProblemItem
-from mavstream_protocol.expressions.parser import parse_aggregate
+from mavstream_protocol.errors import InvalidPlan, ProblemItem
 from mavstream_protocol.plans import plan as nodes
 from mavstream_protocol.plans.graph import bottom_up, unknown
 from mavstream_protocol.plans.inference_scope import Scope, field_of
@@ -47,7 +46,7 @@ def infer(
             scope.enter(name, inputs)
             typed = infer_node(plan.nodes[name], scope)
             if typed is not None and not scope.failed:
-                scope.typed[name] = replace(typed, hints=getattr(plan.nodes[name], "hints", None))
+                scope.add(replace(typed, hints=getattr(plan.nodes[name], "hints", None)))
     if scope.problems:
         raise InvalidPlan(scope.problems)
     return TypedPlan(scope.typed, InputRef.parse(plan.root))
@@ -93,16 +92,16 @@ def _table(node: nodes.TableNode, scope: Scope) -> TypedNode | None:
 @infer_node.register
 def _select(node: nodes.SelectNode, scope: Scope) -> TypedNode | None:
     scope.ordered[scope.name] = scope.keeps_order()
-    where = scope.predicate("where", node.where, scope.columns())
+    where = scope.predicate("where", node.where, scope.parser())
     return None if where is None else TypedSelect(scope.name, scope.inputs, scope.schema(), where)
 
 
 @infer_node.register
 def _project(node: nodes.ProjectNode, scope: Scope) -> TypedNode | None:
     scope.ordered[scope.name] = scope.keeps_order()
-    compute = []
+    compute, parser = [], scope.parser()
     for name, text in node.compute.items():
-        expression = scope.scalar(f"compute/{name}", text, scope.columns())
+        expression = scope.scalar(f"compute/{name}", text, parser)
         if expression is not None:
             compute.append((name, expression))
     schema = Schema(tuple(field_of(name, expression) for name, expression in compute))
@@ -120,7 +119,7 @@ def _split(node: nodes.SplitNode, scope: Scope) -> TypedNode | None:
         )
     outputs = []
     for name, text in node.outputs.items():
-        predicate = scope.predicate(f"outputs/{name}", text, scope.columns())
+        predicate = scope.predicate(f"outputs/{name}", text, scope.parser())
         if predicate is not None:
             outputs.append((name, predicate))
     return TypedSplit(scope.name, scope.inputs, scope.schema(), tuple(outputs))
@@ -134,16 +133,12 @@ def _union(node: nodes.UnionNode, scope: Scope) -> TypedNode | None:
     if node.order == "time":
         for index in range(len(scope.inputs)):
             scope.need_order("order", "a merge by time, input and position", index)
-    schemas = [scope.schema(index) for index in range(len(scope.inputs))]
-    fields = tuple(
-        Field(
-            field.name,
-            field.type,
-            any(other.nullable for schema in schemas if (other := schema.get(field.name)) is not None),
-        )
-        for field in schemas[0]
-    )
-    return TypedUnion(scope.name, scope.inputs, Schema(fields), node.order == "time")
+    schemas = {id(schema): schema for schema in map(scope.schema, range(len(scope.inputs)))}
+    nullable = {field.name for schema in schemas.values() for field in schema if field.nullable}
+    schema, *others = schemas.values()
+    if others:
+        schema = Schema(tuple(Field(field.name, field.type, field.name in nullable) for field in schema))
+    return TypedUnion(scope.name, scope.inputs, schema, node.order == "time")
 
 
 @infer_node.register
@@ -184,10 +179,8 @@ def _aggregate(node: nodes.AggregateNode, scope: Scope) -> TypedNode | None:
             scope.fail(
                 pointer, "duplicate_column", f"{name!r} is a grouping column already; choose another name"
             )
-        try:
-            expression = parse_aggregate(text, columns, node.by)
-        except ExpressionError as error:
-            scope.fail(pointer, error.code, error.detail)
+        expression = scope.aggregate(pointer, text, node.by)
+        if expression is None:
             continue
         for call in expression.calls:
             if call.function in ORDER_SENSITIVE:
@@ -231,7 +224,7 @@ def _join(node: nodes.JoinNode, scope: Scope) -> TypedNode | None:
     if node.order == "time":
         for index, side in enumerate(("left", "right")):
             scope.need_order(side, "an order by time and position", index)
-    pairs = {**scope.columns(0, "l."), **scope.columns(1, "r.")}
+    pairs = scope.parser({**scope.columns(0, "l."), **scope.columns(1, "r.")})
     where = None if node.where is None else scope.predicate("where", node.where, pairs)
     compute = []
     for name, text in (node.compute or _all_columns(scope)).items():
@@ -257,8 +250,9 @@ def _join(node: nodes.JoinNode, scope: Scope) -> TypedNode | None:
 def _all_columns(scope: Scope) -> dict[str, str]:
     """Name the columns of both sides, for a join that computes none."""
     left, right = scope.schema(0).names, scope.schema(1).names
+    taken = frozenset(right)
     for name in left:
-        if name in right:
+        if name in taken:
             scope.fail(
                 "compute",
                 "duplicate_column",

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
-from mavstream_protocol.errors import ExpressionError, ProblemItem
-from mavstream_protocol.expressions.parser import parse_predicate, parse_scalar
-from mavstream_protocol.expressions.typed import Expression
+from mavstream_protocol.errors import ExpressionError, InvalidPlan, ProblemItem
+from mavstream_protocol.expressions.parser import ExpressionParser
+from mavstream_protocol.expressions.syntax import Tree
+from mavstream_protocol.expressions.typed import AggregateExpression, Expression
+from mavstream_protocol.plans.budget import MAX_PROBLEMS, PlanBudget
 from mavstream_protocol.plans.graph import unknown
 from mavstream_protocol.plans.plan import InputRef
 from mavstream_protocol.plans.windows import RowWindow, TimeWindow
 from mavstream_protocol.schema import Field, FieldType, Schema
-from mavstream_protocol.typed_plan import StreamShape, TypedNode
+from mavstream_protocol.typed_plan import StreamShape, TypedNode, TypedSource
 
 
 class Scope:
@@ -24,6 +26,15 @@ class Scope:
         # By node: whether its rows have a defined order that does not depend on the policy.
         self.ordered: dict[str, bool] = {}
         self.problems: list[ProblemItem] = []
+        self.budget = PlanBudget()
+        # By node: the streams whose rows reach it.
+        self.fed_by: dict[str, frozenset[str]] = {}
+        # By node that hands rows on: a stream of which it may give a row twice, or None.
+        self.repeated: dict[str, str | None] = {}
+        self._trees: dict[str, Tree] = {}
+        # By identity of the schema: nodes that hand on columns share it with their input.
+        self._parsers: dict[int, ExpressionParser] = {}
+        self._types_by_name: dict[int, Mapping[str, FieldType]] = {}
         self.name = ""
         self.inputs: tuple[InputRef, ...] = ()
         self.failed = False
@@ -37,6 +48,19 @@ class Scope:
         pointer = f"nodes/{self.name}/{field}" if field else f"nodes/{self.name}"
         self.problems.append(ProblemItem(pointer=pointer, code=code, detail=detail))
         self.failed = True
+        if len(self.problems) >= MAX_PROBLEMS:
+            raise InvalidPlan(self.problems)
+
+    def add(self, typed: TypedNode) -> None:
+        """Record the typed form of the current node; raises InvalidPlan if the plan becomes too large."""
+        below = [self.fed_by[reference.node] for reference in typed.inputs]
+        own = {typed.stream} if isinstance(typed, TypedSource) else ()
+        self.fed_by[typed.name] = below[0] if len(below) == 1 else frozenset(own).union(*below)
+        if typed.inputs and all(
+            typed.schema is not self.typed[reference.node].schema for reference in typed.inputs
+        ):
+            self.budget.spend_columns(len(typed.schema))
+        self.typed[typed.name] = typed
 
     def schema(self, index: int = 0) -> Schema:
         """Return the columns of an input."""
@@ -50,18 +74,35 @@ class Scope:
         """Return whether the rows of these inputs have a defined order."""
         return all(self.ordered[self.inputs[index].node] for index in of)
 
-    def scalar(self, field: str, text: str, columns: Mapping[str, Field]) -> Expression | None:
+    def parser(self, columns: Mapping[str, Field] | None = None) -> ExpressionParser:
+        """Return a parser of expressions over these columns; by default those of the only input."""
+        if columns is not None:
+            return ExpressionParser(columns, self._trees, self.budget.spend_parts)
+        key = id(self.schema())
+        if key not in self._parsers:
+            self._parsers[key] = self.parser(self.columns())
+        return self._parsers[key]
+
+    def scalar(self, field: str, text: str, parser: ExpressionParser) -> Expression | None:
         """Return the typed expression, or None after recording its error."""
         try:
-            return parse_scalar(text, columns)
+            return parser.scalar(text)
         except ExpressionError as error:
             self.fail(field, error.code, error.detail)
             return None
 
-    def predicate(self, field: str, text: str, columns: Mapping[str, Field]) -> Expression | None:
+    def predicate(self, field: str, text: str, parser: ExpressionParser) -> Expression | None:
         """Return the typed condition, or None after recording its error."""
         try:
-            return parse_predicate(text, columns)
+            return parser.predicate(text)
+        except ExpressionError as error:
+            self.fail(field, error.code, error.detail)
+            return None
+
+    def aggregate(self, field: str, text: str, by: Collection[str]) -> AggregateExpression | None:
+        """Return the typed output of an aggregate over the only input, or None after recording its error."""
+        try:
+            return self.parser().aggregate(text, by)
         except ExpressionError as error:
             self.fail(field, error.code, error.detail)
             return None
@@ -92,8 +133,7 @@ class Scope:
 
     def same_columns(self, field: str, index: int) -> None:
         """Reject a set operation whose inputs have different columns."""
-        first = {f.name: f.type for f in self.schema(0)}
-        other = {f.name: f.type for f in self.schema(index)}
+        first, other = self._types(self.schema(0)), self._types(self.schema(index))
         if first != other:
             self.fail(
                 field,
@@ -101,6 +141,12 @@ class Scope:
                 f"both inputs must have the same columns; {self.inputs[0].node!r} has {_shape(first)}, "
                 f"{self.inputs[index].node!r} has {_shape(other)}; make them equal with a project",
             )
+
+    def _types(self, schema: Schema) -> Mapping[str, FieldType]:
+        key = id(schema)
+        if key not in self._types_by_name:
+            self._types_by_name[key] = {field.name: field.type for field in schema}
+        return self._types_by_name[key]
 
     def check_key(self, pointer: str, left: str, right: str) -> None:
         """Refuse a pair of keys that the two inputs do not have, or that cannot be equal."""

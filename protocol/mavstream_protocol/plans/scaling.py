@@ -16,7 +16,7 @@ from mavstream_protocol.expressions.typed import AggregateCall, AggregateExpress
 from mavstream_protocol.plans.inference_scope import Scope
 from mavstream_protocol.plans.plan import AggregateNode, InputRef
 from mavstream_protocol.plans.windows import RowWindow
-from mavstream_protocol.typed_plan import all_below, streams_below
+from mavstream_protocol.typed_plan import TypedNode, all_below
 
 ERROR = "_error"
 """Suffix of the name of a companion column."""
@@ -97,18 +97,18 @@ def _check_rows(scope: Scope) -> None:
     """
     for node in all_below(scope.typed, scope.inputs[0]):
         if not node.makes_rows:
-            inputs = [(reference, streams_below(scope.typed, reference)) for reference in node.inputs]
-            for (left, some), (right, others) in combinations(inputs, 2):
-                shared = some & others
-                if shared and not _apart(scope, left, right):
-                    scope.fail(
-                        "scaled",
-                        "not_scalable",
-                        f"union {node.name!r} below may give a row of stream {min(shared)!r} twice, and such "
-                        "rows are kept or lost together, so the error cannot be told; read the stream once, "
-                        "or part its rows with a split",
-                    )
-                    return
+            if node.name not in scope.repeated:
+                scope.repeated[node.name] = _repeated_stream(node, scope)
+            stream = scope.repeated[node.name]
+            if stream is not None:
+                scope.fail(
+                    "scaled",
+                    "not_scalable",
+                    f"union {node.name!r} below may give a row of stream {stream!r} twice, and such "
+                    "rows are kept or lost together, so the error cannot be told; read the stream once, "
+                    "or part its rows with a split",
+                )
+                return
         else:
             scope.fail(
                 "scaled",
@@ -120,10 +120,15 @@ def _check_rows(scope: Scope) -> None:
             return
 
 
-def _apart(scope: Scope, left: InputRef, right: InputRef) -> bool:
-    """Whether two inputs come from different outputs of one split."""
-    outputs = dict(_outputs(scope, left))
-    return any(outputs.get(split, output) != output for split, output in _outputs(scope, right))
+def _repeated_stream(node: TypedNode, scope: Scope) -> str | None:
+    """Return a stream of which two inputs of a node may have the same row."""
+    inputs = [(scope.fed_by[one.node], dict(_outputs(scope, one))) for one in node.inputs[1:] and node.inputs]
+    for (some, left), (others, right) in combinations(inputs, 2):
+        shared = some & others
+        # Rows from different outputs of one split are different.
+        if shared and not any(left.get(split, output) != output for split, output in right.items()):
+            return min(shared)
+    return None
 
 
 def _outputs(scope: Scope, reference: InputRef) -> Iterator[tuple[str, str]]:

@@ -8,7 +8,7 @@ from mavstream_protocol.errors import InvalidPlan, ProblemItem
 from mavstream_protocol.plans.inference_scope import Scope, field_of
 from mavstream_protocol.plans.plan import InputRef, JoinNode, Plan
 from mavstream_protocol.schema import Schema
-from mavstream_protocol.typed_plan import TypedNode, TypedTable, TypedTableJoin
+from mavstream_protocol.typed_plan import TypedNode, TypedTable, TypedTableJoin, all_below
 
 
 def check_table_readers(plan: Plan) -> None:
@@ -44,13 +44,13 @@ def infer_table_join(node: JoinNode, table: TypedTable, scope: Scope) -> TypedNo
     left_columns, right_columns = scope.columns(0, "l."), scope.columns(1, "r.")
     where = None
     if node.where is not None:
-        where = scope.predicate("where", node.where, {**left_columns, **right_columns})
+        where = scope.predicate("where", node.where, scope.parser({**left_columns, **right_columns}))
     # The condition only sees matched rows, so table columns become nullable after it.
     if node.how == "left":
         right_columns = {name: replace(field, nullable=True) for name, field in right_columns.items()}
-    compute = []
+    compute, parser = [], scope.parser({**left_columns, **right_columns})
     for name, text in (node.compute or _all_columns(node, scope)).items():
-        expression = scope.scalar(f"compute/{name}", text, {**left_columns, **right_columns})
+        expression = scope.scalar(f"compute/{name}", text, parser)
         if expression is not None:
             compute.append((name, expression))
     return TypedTableJoin(
@@ -68,9 +68,7 @@ def infer_table_join(node: JoinNode, table: TypedTable, scope: Scope) -> TypedNo
 
 def _check_left(scope: Scope) -> None:
     """Reject input rows without an arrival time: no table version is defined for the rows of a window."""
-    waiting = [scope.inputs[0].node]
-    while waiting:
-        below = scope.typed[waiting.pop()]
+    for below in all_below(scope.typed, scope.inputs[0]):
         if below.windowed:
             scope.fail(
                 "left",
@@ -79,7 +77,6 @@ def _check_left(scope: Scope) -> None:
                 f"{below.name!r} are made by a window: join the table below {below.name!r}",
             )
             return
-        waiting += [reference.node for reference in below.inputs]
 
 
 def _check_options(node: JoinNode, scope: Scope) -> None:
@@ -107,7 +104,7 @@ def _check_options(node: JoinNode, scope: Scope) -> None:
 def _all_columns(node: JoinNode, scope: Scope) -> dict[str, str]:
     """Name the columns of both sides, for a join without `compute`; a key with the same name appears once."""
     shared = {left for left, right in node.on if left == right}
-    left, right = scope.schema(0).names, scope.schema(1).names
+    left, right = scope.schema(0).names, frozenset(scope.schema(1).names)
     for name in left:
         if name in right and name not in shared:
             scope.fail(
@@ -116,5 +113,5 @@ def _all_columns(node: JoinNode, scope: Scope) -> dict[str, str]:
                 f"both sides have a column {name!r}; name the result's columns in `compute`, "
                 f'for example `"table_{name}": "r.{name}"`',
             )
-    taken = {name: f'r."{name}"' for name in right if name not in shared}
+    taken = {name: f'r."{name}"' for name in scope.schema(1).names if name not in shared}
     return {**{name: f'l."{name}"' for name in left}, **taken}
