@@ -12,23 +12,24 @@ from pydantic import WithJsonSchema
 
 from mavstream_protocol.explained import explained
 
-_COMPARED = 32
 NAME_PATTERN = r"^[A-Za-z_][A-Za-z0-9_]{0,63}$"
+_NAME = re.compile(NAME_PATTERN.strip("^$"))
+_COMPARED = 32
 
 
 def read_name(value: object) -> str:
     """Return the value if it is a valid name; otherwise raise ValueError with the rules for names."""
     if not isinstance(value, str):
         raise ValueError(f"name must be text, got a value of type {type(value).__name__}")
+    # fullmatch, because `$` also matches before a final line feed.
+    if _NAME.fullmatch(value):
+        return value
     shown = f"'{value}'" if len(value) <= 64 else f"'{value[:64]}...'"
     if len(value) > 64:
         raise ValueError(f"name {shown} has {len(value)} characters: use at most 64")
-    # fullmatch, because `$` also matches before a final line feed.
-    if not re.fullmatch(NAME_PATTERN.strip("^$"), value):
-        raise ValueError(
-            f"name {shown} is not an identifier: use letters a-z, digits and _, and no digit in front"
-        )
-    return value
+    raise ValueError(
+        f"name {shown} is not an identifier: use letters a-z, digits and _, and no digit in front"
+    )
 
 
 def closest(name: str, known: Iterable[str], most: int) -> list[str]:

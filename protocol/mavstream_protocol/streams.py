@@ -177,5 +177,8 @@ class StreamSpec(BaseModel):
 
 
 def field_specs(schema: Schema) -> tuple[FieldSpec, ...]:
-    """Return the fields of a schema as clients see them."""
-    return tuple(FieldSpec(name=field.name, type=field.type, nullable=field.nullable) for field in schema)
+    """Return the fields of a schema as clients see them; they were validated before."""
+    return tuple(
+        FieldSpec.model_construct(name=field.name, type=field.type, nullable=field.nullable)
+        for field in schema
+    )

@@ -44,6 +44,7 @@ class Binder:
     def __init__(self, columns: Columns) -> None:
         self._columns = columns
         self._text = ""
+        self._references: dict[str, ColumnRef] = {}
         self._rules: dict[str, Callable[[Tree], Expression]] = {
             "column": self.column,
             "number": lambda tree: _number(tree.value),
@@ -66,9 +67,12 @@ class Binder:
 
     def column(self, tree: Tree) -> Expression:
         """Return a reference to the column with a name."""
-        field_name = self.column_name(tree)
-        field = self._columns[field_name]
-        return ColumnRef(field_name, field.type, field.nullable)
+        known = self._references.get(tree.value)
+        if known is None:
+            name = self.column_name(tree)
+            field = self._columns[name]
+            known = self._references[tree.value] = ColumnRef(name, field.type, field.nullable)
+        return known
 
     def aggregate(self, name: str, tree: Tree) -> Expression:
         """Return the expression that represents an aggregate call; scalar binders reject such calls."""

@@ -29,6 +29,8 @@ from mavstream_protocol.expressions.typed import Call, Expression, Literal
 from mavstream_protocol.names import closest
 from mavstream_protocol.schema import FieldType
 
+_NUMERIC = frozenset({INT, FLOAT})
+
 Arguments = tuple[Expression, ...]
 TypeRule = Callable[[Arguments, object], tuple[Arguments, FieldType]]
 
@@ -61,7 +63,9 @@ class Function:
 
     def call(self, arguments: Arguments, part: object) -> Call:
         """Type-check the arguments and build the call; `part` is the text that errors quote."""
-        _check_count(self.name, len(arguments), self.minimum, self.maximum, part)
+        count = len(arguments)
+        if count < self.minimum or (self.maximum is not None and count > self.maximum):
+            raise _wrong_count(self.name, count, self.minimum, self.maximum, part)
         coerced, type_ = self.types(arguments, part)
         return Call(self.name, coerced, type_, self._nullable(coerced))
 
@@ -79,15 +83,13 @@ class Function:
         return True
 
 
-def _check_count(name: str, count: int, minimum: int, maximum: int | None, part: object) -> None:
-    if minimum <= count and (maximum is None or count <= maximum):
-        return
+def _wrong_count(name: str, count: int, minimum: int, maximum: int | None, part: object) -> ExpressionError:
     if maximum is None:
         expected = f"at least {minimum}"
     else:
         expected = str(minimum) if minimum == maximum else f"{minimum} to {maximum}"
     noun = "argument" if expected.endswith("1") else "arguments"
-    raise ExpressionError("wrong_arguments", f"`{part}`: {name} takes {expected} {noun}, found {count}")
+    return ExpressionError("wrong_arguments", f"`{part}`: {name} takes {expected} {noun}, found {count}")
 
 
 def _fixed(result: FieldType, *types: FieldType) -> TypeRule:
@@ -113,7 +115,7 @@ def _unified(result: FieldType | None = None) -> TypeRule:
 
 def _numbers(arguments: Arguments, part: object) -> tuple[Arguments, FieldType]:
     for argument in arguments:
-        if not argument.type.numeric and not is_null(argument):
+        if argument.type not in _NUMERIC and not is_null(argument):
             raise mismatch(part, "int or float", str(argument.type), "use numbers, or CAST(... AS float)")
     coerced = unify(arguments, part)
     return coerced, coerced[0].type
@@ -234,8 +236,6 @@ class Aggregate:
     takes: frozenset[FieldType] | None
     gives: FieldType | None
 
-
-_NUMERIC = frozenset({INT, FLOAT})
 
 AGGREGATES = {
     aggregate.name: aggregate

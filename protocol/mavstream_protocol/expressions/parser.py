@@ -55,6 +55,8 @@ class ExpressionParser:
         known = self._scalars.get(text)
         if known is None:
             known = self._scalars[text] = self._bound(text, self._binder)
+        else:
+            self._count_parts(self._trees[text].parts)
         return known
 
     def predicate(self, text: str) -> Expression:

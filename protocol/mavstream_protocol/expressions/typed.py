@@ -5,7 +5,7 @@ Every node has its type and nullability, so backends need no type rules of their
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from mavstream_protocol.schema import FieldType
@@ -81,3 +81,8 @@ def parts(expression: Expression) -> Iterator[Expression]:
         yield part
         if isinstance(part, Call):
             waiting += part.arguments[::-1]
+
+
+def distinct(expressions: Iterable[Expression]) -> Iterable[Expression]:
+    """Return the expressions without repeats; columns with the same text share their expression."""
+    return {id(expression): expression for expression in expressions}.values()

@@ -15,33 +15,33 @@ MAX_PROBLEMS = 20
 
 
 class PlanBudget:
-    """Counts the work of planning one plan, and stops it where a limit is exceeded.
-
-    A text that stands at several columns of a node counts once, since it is parsed once.
-    """
+    """Counts the work of planning one plan, and stops it where a limit is exceeded."""
 
     def __init__(self) -> None:
-        self.parts = 0
-        self.columns = 0
+        self._parts = 0
+        self._columns = 0
 
     def spend_parts(self, count: int) -> None:
         """Count the parts of an expression; raises InvalidPlan."""
-        self.parts += count
-        if self.parts > MAX_PARTS:
+        self._parts += count
+        if self._parts > MAX_PARTS:
             raise _too_large(
                 "its expressions may have at most",
                 MAX_PARTS,
                 "parts (names, constants, operators)",
-                self.parts,
+                self._parts,
             )
 
     def spend_columns(self, count: int) -> None:
         """Count the columns that a node computes; raises InvalidPlan."""
-        self.columns += count
-        if self.columns > MAX_COLUMNS:
-            raise _too_large(
-                "its nodes may compute at most", MAX_COLUMNS, "columns all together", self.columns
-            )
+        self._columns += count
+        check_columns(self._columns)
+
+
+def check_columns(count: int) -> None:
+    """Refuse a plan whose nodes compute too many columns; raises InvalidPlan."""
+    if count > MAX_COLUMNS:
+        raise _too_large("its nodes may compute at most", MAX_COLUMNS, "columns all together", count)
 
 
 def check_bytes(size: int, pointer: str = "plan") -> None:

@@ -8,6 +8,7 @@ from functools import singledispatch
 
 from mavstream_protocol.errors import InvalidPlan, ProblemItem
 from mavstream_protocol.plans import plan as nodes
+from mavstream_protocol.plans.budget import check_columns
 from mavstream_protocol.plans.graph import bottom_up, unknown
 from mavstream_protocol.plans.inference_scope import Scope, field_of
 from mavstream_protocol.plans.plan import InputRef, Node, Plan
@@ -37,6 +38,8 @@ def infer(
     plan: Plan, streams: Mapping[str, StreamShape], tables: Mapping[str, Schema] | None = None
 ) -> TypedPlan:
     """Return the typed plan; raises InvalidPlan with every error that was found."""
+    # Before anything is parsed: inference also counts the columns that nodes add by themselves.
+    check_columns(sum(len(getattr(node, "compute", None) or ()) for node in plan.nodes.values()))
     scope = Scope(streams, tables or {})
     order = bottom_up(plan)
     check_table_readers(plan)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable, Set
 from dataclasses import dataclass
 
-from mavstream_protocol.expressions.typed import Expression, references
+from mavstream_protocol.expressions.typed import Expression, distinct, references
 from mavstream_protocol.plans.plan import Within
 from mavstream_protocol.plans.windows import RowWindow, TimeWindow
 from mavstream_protocol.schema import Schema
@@ -140,5 +140,5 @@ def _read_of(computed: Iterable[Expression], where: Expression | None, index: in
     """Return the columns of one side that expressions over pairs read."""
     prefix = _SIDES[index]
     read = computed if where is None else (*computed, where)
-    names = {name for expression in read for name in references(expression) if name.startswith(prefix)}
+    names = {name for one in distinct(read) for name in references(one) if name.startswith(prefix)}
     return {name.removeprefix(prefix) for name in names}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable, Set
 from dataclasses import dataclass, replace
 
-from mavstream_protocol.expressions.typed import ColumnRef, Expression, references
+from mavstream_protocol.expressions.typed import ColumnRef, Expression, distinct, references
 from mavstream_protocol.schema import Field, Schema
 from mavstream_protocol.typed_plan.node import TypedNode
 
@@ -195,4 +195,4 @@ class TypedUnion(_PassingNode):
 
 
 def _read(expressions: Iterable[Expression]) -> set[str]:
-    return {name for expression in expressions for name in references(expression)}
+    return {name for expression in distinct(expressions) for name in references(expression)}

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 
 from mavstream_protocol.expressions.coercion import BOOL, cast
 from mavstream_protocol.expressions.functions import OPERATORS
-from mavstream_protocol.expressions.typed import Call, ColumnRef, Expression, Literal
+from mavstream_protocol.expressions.typed import Call, ColumnRef, Expression, Literal, parts, references
 from mavstream_protocol.schema import FieldType
 
 MOST_PARTS = 1000
@@ -61,9 +62,14 @@ def distinguishes_zeros(expression: Expression) -> bool:
 
 def conjuncts(predicate: Expression) -> tuple[Expression, ...]:
     """Return the parts of a predicate that must all be true, in order; nested conjunctions are flattened."""
-    if isinstance(predicate, Call) and predicate.function == "and":
-        return tuple(part for argument in predicate.arguments for part in conjuncts(argument))
-    return (predicate,)
+    found, waiting = [], [predicate]
+    while waiting:
+        part = waiting.pop()
+        if isinstance(part, Call) and part.function == "and":
+            waiting += part.arguments[::-1]
+        else:
+            found.append(part)
+    return tuple(found)
 
 
 def conjunction(parts: Iterable[Expression]) -> Expression:
@@ -77,20 +83,15 @@ def conjunction(parts: Iterable[Expression]) -> Expression:
 
 def size(expression: Expression) -> int:
     """Return the number of parts of an expression: columns, constants and calls."""
-    return sum(1 for _ in _parts(expression))
-
-
-def _parts(expression: Expression) -> Iterator[Expression]:
-    yield expression
-    if isinstance(expression, Call):
-        for argument in expression.arguments:
-            yield from _parts(argument)
+    return sum(1 for _ in parts(expression))
 
 
 def substituted(expression: Expression, columns: Mapping[str, Expression]) -> Expression | None:
     """Return the expression with the named columns replaced; None if it would grow too large."""
-    sizes = {name: size(inner) for name, inner in columns.items()}
-    grown = sum(sizes.get(p.name, 1) if isinstance(p, ColumnRef) else 1 for p in _parts(expression))
+    uses = Counter(references(expression))
+    grown = size(expression) + sum(
+        count * (size(columns[name]) - 1) for name, count in uses.items() if name in columns
+    )
     if grown > MOST_PARTS:
         return None
     return mapped(expression, lambda column: columns.get(column.name, column))

@@ -27,6 +27,7 @@ class Knowledge:
         self._predicates: dict[Expression, float] = {}
         self._predicate_factors: dict[Expression, float] = {}
         self._equalities: dict[Equality, float] = {}
+        self._equalities_of: dict[Expression, dict[Equality, float]] = {}  # the same, by either column
         self._factors: dict[str, float] = {}
         self._kinds: dict[str, list[float]] = {}
         self._gains: dict[str, float] = {}
@@ -53,13 +54,19 @@ class Knowledge:
         """
         if pair in self._equalities:
             return self._equalities[pair]
-        near = [share for known, share in self._equalities.items() if known & pair]
+        near = (share for one in pair for share in self._equalities_of.get(one, {}).values())
         return min(near, default=KEYS_EQUAL)
 
     def learn_equalities(self, pairs: Sequence[Equality], factor: float) -> None:
         """Scale the shares of a join's keys so that their product changes by the measured factor."""
         learned = {pair: self.equality(pair) * factor ** (1 / len(pairs)) for pair in pairs}
-        self._equalities.update(learned)
+        self._add_equalities(learned)
+
+    def _add_equalities(self, shares: Mapping[Equality, float]) -> None:
+        self._equalities.update(shares)
+        for pair, share in shares.items():
+            for one in pair:
+                self._equalities_of.setdefault(one, {})[pair] = share
 
     def gain(self, name: str, otherwise: float) -> float:
         """Return the output rows per input row of an operator that no rule changes."""
@@ -139,11 +146,13 @@ class PooledKnowledge(Knowledge):
     def pool(self, other: Knowledge) -> None:
         """Add the knowledge of a query that applies to any plan."""
         if len(self._predicates) > _MAX_CONDITIONS:
-            for known in (self._predicates, self._predicate_factors, self._equalities):
-                known.clear()
+            self._predicates.clear()
+            self._predicate_factors.clear()
+            self._equalities.clear()
+            self._equalities_of.clear()
         self._predicates |= other._predicates
         self._predicate_factors |= other._predicate_factors
-        self._equalities |= other._equalities
+        self._add_equalities(other._equalities)
         for kind, factors in other._kinds.items():
             self._kinds[kind] = (self._kinds.get(kind, []) + factors)[-_MAX_FACTORS:]
 

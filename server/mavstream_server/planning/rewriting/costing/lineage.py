@@ -3,19 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from itertools import islice, product
+from typing import NamedTuple
 
-from mavstream_protocol.expressions.typed import Call, ColumnRef, Expression
+from mavstream_protocol.expressions.typed import Call, ColumnRef, Expression, parts
 from mavstream_protocol.plans.plan import InputRef
+from mavstream_protocol.schema import Field
 from mavstream_protocol.typed_plan import TypedNode, TypedPlan
-from mavstream_server.planning.rewriting.expressions import substituted
+from mavstream_server.planning.rewriting.expressions import MOST_PARTS
 
 _MAX_ORIGINS = 8
+_MAX_TOTAL_PARTS = 20_000
+"""The most parts of all origins of a plan; beyond, predicates are identified by column names alone."""
+
+
+class _Origin(NamedTuple):
+    expression: Expression
+    parts: int
 
 
 class Lineage:
-    """Traces the columns of one plan down to the fields of streams and tables.
+    """Traces columns of one plan down to the fields of streams and tables, when they are asked for.
 
     Through a union there are several ways down: a predicate above it equals each of its copies below. A
     column that is not computed from one row or one pair is identified by its node, which no rule changes.
@@ -24,66 +33,123 @@ class Lineage:
     def __init__(self, typed: TypedPlan) -> None:
         self._typed = typed
         self._streams = {source.name: source.stream for source in typed.sources}
-        self._known: dict[str, tuple[Mapping[str, Expression], ...]] = {}
+        self._ways: dict[str, tuple[_Way, ...]] = {}
         for node in typed.nodes.values():  # bottom-up, so a node's inputs are known before it
-            self._known[node.name] = tuple(self._ways(node))
+            self._ways[node.name] = tuple(self._ways_down(node))
+        # By node and identity of the expression, which the plan keeps alive.
+        self._origins: dict[tuple[str, int], tuple[Expression, ...]] = {}
+        self._parts_left = _MAX_TOTAL_PARTS
 
     def origins(self, node: str, expression: Expression) -> tuple[Expression, ...]:
         """Return an expression over a node's input in terms of streams, one for each way down.
 
         Expressions of joins name columns `l.x` and `r.x`.
         """
-        found = (_resolved(expression, given) for given in self._given(self._typed.nodes[node]))
-        return tuple(dict.fromkeys(found))
+        key = node, id(expression)
+        if key not in self._origins:
+            self._origins[key] = tuple(dict.fromkeys(self._traced(node, expression)))
+        return self._origins[key]
 
     def column(self, reference: InputRef, name: str) -> Expression:
         """Return the origin of a column; the first one if there are several ways down."""
-        return self._known[reference.node][0][name]
+        return self._find(self._ways[reference.node][0], name).expression
 
-    def _ways(self, node: TypedNode) -> Iterator[Mapping[str, Expression]]:
-        """Yield the columns of a node with their origins, for each way down."""
+    def _traced(self, node: str, expression: Expression) -> Iterator[Expression]:
+        names = {part.name for part in parts(expression) if isinstance(part, ColumnRef)}
+        for sides in self._inputs(self._typed.nodes[node]):
+            if self._parts_left <= 0:
+                yield _resolved(expression, {})
+                return
+            known = {name: self._find(*_below(sides, name)) for name in names}
+            size = _size(expression, known)
+            self._parts_left -= size
+            yield _resolved(expression, known if size <= MOST_PARTS else {})
+
+    def _find(self, way: _Way, column: str) -> _Origin:
+        """Return the origin of a column; iterative, since plans may be deep."""
+        waiting = [(way, column)]
+        while waiting:
+            current, name = waiting[-1]
+            if name in current.found:
+                waiting.pop()
+                continue
+            computed = current.computed.get(name)
+            if computed is None or self._parts_left <= 0:
+                current.found[name] = _Origin(current.named(name), 1)
+                continue
+            read = {part.name for part in parts(computed) if isinstance(part, ColumnRef)}
+            below = {one: _below(current.sides, one) for one in read}
+            missing = [place for place in below.values() if place[1] not in place[0].found]
+            if missing:
+                waiting += missing
+                continue
+            known = {one: down.found[there] for one, (down, there) in below.items()}
+            self._parts_left -= len(read)
+            size = _size(computed, known)
+            fits = size <= MOST_PARTS
+            current.found[name] = _Origin(_resolved(computed, known if fits else {}), size if fits else 1)
+        return way.found[column]
+
+    def _ways_down(self, node: TypedNode) -> Iterator[_Way]:
+        fields = {column.name: column for column in node.schema}
         if node.name in self._streams:
-            stream = self._streams[node.name]
-            yield {f.name: ColumnRef(f"{stream}.{f.name}", f.type, f.nullable) for f in node.schema}
+            yield _Way({}, (), self._streams[node.name], fields)
         elif node.passes_columns:
-            below = (way for reference in node.inputs for way in self._known[reference.node])
+            below = (way for reference in node.inputs for way in self._ways[reference.node])
             yield from islice(below, _MAX_ORIGINS)
-        elif node.row_columns:
-            own = _named_by(node)
-            for given in self._given(node):
-                yield {**own, **{name: _resolved(e, given) for name, e in node.row_columns}}
+        elif computed := dict(node.row_columns):
+            for sides in self._inputs(node):
+                yield _Way(computed, sides, node.name, fields)
         else:
-            yield _named_by(node)
+            yield _Way({}, (), node.name, fields)
 
-    def _given(self, node: TypedNode) -> Iterator[Mapping[str, Expression]]:
-        """Yield the columns that expressions of a node can read, with their origins, for each way down."""
-        sides = [self._known[reference.node] for reference in node.inputs]
+    def _inputs(self, node: TypedNode) -> Iterator[Sides]:
+        """Yield the sides that expressions of a node read, by prefix, for each combination of ways down."""
+        inputs = [self._ways[reference.node] for reference in node.inputs]
         if node.lookup is not None:
-            table, fields = node.lookup.table, node.lookup.schema
-            sides.append(({f.name: ColumnRef(f"{table}.{f.name}", f.type, True) for f in fields},))
-        if node.sides == ("",):
-            yield from sides[0]
-            return
-        for ways in islice(product(*sides), _MAX_ORIGINS):
-            named = zip(node.sides, ways, strict=True)
-            yield {side + name: expression for side, way in named for name, expression in way.items()}
+            fields = {column.name: column for column in node.lookup.schema}
+            inputs.append((_Way({}, (), node.lookup.table, fields),))
+        for ways in islice(product(*inputs[: len(node.sides)]), _MAX_ORIGINS):
+            yield tuple(zip(node.sides, ways, strict=True))
 
 
-def _resolved(expression: Expression, given: Mapping[str, Expression]) -> Expression:
-    whole = substituted(expression, given)
-    # An expression that would grow too large is identified by the names of its columns alone.
-    return _without_nullability(expression if whole is None else whole)
+@dataclass(slots=True, eq=False)
+class _Way:
+    """A way down from a node."""
+
+    computed: Mapping[str, Expression]
+    """The columns that are computed from one row or one pair."""
+    sides: Sides
+    """The ways on from the inputs, by prefix of column names."""
+    name: str
+    """The stream, table or node that other columns are named by."""
+    fields: Mapping[str, Field]
+    found: dict[str, _Origin] = field(default_factory=dict)
+
+    def named(self, column: str) -> ColumnRef:
+        """Return the reference to a column that is not computed."""
+        return ColumnRef(f"{self.name}.{column}", self.fields[column].type, True)
 
 
-def _without_nullability(expression: Expression) -> Expression:
-    """Return an expression that compares equal regardless of the nullability of its columns."""
+Sides = tuple[tuple[str, _Way], ...]
+
+
+def _below(sides: Sides, column: str) -> tuple[_Way, str]:
+    """Return where a column that expressions of a node read comes from, and its name there."""
+    side, down = next(one for one in sides if column.startswith(one[0]))
+    return down, column.removeprefix(side)
+
+
+def _size(expression: Expression, known: Mapping[str, _Origin]) -> int:
+    return sum(known[part.name].parts if isinstance(part, ColumnRef) else 1 for part in parts(expression))
+
+
+def _resolved(expression: Expression, known: Mapping[str, _Origin]) -> Expression:
+    """Replace columns by their origins; the result compares equal regardless of nullability."""
     if isinstance(expression, ColumnRef):
-        return replace(expression, nullable=True)
+        origin = known.get(expression.name)
+        return replace(expression, nullable=True) if origin is None else origin.expression
     if isinstance(expression, Call):
-        arguments = tuple(_without_nullability(argument) for argument in expression.arguments)
+        arguments = tuple(_resolved(argument, known) for argument in expression.arguments)
         return replace(expression, arguments=arguments, nullable=True)
     return expression
-
-
-def _named_by(node: TypedNode) -> dict[str, Expression]:
-    return {f.name: ColumnRef(f"{node.name}.{f.name}", f.type, True) for f in node.schema}

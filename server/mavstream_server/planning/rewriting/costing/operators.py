@@ -205,4 +205,12 @@ def _held(window: TimeWindow | RowWindow, rates: Sequence[float]) -> float:
 
 
 def _total(expressions: Iterable[Expression]) -> float:
-    return sum(evaluation_cost(expression) for expression in expressions)
+    # Columns with the same text share their expression, which is walked once.
+    costs: dict[int, float] = {}
+    total = 0.0
+    for expression in expressions:
+        key = id(expression)
+        if key not in costs:
+            costs[key] = evaluation_cost(expression)
+        total += costs[key]
+    return total
