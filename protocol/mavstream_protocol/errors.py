@@ -65,6 +65,9 @@ class InvalidObject(MavstreamError):
         self.items = tuple(items)
         super().__init__("; ".join(f"{item.pointer}: {item.detail}" for item in self.items))
 
+    def __reduce__(self) -> tuple[type[InvalidObject], tuple[tuple[ProblemItem, ...]]]:
+        return type(self), (self.items,)  # it may come from another process
+
     def problem(self, status: int = 422) -> Problem:
         """Return the problem details that are sent to the client."""
         return Problem(title=self.title, status=status, code=self.code, detail=str(self), errors=self.items)

@@ -97,14 +97,14 @@ def test_a_query_without_enough_capacity_is_refused_with_numbers_and_not_stored(
 def test_validation_gives_the_same_estimate_and_calls_the_query_valid(tmp_path: Path) -> None:
     async def test(made: Service) -> None:
         seen(made, {"default": 0.98})
-        found = made.queries.validate({**HOT, "qos": QOS})
-        assert found.valid
+        found = await made.queries.validate({**HOT, "qos": QOS})
+        assert found.validation().valid
         assert found.admission is not None
         assert not found.admission.admitted
-        alone = made.queries.validate(HOT_PLAN)
+        alone = await made.queries.validate(HOT_PLAN)
         assert alone.admission is not None
         assert (alone.admission.targets, alone.admission.admitted) == ((), True)
-        assert made.queries.validate({**HOT, "qos": QOS, "class": "alarms"}).admission.admitted  # type: ignore[union-attr]
+        assert (await made.queries.validate({**HOT, "qos": QOS, "class": "alarms"})).admission.admitted  # type: ignore[union-attr]
 
     run(test, tmp_path, admission="refuse")
 
@@ -126,7 +126,7 @@ def test_the_admission_policy_can_be_changed_while_the_server_runs(tmp_path: Pat
         seen(made, {"default": 0.98})
         made.admission = AdmissionPolicy.OFF
         assert (await made.queries.register({**HOT, "qos": QOS})).admission is None
-        assert made.queries.validate(HOT).admission is None
+        assert (await made.queries.validate(HOT)).admission is None
         made.admission = AdmissionPolicy.REFUSE
         with pytest.raises(NotAdmitted):
             await made.queries.register({**HOT, "qos": QOS})
@@ -154,7 +154,7 @@ def test_a_query_that_would_make_running_ones_miss_is_refused(tmp_path: Path) ->
         tight = await made.queries.register({**HOT, "name": "fire", "qos": QOS, "class": "alarms"})
         made.queries.get(tight.id).placed = True  # as if there were an engine
         seen(made, {"alarms": 0.3, "default": 0.3}, mean_ms=9.0)
-        found = made.queries.validate({**HOT, "class": "alarms"}).admission
+        found = (await made.queries.validate({**HOT, "class": "alarms"})).admission
         assert found is not None
         assert [one.query for one in found.endangered] == [tight.id]
         with pytest.raises(NotAdmitted, match=f"'{tight.id}'") as caught:

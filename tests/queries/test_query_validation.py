@@ -51,7 +51,7 @@ def test_each_error_has_a_pointer_and_nothing_is_stored(
             with pytest.raises(InvalidObject) as caught:
                 await made.queries.register({**HOT, **change})
             assert [(item.pointer, item.code) for item in caught.value.items] == [(pointer, code)]
-            validation = made.queries.validate({**HOT, **change})
+            validation = (await made.queries.validate({**HOT, **change})).validation()
             assert not validation.valid
             assert [item.pointer for item in validation.errors] == [pointer]
             assert made.catalog.count_queries() == 0
@@ -65,7 +65,7 @@ def test_each_error_has_a_pointer_and_nothing_is_stored(
 def test_validation_never_raises(tmp_path: Path, data: object) -> None:
     async def test() -> None:
         async with service(tmp_path, engine=False) as made:
-            assert not made.queries.validate(data).valid
+            assert not (await made.queries.validate(data)).validation().valid
 
     asyncio.run(test())
 
@@ -74,10 +74,12 @@ def test_all_errors_are_reported_at_once(tmp_path: Path) -> None:
     async def test() -> None:
         async with service(tmp_path, engine=False) as made:
             bad = {"name": "7", "plan": {"root": "in", "nodes": {"in": {"op": "sauce"}}}, "mode": 5}
-            pointers = {item.pointer for item in made.queries.validate(bad).errors}
+            pointers = {item.pointer for item in (await made.queries.validate(bad)).validation().errors}
             assert pointers == {"name", "plan/nodes/in/op", "mode"}
             worse = {**HOT, "class": "nobles", "plan": {"root": "x", "nodes": {}}}
-            assert "plan/nodes" in {item.pointer for item in made.queries.validate(worse).errors}
+            assert "plan/nodes" in {
+                item.pointer for item in (await made.queries.validate(worse)).validation().errors
+            }
 
     asyncio.run(test())
 
@@ -86,7 +88,7 @@ def test_a_valid_plan_is_answered_with_schemas_and_paths(tmp_path: Path) -> None
     async def test() -> None:
         async with service(tmp_path, engine=False) as made:
             for body in (WINDOW_PLAN, {"name": "means", "plan": WINDOW_PLAN}):
-                found = made.queries.validate(body)
+                found = (await made.queries.validate(body)).validation()
                 assert found.valid
                 assert found.paths == (("in", "mean"),)
                 names = [field.name for field in found.schemas["mean"]]

@@ -258,10 +258,10 @@ class _Parser:
             if len(tree.operands) == 1:
                 raise _needs_list(self._text[tree.start : tree.end])
         elif self._accept("like"):
-            operands = (left, self._operation(_CONCAT))
+            operands = [left, self._operation(_CONCAT)]
             if self._accept("escape"):
-                operands = (*operands, self._operation(_CONCAT))
-            tree = self._tree("like", operands, left.start)
+                operands.append(self._operation(_CONCAT))
+            tree = self._tree("like", tuple(operands), left.start)
         elif negated:  # `x NOT NULL`
             self._expect("null")
             tree = self._tree("is_null", (left,), left.start)

@@ -1,11 +1,12 @@
 """Typed expressions: the parser's output, which backends compile.
 
-Every node has its type and nullability, so backends need no type rules of their own.
+Every node has its type and nullability, so backends need no type rules of their own. Plans travel between
+processes: `__reduce__` makes pickling them several times as fast as the default of data classes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 from mavstream_protocol.schema import FieldType
@@ -23,6 +24,9 @@ class Literal:
         """Whether the value is null."""
         return self.value is None
 
+    def __reduce__(self) -> tuple[Callable[..., Literal], tuple[object, ...]]:
+        return Literal, (self.value, self.type)
+
 
 @dataclass(frozen=True, slots=True)
 class ColumnRef:
@@ -31,6 +35,9 @@ class ColumnRef:
     name: str
     type: FieldType
     nullable: bool
+
+    def __reduce__(self) -> tuple[Callable[..., ColumnRef], tuple[object, ...]]:
+        return ColumnRef, (self.name, self.type, self.nullable)
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +48,9 @@ class Call:
     arguments: tuple[Expression, ...]
     type: FieldType
     nullable: bool
+
+    def __reduce__(self) -> tuple[Callable[..., Call], tuple[object, ...]]:
+        return Call, (self.function, self.arguments, self.type, self.nullable)
 
 
 Expression = Literal | ColumnRef | Call

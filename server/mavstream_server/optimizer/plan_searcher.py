@@ -8,18 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import multiprocessing
-import os
-import signal
-import threading
 import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from concurrent.futures import ProcessPoolExecutor
-from concurrent.futures.process import BrokenProcessPool
 from typing import NamedTuple
 
 from mavstream_protocol.errors import MavstreamError
 from mavstream_server.core.metrics import QueryMetrics
+from mavstream_server.core.side_process import SideProcess, SideProcessDied
 from mavstream_server.optimizer.running_plans import SearchedQuery
 from mavstream_server.planning.rewriting.choice import PlanChoice, choose
 from mavstream_server.planning.rewriting.costing.metrics import PlanMetrics
@@ -31,6 +26,8 @@ FRESH_S = 10.0
 """Seconds after which a query is searched again, because its metrics have changed by then."""
 PAUSE_S = 5.0
 """Seconds between two searches: at 50 ms each, they take 1 % of a core."""
+
+_NICENESS = 10
 
 FindQueries = Callable[[Iterable[str]], Awaitable[list[SearchedQuery]]]
 
@@ -50,7 +47,7 @@ class PlanSearcher:
         """`find_queries` returns running queries by id, as `QueryViews.searched` does."""
         self._find_queries = find_queries
         self._clock = clock
-        self._pool: ProcessPoolExecutor | None = None
+        self._process = SideProcess(_NICENESS)
         self._seen: dict[str, _Seen] = {}
         self._searched_at: dict[str, float] = {}  # time of the last search, by query
         self._next_search = 0.0  # earliest time of the next search
@@ -85,9 +82,7 @@ class PlanSearcher:
 
     async def stop(self) -> None:
         """Stop the search process, if it runs."""
-        pool, self._pool = self._pool, None
-        if pool is not None:
-            await asyncio.to_thread(pool.shutdown, cancel_futures=True)
+        await self._process.stop()
 
     def _due(self, id_: str) -> bool:
         return id_ not in self._searched_at or self._clock() - self._searched_at[id_] >= FRESH_S
@@ -116,15 +111,10 @@ class PlanSearcher:
     async def _choose(self, query: SearchedQuery, metrics: PlanMetrics) -> None:
         self._searched_at[query.id] = self._clock()
         self._next_search = self._clock() + PAUSE_S
-        if self._pool is None:
-            spawn = multiprocessing.get_context("spawn")
-            self._pool = ProcessPoolExecutor(1, spawn, _init_process)
-        loop = asyncio.get_running_loop()
         try:
-            found = await loop.run_in_executor(self._pool, choose, query.subject, metrics)
-        except BrokenProcessPool:
+            found = await self._process.run(choose, query.subject, metrics)
+        except SideProcessDied:
             _log.warning("the process that searches for plans died; the next search starts another one")
-            await self.stop()
         except MavstreamError as error:  # a stream or table has changed meanwhile
             _log.info("no plans were searched", extra={"query": query.id, "reason": str(error)})
         else:
@@ -140,17 +130,3 @@ def operator_metrics(metrics: QueryMetrics) -> dict[str, Statistics]:
         for one in metrics.operators
         if one.kind == "operational"
     }
-
-
-def _init_process() -> None:
-    """Initialize the search process: lowest CPU priority, and it exits with its parent."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    os.nice(10)
-    parent = multiprocessing.parent_process()
-    assert parent is not None
-
-    def follow() -> None:
-        parent.join()
-        os._exit(0)
-
-    threading.Thread(target=follow, daemon=True).start()

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Mapping
+from typing import NamedTuple
 
 from mavstream_protocol.admission import AdmissionEstimate, AdmissionPolicy, Outlook
 from mavstream_protocol.errors import ProblemItem
+from mavstream_protocol.qos import QosSpec
 from mavstream_protocol.queries import QuerySpec
 from mavstream_protocol.typed_plan import TypedPlan
 from mavstream_server.core.errors import NotAdmitted
-from mavstream_server.optimizer.admission.cost_history import Demand
+from mavstream_server.optimizer.admission.cost_history import CostHistory, Demand
 from mavstream_server.optimizer.admission.estimate import Candidate, estimate
-from mavstream_server.optimizer.admission.load import WINDOW_S
+from mavstream_server.optimizer.admission.load import WINDOW_S, Arrivals
 from mavstream_server.optimizer.admission.occupancy import BY_PRIORITY, ClassLoad, Occupancy
 from mavstream_server.optimizer.admission.recent import RecentAdmissions
 from mavstream_server.optimizer.target_index import IndexedTarget, TargetIndex
@@ -20,6 +22,26 @@ from mavstream_server.queries.load_watch import LoadWatch
 
 _MIN_OBSERVED_S = 1.0
 """Minimum time, in seconds, over which the engine must have been observed."""
+
+
+class Applicant(NamedTuple):
+    """A query to be admitted."""
+
+    name: str
+    class_name: str
+    qos: QosSpec
+    streams: frozenset[str]
+    demand: Demand
+
+
+def applicant_of(
+    spec: QuerySpec, plan: TypedPlan, costs: CostHistory | None, rates: Mapping[str, Arrivals]
+) -> Applicant | None:
+    """Assess a query at the arrival rates of its streams; None without costs."""
+    if costs is None:
+        return None
+    streams = frozenset(source.stream for source in plan.sources)
+    return Applicant(spec.name, spec.class_, spec.qos, streams, costs.assess(plan, rates))
 
 
 class AdmissionControl:
@@ -46,28 +68,30 @@ class AdmissionControl:
         self._targets = TargetIndex()
         self._classes: dict[str, ClassLoad] | None = None
 
-    def estimate(self, spec: QuerySpec, plan: TypedPlan) -> AdmissionEstimate | None:
-        """Estimate the effects of admitting a query; None if admission control is off."""
-        return None if self._policy() is AdmissionPolicy.OFF else self._estimate(spec, plan)[0]
+    def costs(self) -> CostHistory | None:
+        """Return the measured costs by which new queries are assessed; None if admission control is off."""
+        return None if self._policy() is AdmissionPolicy.OFF else self._watch.experience
 
-    def admit(self, spec: QuerySpec, plan: TypedPlan) -> AdmissionEstimate | None:
+    def rates(self, streams: frozenset[str]) -> Mapping[str, Arrivals]:
+        """Return the arrivals per second by stream; streams not observed for long enough are left out."""
+        return self._watch.rates(streams)
+
+    def admit(self, applicant: Applicant) -> AdmissionEstimate:
         """Admit a query and include it in later estimates; raises NotAdmitted."""
-        if self._policy() is AdmissionPolicy.OFF:
-            return None
-        found, demand = self._estimate(spec, plan)
+        found = self.estimate(applicant)
         if found.policy is AdmissionPolicy.REFUSE and not found.admitted:
-            raise _refusal(spec, found)
-        self._recent.add(spec.class_, demand, self._clock())
+            raise _refusal(applicant, found)
+        self._recent.add(applicant.class_name, applicant.demand, self._clock())
         return found
 
-    def _estimate(self, spec: QuerySpec, plan: TypedPlan) -> tuple[AdmissionEstimate, Demand]:
-        self._evaluate_load(spec.class_)
-        streams = frozenset(source.stream for source in plan.sources)
-        rates = self._watch.rates(streams)
-        demand = self._watch.experience.assess(plan, rates)
-        silent = sorted(name for name in streams if name not in rates or not rates[name].rows)
-        candidate = Candidate(spec.class_, self._priorities.get(spec.class_, 1), spec.qos, demand, silent)
-        return estimate(candidate, self._occupancy(), self._targets, self._policy()), demand
+    def estimate(self, applicant: Applicant) -> AdmissionEstimate:
+        """Estimate the effects of admitting a query."""
+        name = applicant.class_name
+        self._evaluate_load(name)
+        rates = self.rates(applicant.streams)
+        silent = sorted(one for one in applicant.streams if one not in rates or not rates[one].rows)
+        candidate = Candidate(name, self._priorities.get(name, 1), applicant.qos, applicant.demand, silent)
+        return estimate(candidate, self._occupancy(), self._targets, self._policy())
 
     def _evaluate_load(self, class_name: str) -> None:
         """Evaluate the latest observation, once."""
@@ -106,7 +130,7 @@ class AdmissionControl:
         return Occupancy(classes, self._watch.load.policy in BY_PRIORITY)
 
 
-def _refusal(spec: QuerySpec, found: AdmissionEstimate) -> NotAdmitted:
+def _refusal(applicant: Applicant, found: AdmissionEstimate) -> NotAdmitted:
     items = [
         ProblemItem(pointer=f"qos/{target.objective}", code="target_cannot_be_kept", detail=target.reason)
         for target in found.targets
@@ -120,8 +144,8 @@ def _refusal(spec: QuerySpec, found: AdmissionEstimate) -> NotAdmitted:
     if used.before is not None and used.after is not None:
         numbers += f", which would be used to {used.after:.0%} instead of {used.before:.0%}"
     return NotAdmitted(
-        f"query '{spec.name}' is not admitted: {'; '.join(item.detail for item in items)}. It is expected to "
-        f"need {numbers}. Give it looser targets, a narrower plan or a less important class, stop other "
-        "queries, or let the server only warn (admission 'warn')",
+        f"query '{applicant.name}' is not admitted: {'; '.join(item.detail for item in items)}. It is "
+        f"expected to need {numbers}. Give it looser targets, a narrower plan or a less important class, "
+        "stop other queries, or let the server only warn (admission 'warn')",
         errors=items,
     )

@@ -85,6 +85,6 @@ class LoadWatch:
         for query in queries:
             rates = {name: one.rows for name, one in self.rates(query.streams).items() if one.rows}
             found = stats.get(query.id)
-            plan = None if found is None else query.plan_of(found)
+            plan = None if found is None or query.large else query.plan_of(found)
             if found is not None and plan is not None and len(rates) == len(query.streams):
                 self.experience.learn(plan, found.operators, rates)

@@ -14,6 +14,7 @@ from mavstream_server.catalog.catalog import QueryRecord
 from mavstream_server.core.errors import Conflict
 from mavstream_server.core.metrics import QueryMetrics
 from mavstream_server.optimizer.running_plans import RunningPlans
+from mavstream_server.queries.query_size import is_large
 
 _SUFFIX = "abcdefghijklmnopqrstuvwxyz234567"
 
@@ -50,6 +51,8 @@ class Query:
         """The class of the query in the engine."""
         self.placed_qos = record.spec.qos
         """The QoS targets of the query in the engine."""
+        self.large = is_large(record.spec.plan)
+        """Whether walking its plan would block the event loop."""
         self.running_plans = RunningPlans()
         """Plans that the query was migrated to."""
         self.lock = asyncio.Lock()

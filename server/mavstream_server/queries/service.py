@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 import logging
 import time
 from collections.abc import Callable, Collection, Mapping
 
 from mavstream_protocol.admission import AdmissionPolicy
 from mavstream_protocol.errors import InvalidObject
-from mavstream_protocol.plans.inference import infer
 from mavstream_protocol.plans.plan import Plan
 from mavstream_protocol.queries import QuerySpec, ReadFrom
 from mavstream_protocol.schema import Schema
@@ -19,7 +16,6 @@ from mavstream_protocol.wire.resources import (
     ActualState,
     QueryChange,
     QueryInfo,
-    Validation,
 )
 from mavstream_server.catalog.catalog import Catalog, QueryRecord
 from mavstream_server.core.errors import Conflict, NotFound, TooMany
@@ -36,6 +32,7 @@ from mavstream_server.queries.changes import QueryChanges
 from mavstream_server.queries.finishing import QueryFinisher
 from mavstream_server.queries.load_watch import LoadWatch
 from mavstream_server.queries.placement import Placement
+from mavstream_server.queries.planner import QueryPlanner, Verdict
 from mavstream_server.queries.query import Query, new_id
 from mavstream_server.queries.registry import QueryRegistry
 from mavstream_server.queries.start_times import StartTimes
@@ -81,11 +78,14 @@ class QueryService:
         self._tables: Mapping[str, Schema] = tables.schemas()
         self._now_us = now_us
         self.metrics = MetricsCache(link)
-        self.views = QueryViews(registry, self.metrics, results, streams, self._tables, self._typed)
+        self.views = QueryViews(registry, self.metrics, results, streams, self._tables, self._typed_plan)
         self.load = LoadWatch(
             self.metrics, streams, lambda after, most: registry.select(after, most, placed=True)
         )
         self.admission = AdmissionControl(self.load, self.priorities, registry.targets, admission)
+        self.planner = QueryPlanner(
+            streams.shapes(), self._tables, self.priorities, self._has_class, self.admission
+        )
         self.start_times = StartTimes(now_us, self._begin)
         self._finisher = QueryFinisher(catalog, registry, readers, self.start_times, self.metrics, results)
         self.placement = Placement(
@@ -107,14 +107,13 @@ class QueryService:
         """Stop starting queries; running ones end with the engine and are started again with the next one."""
         self.start_times.stop()
         await self.placement.stop()
+        await self.planner.stop()
 
     # Registration
 
-    def validate(self, data: object) -> Validation:
+    async def validate(self, data: object) -> Verdict:
         """Validate a specification or a plan without starting anything; errors are returned, not raised."""
-        return specs.validate(
-            data, self._streams.shapes(), self._has_class, self._tables, self.admission.estimate
-        )
+        return await self.planner.validate(data)
 
     async def register(self, data: object, key: str | None = None) -> QueryInfo:
         """Register a query from its JSON form and start it; raises InvalidQuery, TooMany, Conflict.
@@ -123,21 +122,20 @@ class QueryService:
         `starting` until there is one; it misses no row that arrives from now on. A query whose `start_at` is
         in the future is `scheduled`.
         """
-        specs.check_text(data)
-        fingerprint = _fingerprint(data) if key is not None else ""
-        if key is not None:
-            known = self._catalog.idempotent(key, _SCOPE, fingerprint)
-            if known is not None:
-                return await self._registered_before(known, key)
-        spec = specs.parse_spec(data)
-        plan = specs.check(spec, self._streams.shapes(), self._has_class, self._tables)
+        fingerprint = await self.planner.fingerprint(data) if key is not None else ""
+        if (known := self._known(key, fingerprint)) is not None:
+            return await self._registered_before(known, key)
+        spec, plan, applicant = await self.planner.plan(data)
+        # Nothing waits from here until the query is in the catalog.
+        if (known := self._known(key, fingerprint)) is not None:
+            return await self._registered_before(known, key)
         if len(self.registry) >= self._settings.max_queries:
             raise TooMany(
                 f"{len(self.registry)} queries are registered, ended ones included, which is the limit: "
                 "remove some with DELETE /v1/queries/{id}",
                 code="too_many_queries",
             )
-        admission = self.admission.admit(spec, plan)
+        admission = None if applicant is None else self.admission.admit(applicant)
         query = self._enter(self._record(spec, key, fingerprint), plan)
         if not query.scheduled:
             self._hold(query)
@@ -181,7 +179,11 @@ class QueryService:
                 self._catalog.remember(key, _SCOPE, fingerprint, id_)
         return record
 
-    async def _registered_before(self, id_: str, key: str) -> QueryInfo:
+    def _known(self, key: str | None, fingerprint: str) -> str | None:
+        """Return the query that was registered with an idempotency key; raises Conflict."""
+        return None if key is None else self._catalog.idempotent(key, _SCOPE, fingerprint)
+
+    async def _registered_before(self, id_: str, key: str | None) -> QueryInfo:
         if id_ not in self.registry:
             raise Conflict(
                 f"idempotency key '{key}' registered query '{id_}', which was removed since: use a new key",
@@ -254,7 +256,7 @@ class QueryService:
                     f"query '{id_}' is {query.state.value}; only a running query can be migrated",
                     code="wrong_state",
                 )
-            typed = infer(plan, self._streams.shapes(), self._tables)
+            typed = await self.planner.type_plan(query.record.spec.model_copy(update={"plan": plan}))
             registered = plan == query.record.spec.plan
             version = REGISTERED if registered else query.running_plans.add(plan, typed)
             try:
@@ -322,6 +324,13 @@ class QueryService:
             self.start_times.add(query)
         return query
 
+    async def _typed_plan(self, record: QueryRecord) -> TypedPlan | None:
+        """Return the typed plan of an ended query, or None if it no longer matches."""
+        try:
+            return await self.planner.type_plan(record.spec)
+        except InvalidObject:
+            return None
+
     def _typed(self, record: QueryRecord) -> TypedPlan | None:
         """Return the typed plan, or None if it no longer matches: streams of ended queries may be removed."""
         try:
@@ -336,8 +345,3 @@ class QueryService:
         except LogError:
             plan = self._typed(record)
             return _NO_COLUMNS if plan is None else plan.schema
-
-
-def _fingerprint(data: object) -> str:
-    # Not orjson: it rejects integers beyond 64 bits and lone surrogates, which clients may send.
-    return hashlib.sha256(json.dumps(data, sort_keys=True).encode()).hexdigest()

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from pydantic import ValidationError
 
-from mavstream_protocol.admission import AdmissionEstimate
 from mavstream_protocol.errors import InvalidObject, InvalidPlan, ProblemItem
+from mavstream_protocol.plans.budget import check_bytes
 from mavstream_protocol.plans.graph import unknown
 from mavstream_protocol.plans.inference import check_one_time, infer
 from mavstream_protocol.plans.plan import Plan
@@ -36,15 +37,16 @@ class InvalidQuery(InvalidObject):
 
 
 def check_text(data: object) -> None:
-    """Raise InvalidQuery for JSON that cannot be stored: lone surrogates, or nested too deeply."""
+    """Raise InvalidObject for JSON that cannot be stored: lone surrogates, nested too deeply, too long."""
     try:
-        json.dumps(data, ensure_ascii=False).encode()
+        size = len(json.dumps(data, ensure_ascii=False).encode())
     except UnicodeEncodeError:
         detail = "some text has half a surrogate pair: send whole characters"
         raise InvalidQuery([ProblemItem(pointer="body", code="invalid_text", detail=detail)]) from None
     except RecursionError:
         detail = "the object is nested too deep: a plan names its nodes instead of nesting them"
         raise InvalidQuery([ProblemItem(pointer="body", code="too_deep", detail=detail)]) from None
+    check_bytes(size, "body")
 
 
 def parse_spec(data: object) -> QuerySpec:
@@ -105,30 +107,40 @@ def check(
     return typed
 
 
-def validate(
+def plan_query(
     data: object,
     streams: Shapes,
     has_class: Callable[[str], bool],
     tables: Tables = _NO_TABLES,
-    appraise: Callable[[QuerySpec, TypedPlan], AdmissionEstimate | None] = lambda _spec, _plan: None,
-) -> Validation:
-    """Validate a specification, or a plan alone; returns all errors and raises none.
+    *,
+    alone: bool = False,
+) -> tuple[QuerySpec, TypedPlan]:
+    """Parse and check a query from its JSON form; raises InvalidObject with every error.
 
-    A valid specification gets an admission estimate; a plan alone as a query of the default class without
-    targets.
+    With `alone`, a plan may stand for a query of the default class without targets.
     """
-    try:
-        check_text(data)
-        if isinstance(data, Mapping) and "nodes" in data and "plan" not in data:
-            plan = Plan.parse(data)
-            spec, typed = QuerySpec(name="plan", plan=plan), infer(plan, streams, tables)
-        else:
-            spec = parse_spec(data)
-            typed = check(spec, streams, has_class, tables)
-    except InvalidObject as error:
-        return Validation(valid=False, errors=error.items)
-    schemas = {name: field_specs(node.schema) for name, node in typed.nodes.items()}
-    return Validation(valid=True, schemas=schemas, paths=typed.paths(), admission=appraise(spec, typed))
+    check_text(data)
+    if alone and isinstance(data, Mapping) and "nodes" in data and "plan" not in data:
+        plan = Plan.parse(data)
+        return QuerySpec(name="plan", plan=plan), infer(plan, streams, tables)
+    spec = parse_spec(data)
+    return spec, check(spec, streams, has_class, tables)
+
+
+def described(plan: TypedPlan) -> Validation:
+    """Return the validation of a valid plan, without an estimate."""
+    # Nodes that hand on the columns of their input share its schema.
+    fields = {id(node.schema): node.schema for node in plan.nodes.values()}
+    specs = {key: field_specs(schema) for key, schema in fields.items()}
+    schemas = {name: specs[id(node.schema)] for name, node in plan.nodes.items()}
+    return Validation.model_construct(valid=True, schemas=schemas, paths=plan.paths(), errors=())
+
+
+def fingerprint(data: object) -> str:
+    """Return a hash of a JSON value; raises InvalidObject as `check_text` does."""
+    check_text(data)
+    # Not orjson: it rejects integers beyond 64 bits and lone surrogates, which clients may send.
+    return hashlib.sha256(json.dumps(data, sort_keys=True).encode()).hexdigest()
 
 
 def unknown_class(name: str, pointer: str = "class") -> InvalidQuery:

@@ -17,7 +17,7 @@ from mavstream_server.engine.process.channel import (
     encode,
     parse_header,
 )
-from mavstream_server.engine.process.messages import Done, Event, Failed, Value
+from mavstream_server.engine.process.messages import Done, Event, Failed, MigratePlan, StartQuery, Value
 
 
 class EngineUnavailable(NotReady):
@@ -71,7 +71,11 @@ class Caller:
         After a timeout the engine may still execute the command.
         """
         self._number += 1
-        return await self.exchange(self._number, encode(self._number, command), timeout)
+        number = self._number
+        # Plans can be large; the queries' locks keep the order of commands.
+        apart = isinstance(command, (StartQuery, MigratePlan))
+        data = await asyncio.to_thread(encode, number, command) if apart else encode(number, command)
+        return await self.exchange(number, data, timeout)
 
     async def exchange(self, number: int, data: bytes, timeout: float) -> Value:
         """Send an encoded command and await the reply with its number."""

@@ -76,10 +76,10 @@ async def register_query(
     return info
 
 
-@router.post("/validate", dependencies=_READ, responses=documented())
-async def validate_query(body: SpecOrPlanBody, parts: Parts) -> Validation:
+@router.post("/validate", dependencies=_READ, responses=documented(429), response_model=Validation)
+async def validate_query(body: SpecOrPlanBody, parts: Parts) -> Response:
     """Validate a query or a plan without starting it. Returns schemas by node and paths, or every error."""
-    return parts.queries.validate(body)
+    return Response((await parts.queries.validate(body)).json(), media_type=JSON)
 
 
 @router.get("", dependencies=_READ, responses=documented())

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import defaultdict, deque
+from collections import deque
 from collections.abc import Mapping, Sequence
 from statistics import median
 from typing import NamedTuple
@@ -42,7 +42,7 @@ class CostHistory:
 
     def __init__(self) -> None:
         self._knowledge = PooledKnowledge()
-        self._end_costs: defaultdict[str, deque[float]] = defaultdict(lambda: deque(maxlen=_REMEMBERED))
+        self._end_costs = {kind: deque[float](maxlen=_REMEMBERED) for kind in _DEFAULT_END_COSTS}
 
     def learn(
         self, plan: TypedPlan, operators: Sequence[OperatorMetrics], rates: Mapping[str, float]
@@ -77,6 +77,13 @@ class CostHistory:
         return Demand(
             rows, turns, sum(max(work, least) for work in works) / 1e9, assessed.memory, 8.0 * width
         )
+
+    def without_conditions(self) -> CostHistory:
+        """Return a small copy that knows the costs of operators, but not the selectivities of conditions."""
+        copy = CostHistory()
+        copy._knowledge = self._knowledge.without_conditions()
+        copy._end_costs = {kind: deque(costs, _REMEMBERED) for kind, costs in self._end_costs.items()}
+        return copy
 
     def _model(self, plan: TypedPlan, metrics: PlanMetrics) -> CostModel:
         """Return a cost model that prefers the plan's own hints and falls back to the learned costs."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 
 from mavstream_protocol.schema import Schema
 from mavstream_protocol.typed_plan import TypedPlan
@@ -28,7 +28,7 @@ class QueryViews:
         results: ResultService,
         streams: StreamStore,
         tables: Mapping[str, Schema],
-        typed: Callable[[QueryRecord], TypedPlan | None],
+        typed: Callable[[QueryRecord], Awaitable[TypedPlan | None]],
     ) -> None:
         """`typed` returns the plan of an ended query, if it still matches its streams and tables."""
         self._registry = registry
@@ -63,7 +63,7 @@ class QueryViews:
     async def plan(self, id_: str) -> QueryPlan:
         """Return a query's plan and the metrics of its operators; raises NotFound."""
         query = self._registry.get(id_)
-        plan = query.plan or self._typed(query.record)
+        plan = query.plan or await self._typed(query.record)
         return query_plan(query, plan, (await self._metrics.of((id_,))).get(id_))
 
     async def global_plan(self, after: str | None = None, limit: int = 100) -> GlobalPlan:

@@ -156,6 +156,12 @@ class PooledKnowledge(Knowledge):
         for kind, factors in other._kinds.items():
             self._kinds[kind] = (self._kinds.get(kind, []) + factors)[-_MAX_FACTORS:]
 
+    def without_conditions(self) -> PooledKnowledge:
+        """Return a copy of the factors by kind alone."""
+        copy = PooledKnowledge()
+        copy._kinds = dict(self._kinds)
+        return copy
+
     def kind_factor(self, kind: str) -> float:
         """Return the median factor of a kind: a single slow query must not distort the costs of others."""
         known = self._kinds.get(kind)

@@ -1,0 +1,73 @@
+"""A side process: computes for an event loop what would block it, one job after the other."""
+
+from __future__ import annotations
+
+import asyncio
+import multiprocessing
+import os
+import signal
+import threading
+from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from typing import TypeVar
+
+from mavstream_protocol.errors import MavstreamError
+
+T = TypeVar("T")
+
+
+class SideProcessDied(MavstreamError):
+    """The process died during a job; the next job starts another one."""
+
+    code = "side_process_died"
+
+
+class SideProcess:
+    """A process that is started by its first job and ends with its parent.
+
+    Arguments and results are pickled in threads, not on the event loop.
+    """
+
+    def __init__(self, niceness: int) -> None:
+        """With a positive niceness, the process leaves processors to those that serve rows."""
+        self._niceness = niceness
+        self._pool: ProcessPoolExecutor | None = None
+        self.waiting = 0
+        """The number of jobs that run or wait."""
+
+    async def run(self, job: Callable[..., T], *arguments: object) -> T:
+        """Run a function of a module with picklable arguments; raises what it does, and SideProcessDied."""
+        if self._pool is None:
+            spawn = multiprocessing.get_context("spawn")
+            self._pool = ProcessPoolExecutor(1, spawn, _init, (self._niceness,))
+        pool = self._pool
+        self.waiting += 1
+        try:
+            return await asyncio.get_running_loop().run_in_executor(pool, job, *arguments)
+        except BrokenProcessPool:
+            if pool is self._pool:
+                await self.stop()
+            raise SideProcessDied("the process that computes for this one died during a job") from None
+        finally:
+            self.waiting -= 1
+
+    async def stop(self) -> None:
+        """Stop the process, if it runs."""
+        pool, self._pool = self._pool, None
+        if pool is not None:
+            await asyncio.to_thread(pool.shutdown, cancel_futures=True)
+
+
+def _init(niceness: int) -> None:
+    """Initialize the process: its CPU priority, and that it exits with its parent."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    os.nice(niceness)
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+
+    def follow() -> None:
+        parent.join()
+        os._exit(0)
+
+    threading.Thread(target=follow, daemon=True).start()

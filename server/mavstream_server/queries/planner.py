@@ -1,0 +1,218 @@
+"""Query planner: checks, types and assesses queries, large ones in a process of their own.
+
+Planning a large query takes up to some hundred milliseconds, for which no producer may wait.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from itertools import chain, islice
+from typing import Any, NamedTuple, TypeVar
+
+from mavstream_protocol.admission import AdmissionEstimate
+from mavstream_protocol.errors import InvalidObject
+from mavstream_protocol.names import closest
+from mavstream_protocol.plans.budget import MAX_PROBLEMS
+from mavstream_protocol.queries import QuerySpec
+from mavstream_protocol.schema import Schema
+from mavstream_protocol.typed_plan import StreamShape, TypedPlan
+from mavstream_protocol.wire.resources import Validation
+from mavstream_server.core.errors import NotReady, TooMany
+from mavstream_server.core.side_process import SideProcess, SideProcessDied
+from mavstream_server.optimizer.admission.cost_history import CostHistory
+from mavstream_server.optimizer.admission.load import Arrivals
+from mavstream_server.queries import validation
+from mavstream_server.queries.admission_control import AdmissionControl, Applicant, applicant_of
+from mavstream_server.queries.query_size import is_large
+
+T = TypeVar("T")
+V = TypeVar("V")
+
+_MAX_WAITING = 32
+_NICENESS = 5
+
+
+class Planned(NamedTuple):
+    """A query that can be registered."""
+
+    spec: QuerySpec
+    plan: TypedPlan
+    applicant: Applicant | None
+    """What admission control estimates; None if it is off."""
+
+
+class Verdict(NamedTuple):
+    """The result of validating a query."""
+
+    checked: bytes
+    """A `Validation` as JSON, without the estimate."""
+    admission: AdmissionEstimate | None
+
+    def json(self) -> bytes:
+        """Return the whole `Validation` as JSON."""
+        estimate = b"null" if self.admission is None else self.admission.model_dump_json().encode()
+        return b"%b,%b:%b}" % (self.checked[:-1], b'"admission"', estimate)
+
+    def validation(self) -> Validation:
+        """Return it as a model."""
+        return Validation.model_validate_json(self.json())
+
+
+class _Job(NamedTuple):
+    """A query to be planned, and what its plan depends on."""
+
+    data: object
+    alone: bool
+    """Whether a plan may stand for a query."""
+    streams: Mapping[str, StreamShape]
+    tables: Mapping[str, Schema]
+    has_class: Callable[[str], bool]
+    costs: CostHistory | None
+    """None if there is no admission control."""
+    rates: Mapping[str, Arrivals]
+
+
+class QueryPlanner:
+    """Plans queries over the streams, tables and classes that there are. Bound to one event loop."""
+
+    def __init__(
+        self,
+        streams: Mapping[str, StreamShape],
+        tables: Mapping[str, Schema],
+        classes: Callable[[], Iterable[str]],
+        has_class: Callable[[str], bool],
+        admission: AdmissionControl,
+    ) -> None:
+        """`streams` and `tables` are live views; `classes` returns the names of all classes."""
+        self._streams = streams
+        self._tables = tables
+        self._classes = classes
+        self._has_class = has_class
+        self._admission = admission
+        self._process = SideProcess(_NICENESS)
+
+    async def plan(self, data: object) -> Planned:
+        """Plan a query from its JSON form; raises InvalidQuery, TooMany, NotReady.
+
+        The plan fits the streams, tables and classes at the moment of the return: nothing changes them before
+        the caller waits.
+        """
+        if not is_large(data):
+            return _plan(self._small_job(data, alone=False))
+        while True:
+            job = self._large_job(data, alone=False)
+            found = await self._apart(_plan, job)
+            if self._is_current(job, found):
+                return found
+
+    async def validate(self, data: object) -> Verdict:
+        """Validate a specification or a plan; errors are part of the verdict. Raises TooMany, NotReady."""
+        if is_large(data):
+            checked, applicant = await self._apart(_check, self._large_job(data, alone=True))
+        else:
+            checked, applicant = _check(self._small_job(data, alone=True))
+        return Verdict(checked, None if applicant is None else self._admission.estimate(applicant))
+
+    async def type_plan(self, spec: QuerySpec) -> TypedPlan:
+        """Infer the types of the plan of a query; raises InvalidQuery, TooMany, NotReady."""
+        if not is_large(spec.plan):
+            return validation.type_plan(spec, self._streams, self._tables)
+        nodes = {name: vars(node) for name, node in spec.plan.nodes.items()}
+        streams = _shipped(self._streams, _named(nodes, "stream"))
+        tables = _shipped(self._tables, _named(nodes, "table"))
+        return await self._apart(validation.type_plan, spec, streams, tables)
+
+    async def fingerprint(self, data: object) -> str:
+        """Return a hash of a JSON value, for idempotency keys; raises InvalidObject, TooMany, NotReady."""
+        if is_large(data):
+            return await self._apart(validation.fingerprint, data)
+        return validation.fingerprint(data)
+
+    async def stop(self) -> None:
+        """Stop the process, if it runs."""
+        await self._process.stop()
+
+    def _small_job(self, data: object, *, alone: bool) -> _Job:
+        rates = self._admission.rates(_named(_nodes(data), "stream"))
+        costs = self._admission.costs()
+        return _Job(data, alone, self._streams, self._tables, self._has_class, costs, rates)
+
+    def _large_job(self, data: object, *, alone: bool) -> _Job:
+        nodes = _nodes(data)
+        named = _named(nodes, "stream")
+        costs = self._admission.costs()
+        return _Job(
+            data,
+            alone,
+            _shipped(self._streams, named),
+            _shipped(self._tables, _named(nodes, "table")),
+            frozenset(self._classes()).__contains__,
+            # Conditions that were measured are too many to be sent along.
+            None if costs is None else costs.without_conditions(),
+            self._admission.rates(named),
+        )
+
+    def _is_current(self, job: _Job, found: Planned) -> bool:
+        """Whether nothing that a plan depends on has changed since its job was made."""
+        used = {source.stream for source in found.plan.sources}
+        return (
+            all(self._streams.get(name) == job.streams[name] for name in used)
+            and all(self._tables.get(name) == job.tables[name] for name in found.plan.tables)
+            and self._has_class(found.spec.class_)
+        )
+
+    async def _apart(self, work: Callable[..., T], *arguments: object) -> T:
+        if self._process.waiting >= _MAX_WAITING:
+            raise TooMany(
+                f"{_MAX_WAITING} large queries wait to be planned, which is the limit: try again soon",
+                code="too_many_plans",
+            )
+        try:
+            return await self._process.run(work, *arguments)
+        except SideProcessDied:
+            raise NotReady(
+                "the process that plans large queries died and is started again: send the query again"
+            ) from None
+
+
+# Work on one query, here or in the process
+
+
+def _plan(job: _Job) -> Planned:
+    spec, plan = validation.plan_query(job.data, job.streams, job.has_class, job.tables, alone=job.alone)
+    return Planned(spec, plan, applicant_of(spec, plan, job.costs, job.rates))
+
+
+def _check(job: _Job) -> tuple[bytes, Applicant | None]:
+    """Return the validation as JSON without an estimate, and what the estimate depends on."""
+    try:
+        _, plan, applicant = _plan(job)
+    except InvalidObject as error:
+        found, applicant = Validation(valid=False, errors=error.items), None
+    else:
+        found = validation.described(plan)
+    return found.model_dump_json(exclude={"admission"}).encode(), applicant
+
+
+# What is sent along
+
+
+def _nodes(data: object) -> Mapping[Any, object]:
+    """Return the nodes of a query or a plan that was not validated yet."""
+    for key in ("plan", "nodes"):
+        if isinstance(data, Mapping) and key in data:
+            data = data[key]
+    return data if isinstance(data, Mapping) else {}
+
+
+def _named(nodes: Mapping[Any, object], key: str) -> frozenset[str]:
+    """Return the streams or tables that nodes name."""
+    values = (node.get(key) for node in nodes.values() if isinstance(node, Mapping))
+    return frozenset(value for value in values if isinstance(value, str))
+
+
+def _shipped(known: Mapping[str, V], named: Iterable[str]) -> dict[str, V]:
+    """Return those of the known objects that are named, and some to suggest for names that are unknown."""
+    missing = islice((name for name in named if name not in known), MAX_PROBLEMS)
+    near = (other for name in missing for other in closest(name, known, 1))
+    return {name: known[name] for name in chain(named, near) if name in known}
