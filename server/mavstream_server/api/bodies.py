@@ -3,22 +3,27 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Coroutine
 from typing import Any
 
 import orjson
 import pyarrow as pa
-from fastapi import Request
+from fastapi import Request, Response
+from fastapi.routing import APIRoute
 from starlette.requests import HTTPConnection
 
+from mavstream_protocol.plans.budget import check_bytes
 from mavstream_protocol.schema import Schema
 from mavstream_protocol.tuples import decode_columns, decode_lines, decode_rows, decode_stream
 from mavstream_protocol.tuples.json_text import parse_json
 from mavstream_server.core.errors import Refused, ServiceError
+from mavstream_server.queries.json_body import JsonBody
 
 JSON = "application/json"
 NDJSON = "application/x-ndjson"
 ARROW = "application/vnd.apache.arrow.stream"
 
+_LARGE = 16 << 10
 _NOT_JSON = re.compile(r"/v1/streams/[^/]+/tuples|/v1/tables/[^/]+")
 _ROW: dict[str, Any] = {"type": "object"}
 TUPLE_TYPES: dict[str, Any] = {
@@ -50,6 +55,32 @@ class UnsupportedType(ServiceError):
     title = "The body's type is not read here"
 
 
+class _QueryRequest(Request):
+    """A request whose body is a query; a large one is not parsed on the event loop."""
+
+    async def json(self) -> Any:
+        body = await self.body()
+        return JsonBody(body) if self.is_large(body) else await super().json()
+
+    def is_large(self, body: bytes) -> bool:
+        return self.method == "POST" and len(body) > _LARGE
+
+
+class QueryRoute(APIRoute):
+    """A route that reads queries, limited in size before they are parsed."""
+
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        """Return the function that handles a request."""
+        handle = super().get_route_handler()
+
+        async def handle_query(request: Request) -> Response:
+            request = _QueryRequest(request.scope, request.receive)
+            check_bytes(len(await request.body()), "body")
+            return await handle(request)
+
+        return handle_query
+
+
 async def check_body(request: HTTPConnection) -> None:
     """Reject bodies that are not strict JSON, on routes that read JSON.
 
@@ -64,6 +95,8 @@ async def check_body(request: HTTPConnection) -> None:
     if kind != JSON and not (kind.startswith("application/") and kind.endswith("+json")):
         shown = f"got '{kind[:60]}'" if kind else "got none"
         raise UnsupportedType(f"the body must be of type {JSON}, {shown}: set the header Content-Type")
+    if isinstance(request, _QueryRequest) and request.is_large(body):
+        return  # it is parsed and checked in another process
     try:
         orjson.loads(body)
     except orjson.JSONDecodeError as error:

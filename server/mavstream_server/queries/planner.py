@@ -7,22 +7,22 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from itertools import chain, islice
-from typing import Any, NamedTuple, TypeVar
+from typing import NamedTuple, TypeVar
 
 from mavstream_protocol.admission import AdmissionEstimate
 from mavstream_protocol.errors import InvalidObject
 from mavstream_protocol.names import closest
-from mavstream_protocol.plans.budget import MAX_PROBLEMS
 from mavstream_protocol.queries import QuerySpec
 from mavstream_protocol.schema import Schema
 from mavstream_protocol.typed_plan import StreamShape, TypedPlan
 from mavstream_protocol.wire.resources import Validation
-from mavstream_server.core.errors import NotReady, TooMany
+from mavstream_server.core.errors import NotReady, Refused, TooMany
 from mavstream_server.core.side_process import SideProcess, SideProcessDied
 from mavstream_server.optimizer.admission.cost_history import CostHistory
 from mavstream_server.optimizer.admission.load import Arrivals
 from mavstream_server.queries import validation
 from mavstream_server.queries.admission_control import AdmissionControl, Applicant, applicant_of
+from mavstream_server.queries.json_body import InvalidJson, JsonBody, parsed
 from mavstream_server.queries.query_size import is_large
 
 T = TypeVar("T")
@@ -100,7 +100,7 @@ class QueryPlanner:
         if not is_large(data):
             return _plan(self._small_job(data, alone=False))
         while True:
-            job = self._large_job(data, alone=False)
+            job = await self._large_job(data, alone=False)
             found = await self._apart(_plan, job)
             if self._is_current(job, found):
                 return found
@@ -108,7 +108,7 @@ class QueryPlanner:
     async def validate(self, data: object) -> Verdict:
         """Validate a specification or a plan; errors are part of the verdict. Raises TooMany, NotReady."""
         if is_large(data):
-            checked, applicant = await self._apart(_check, self._large_job(data, alone=True))
+            checked, applicant = await self._apart(_check, await self._large_job(data, alone=True))
         else:
             checked, applicant = _check(self._small_job(data, alone=True))
         return Verdict(checked, None if applicant is None else self._admission.estimate(applicant))
@@ -117,39 +117,37 @@ class QueryPlanner:
         """Infer the types of the plan of a query; raises InvalidQuery, TooMany, NotReady."""
         if not is_large(spec.plan):
             return validation.type_plan(spec, self._streams, self._tables)
-        nodes = {name: vars(node) for name, node in spec.plan.nodes.items()}
-        streams = _shipped(self._streams, _named(nodes, "stream"))
-        tables = _shipped(self._tables, _named(nodes, "table"))
+        named = _names({"nodes": {name: vars(node) for name, node in spec.plan.nodes.items()}})
+        streams, tables = _shipped(self._streams, named.streams), _shipped(self._tables, named.tables)
         return await self._apart(validation.type_plan, spec, streams, tables)
 
     async def fingerprint(self, data: object) -> str:
         """Return a hash of a JSON value, for idempotency keys; raises InvalidObject, TooMany, NotReady."""
         if is_large(data):
-            return await self._apart(validation.fingerprint, data)
-        return validation.fingerprint(data)
+            return await self._apart(_fingerprint, data)
+        return _fingerprint(data)
 
     async def stop(self) -> None:
         """Stop the process, if it runs."""
         await self._process.stop()
 
     def _small_job(self, data: object, *, alone: bool) -> _Job:
-        rates = self._admission.rates(_named(_nodes(data), "stream"))
+        rates = self._admission.rates(_names(data).streams)
         costs = self._admission.costs()
         return _Job(data, alone, self._streams, self._tables, self._has_class, costs, rates)
 
-    def _large_job(self, data: object, *, alone: bool) -> _Job:
-        nodes = _nodes(data)
-        named = _named(nodes, "stream")
+    async def _large_job(self, data: object, *, alone: bool) -> _Job:
+        named = await self._apart(_names, data) if isinstance(data, JsonBody) else _names(data)
         costs = self._admission.costs()
         return _Job(
             data,
             alone,
-            _shipped(self._streams, named),
-            _shipped(self._tables, _named(nodes, "table")),
+            _shipped(self._streams, named.streams),
+            _shipped(self._tables, named.tables),
             frozenset(self._classes()).__contains__,
             # Conditions that were measured are too many to be sent along.
             None if costs is None else costs.without_conditions(),
-            self._admission.rates(named),
+            self._admission.rates(named.streams),
         )
 
     def _is_current(self, job: _Job, found: Planned) -> bool:
@@ -169,6 +167,8 @@ class QueryPlanner:
             )
         try:
             return await self._process.run(work, *arguments)
+        except InvalidJson as error:
+            raise Refused(str(error.items[0].detail), code=error.code) from None
         except SideProcessDied:
             raise NotReady(
                 "the process that plans large queries died and is started again: send the query again"
@@ -179,7 +179,8 @@ class QueryPlanner:
 
 
 def _plan(job: _Job) -> Planned:
-    spec, plan = validation.plan_query(job.data, job.streams, job.has_class, job.tables, alone=job.alone)
+    data = parsed(job.data)
+    spec, plan = validation.plan_query(data, job.streams, job.has_class, job.tables, alone=job.alone)
     return Planned(spec, plan, applicant_of(spec, plan, job.costs, job.rates))
 
 
@@ -194,25 +195,35 @@ def _check(job: _Job) -> tuple[bytes, Applicant | None]:
     return found.model_dump_json(exclude={"admission"}).encode(), applicant
 
 
+def _fingerprint(data: object) -> str:
+    return validation.fingerprint(parsed(data))
+
+
 # What is sent along
 
 
-def _nodes(data: object) -> Mapping[Any, object]:
-    """Return the nodes of a query or a plan that was not validated yet."""
+class _Names(NamedTuple):
+    streams: frozenset[str]
+    tables: frozenset[str]
+
+
+def _names(data: object) -> _Names:
+    """Return the streams and tables that a query or a plan names, which was not validated yet."""
+    nodes = parsed(data)
     for key in ("plan", "nodes"):
-        if isinstance(data, Mapping) and key in data:
-            data = data[key]
-    return data if isinstance(data, Mapping) else {}
-
-
-def _named(nodes: Mapping[Any, object], key: str) -> frozenset[str]:
-    """Return the streams or tables that nodes name."""
-    values = (node.get(key) for node in nodes.values() if isinstance(node, Mapping))
-    return frozenset(value for value in values if isinstance(value, str))
+        if isinstance(nodes, Mapping) and key in nodes:
+            nodes = nodes[key]
+    values = nodes.values() if isinstance(nodes, Mapping) else ()
+    named = [node for node in values if isinstance(node, Mapping)]
+    streams, tables = (
+        frozenset(value for node in named if isinstance(value := node.get(key), str))
+        for key in ("stream", "table")
+    )
+    return _Names(streams, tables)
 
 
 def _shipped(known: Mapping[str, V], named: Iterable[str]) -> dict[str, V]:
     """Return those of the known objects that are named, and some to suggest for names that are unknown."""
-    missing = islice((name for name in named if name not in known), MAX_PROBLEMS)
+    missing = islice((name for name in named if name not in known), 3)
     near = (other for name in missing for other in closest(name, known, 1))
     return {name: known[name] for name in chain(named, near) if name in known}

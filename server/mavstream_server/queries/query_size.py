@@ -7,12 +7,16 @@ from itertools import islice
 
 from pydantic import BaseModel
 
+from mavstream_server.queries.json_body import JsonBody
+
 SMALL = 2048
 """The most characters of a query that is planned on the event loop, which takes at most some 10 ms."""
 
 
 def is_large(value: object) -> bool:
     """Return whether a JSON value or a model has more than `SMALL` characters; looks at no more of it."""
+    if isinstance(value, JsonBody):
+        return len(value.text) > SMALL
     size, waiting = 0, [value]
     while waiting and size <= SMALL:
         one = waiting.pop()

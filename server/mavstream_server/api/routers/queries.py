@@ -20,6 +20,7 @@ from mavstream_protocol.wire.resources import (
     Validation,
 )
 from mavstream_server.api.auth import require
+from mavstream_server.api.bodies import QueryRoute
 from mavstream_server.api.paging import PageQuery
 from mavstream_server.api.problems import documented
 from mavstream_server.api.services import Parts, Services
@@ -27,7 +28,7 @@ from mavstream_server.api.versions import IfMatch, etag
 from mavstream_server.core.errors import ServiceError
 from mavstream_server.results.service import DEFAULT_PULL, MOST_PULLED
 
-router = APIRouter(prefix="/v1/queries", tags=["queries"])
+router = APIRouter(prefix="/v1/queries", tags=["queries"], route_class=QueryRoute)
 
 ARROW = "application/vnd.apache.arrow.stream"
 JSON = "application/json"
