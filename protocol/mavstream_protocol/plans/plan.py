@@ -274,13 +274,14 @@ class Plan(BaseModel):
         try:
             return cls.model_validate(data)
         except ValidationError as error:
-            raise InvalidPlan([_item(details) for details in error.errors()]) from None
+            raise InvalidPlan([_item(details) for details in error.errors()[:_MAX_ITEMS]]) from None
 
     def inputs(self, name: str) -> dict[str, InputRef]:
         """Return where a node reads, keyed by the pointer of the input inside the node."""
         return {field: InputRef.parse(text) for field, text in self.nodes[name].reads().items()}
 
 
+_MAX_ITEMS = 100
 _TAGS = frozenset(OPERATORS) | {"time", "rows"}
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
+from hashlib import sha256
 
 from mavstream_protocol.plans.plan import InputRef
 from mavstream_protocol.typed_plan import TypedNode, TypedPlan, TypedSource
@@ -44,12 +45,13 @@ def prefixes(plan: TypedPlan, options: RunOptions) -> list[Prefix]:
         nodes = list(_upwards(plan, source, needs))
         if nodes:
             weighs = WEIGHT in source.schema.names
-            key = f"{source.stream!r} {source.event_time!r} {weighs} {needs!r} {options.on_error!r}"
+            begin = f"{source.stream!r} {source.event_time!r} {weighs} {needs!r} {options.on_error!r}"
+            digest = sha256(begin.encode())
             keys, columns = [], []
             for node in nodes:
                 # Compared by repr: 1 and 1.0 are equal but of different types.
-                key += f"\n{node.signature(frozenset(needed[node.name]))!r}"
-                keys.append(key)
+                digest.update(f"\n{node.signature(frozenset(needed[node.name]))!r}".encode())
+                keys.append(digest.hexdigest())
                 columns.append(node.schema.names if node.emits_all_columns else needed[node.name])
             found.append(
                 Prefix(
