@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 from pathlib import Path
 from typing import Annotated, Any
@@ -86,13 +87,20 @@ def serve(
     """Run a server. Every flag has an environment variable: --max-queries is MAVSTREAM_MAX_QUERIES."""
     flags = {name: value for name, value in locals().items() if name != "log"}
     try:
-        # Imported here: loading the server takes seconds, which `--help` should not wait for.
-        from mavstream_server.api.serve import run
+        # Imported here: loading the server takes a second, which `--help` should not wait for.
         from mavstream_server.core.settings import Settings
+        from mavstream_server.supervisor.engine_child import EngineChild
 
         if log not in ("json", "text"):
             raise typer.BadParameter(f"--log: expected json or text, got {log!r}")
-        run(Settings.from_environment(os.environ, **flags), "text" if log == "text" else "json")
+        settings = Settings.from_environment(os.environ, **flags)
+        # Loading makes many objects and no garbage.
+        gc.disable()
+        # The engine loads while the server does.
+        child = EngineChild.start()
+        from mavstream_server.api.serve import run
+
+        run(settings, "text" if log == "text" else "json", child)
     except (MavstreamError, typer.BadParameter) as error:
         typer.echo(f"mavstream serve: {error}", err=True)
         raise typer.Exit(2) from None

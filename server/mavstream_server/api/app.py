@@ -33,6 +33,7 @@ from mavstream_server.api.services import Services
 from mavstream_server.api.startup import start_services
 from mavstream_server.api.websockets import feed, results, unknown_websocket
 from mavstream_server.core.settings import Settings
+from mavstream_server.supervisor.engine_child import EngineChild
 
 _LOG = logging.getLogger("mavstream.server")
 
@@ -55,14 +56,17 @@ ROUTERS = (
 _GOODBYE_S = 2.0
 
 
-def create_app(settings: Settings) -> FastAPI:
-    """Create the application; nothing is opened or started before its lifespan begins."""
+def create_app(settings: Settings, child: EngineChild | None = None) -> FastAPI:
+    """Create the application; nothing is opened or started before its lifespan begins.
+
+    `child` is the engine's process, if it was started already.
+    """
     connections = Connections(settings.max_connections)
 
     @contextlib.asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         async with AsyncExitStack() as stack:
-            app.state.services = await start_services(settings, connections, stack)
+            app.state.services = await start_services(settings, connections, stack, child)
             yield
 
     app = FastAPI(

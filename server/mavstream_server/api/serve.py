@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from fastapi import FastAPI
 
     from mavstream_server.core.settings import Settings
+    from mavstream_server.supervisor.engine_child import EngineChild
 
 _LOG = logging.getLogger("mavstream.server")
 _STOP_SECONDS = 3
@@ -42,14 +43,17 @@ class CannotServe(MavstreamError):
     code = "cannot_serve"
 
 
-def run(settings: Settings, log: LogFormat = "json") -> None:
-    """Serve until SIGTERM or SIGINT; returns after a graceful stop. Raises CannotServe."""
+def run(settings: Settings, log: LogFormat = "json", child: EngineChild | None = None) -> None:
+    """Serve until SIGTERM or SIGINT; returns after a graceful stop. Raises CannotServe.
+
+    `child` is the engine's process, if it was started already; it ends with this one in any case.
+    """
     configure_logging(log)
     check_policy(settings)
     _raise_file_limit()
     sys.meta_path.insert(0, _WithoutPandas())
     with _locked(settings.data), _bound(settings.host, settings.port) as listener:
-        app = create_app(settings)
+        app = create_app(settings, child)
         config = uvicorn.Config(
             app,
             loop="uvloop",
@@ -102,6 +106,7 @@ class _Server(uvicorn.Server):
         await super().startup(sockets)
         # Exclude startup objects from collections, which would take 60 ms each during operation.
         freeze_heap()
+        gc.enable()  # the command disables it while modules are loaded
         gc.set_threshold(*_GC_THRESHOLDS)
         if self.started:
             _LOG.info("listening", extra={"url": self._url, "pid": os.getpid()})

@@ -24,6 +24,7 @@ from mavstream_server.optimizer.plan_searcher import PlanSearcher
 from mavstream_server.optimizer.service import OptimizerService
 from mavstream_server.queries.assembly import assemble
 from mavstream_server.queries.views.qos import QosReports
+from mavstream_server.supervisor.engine_child import EngineChild
 from mavstream_server.supervisor.engine_link import EngineLink, EngineUnavailable
 from mavstream_server.supervisor.scheduler_choice import SchedulerChoice, current_scheduler
 from mavstream_server.tables.retention import TableRetention
@@ -33,8 +34,13 @@ _LOG = logging.getLogger("mavstream.server")
 MAINTENANCE_S = 0.1
 
 
-async def start_services(settings: Settings, connections: Connections, stack: AsyncExitStack) -> Services:
-    """Open and start the services; `stack` stops and closes them in reverse order."""
+async def start_services(
+    settings: Settings, connections: Connections, stack: AsyncExitStack, child: EngineChild | None = None
+) -> Services:
+    """Open and start the services; `stack` stops and closes them in reverse order.
+
+    `child` is the engine's process, if it was started already.
+    """
     loop = asyncio.get_running_loop()
     sync = settings.delivery == "sync"
     catalog = Catalog(
@@ -44,7 +50,7 @@ async def start_services(settings: Settings, connections: Connections, stack: As
     background = InThreads(loop) if sync else None
     if background is not None:
         stack.callback(background.close)
-    link = _link(settings, catalog)
+    link = _link(settings, catalog, child)
     producers, config = ConnectedProducers(), OptimizerConfig(catalog.optimizer() or OptimizerSettings())
     parts = assemble(
         settings,
@@ -93,7 +99,7 @@ async def start_services(settings: Settings, connections: Connections, stack: As
     return services
 
 
-def _link(settings: Settings, catalog: Catalog) -> EngineLink:
+def _link(settings: Settings, catalog: Catalog, child: EngineChild | None) -> EngineLink:
     return EngineLink(
         Hello(
             data=settings.data,
@@ -104,6 +110,7 @@ def _link(settings: Settings, catalog: Catalog) -> EngineLink:
             query_memory=settings.query_memory,
             engine_memory=settings.engine_memory,
         ),
+        child=child,
         hang_timeout=settings.engine_timeout / 1e6,
     )
 

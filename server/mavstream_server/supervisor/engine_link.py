@@ -32,6 +32,7 @@ from mavstream_server.log.errors import LogError
 from mavstream_server.log.format.description import LogDescription, ensure_description, load_description
 from mavstream_server.supervisor.caller import EngineRefused, EngineUnavailable
 from mavstream_server.supervisor.commands import EngineCommands
+from mavstream_server.supervisor.engine_child import EngineChild
 from mavstream_server.supervisor.engine_process import EngineProcess
 
 __all__ = ["EngineLink", "EngineRefused", "EngineUnavailable"]
@@ -91,19 +92,24 @@ class EngineLink(EngineCommands):
         self,
         hello: Hello,
         *,
+        child: EngineChild | None = None,
         start_timeout: float = 30.0,
         call_timeout: float = 30.0,
         hang_timeout: float = 30.0,
     ) -> None:
-        """Timeouts are in seconds; a process that answers no probe for `hang_timeout` is killed."""
+        """`child` is the first process, if it was started before; others are started when they are needed.
+
+        Timeouts are in seconds; a process that answers no probe for `hang_timeout` is killed.
+        """
         self._hello = hello
         self._start_timeout = start_timeout
         self._call_timeout = call_timeout
         self._hang_timeout = hang_timeout
         self._streams: dict[str, Path] = {}
         self._classes: dict[str, QueryClass] = {}
-        self._news = Doorbell.create()
-        self._results = Doorbell.create()
+        self._child = child
+        self._news = Doorbell.create() if child is None else child.news
+        self._results = Doorbell.create() if child is None else child.results
         self._process: EngineProcess | None = None
         self._watcher: asyncio.Task[None] | None = None
         self.restarts = 0
@@ -164,9 +170,8 @@ class EngineLink(EngineCommands):
             *(AttachStream(name, path) for name, path in self._streams.items()),
             *(SetClass(spec) for spec in self._classes.values()),
         ]
-        self._process = await EngineProcess.launch(
-            self._news, self._results, self._handle_event, first, self._start_timeout
-        )
+        child, self._child = self._child or EngineChild.start(self._news, self._results), None
+        self._process = await EngineProcess.launch(child, self._handle_event, first, self._start_timeout)
         return self._process
 
     async def _watch(self) -> None:

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import socket
-import sys
 from collections.abc import Callable, Coroutine, Iterable
 from contextlib import suppress
 from typing import Any, Self
 
-from mavstream_server.engine.process.doorbell import Doorbell
 from mavstream_server.engine.process.messages import Command, Event, GetEngineMetrics, Ready, Shutdown, Value
 from mavstream_server.supervisor.caller import Caller, EngineRefused, EngineUnavailable
+from mavstream_server.supervisor.engine_child import EngineChild
 
 _EXIT = 0.05  # seconds: the channel of a dying process closes just before the process exits
 _PROBES = 3  # unanswered in a row before a process counts as hung
@@ -20,30 +19,19 @@ _PROBES = 3  # unanswered in a row before a process counts as hung
 class EngineProcess:
     """A running engine process and the channel to it; created by `launch`."""
 
-    def __init__(self, process: asyncio.subprocess.Process) -> None:
+    def __init__(self, process: EngineChild) -> None:
         self._process = process
         self._caller: Caller | None = None
 
     @classmethod
     async def launch(
-        cls,
-        news: Doorbell,
-        results: Doorbell,
-        on_event: Callable[[Event], None],
-        first: Iterable[Command],
-        timeout: float,
+        cls, child: EngineChild, on_event: Callable[[Event], None], first: Iterable[Command], timeout: float
     ) -> Self:
-        """Start a process, send it the first commands and return it; raises EngineUnavailable."""
-        ours, theirs = socket.socketpair()
-        try:
-            with theirs:
-                started = cls(await _spawn(theirs.fileno(), news.hear_fd, results.ring_fd))
-        except BaseException:
-            ours.close()
-            raise
+        """Wait for a started process, send it the first commands and return it; raises EngineUnavailable."""
+        started = cls(child)
         try:
             async with asyncio.timeout(timeout):
-                await started._greet(ours, on_event, first, timeout)
+                await started._greet(child.control, on_event, first, timeout)
         except TimeoutError:
             await started.end()
             raise EngineUnavailable(
@@ -132,22 +120,8 @@ class EngineProcess:
             async with asyncio.timeout(grace):
                 return await self._process.wait()
         except TimeoutError:
-            with suppress(ProcessLookupError):
-                self._process.kill()
+            self._process.kill()
             return await self._process.wait()
-
-
-async def _spawn(control_fd: int, news_fd: int, results_fd: int) -> asyncio.subprocess.Process:
-    options = ("--control-fd", control_fd, "--news-fd", news_fd, "--results-fd", results_fd)
-    return await asyncio.create_subprocess_exec(
-        sys.executable,
-        *("-m", "mavstream_server.engine.process.host", *map(str, options)),
-        stdin=asyncio.subprocess.DEVNULL,
-        stdout=asyncio.subprocess.DEVNULL,
-        pass_fds=(control_fd, news_fd, results_fd),
-        # A session of its own: signals of a terminal to this process's group must not reach the engine.
-        start_new_session=True,
-    )
 
 
 async def _first_of(*waits: Coroutine[Any, Any, object]) -> None:

@@ -1,0 +1,85 @@
+"""The child process of an engine and the descriptors it shares with this one.
+
+It imports next to nothing, so that a server can start its engine before it loads itself: both then load at
+the same time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+import subprocess
+import sys
+from typing import Self
+
+from mavstream_server.engine.process.doorbell import Doorbell
+
+_POLL_S = 0.02  # seconds between two checks on systems without process descriptors
+
+
+class EngineChild:
+    """A started engine process; it waits for commands and exits when the control socket is closed."""
+
+    def __init__(
+        self, process: subprocess.Popen[bytes], control: socket.socket, news: Doorbell, results: Doorbell
+    ) -> None:
+        self._process = process
+        self.control = control
+        """This process's end of the control channel."""
+        self.news = news
+        """Rung by this process when stream logs have grown."""
+        self.results = results
+        """Rung by the engine when result logs have grown."""
+
+    @classmethod
+    def start(cls, news: Doorbell | None = None, results: Doorbell | None = None) -> Self:
+        """Start a process, with new doorbells if none are given."""
+        news, results = news or Doorbell.create(), results or Doorbell.create()
+        ours, theirs = socket.socketpair()
+        fds = {"--control-fd": theirs.fileno(), "--news-fd": news.hear_fd, "--results-fd": results.ring_fd}
+        options = [str(word) for pair in fds.items() for word in pair]
+        try:
+            with theirs:
+                process = subprocess.Popen(
+                    [sys.executable, "-m", "mavstream_server.engine.process.host", *options],
+                    stdin=subprocess.DEVNULL,
+                    stdout=subprocess.DEVNULL,
+                    pass_fds=tuple(fds.values()),
+                    # A session of its own: signals of a terminal to this process's group must not reach it.
+                    start_new_session=True,
+                )
+        except BaseException:
+            ours.close()
+            raise
+        return cls(process, ours, news, results)
+
+    @property
+    def pid(self) -> int:
+        """The process id."""
+        return self._process.pid
+
+    def kill(self) -> None:
+        """Kill the process, if it runs."""
+        self._process.kill()
+
+    async def wait(self) -> int:
+        """Return its exit code when it has ended."""
+        while (code := self._process.poll()) is None:
+            await _ended(self._process.pid)
+        return code
+
+
+async def _ended(pid: int) -> None:
+    """Wait until a child process has ended, or a moment on systems that cannot tell."""
+    if not hasattr(os, "pidfd_open"):
+        await asyncio.sleep(_POLL_S)
+        return
+    loop, fd = asyncio.get_running_loop(), os.pidfd_open(pid)
+    ended = asyncio.Event()
+    loop.add_reader(fd, ended.set)
+    try:
+        await ended.wait()
+    finally:
+        loop.remove_reader(fd)
+        os.close(fd)
