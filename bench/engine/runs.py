@@ -10,7 +10,7 @@ from mavstream_protocol.plans.inference import infer
 from mavstream_protocol.scheduling import DEFAULT_SCHEDULER
 from mavstream_server.engine.engine import Engine
 from mavstream_server.engine.process.allocator import keep_freed_memory
-from mavstream_server.engine.query import QueryRequest
+from mavstream_server.engine.query_request import QueryRequest
 from mavstream_server.engine.states import QueryState
 from mavstream_server.operators.output import Sink
 

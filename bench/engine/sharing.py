@@ -16,7 +16,8 @@ from mavstream_protocol.plans.inference import infer
 from mavstream_protocol.plans.plan import Plan
 from mavstream_protocol.scheduling import DEFAULT_SCHEDULER, Sharing
 from mavstream_server.engine.engine import Engine
-from mavstream_server.engine.query import QueryRequest, RunningQuery
+from mavstream_server.engine.query import RunningQuery
+from mavstream_server.engine.query_request import QueryRequest
 from mavstream_server.engine.sinks import CountingSink
 from mavstream_server.engine.states import QueryState
 

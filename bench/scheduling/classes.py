@@ -22,7 +22,7 @@ from bench.outcome import Outcome, text_table
 from bench.workload.class_workloads import WORKLOADS, Workload
 from mavstream_server.core.metrics import Latency
 from mavstream_server.engine.engine import Engine
-from mavstream_server.engine.query import QueryRequest
+from mavstream_server.engine.query_request import QueryRequest
 from mavstream_server.engine.reporting import latency_of
 from mavstream_server.engine.sinks import CountingSink
 from mavstream_server.log import LogReader

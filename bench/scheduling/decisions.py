@@ -18,7 +18,7 @@ from mavstream_protocol.scheduling import Sharing
 from mavstream_protocol.typed_plan import TypedPlan
 from mavstream_server.columns.batch import Batch
 from mavstream_server.engine.engine import Engine
-from mavstream_server.engine.query import QueryRequest
+from mavstream_server.engine.query_request import QueryRequest
 from mavstream_server.engine.sinks import CountingSink
 from mavstream_server.operators.operator import Operator
 from mavstream_server.operators.source import Source

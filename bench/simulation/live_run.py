@@ -20,7 +20,7 @@ from bench.simulation.fitting import fitted_workload, fused_costs, operator_cost
 from bench.simulation.live_query import LiveQuery
 from mavstream_server.core.latency import LatencyHistogram
 from mavstream_server.engine.engine import Engine
-from mavstream_server.engine.query import QueryRequest
+from mavstream_server.engine.query_request import QueryRequest
 from mavstream_server.engine.sinks import CountingSink
 from mavstream_server.engine.trace import Trace, TracedSlice
 from mavstream_server.log import LogReader, gather_arrivals

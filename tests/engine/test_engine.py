@@ -13,7 +13,7 @@ from mavstream_server.engine.errors import UnknownObject
 from mavstream_server.engine.states import IllegalMove, OperatorState, QueryState
 from mavstream_server.log import LogOptions, Retention
 from mavstream_server.log.format.layout import FrameKind
-from mavstream_server.planning.instantiator import RunOptions
+from mavstream_server.planning.run_options import RunOptions
 from mavstream_server.testing import ManualClock, ScriptedStream, run_plan
 
 MS = 1000

@@ -16,7 +16,7 @@ from mavstream_protocol.queries import OnError
 from mavstream_protocol.scheduling import SchedulerSettings
 from mavstream_server.engine.process.messages import StartQuery
 from mavstream_server.log import FrameKind, LogReader
-from mavstream_server.planning.instantiator import RunOptions
+from mavstream_server.planning.run_options import RunOptions
 from mavstream_server.supervisor.engine_link import EngineLink, EngineRefused
 
 

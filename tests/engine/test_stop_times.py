@@ -7,7 +7,7 @@ from tests.conftest import MakeStream
 
 from mavstream_server.engine.states import IllegalMove, QueryState
 from mavstream_server.engine.stop_times import StopTimePassed
-from mavstream_server.planning.instantiator import RunOptions
+from mavstream_server.planning.run_options import RunOptions
 from mavstream_server.testing import ManualClock, PlanRun, ScriptedStream, run_plan
 
 SECOND = 1_000_000

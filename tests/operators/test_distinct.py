@@ -16,10 +16,10 @@ from mavstream_protocol.queries import OnError
 from mavstream_protocol.typed_plan import TypedDistinct
 from mavstream_server.engine.reporting import query_metrics
 from mavstream_server.engine.states import QueryState
-from mavstream_server.planning.instantiator import RunOptions
 from mavstream_server.planning.rewriting.costing.metrics import PlanMetrics
 from mavstream_server.planning.rewriting.costing.model import CostModel
 from mavstream_server.planning.rewriting.rules import drop_columns, select_below_node
+from mavstream_server.planning.run_options import RunOptions
 from mavstream_server.scheduling.statistics import Statistics
 from mavstream_server.testing import ManualClock, ScriptedStream, run_plan
 

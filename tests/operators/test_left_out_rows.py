@@ -14,7 +14,7 @@ from tests.conftest import MakeStream
 
 from mavstream_protocol.scheduling import Sharing
 from mavstream_server.engine.engine import Engine
-from mavstream_server.planning.instantiator import RunOptions
+from mavstream_server.planning.run_options import RunOptions
 from mavstream_server.testing import ManualClock, PlanRun, ScriptedStream, run_plan
 
 MS = 1000

@@ -12,7 +12,7 @@ from tests.conftest import MakeStream
 
 from mavstream_server.engine.states import QueryState
 from mavstream_server.log.format.layout import FrameKind
-from mavstream_server.planning.instantiator import RunOptions
+from mavstream_server.planning.run_options import RunOptions
 from mavstream_server.testing import ManualClock, PlanRun, ScriptedStream, run_plan
 
 MS = 1000

@@ -15,7 +15,7 @@ from mavstream_protocol.plans.plan import Plan
 from mavstream_protocol.queries import OnError
 from mavstream_protocol.typed_plan import StreamShape
 from mavstream_server.engine.reporting import oldest_arrival
-from mavstream_server.planning.instantiator import RunOptions
+from mavstream_server.planning.run_options import RunOptions
 from mavstream_server.tables.index_file import LARGE
 from mavstream_server.testing import ManualClock, ScriptedStream, ScriptedTable, run_plan
 from mavstream_server.testing.streams import parse_fields

@@ -21,7 +21,7 @@ from mavstream_protocol.wire.resources import DesiredState
 from mavstream_server.catalog.catalog import QueryRecord
 from mavstream_server.columns.column import Array
 from mavstream_server.operators.shedding.shedder import BLOCK
-from mavstream_server.planning.instantiator import RunOptions
+from mavstream_server.planning.run_options import RunOptions
 from mavstream_server.queries.query import Query
 from mavstream_server.queries.start import start_command
 from mavstream_server.testing import run_plan

@@ -18,10 +18,10 @@ from mavstream_server.engine.migration.reuse import kept_nodes
 from mavstream_server.engine.sharing.prefix import prefixes
 from mavstream_server.optimizer.admission.cost_history import CostHistory
 from mavstream_server.optimizer.admission.load import Arrivals
-from mavstream_server.planning.instantiator import RunOptions
 from mavstream_server.planning.rewriting.alternates import Alternate, alternates
 from mavstream_server.planning.rewriting.canonical import canonical, wording
 from mavstream_server.planning.rewriting.costing.metrics import PlanMetrics
+from mavstream_server.planning.run_options import RunOptions
 from mavstream_server.scheduling.statistics import PUBLISH_EVERY, Statistics
 from mavstream_server.testing import ManualClock
 

@@ -14,8 +14,8 @@ from tests.support.scale import scaled
 from mavstream_protocol.plans.plan import Plan
 from mavstream_protocol.queries import OnError
 from mavstream_protocol.typed_plan import StreamShape
-from mavstream_server.planning.instantiator import RunOptions
 from mavstream_server.planning.rewriting import alternates
+from mavstream_server.planning.run_options import RunOptions
 from mavstream_server.testing import ScriptedStream, ScriptedTable, run_plan
 from mavstream_server.testing.streams import parse_fields
 

@@ -8,7 +8,7 @@ import pytest
 from tests.conftest import MakeStream
 
 from mavstream_server.engine.engine import Engine
-from mavstream_server.engine.query import QueryRequest
+from mavstream_server.engine.query_request import QueryRequest
 from mavstream_server.engine.sinks import ResultLogSink
 from mavstream_server.engine.snapshot import SnapshotMismatch
 from mavstream_server.log import LogDescription, LogReader, LogWriter

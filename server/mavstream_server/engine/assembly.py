@@ -9,7 +9,8 @@ from typing import TypeVar
 from mavstream_server.core.clock import Clock
 from mavstream_server.engine.errors import UnknownObject
 from mavstream_server.engine.policy_host import PolicyHost
-from mavstream_server.engine.query import QueryRequest, RunningQuery
+from mavstream_server.engine.query import RunningQuery
+from mavstream_server.engine.query_request import QueryRequest
 from mavstream_server.engine.sources.intake import Intake
 from mavstream_server.engine.sources.source_task import TrainSize
 from mavstream_server.engine.task import Task

@@ -24,7 +24,8 @@ from mavstream_server.engine.loop import Loop
 from mavstream_server.engine.migration.migration import MIGRATION_LIMIT, Migrations
 from mavstream_server.engine.migration.quiescence import QuiescentPoints
 from mavstream_server.engine.policy_host import PolicyHost
-from mavstream_server.engine.query import QueryRequest, RunningQuery
+from mavstream_server.engine.query import RunningQuery
+from mavstream_server.engine.query_request import QueryRequest
 from mavstream_server.engine.sharing.shared_pipeline import SharedPipeline
 from mavstream_server.engine.sharing.sharing import QuerySharing
 from mavstream_server.engine.slice_runner import AnyTask, SliceRunner

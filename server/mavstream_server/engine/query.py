@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
-from mavstream_protocol.typed_plan import TypedPlan
 from mavstream_server.columns.batch import Batch
 from mavstream_server.core.metrics import SheddingInterval
+from mavstream_server.engine.query_request import QueryRequest
 from mavstream_server.engine.sources.source_task import SourceTask
 from mavstream_server.engine.states import QUERY_MOVES, OperatorState, QueryState, move
 from mavstream_server.engine.task import Task
 from mavstream_server.operators.windows.windowed import WindowedOperator
-from mavstream_server.planning.instantiator import Network, RunOptions
+from mavstream_server.planning.instantiator import Network
 from mavstream_server.scheduling.mechanisms.units import QueryUnits
 from mavstream_server.scheduling.view import OperatorView
 
@@ -82,28 +81,6 @@ HandsOver = Callable[[OperatorView, OperatorView], bool]
 """Whether the second operator may process at once what the first one emits; a policy answers."""
 Receiver = Callable[[Task, int], Callable[[Batch], None]]
 """Returns what processes batches for an input of a task at once."""
-
-_DEFAULTS = RunOptions()
-
-
-@dataclass(frozen=True, slots=True)
-class QueryRequest:
-    """What the engine needs to run a query. Plans are parsed and typed elsewhere."""
-
-    id: str
-    plan: TypedPlan
-    class_name: str = "default"
-    options: RunOptions = _DEFAULTS
-    earliest: bool = False
-    """Start at the first row that the streams retain instead of at the next one to arrive."""
-    latency_target: int | None = None
-    """Its own latency target (us); None if that of its class applies."""
-    queue_limit: int | None = None
-    """Rows in all queues at which the sources stop reading; None for the engine's default."""
-    memory_limit: int | None = None
-    """Resident bytes beyond which the query fails."""
-    positions: Mapping[str, int] | None = None
-    """Start positions, by stream; streams that are not named start according to `earliest`."""
 
 
 class RunningQuery:

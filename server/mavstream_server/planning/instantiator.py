@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from mavstream_protocol.expressions.typed import Expression
 from mavstream_protocol.plans.plan import InputRef
 from mavstream_protocol.queries import OnError
 from mavstream_protocol.typed_plan import (
@@ -38,10 +37,9 @@ from mavstream_server.operators.shedding.shedder import Shedder
 from mavstream_server.operators.source import Needs, Source
 from mavstream_server.operators.split import Split
 from mavstream_server.operators.union import OrderedUnion, Union
+from mavstream_server.planning.paths import OUTPUT, paths_to_output
+from mavstream_server.planning.run_options import RunOptions
 from mavstream_server.tables.stored import StoredTable
-
-OUTPUT = "#output"
-"""The name of the operator above the root; no node can have it."""
 
 CursorMaker = Callable[[str], Cursor]
 """Returns a cursor on a stream, at the position where the query starts."""
@@ -72,20 +70,6 @@ class Network:
         output = self.operators[OUTPUT]
         assert isinstance(output, Output)
         return output
-
-
-@dataclass(frozen=True, slots=True)
-class RunOptions:
-    """Options of a query that are not part of its plan; times are arrival times in microseconds."""
-
-    on_error: OnError = OnError.NULL
-    one_time: bool = False
-    start_at: int | None = None
-    stop_at: int | None = None
-    since: int | None = None
-    """When a one-time query started: windows that had closed before do not end it."""
-    utility: Mapping[str, Expression] = field(default_factory=dict)
-    """The utility of rows by stream: where load is shed, rows of least utility go first; any rows without."""
 
 
 def instantiate(
@@ -180,11 +164,6 @@ def connect(
         queue = Queue(account)
         operator.inputs.append(queue)
         operators[reference.node].attach(queue, reference.output)
-
-
-def paths_to_output(plan: TypedPlan) -> tuple[tuple[str, ...], ...]:
-    """Return the paths of a plan in the form of `Network.paths`."""
-    return tuple((*path[1:], OUTPUT) for path in plan.paths())
 
 
 def needs_of(plan: TypedPlan) -> Needs:

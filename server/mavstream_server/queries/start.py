@@ -10,7 +10,7 @@ from mavstream_protocol.typed_plan import TypedPlan
 from mavstream_protocol.utility import infer_utility
 from mavstream_protocol.wire.resources import DesiredState
 from mavstream_server.engine.process.messages import StartQuery
-from mavstream_server.planning.instantiator import RunOptions
+from mavstream_server.planning.run_options import RunOptions
 from mavstream_server.queries.query import Query
 
 

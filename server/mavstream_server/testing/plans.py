@@ -11,9 +11,10 @@ from mavstream_protocol.plans.plan import Plan
 from mavstream_protocol.schema import Schema
 from mavstream_server.columns.batch import Batch
 from mavstream_server.engine.engine import Engine
-from mavstream_server.engine.query import QueryRequest, RunningQuery
+from mavstream_server.engine.query import RunningQuery
+from mavstream_server.engine.query_request import QueryRequest
 from mavstream_server.engine.sinks import MemorySink
-from mavstream_server.planning.instantiator import RunOptions
+from mavstream_server.planning.run_options import RunOptions
 from mavstream_server.tables.stored import OpenTables
 from mavstream_server.testing.clock import ManualClock
 from mavstream_server.testing.streams import ScriptedStream

@@ -27,7 +27,7 @@ from mavstream_server.engine.engine import Engine
 from mavstream_server.engine.migration.migration import MigrationRefused
 from mavstream_server.engine.query import MigrationStage
 from mavstream_server.engine.states import IllegalMove, QueryState
-from mavstream_server.planning.instantiator import RunOptions
+from mavstream_server.planning.run_options import RunOptions
 from mavstream_server.testing import ManualClock, PlanRun, ScriptedStream, run_plan
 
 

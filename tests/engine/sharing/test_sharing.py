@@ -12,7 +12,7 @@ from tests.support.engine.shared_pipelines import SECOND, SOURCE, US, Bench, cou
 
 from mavstream_protocol.queries import OnError
 from mavstream_server.engine.reporting import oldest_arrival, query_metrics
-from mavstream_server.planning.instantiator import RunOptions
+from mavstream_server.planning.run_options import RunOptions
 from mavstream_server.tables.stored import OpenTables
 from mavstream_server.testing import ManualClock, ScriptedStream, ScriptedTable
 

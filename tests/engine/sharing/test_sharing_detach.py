@@ -8,7 +8,7 @@ from tests.support.engine.shared_pipelines import SECOND, SOURCE, US, Bench, cou
 
 from mavstream_protocol.queries import OnError
 from mavstream_server.engine.states import QueryState
-from mavstream_server.planning.instantiator import RunOptions
+from mavstream_server.planning.run_options import RunOptions
 from mavstream_server.testing import ManualClock, PlanRun
 
 PATIENCE = 5_000_000

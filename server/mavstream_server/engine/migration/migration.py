@@ -42,7 +42,8 @@ from mavstream_server.engine.query import NEW, MigrationStage, RunningQuery
 from mavstream_server.engine.states import IllegalMove, QueryState
 from mavstream_server.engine.task import Task
 from mavstream_server.operators.operator import Operator
-from mavstream_server.planning.instantiator import OperatorMaker, RunOptions, needs_of
+from mavstream_server.planning.instantiator import OperatorMaker, needs_of
+from mavstream_server.planning.run_options import RunOptions
 
 MIGRATION_LIMIT = 600_000_000
 """How long new operators may take to build up their state, in microseconds."""

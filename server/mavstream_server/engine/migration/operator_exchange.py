@@ -21,7 +21,8 @@ from mavstream_server.engine.task import Task
 from mavstream_server.operators.operator import Operator
 from mavstream_server.operators.source import Source
 from mavstream_server.planning.declared import declared
-from mavstream_server.planning.instantiator import OUTPUT, OperatorMaker, connect, paths_to_output
+from mavstream_server.planning.instantiator import OperatorMaker, connect
+from mavstream_server.planning.paths import OUTPUT, paths_to_output
 from mavstream_server.scheduling.statistics import StatisticsCollector
 
 TaskMaker = Callable[[Operator], Task]

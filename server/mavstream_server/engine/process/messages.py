@@ -15,7 +15,7 @@ from mavstream_protocol.expressions.typed import Expression
 from mavstream_protocol.scheduling import DEFAULT_SCHEDULER, SchedulerSettings, Sharing
 from mavstream_protocol.typed_plan import TypedPlan
 from mavstream_server.core.metrics import ClassMetricsReply, EngineMetrics, QueryMetrics, TargetMetricsReply
-from mavstream_server.engine.query import QueryRequest
+from mavstream_server.engine.query_request import QueryRequest
 from mavstream_server.engine.trace import RecordedSlices
 
 # Commands

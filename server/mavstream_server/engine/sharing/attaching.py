@@ -13,7 +13,8 @@ from itertools import count
 from typing import TYPE_CHECKING
 
 from mavstream_server.engine import snapshot
-from mavstream_server.engine.query import QueryRequest, RunningQuery
+from mavstream_server.engine.query import RunningQuery
+from mavstream_server.engine.query_request import QueryRequest
 from mavstream_server.engine.sharing.membership import Membership
 from mavstream_server.engine.sharing.prefix import lower_part
 from mavstream_server.engine.sharing.running_prefix import RunningPrefix
@@ -25,7 +26,9 @@ from mavstream_server.operators.operator import Operator
 from mavstream_server.operators.queue import Queue
 from mavstream_server.operators.source import Source
 from mavstream_server.operators.windows.windowed import WindowedOperator
-from mavstream_server.planning.instantiator import OUTPUT, RunOptions, instantiate_below
+from mavstream_server.planning.instantiator import instantiate_below
+from mavstream_server.planning.paths import OUTPUT
+from mavstream_server.planning.run_options import RunOptions
 
 if TYPE_CHECKING:
     from mavstream_server.engine.engine import Engine

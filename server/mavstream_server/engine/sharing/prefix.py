@@ -11,7 +11,8 @@ from mavstream_protocol.plans.plan import InputRef
 from mavstream_protocol.typed_plan import TypedNode, TypedPlan, TypedSource
 from mavstream_server.operators.shedding.shedder import WEIGHT
 from mavstream_server.operators.source import Needs
-from mavstream_server.planning.instantiator import RunOptions, needs_of
+from mavstream_server.planning.instantiator import needs_of
+from mavstream_server.planning.run_options import RunOptions
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from mavstream_server.engine.query import QueryRequest, RunningQuery
+from mavstream_server.engine.query import RunningQuery
+from mavstream_server.engine.query_request import QueryRequest
 from mavstream_server.engine.sharing.membership import Membership
 from mavstream_server.engine.sources.source_task import SourceTask
 from mavstream_server.operators.fan_out import FanOut

@@ -13,7 +13,7 @@ from mavstream_protocol.typed_plan import TypedPlan
 from mavstream_protocol.wire.plans import OperatorUnit
 from mavstream_protocol.wire.resources import OperatorInfo
 from mavstream_server.core.metrics import OperatorMetrics
-from mavstream_server.planning.instantiator import OUTPUT, paths_to_output
+from mavstream_server.planning.paths import OUTPUT, paths_to_output
 from mavstream_server.scheduling.mechanisms.segments import Unit, unit
 from mavstream_server.scheduling.mechanisms.units import QueryUnits
 from mavstream_server.scheduling.policies.simplified_segment import SimplifiedSegmentOptions

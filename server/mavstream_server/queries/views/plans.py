@@ -12,7 +12,7 @@ from mavstream_protocol.wire.resources import ActualState, OperatorInfo
 from mavstream_server.core.metrics import QueryMetrics
 from mavstream_server.engine.states import OperatorState
 from mavstream_server.planning.declared import declared
-from mavstream_server.planning.instantiator import OUTPUT
+from mavstream_server.planning.paths import OUTPUT
 from mavstream_server.queries.query import Query
 from mavstream_server.queries.views.metrics import operator_info
 from mavstream_server.queries.views.plan_units import PlanUnits

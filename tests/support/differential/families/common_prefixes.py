@@ -21,10 +21,11 @@ from mavstream_protocol.scheduling import Sharing
 from mavstream_protocol.schema import Schema
 from mavstream_protocol.typed_plan import StreamShape, TypedPlan
 from mavstream_server.engine.engine import Engine
-from mavstream_server.engine.query import QueryRequest, RunningQuery
+from mavstream_server.engine.query import RunningQuery
+from mavstream_server.engine.query_request import QueryRequest
 from mavstream_server.engine.sinks import MemorySink
 from mavstream_server.engine.states import QueryState
-from mavstream_server.planning.instantiator import RunOptions
+from mavstream_server.planning.run_options import RunOptions
 from mavstream_server.testing import ManualClock
 from mavstream_server.testing.plans import to_rows
 

@@ -19,8 +19,8 @@ from mavstream_protocol.plans.plan import Plan
 from mavstream_protocol.queries import OnError
 from mavstream_protocol.schema import Schema
 from mavstream_protocol.typed_plan import StreamShape
-from mavstream_server.planning.instantiator import RunOptions
 from mavstream_server.planning.rewriting import Alternate, PlanMetrics, alternates
+from mavstream_server.planning.run_options import RunOptions
 from mavstream_server.scheduling.statistics import Statistics
 from mavstream_server.testing import PlanRun, ScriptedStream, run_plan
 
