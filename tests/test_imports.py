@@ -16,7 +16,7 @@ SERVER_PARTS = {
     "core": [],
     "columns": [],
     "expressions": ["columns"],
-    "log": ["columns"],
+    "log": ["columns", "core"],
     "tables": ["columns", "core", "log"],
     "operators": ["columns", "core", "expressions", "log", "tables"],
     "scheduling": ["core"],

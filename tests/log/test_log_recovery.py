@@ -17,6 +17,8 @@ from mavstream_protocol.schema import Field, FieldType, Schema
 from mavstream_server.columns.column import Column
 from mavstream_server.log import (
     FrameKind,
+    GapCause,
+    GapError,
     LogClosedError,
     LogCorruptError,
     LogDescription,
@@ -71,23 +73,40 @@ def test_a_tail_torn_at_any_byte_is_truncated_after_the_last_complete_frame(tmp_
         shutil.rmtree(torn)
 
 
-def test_a_flipped_byte_in_the_last_frame_truncates_it(tmp_path: Path) -> None:
+def flip(file: Path, offset: int) -> None:
+    with file.open("r+b") as stream:
+        stream.seek(offset)
+        (byte,) = stream.read(1)
+        stream.seek(offset)
+        stream.write(bytes([byte ^ 0x41]))
+
+
+def test_a_flipped_byte_in_the_last_frame_loses_that_frame_and_no_position_is_used_again(
+    tmp_path: Path,
+) -> None:
     log = tmp_path / "log"
-    with LogWriter(log, EVENTS) as writer:
-        writer.append(events((100, "a")), 1, 1)
+    small = LogOptions(segment_bytes=4096)
+    with LogWriter(log, EVENTS, small) as writer:
+        writer.append(events((100, "a")), 1, 1, producer=1, sequence=1)
         whole = writer.nbytes
-        writer.append(events((500, "c")), 1, 2)
+        writer.append(events((500, "c")), 1, 2, producer=1, sequence=2)
         length = writer.nbytes
     for offset in range(whole, length):
-        with newest(log).open("r+b") as file:
-            file.seek(offset)
-            (byte,) = file.read(1)
-            file.seek(offset)
-            file.write(bytes([byte ^ 0x41]))
-        with LogWriter(log) as writer:
-            assert (writer.end, writer.cut_bytes) == (1, length - whole)
-            writer.append(events((500, "c")), 1, 2)
-            assert writer.nbytes == length
+        damaged = tmp_path / "damaged"
+        shutil.copytree(log, damaged)
+        flip(newest(damaged), offset)
+        with LogWriter(damaged, options=small) as writer:
+            assert (writer.end, writer.cut_bytes) == (2, 0)
+            (found,) = writer.damage
+            assert (found.offset, found.nbytes, found.start, found.stop) == (whole, length - whole, 1, 2)
+            assert writer.append(events((600, "d")), 1, 2) == 2
+        cursor = LogReader(damaged).cursor(0)
+        assert [frame.first_position for frame, _, _ in cursor.take(10)] == [0]
+        with pytest.raises(GapError, match="rows 1 to 1 are damaged") as gap:
+            cursor.take(10)
+        assert gap.value.cause is GapCause.DAMAGE
+        assert [frame.column("s").to_list(FieldType.STRING) for frame, _, _ in cursor.take(10)] == [["d"]]
+        shutil.rmtree(damaged)
 
 
 def test_uncommitted_bytes_are_truncated(tmp_path: Path) -> None:

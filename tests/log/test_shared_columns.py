@@ -166,7 +166,7 @@ def test_rows_inside_of_frames_are_found_by_arrival(tmp_path: Path) -> None:
             assert [*gather_arrivals(before), *gather_arrivals(behind)] == arrivals.tolist()
 
 
-def test_a_torn_frame_is_truncated_with_all_its_rows(tmp_path: Path) -> None:
+def test_a_damaged_frame_is_lost_with_all_its_rows_and_a_torn_one_is_cut_off(tmp_path: Path) -> None:
     sent = sent_frames(1)
     with LogWriter(tmp_path, ON_EVENTS) as writer:
         append_joined(writer, sent[:3])
@@ -177,12 +177,16 @@ def test_a_torn_frame_is_truncated_with_all_its_rows(tmp_path: Path) -> None:
         end = writer.nbytes
     (segment,) = tmp_path.glob("*.segment")
     data = segment.read_bytes()
-    # In an arrival stamp, which is at the end of a frame.
-    torn = bytearray(data)
-    torn[end - 8] ^= 1
-    segment.write_bytes(bytes(torn))
+    segment.write_bytes(data[: end - 8])
     with LogWriter(tmp_path) as writer:
         assert (writer.end, writer.nbytes, writer.last_sequence(1)) == (whole, before, 3)
+    # In an arrival stamp, which is at the end of a frame. The producer continues behind the frame.
+    damaged = bytearray(data)
+    damaged[end - 8] ^= 1
+    segment.write_bytes(bytes(damaged))
+    with LogWriter(tmp_path) as writer:
+        assert (writer.end, writer.last_sequence(1)) == (whole + size, 6)
+        assert [(found.offset, found.rows) for found in writer.damage] == [(before, size)]
 
 
 def test_invalid_slices_are_refused(tmp_path: Path) -> None:

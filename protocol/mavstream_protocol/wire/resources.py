@@ -13,6 +13,7 @@ from mavstream_protocol.instants import Instant
 from mavstream_protocol.qos import QosSpec
 from mavstream_protocol.queries import QuerySpec
 from mavstream_protocol.streams import FieldSpec, StreamSpec
+from mavstream_protocol.wire.results import GapReason
 
 _CONFIG = ConfigDict(frozen=True, use_attribute_docstrings=True)
 Item = TypeVar("Item")
@@ -260,6 +261,8 @@ class PulledResults(BaseModel):
     epoch: int
     gap: tuple[int, int] | None = None
     """Requested offsets that are no longer stored (start, stop), excluding the stop."""
+    gap_reason: GapReason | None = None
+    """Why they are missing: `retention`, or `damage` if some of them are damaged."""
 
 
 class PolicyInfo(BaseModel):

@@ -31,6 +31,8 @@ class GapReason(StrEnum):
 
     RETENTION = "retention"
     """Rows were removed before they were read."""
+    DAMAGE = "damage"
+    """The files that held the rows are damaged."""
     RESTART = "restart"
     """The query restarted with empty state under a new epoch."""
 

@@ -39,6 +39,10 @@ class ServerMetrics:
     overloaded_streams: dict[str, int]
     """1 for streams whose producers get no credit, because rows arrive faster than they are read; else 0."""
     tables: Sequence[TableInfo]
+    damaged: dict[str, int]
+    """Damages in files, by stream, query or table."""
+    lost_rows: dict[str, int]
+    """Rows lost by damage, by stream, query or table."""
     states: dict[str, int]
     """Number of queries by actual state."""
     connections: int
@@ -102,6 +106,10 @@ def _server(metrics: ServerMetrics) -> Iterator[Metric]:
         _keyed(metrics.overloaded_streams),
     )
     yield from _tables(metrics.tables)
+    yield _counter("damage", "Damages found in files", ("directory",), _keyed(metrics.damaged))
+    yield _counter(
+        "damaged_rows", "Rows lost by damage in files", ("directory",), _keyed(metrics.lost_rows)
+    )
     yield _gauge("queries", "Queries by state", ("state",), _keyed(metrics.states))
     yield _gauge("connections", "Open requests and websockets", (), [((), metrics.connections)])
     yield _gauge("producers", "Connected producers", (), [((), metrics.producers)])

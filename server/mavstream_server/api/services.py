@@ -15,10 +15,12 @@ if TYPE_CHECKING:
     from mavstream_server.api.auth import Auth
     from mavstream_server.api.limits import Connections
     from mavstream_server.catalog.catalog import Catalog
+    from mavstream_server.core.damage import DamageReport
     from mavstream_server.core.settings import Settings
     from mavstream_server.core.work_queue import WorkQueue
     from mavstream_server.ingest.stream_store import StreamStore
     from mavstream_server.optimizer.service import OptimizerService
+    from mavstream_server.queries.data_files import DataFiles
     from mavstream_server.queries.service import QueryService
     from mavstream_server.queries.views.qos import QosReports
     from mavstream_server.results.service import ResultService
@@ -52,6 +54,9 @@ class Services:
     connections: Connections
     producers: ConnectedProducers
     work: WorkQueue
+    damage: DamageReport
+    """Damage in files that was found so far."""
+    files: DataFiles
     traffic: Traffic = field(default_factory=Traffic)
     pending_classes: set[str] = field(default_factory=set)
     """Classes whose last change has not been sent to the engine yet."""

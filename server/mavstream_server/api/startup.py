@@ -14,6 +14,7 @@ from mavstream_server.api.limits import Connections
 from mavstream_server.api.services import Services
 from mavstream_server.catalog.catalog import Catalog
 from mavstream_server.core.clock import SystemClock
+from mavstream_server.core.damage import DamageReport
 from mavstream_server.core.heap import QueryHeap
 from mavstream_server.core.settings import Settings
 from mavstream_server.engine.process.messages import Hello
@@ -50,7 +51,8 @@ async def start_services(
     background = InThreads(loop) if sync else None
     if background is not None:
         stack.callback(background.close)
-    link = _link(settings, catalog, child)
+    damage = DamageReport()
+    link = _link(settings, catalog, child, damage)
     producers, config = ConnectedProducers(), OptimizerConfig(catalog.optimizer() or OptimizerSettings())
     parts = assemble(
         settings,
@@ -61,6 +63,7 @@ async def start_services(
         background=background,
         producers=producers,
         admission=lambda: config.settings.admission or settings.admission,
+        damage=damage,
     )
     stack.callback(parts.close)
     queries = parts.queries
@@ -82,6 +85,8 @@ async def start_services(
         connections,
         producers,
         parts.work,
+        damage,
+        parts.files,
     )
     stack.push_async_callback(link.stop)
     # Import it while the engine starts: the first frame would need it, and it takes 0.4 s.
@@ -99,7 +104,9 @@ async def start_services(
     return services
 
 
-def _link(settings: Settings, catalog: Catalog, child: EngineChild | None) -> EngineLink:
+def _link(
+    settings: Settings, catalog: Catalog, child: EngineChild | None, damage: DamageReport
+) -> EngineLink:
     return EngineLink(
         Hello(
             data=settings.data,
@@ -111,6 +118,7 @@ def _link(settings: Settings, catalog: Catalog, child: EngineChild | None) -> En
             engine_memory=settings.engine_memory,
         ),
         child=child,
+        damage=damage,
         hang_timeout=settings.engine_timeout / 1e6,
     )
 
@@ -123,6 +131,7 @@ async def _maintain(services: Services, tables: TableRetention) -> None:
         try:
             heap.tend(len(services.queries.registry), time.monotonic_ns())
             services.streams.maintain()
+            services.files.check(time.monotonic_ns())
             await _send_classes(services)
             await tables.run()
         except Exception:

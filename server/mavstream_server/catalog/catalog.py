@@ -66,6 +66,11 @@ class Catalog:
         """Close the file; closing again does nothing."""
         self._database.close()
 
+    @property
+    def deleted(self) -> bool:
+        """Whether the file was deleted or replaced since it was opened."""
+        return self._database.deleted
+
     @contextmanager
     def transaction(self) -> Iterator[None]:
         """Commit all changes or none; a nested transaction is part of the outer one."""

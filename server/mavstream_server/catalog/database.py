@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -46,7 +47,10 @@ class Database:
     def __init__(self, path: Path, sync: Literal["NORMAL", "FULL"] = "NORMAL") -> None:
         self.path = path
         self._depth = 0
-        path.parent.mkdir(parents=True, exist_ok=True)
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        # SQLite gives its other files the mode of this one.
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
+        self._file = path.stat().st_ino
         try:
             self._connection = sqlite3.connect(path, isolation_level=None, timeout=1.0)
         except sqlite3.Error as error:
@@ -91,6 +95,14 @@ class Database:
                 f"BEGIN; {_MIGRATIONS[old]} PRAGMA application_id = {_APPLICATION}; "
                 f"PRAGMA user_version = {old + 1}; COMMIT;"
             )
+
+    @property
+    def deleted(self) -> bool:
+        """Whether the file was deleted or replaced since it was opened."""
+        try:
+            return self.path.stat().st_ino != self._file
+        except OSError:
+            return True
 
     @contextmanager
     def transaction(self) -> Iterator[None]:

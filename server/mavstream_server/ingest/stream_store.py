@@ -16,6 +16,7 @@ from mavstream_protocol.wire.resources import StreamInfo
 from mavstream_server.catalog.catalog import Catalog
 from mavstream_server.columns.batch import BEGIN_OF_TIME
 from mavstream_server.core.clock import Clock
+from mavstream_server.core.damage import DamageReport
 from mavstream_server.core.errors import (
     Conflict,
     NotFound,
@@ -71,6 +72,7 @@ class StreamStore:
         readers: Readers | None = None,
         importance: Importance | None = None,
         producers: CreditListener | None = None,
+        damage: DamageReport | None = None,
     ) -> None:
         self._directory = settings.streams_directory
         self._max_streams = settings.max_streams
@@ -78,6 +80,7 @@ class StreamStore:
         self._sync = Sync.GROUP if settings.delivery == "sync" else Sync.NEVER
         self._catalog = catalog
         self._clock = clock
+        self._damage = damage or DamageReport()
         self._background = background or Inline()
         self._logs: dict[str, StreamWriter] = {}
         self._shapes: dict[str, StreamShape] = {}
@@ -118,7 +121,7 @@ class StreamStore:
 
     def _add(self, spec: StreamSpec) -> StreamWriter:
         known = self._catalog.sequences(spec.name)
-        log = StreamWriter(self._directory / spec.name, spec, self._sync, known)
+        log = StreamWriter(self._directory / spec.name, spec, self._sync, known, self._damage.add)
         log.open(self._clock.monotonic())
         self._logs[spec.name] = log
         self._shapes[spec.name] = log.shape

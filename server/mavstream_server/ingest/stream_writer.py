@@ -15,6 +15,7 @@ from mavstream_protocol.streams import StreamSpec
 from mavstream_protocol.typed_plan import StreamShape
 from mavstream_server.columns.batch import END_OF_TIME
 from mavstream_server.columns.column import DTYPES
+from mavstream_server.core.damage import DamageListener, log_damage
 from mavstream_server.core.errors import (
     ServiceError,
     StorageFailed,
@@ -61,9 +62,17 @@ def segment_bytes(spec: StreamSpec) -> int:
 class StreamWriter:
     """The state of one stream at ingest. It makes no decisions: enqueuer, flusher and retention do."""
 
-    def __init__(self, path: Path, spec: StreamSpec, sync: Sync, known: Mapping[int, int]) -> None:
+    def __init__(
+        self,
+        path: Path,
+        spec: StreamSpec,
+        sync: Sync,
+        known: Mapping[int, int],
+        on_damage: DamageListener = log_damage,
+    ) -> None:
         self.path = path
         self.spec = spec
+        self._on_damage = on_damage
         self.schema = _shared(spec.schema())
         self.shape = StreamShape(self.schema, spec.event_time)
         self.options = LogOptions(segment_bytes=segment_bytes(spec), sync=sync, quota=spec.quota)
@@ -117,6 +126,12 @@ class StreamWriter:
             )
             _LOG.error("stream cannot be opened", extra={"stream": self.spec.name, "reason": str(error)})
             return
+        for damage in writer.damage:
+            self._on_damage(damage)
+        if writer.cut_bytes:
+            _LOG.warning(
+                "incomplete write cut off", extra={"stream": self.spec.name, "bytes": writer.cut_bytes}
+            )
         self.failure = None
         self.completed = writer.watermark == END_OF_TIME
         self.opened = monotonic

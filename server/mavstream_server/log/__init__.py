@@ -2,6 +2,7 @@
 
 from mavstream_server.log.cursor import Backlog, Cursor, Span
 from mavstream_server.log.errors import (
+    GapCause,
     GapError,
     LogBusyError,
     LogClosedError,
@@ -28,6 +29,7 @@ __all__ = [
     "Cursor",
     "Frame",
     "FrameKind",
+    "GapCause",
     "GapError",
     "LogBusyError",
     "LogClosedError",

@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from mavstream_server.log.errors import GapError, PositionAheadError
+from mavstream_server.log.errors import FrameDamaged, GapCause, GapError, PositionAheadError
 from mavstream_server.log.format.frame import Frame
 
 if TYPE_CHECKING:
+    from mavstream_server.log.checked_files import DamagedFrames
     from mavstream_server.log.mapped import MappedSegment
     from mavstream_server.log.reader import LogReader
 
@@ -58,7 +59,8 @@ class CursorState(NamedTuple):
 class Cursor:
     """Reads a log from a position; `position` is that of the next row to read.
 
-    If retention removed rows that it has not read yet, it raises GapError once and continues behind them.
+    If retention removed rows that it has not read yet, or they are damaged, it raises GapError once and
+    continues behind them.
     After a seek to a position it also reads the marks directly before that row.
     """
 
@@ -91,13 +93,17 @@ class Cursor:
         """Move to the first row or mark that arrived at or after a time (ns), or to the end of the log."""
         segment = self._reader.segment_at_arrival(arrival_ns)
         self._move_to(segment, segment.find_arrival(arrival_ns))
-        if self._offset < segment.limit:
-            frame = self._reader.frame(segment, self._offset)
-            stamps = frame.stamps
-            self._start = 0 if stamps is None else int(np.searchsorted(stamps, arrival_ns))
-            self.position = frame.first_position + self._start
-        else:
+        if self._offset >= segment.limit:
             self.position = segment.end
+            return
+        try:
+            frame = self._reader.frame(segment, self._offset)
+        except FrameDamaged as found:
+            self.position = found.damaged.start
+            return
+        stamps = frame.stamps
+        self._start = 0 if stamps is None else int(np.searchsorted(stamps, arrival_ns))
+        self.position = frame.first_position + self._start
 
     @property
     def backlog(self) -> Backlog:
@@ -130,7 +136,10 @@ class Cursor:
         segment = self._segment or self._settle()
         if self._offset >= segment.refresh():
             return None
-        frame: Frame = self._reader.frame(segment, self._offset)
+        try:
+            frame: Frame = self._reader.frame(segment, self._offset)
+        except FrameDamaged as found:
+            return found.damaged.arrival
         return frame.arrival_of(self._start)
 
     @property
@@ -146,7 +155,10 @@ class Cursor:
             if ahead is None:
                 return int(segment.snapshot.max_before)
             offset = ahead
-        frame: Frame = self._reader.frame(segment, offset)
+        try:
+            frame: Frame = self._reader.frame(segment, offset)
+        except FrameDamaged as found:
+            return found.damaged.max_time
         largest: int = max(frame.max_before, frame.largest_time(rows or frame.rows))
         return largest
 
@@ -169,13 +181,18 @@ class Cursor:
 
     def next(self) -> tuple[Frame, int] | None:
         """Return the next frame and the row to start at, or None when everything was read."""
-        segment, offset = self._segment, self._offset
-        if segment is None or self._gap is not None or offset >= segment.limit:
-            if not self._advance():
-                return None
+        while True:
             segment, offset = self._segment, self._offset
-            assert segment is not None
-        frame = self._cache.get(segment.key | offset) or self._reader.decode(segment, offset)
+            if segment is None or self._gap is not None or offset >= segment.limit:
+                if not self._advance():
+                    return None
+                segment, offset = self._segment, self._offset
+                assert segment is not None
+            try:
+                frame = self._cache.get(segment.key | offset) or self._reader.decode(segment, offset)
+                break
+            except FrameDamaged as found:
+                self._pass(found.damaged)
         self._offset = offset + frame.nbytes
         self.position = frame.first_position + frame.rows
         start = self._start
@@ -190,6 +207,7 @@ class Cursor:
         """
         spans: list[Span] = []
         cache, decode = self._cache, self._reader.decode
+        damaged: DamagedFrames | None = None
         while rows > 0 and len(spans) < frames:
             segment = self._segment
             if segment is None or self._gap is not None or self._offset >= segment.limit:
@@ -199,7 +217,11 @@ class Cursor:
                 assert segment is not None
             offset, start, limit, key = self._offset, self._start, segment.limit, segment.key
             while rows > 0 and offset < limit and len(spans) < frames:
-                frame = cache.get(key | offset) or decode(segment, offset)
+                try:
+                    frame = cache.get(key | offset) or decode(segment, offset)
+                except FrameDamaged as found:
+                    damaged = found.damaged
+                    break
                 stop = frame.rows
                 if stop - start > rows:
                     stop = start + rows
@@ -210,11 +232,25 @@ class Cursor:
                 offset += frame.nbytes
                 spans.append((frame, start, stop))
                 start = 0
+            if damaged is not None and not spans:
+                self._pass(damaged)
+                damaged = None
+                continue
             self._offset, self._start = offset, start
             self.position = frame.first_position + stop
-            if start:
+            if start or damaged is not None:  # the next call raises the gap
                 break
         return spans
+
+    def _pass(self, damaged: DamagedFrames) -> None:
+        """Move behind damaged frames; raise GapError if rows are lost with them."""
+        start, stop = self.position, damaged.stop
+        self._offset, self._start = damaged.stop_offset, 0
+        if stop > start:
+            self.position = stop
+            raise GapError(
+                self._reader.path, start, stop, damaged.watermark, damaged.max_time, GapCause.DAMAGE
+            )
 
     def _advance(self, *, defer_gap: bool = False) -> bool:
         """Move to the next readable frame; return False if there is none yet, or if a gap was deferred."""
@@ -224,7 +260,7 @@ class Cursor:
             if not segment.sealed:
                 return False
             if self._offset >= segment.refresh():
-                segment = self._enter(self._reader.segment_after(segment, self.position))
+                segment = self._enter(self._reader.segment_after(segment, self.position), segment)
         if self._gap is None:
             return True
         if defer_gap:
@@ -240,17 +276,26 @@ class Cursor:
         offset = segment.find_position(self.position)
         self._move_to(segment, offset)
         if offset < segment.limit:
-            first = self._reader.frame(segment, offset).first_position
+            try:
+                first = self._reader.frame(segment, offset).first_position
+            except FrameDamaged:
+                return segment
             self._start = max(self.position - first, 0)
         return segment
 
-    def _enter(self, segment: MappedSegment) -> MappedSegment:
-        """Move to the start of a segment; rows between the position and there were removed: record a gap."""
+    def _enter(self, segment: MappedSegment, last: MappedSegment | None = None) -> MappedSegment:
+        """Move to the start of a segment; rows between the position and there are missing: record a gap.
+
+        `last` is the segment that was read before. Retention removes older segments first: if that one is
+        still there, the rows were not removed by retention.
+        """
         start, stop = self.position, segment.info.position
         self._move_to(segment, segment.first)
         if stop > start:
             known = segment.snapshot
-            self._gap = GapError(self._reader.path, start, stop, known.after, known.max_before)
+            lost = last is not None and last.file.exists()
+            cause = GapCause.DAMAGE if lost else GapCause.RETENTION
+            self._gap = GapError(self._reader.path, start, stop, known.after, known.max_before, cause)
             self.position = stop
         return segment
 

@@ -9,14 +9,16 @@ LogError
     LogCompleteError    the log was completed: no rows can follow
     UnfitRowsError      rows that do not fit the schema; nothing was written
     PositionAheadError  a position that the log has not reached
-    GapError            retention removed rows before a cursor read them; the cursor continues behind them
+    GapError            rows were removed before a cursor read them, or are damaged; the cursor continues behind
 """
 
 from __future__ import annotations
 
+from enum import StrEnum
 from pathlib import Path
 
 from mavstream_protocol.errors import MavstreamError
+from mavstream_server.log.checked_files import DamagedFrames
 
 
 class LogError(MavstreamError):
@@ -78,8 +80,15 @@ class PositionAheadError(LogError):
     code = "position_ahead"
 
 
+class GapCause(StrEnum):
+    """Why a cursor cannot read rows."""
+
+    RETENTION = "retention"
+    DAMAGE = "damage"
+
+
 class GapError(LogError):
-    """Retention removed the rows from `start` to `stop` (exclusive) before a cursor read them.
+    """The rows from `start` to `stop` (exclusive) were removed by retention, or are damaged.
 
     Raised once; the cursor continues at `stop`. `watermark` and `max_time` (us) are those of the log at
     `stop`: no window before them can be complete for a reader that missed the rows.
@@ -87,13 +96,34 @@ class GapError(LogError):
 
     code = "gap"
 
-    def __init__(self, path: Path, start: int, stop: int, watermark: int, max_time: int) -> None:
+    def __init__(
+        self,
+        path: Path,
+        start: int,
+        stop: int,
+        watermark: int,
+        max_time: int,
+        cause: GapCause = GapCause.RETENTION,
+    ) -> None:
+        if cause is GapCause.RETENTION:
+            why = "were removed by retention before this cursor read them"
+            advice = "increase the retention, or read faster"
+        else:
+            why = "are damaged in the log's files"
+            advice = "run 'mavstream check' for the place"
         super().__init__(
-            path,
-            f"rows {start} to {stop - 1} were removed by retention before this cursor read them; "
-            f"reading continues at {stop}; increase the retention, or read faster",
+            path, f"rows {start} to {stop - 1} {why}; reading continues at {stop}; {advice}"
         )
         self.start = start
         self.stop = stop
         self.watermark = watermark
         self.max_time = max_time
+        self.cause = cause
+
+
+class FrameDamaged(Exception):
+    """A frame cannot be decoded; cursors turn it into a gap."""
+
+    def __init__(self, damaged: DamagedFrames) -> None:
+        super().__init__(damaged)
+        self.damaged = damaged

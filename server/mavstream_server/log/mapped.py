@@ -3,46 +3,75 @@
 from __future__ import annotations
 
 import mmap
+import os
+import zlib
 from bisect import bisect_left
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from mavstream_server.columns.dictionary import Dictionary
-from mavstream_server.log.errors import LogCorruptError
+from mavstream_server.columns.batch import BEGIN_OF_TIME
+from mavstream_server.core.damage import Damage, DamageListener
+from mavstream_server.log.checked_files import DamagedFrames, checked_file
+from mavstream_server.log.errors import FrameDamaged, LogCorruptError
+from mavstream_server.log.format.checks import CHECKED_FIELDS, IntactFrame, examine, intact_header
 from mavstream_server.log.format.frame import Frame
-from mavstream_server.log.format.layout import FRAME, ITEMS, Header, Layout
+from mavstream_server.log.format.layout import CRC_FROM, FRAME, FRAME_BYTES, FRAME_MAGIC, ITEMS, Header, Layout
 from mavstream_server.log.format.segment import (
     COMMITTED,
     END,
     HEADER_BYTES,
     SEALED,
+    SegmentInfo,
     SegmentName,
+    list_segments,
     parse_info,
 )
-from mavstream_server.log.format.texts import decode_texts
+from mavstream_server.log.format.texts import decode_texts, recover_texts
+from mavstream_server.log.segment_texts import SegmentTexts
 
 # The index has one entry per this many bytes: a seek scans at most this far.
 _INDEX_BYTES = 1 << 16
 # What a map costs: an open file and kernel memory. Counted, so that a cache of tiny segments holds few.
 _MAP_COST = 1 << 18
+# So many bytes are verified at a time: small frames cost less together than one by one.
+_VERIFY_BYTES = 1 << 16
+
+CHECKSUM = "the checksum is wrong"
+REPAIRED = "given up by a repair"
+TEXTS = "texts of its rows were lost with an earlier frame"
+
+
+class _Step(NamedTuple):
+    """A frame, or damaged frames, as a search sees it."""
+
+    position: int
+    rows: int
+    arrival: int
+    behind: int
+    """The byte offset of the next one."""
 
 
 class MappedSegment:
     """The committed frames of one segment; `first` is the byte offset of the first frame after the snapshot.
 
-    The map and the dictionaries live as long as the segment, or a frame of it, is referenced.
+    The map and the dictionaries live as long as the segment, or a frame of it, is referenced. Frames are
+    verified before they are first used; `on_damage` is called for damage that was not known before.
     """
 
     __slots__ = (
         "__weakref__",
         "_arrivals",
+        "_checked",
         "_newest",
         "_offsets",
+        "_on_damage",
+        "_path",
         "_positions",
         "arrays",
+        "damaged",
         "dictionaries",
         "file",
         "first",
@@ -53,24 +82,37 @@ class MappedSegment:
         "next_entry",
         "scanned",
         "snapshot",
+        "texts",
+        "verified",
         "view",
         "words",
     )
 
-    def __init__(self, path: Path, name: SegmentName, layout: Layout) -> None:
+    def __init__(self, path: Path, name: SegmentName, layout: Layout, on_damage: DamageListener) -> None:
+        self._path = path
+        self._on_damage = on_damage
         self.file = name.within(path)
         self.layout = layout
-        self._map()
+        self._checked = checked_file(self._map())
+        self.damaged = self._checked.damaged
+        """Damaged frames among those that were verified, by byte offset."""
         self.info = parse_info(self.file, self.words)
         self.key = self.info.serial << 48
-        # One per string field, by index in the schema.
-        self.dictionaries: list[Dictionary | None] = [
-            Dictionary() if index in layout.text_fields else None for index in range(layout.width)
-        ]
+        self.texts = SegmentTexts(layout)
+        self.dictionaries = self.texts.dictionaries
         self.limit = self.words[COMMITTED]
         self._check_limit()
-        self.snapshot = Header._make(FRAME.unpack_from(self.view, HEADER_BYTES))
-        self.first = HEADER_BYTES + self.snapshot.length
+        self.verified = max(self._checked.until, HEADER_BYTES)
+        """Frames before this byte offset were verified."""
+        snapshot = intact_header(self.view, HEADER_BYTES, self.limit)
+        if snapshot is None:
+            # Read on at the next intact frame; the cursor meets the damage where the first frame would be.
+            self.first = HEADER_BYTES
+            self.snapshot = _unknown_snapshot(self.info, self._damage(HEADER_BYTES))
+        else:
+            self.first = HEADER_BYTES + snapshot.length
+            self.snapshot = snapshot
+            self.verified = max(self.verified, self.first)
         # Dictionaries and index are complete for the frames before this byte offset.
         self.scanned = self.first
         # The first frame at or behind this byte offset gets the next entry of the index.
@@ -81,8 +123,9 @@ class MappedSegment:
         # The byte offset behind the newest frame that `watermark` has seen, and the watermark there.
         self._newest = (self.first, self.snapshot.after)
 
-    def _map(self) -> None:
+    def _map(self) -> os.stat_result:
         with self.file.open("rb", buffering=0) as stream:
+            found = os.fstat(stream.fileno())
             try:
                 mapped = mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ)
             except ValueError:
@@ -95,12 +138,15 @@ class MappedSegment:
         # Columns are slices of these arrays: a quarter of the cost of a frombuffer for each column.
         bytes_: npt.NDArray[np.uint8] = np.frombuffer(mapped, np.uint8, whole)
         self.arrays: tuple[npt.NDArray[Any], ...] = tuple(bytes_.view(dtype) for dtype in ITEMS)
+        return found
 
     def _check_limit(self) -> None:
         if self.limit > len(self.view):
             # The writer may have extended the segment since it was mapped.
             self._map()
-            if self.limit > len(self.view):
+            if self.limit > len(self.view) and self.sealed:
+                self.limit = len(self.view) & ~7  # the rest of the file was lost
+            elif self.limit > len(self.view):
                 raise LogCorruptError(
                     self.file,
                     f"expected {self.limit} committed bytes, got a file of {len(self.view)}; "
@@ -148,6 +194,84 @@ class MappedSegment:
         self._newest = offset, watermark
         return watermark
 
+    # Verification
+
+    def refuse_damaged(self, offset: int) -> None:
+        """Raise FrameDamaged if damage begins at a byte offset."""
+        damaged = self.damaged.get(offset)
+        if damaged is not None:
+            raise FrameDamaged(damaged)
+
+    def verify(self, until: int) -> None:
+        """Verify the frames up to a byte offset, and some behind it; damage is recorded, not raised."""
+        view, limit, offset = self.view, self.limit, self.verified
+        unpack, crc32 = CHECKED_FIELDS.unpack_from, zlib.crc32
+        until, last = min(until + _VERIFY_BYTES, limit), limit - FRAME_BYTES
+        while offset < until:
+            magic, crc, length = unpack(view, offset) if offset <= last else (0, 0, 0)
+            stop = offset + length
+            if (
+                magic != FRAME_MAGIC
+                or length < FRAME_BYTES
+                or stop > limit
+                or crc32(view[offset + CRC_FROM : stop]) != crc
+            ):
+                self.verified = offset
+                stop = self._damage(offset).stop_offset
+            offset = stop
+        self.verified = self._checked.until = max(offset, self._checked.until)
+
+    def _damage(self, offset: int) -> DamagedFrames:
+        """Return the damage at a byte offset; it is recorded when it is found."""
+        known = self.damaged.get(offset)
+        if known is not None:
+            return known
+        before = self._step_before(offset)
+        position = self.info.position if before is None else before.position + before.rows
+        found = examine(self.view, offset, self.limit, position)
+        assert not isinstance(found, IntactFrame)
+        following = intact_header(self.view, found.stop, self.limit)
+        stop = found.stop_position
+        if stop is None:
+            stop = self._end_of_rows()
+        damaged = DamagedFrames(
+            found.stop,
+            position,
+            max(position, stop),
+            self.info.arrival if before is None else before.arrival,
+            BEGIN_OF_TIME if following is None else following.before,
+            BEGIN_OF_TIME if following is None else following.max_before,
+        )
+        self._record(offset, damaged, REPAIRED if found.repaired else CHECKSUM)
+        return damaged
+
+    def _record(self, offset: int, damaged: DamagedFrames, reason: str) -> None:
+        self.damaged[offset] = damaged
+        nbytes = damaged.stop_offset - offset
+        self._on_damage(Damage(self.file, offset, nbytes, damaged.start, damaged.stop, reason))
+
+    def _end_of_rows(self) -> int:
+        """Return the position after the segment's last row, from the next segment if there is one."""
+        serial = self.info.serial + 1
+        following = (name.position for name in list_segments(self._path) if name.serial == serial)
+        return next(following, self.end)
+
+    def check_texts(self, frame: Frame) -> None:
+        """Raise FrameDamaged if texts of a frame were lost."""
+        if self.texts.doubtful and frame.rows and not self.texts.known(frame):
+            damaged = DamagedFrames(
+                frame.byte_offset + frame.nbytes,
+                frame.first_position,
+                frame.stop,
+                frame.arrival,
+                frame.after,
+                max(frame.max_before, frame.largest_time(frame.rows)),
+            )
+            self._record(frame.byte_offset, damaged, TEXTS)
+            raise FrameDamaged(damaged)
+
+    # Dictionaries and index
+
     def scan_over(self, frame: Frame) -> int:
         """Load the dictionary entries that a frame's columns need; return the memory used, in bytes.
 
@@ -168,12 +292,7 @@ class MappedSegment:
     def _scan_frame(self, offset: int, length: int, position: int, arrival: int, delta: int) -> int:
         cost = 0
         if delta:
-            for index, texts in decode_texts(self.view, offset + delta):
-                dictionary = self.dictionaries[index]
-                assert dictionary is not None
-                cost -= dictionary.nbytes
-                dictionary.extend(texts)
-                cost += dictionary.nbytes
+            cost = self.texts.load(decode_texts(self.view, offset + delta))
         if offset >= self.next_entry:
             self.next_entry = offset + _INDEX_BYTES
             self._offsets.append(offset)
@@ -183,12 +302,40 @@ class MappedSegment:
         return cost
 
     def _scan(self, until: int) -> int:
+        if until > self.verified:
+            self.verify(until)
         unpack, view, offset, cost = FRAME.unpack_from, self.view, self.scanned, 0
         while offset < until:
-            header = unpack(view, offset)
-            cost += self._scan_frame(offset, header[5], header[6], header[7], header[16])
-            offset += header[5]
+            damaged = self.damaged.get(offset) if self.damaged else None
+            if damaged is None:
+                header = unpack(view, offset)
+                cost += self._scan_frame(offset, header[5], header[6], header[7], header[16])
+                offset += header[5]
+            else:
+                cost += self._scan_damage(offset, damaged)
+                offset = damaged.stop_offset
         return cost
+
+    def _scan_damage(self, offset: int, damaged: DamagedFrames) -> int:
+        """Load the texts that can be recovered from damaged frames."""
+        self.texts.doubtful = bool(self.layout.text_fields)
+        cost = self.texts.load(recover_texts(self.view, offset, damaged.stop_offset))
+        return cost + self._scan_frame(
+            offset, damaged.stop_offset - offset, damaged.start, damaged.arrival, delta=0
+        )
+
+    def _step(self, offset: int) -> _Step:
+        """Return the frame, or damaged frames, at a byte offset."""
+        damaged = self.damaged.get(offset)
+        if damaged is not None:
+            stop_offset, start, stop, arrival, _, _ = damaged
+            return _Step(start, stop - start, arrival, stop_offset)
+        header = FRAME.unpack_from(self.view, offset)
+        return _Step(header[6], header[4], header[7], offset + header[5])
+
+    def _step_before(self, offset: int) -> _Step | None:
+        before = self.offset_before(offset)
+        return None if before is None else self._step(before)
 
     def find_position(self, position: int) -> int:
         """Return the byte offset of the frame with a row, or of marks directly before it, or the limit."""
@@ -198,11 +345,10 @@ class MappedSegment:
         self._scan(limit)
         offset = self._before(bisect_left(self._positions, position))
         while offset < self.limit:
-            header = FRAME.unpack_from(self.view, offset)
-            first, rows = header[6], header[4]
+            first, rows, _, behind = self._step(offset)
             if first >= position or first + rows > position:
                 break
-            offset += header[5]
+            offset = behind
         return offset
 
     def find_arrival(self, arrival: int) -> int:
@@ -210,10 +356,10 @@ class MappedSegment:
         self._scan(self.refresh())
         offset = self._before(bisect_left(self._arrivals, arrival))
         while offset < self.limit:
-            header = FRAME.unpack_from(self.view, offset)
-            if header[7] >= arrival:
+            step = self._step(offset)
+            if step.arrival >= arrival:
                 break
-            offset += header[5]
+            offset = step.behind
         return offset
 
     def offset_before(self, offset: int) -> int | None:
@@ -222,9 +368,16 @@ class MappedSegment:
             return None
         self._scan(offset)
         found = self._before(bisect_left(self._offsets, offset))
-        while (behind := found + FRAME.unpack_from(self.view, found)[5]) < offset:
+        while (behind := self._step(found).behind) < offset:
             found = behind
         return found
 
     def _before(self, entry: int) -> int:
         return self._offsets[entry - 1] if entry else self.first
+
+
+def _unknown_snapshot(info: SegmentInfo, damaged: DamagedFrames) -> Header:
+    """Return the snapshot's header for a segment whose snapshot is damaged."""
+    known = dict.fromkeys(Header._fields, 0)
+    known |= {"position": info.position, "arrival": info.arrival}
+    return Header(**known | {"after": damaged.watermark, "max_before": damaged.max_time})

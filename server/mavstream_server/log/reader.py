@@ -6,6 +6,7 @@ from collections import deque
 from pathlib import Path
 from weakref import WeakValueDictionary
 
+from mavstream_server.core.damage import DamageListener, log_damage
 from mavstream_server.log.cursor import Cursor
 from mavstream_server.log.errors import LogCorruptError, LogMissingError
 from mavstream_server.log.format.description import load_description
@@ -26,7 +27,10 @@ class LogReader:
     Not thread-safe. `decodes` counts the frames that were decoded from the files.
     """
 
-    def __init__(self, path: Path, cache_bytes: int = 32 << 20) -> None:
+    def __init__(
+        self, path: Path, cache_bytes: int = 32 << 20, on_damage: DamageListener = log_damage
+    ) -> None:
+        """`on_damage` is called for damaged frames, when one of them would be read for the first time."""
         self.path = path
         self.description = load_description(path)
         self.layout = Layout(self.description)
@@ -38,6 +42,7 @@ class LogReader:
         self._cached: deque[int] = deque()  # the keys, oldest first
         self._cache_room = cache_bytes
         self._frame_cost = _FRAME_COST + _COLUMN_COST * len(self.layout.fields)
+        self._on_damage = on_damage
         self._segments: WeakValueDictionary[int, MappedSegment] = WeakValueDictionary()
         self._tail = self.segment_at(1 << 62)
         # The tail's committed bytes and the end of the log when `grown` was last called.
@@ -84,11 +89,16 @@ class LogReader:
         return Cursor(self, self.end if position is None else position)
 
     def frame(self, segment: MappedSegment, offset: int) -> Frame:
-        """Return the frame at a byte offset of a segment."""
+        """Return the frame at a byte offset of a segment; raises FrameDamaged."""
         return self.cache.get(segment.key | offset) or self.decode(segment, offset)
 
     def decode(self, segment: MappedSegment, offset: int) -> Frame:
-        """Decode a frame of a segment and cache it; it must not be in the cache."""
+        """Decode a frame of a segment and cache it; it must not be in the cache. Raises FrameDamaged."""
+        if offset >= segment.verified:
+            segment.verify(offset)
+        damaged = segment.damaged
+        if damaged:
+            segment.refuse_damaged(offset)
         frame = Frame(segment, offset)
         nbytes = frame.nbytes
         cost = nbytes + self._frame_cost
@@ -97,6 +107,8 @@ class LogReader:
             segment.scanned = offset + nbytes  # what `scan_over` does for most frames
         elif offset >= scanned:
             cost += segment.scan_over(frame)
+        if damaged:
+            segment.check_texts(frame)
         frame.cost = cost
         self.decodes += 1
         key = segment.key | offset
@@ -158,7 +170,9 @@ class LogReader:
         """Return a segment, mapping it if necessary; raise FileNotFoundError if it was removed."""
         segment = self._segments.get(name.serial)
         if segment is None:
-            segment = self._segments[name.serial] = MappedSegment(self.path, name, self.layout)
+            segment = self._segments[name.serial] = MappedSegment(
+                self.path, name, self.layout, self._on_damage
+            )
         return segment
 
     def release_removed(self) -> None:

@@ -5,17 +5,18 @@ from __future__ import annotations
 import errno
 import mmap
 import os
-import zlib
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
 from mavstream_server.columns.column import Ints
+from mavstream_server.core.damage import Damage
 from mavstream_server.log.errors import LogCorruptError
+from mavstream_server.log.format.checks import DamagedBytes, IntactFrame, intact_header, walk
 from mavstream_server.log.format.coding import SegmentCoder
 from mavstream_server.log.format.layout import (
-    CRC_FROM,
     FRAME,
     FRAME_BYTES,
     FRAME_MAGIC,
@@ -25,23 +26,31 @@ from mavstream_server.log.format.layout import (
 )
 from mavstream_server.log.format.segment import (
     COMMITTED,
+    END,
     HEADER_BYTES,
     SegmentName,
     list_segments,
     parse_info,
 )
 from mavstream_server.log.format.texts import decode_texts
+from mavstream_server.log.mapped import CHECKSUM
 from mavstream_server.log.state import LogState
+
+_SECTOR = 512  # bytes
 
 
 class Recovered(NamedTuple):
-    """The complete frames of a segment, and the bytes that follow them."""
+    """What was found in the last segment."""
 
     name: SegmentName
     length: int
-    """The byte offset at which the last complete frame ends."""
+    """The byte offset up to which the segment is kept."""
     cut_bytes: int
     """Bytes after it: torn, or written and never committed."""
+    damage: list[Damage]
+    """Frames that were committed and are not intact; they stay where they are."""
+    skipped: bool
+    """Whether frames were skipped, now or by a repair: then the segment's texts may be unknown."""
 
 
 def remove_incomplete(path: Path) -> list[Path]:
@@ -60,7 +69,13 @@ def remove_incomplete(path: Path) -> list[Path]:
 
 
 def recover(path: Path, layout: Layout, state: LogState, coder: SegmentCoder) -> Recovered | None:
-    """Replay the last segment into state and coder; return None if there is no segment."""
+    """Replay the last segment into state and coder; return None if there is no segment.
+
+    An incomplete last write is cut off: it was never acknowledged, or power loss took it. Damage with intact
+    frames behind it, or in frames that were written completely, loses its own rows only: the frames behind it
+    keep their positions, and so does what is appended next. If the segment's snapshot is damaged, the state
+    is that of the segments before.
+    """
     names = list_segments(path)
     if not names:
         return None
@@ -70,38 +85,122 @@ def recover(path: Path, layout: Layout, state: LogState, coder: SegmentCoder) ->
         view = memoryview(mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ))
         words = view[: min(len(view), HEADER_BYTES) & ~7].cast("q")
         parse_info(file, words)
-        committed = words[COMMITTED]
-        length = _scan(file, view[: min(committed, len(view)) & ~7], layout, state, coder)
-        tail = max(committed, _last_written(stream.fileno(), committed, len(view)))
-    return Recovered(names[-1], length, tail - length)
-
-
-def _scan(file: Path, view: memoryview, layout: Layout, state: LogState, coder: SegmentCoder) -> int:
-    """Replay the complete frames; return the byte offset at which they end."""
-    offset = HEADER_BYTES
-    words: Ints = np.frombuffer(view, np.int64)
-    while (header := _complete_frame(view, offset)) is not None:
-        if header.delta:
-            coder.load(decode_texts(view, offset + header.delta))
-        _replay(header, words[offset // 8 : (offset + header.length) // 8], layout, state)
-        offset += header.length
-    if offset == HEADER_BYTES:
+        committed, end = words[COMMITTED], words[END]
+        written = _last_written(stream.fileno(), HEADER_BYTES, len(view))
+        if intact_header(view, HEADER_BYTES, len(view) & ~7) is None:
+            _replay_before(path, names, layout, state)
+        replay = _Replay(file, view, layout, state, coder)
+        replay.run(min(committed, len(view)) & ~7, end, truncated=committed > len(view))
+        if replay.length < committed or (state.position < end and written > committed):
+            # The committed length itself may be damaged: it is stored before the end.
+            replay.run(min(-(-written // 8) * 8, len(view) & ~7), end, truncated=True)
+        tail = max(committed, written)
+    if not replay.intact:
         raise LogCorruptError(
             file,
-            "expected a snapshot frame after the segment's header, got no complete frame; "
-            "restore the file, or move it away to continue from the segment before it",
+            "expected a snapshot frame after the segment's header, got no complete frame; restore the file, "
+            "or run 'mavstream check --repair' to give up its rows",
         )
-    return offset
+    return Recovered(names[-1], replay.length, tail - replay.length, replay.damage, replay.skipped)
 
 
-def _complete_frame(view: memoryview, offset: int) -> Header | None:
-    if offset + FRAME_BYTES > len(view):
-        return None
-    header = Header._make(FRAME.unpack_from(view, offset))
-    length = header.length
-    if header.magic != FRAME_MAGIC or not FRAME_BYTES <= length <= len(view) - offset or length % 8:
-        return None
-    return header if zlib.crc32(view[offset + CRC_FROM : offset + length]) == header.crc else None
+class _Replay:
+    """Replays frames of a segment into the state of a log."""
+
+    def __init__(
+        self, file: Path, view: memoryview, layout: Layout, state: LogState, coder: SegmentCoder | None
+    ) -> None:
+        self._file = file
+        self._view = view
+        self._words: Ints = np.frombuffer(view, np.int64, len(view) // 8)
+        self._layout = layout
+        self._state = state
+        self._coder = coder
+        self.length = HEADER_BYTES
+        """The byte offset behind the last frame that is kept."""
+        self.intact = 0
+        """The number of intact frames."""
+        self.damage: list[Damage] = []
+        self.skipped = False
+
+    def run(self, limit: int, end: int, *, truncated: bool) -> None:
+        """Replay the frames up to a byte offset; `end` is the position after the last committed row.
+
+        `truncated` says that bytes at the end are known to be missing, or were never committed.
+        """
+        for found in walk(self._view, self.length, limit, self._state.position):
+            if isinstance(found, IntactFrame):
+                self._frame(found)
+            elif found.stop_position is None and (truncated or _is_torn(self._view, found.offset, limit)):
+                return
+            elif found.stop_position is None and intact_header(self._view, found.offset, len(self._view)):
+                return  # the limit is inside of a frame
+            else:
+                self._lose(found, end)
+
+    def _frame(self, found: IntactFrame) -> None:
+        offset, header = found
+        if header.delta and self._coder is not None:
+            self._coder.load(decode_texts(self._view, offset + header.delta))
+        frame = self._words[offset // 8 : (offset + header.length) // 8]
+        _replay(header, frame, self._layout, self._state)
+        self.length = offset + header.length
+        self.intact += 1
+
+    def _lose(self, found: DamagedBytes, end: int) -> None:
+        """Continue behind damaged frames."""
+        state, start = self._state, self._state.position
+        following = intact_header(self._view, found.stop, len(self._view))
+        if found.stop_position is not None:
+            stop = found.stop_position
+        else:  # a row takes a byte at least
+            stop = end if start <= end <= start + found.stop - found.offset else start
+        probable = _probable_header(self._view, found, start, stop)
+        state.skip(stop, probable, following)
+        self.length, self.skipped = found.stop, True
+        if found.repaired:
+            self.intact += 1
+        else:
+            nbytes = found.stop - found.offset
+            self.damage.append(Damage(self._file, found.offset, nbytes, start, stop, CHECKSUM))
+
+
+def _replay_before(path: Path, names: Sequence[SegmentName], layout: Layout, state: LogState) -> None:
+    """Replay the segments before the last one, from the last intact snapshot on."""
+    views: list[tuple[Path, memoryview]] = []
+    for name in reversed(names[:-1]):
+        file = name.within(path)
+        with file.open("rb", buffering=0) as stream:
+            views.append((file, memoryview(mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ))))
+        if intact_header(views[-1][1], HEADER_BYTES, len(views[-1][1]) & ~7) is not None:
+            break
+    for (file, view), following in zip(reversed(views), names[len(names) - len(views) :], strict=True):
+        _Replay(file, view, layout, state, None).run(len(view) & ~7, following.position, truncated=False)
+    state.position = max(state.position, names[-1].position)
+
+
+def _is_torn(view: memoryview, offset: int, limit: int) -> bool:
+    """Return whether the frames from a byte offset on were written incompletely: their end is missing.
+
+    Disks write whole sectors, and there are zeros where none was written.
+    """
+    written = len(bytes(view[offset:limit]).rstrip(b"\0"))
+    return not written or -(-(offset + written) // _SECTOR) * _SECTOR < limit
+
+
+def _probable_header(view: memoryview, found: DamagedBytes, start: int, stop: int) -> Header | None:
+    """Return the header of a damaged frame if it fits its surroundings, so that probably its rows are damaged.
+
+    Its producer's sequence is used: if it were unknown, the producer could not continue.
+    """
+    header = Header._make(FRAME.unpack_from(view, found.offset))
+    fits = (
+        header.magic == FRAME_MAGIC
+        and header.kind == FrameKind.DATA
+        and header.length == found.stop - found.offset
+        and (header.position, header.position + header.rows) == (start, stop)
+    )
+    return header if fits else None
 
 
 def _replay(header: Header, frame: Ints, layout: Layout, state: LogState) -> None:

@@ -64,6 +64,22 @@ class LogState:
         self.arrival = arrival
         return stamp
 
+    def skip(self, position: int, lost: Header | None, following: Header | None) -> None:
+        """Account for rows that are lost, up to a position.
+
+        `lost` is the header of the lost frame if it is known, `following` that of the next intact frame.
+        """
+        for header in (lost, following):
+            if header is not None:
+                self.arrival = max(self.arrival, header.arrival if header is lost else 0)
+                after = header.after if header is lost else header.before
+                self.watermarks.value = max(self.watermarks.value, after)
+                self.watermarks.max_time = max(self.watermarks.max_time, header.max_before)
+        if lost is not None and lost.producer:
+            sequence = max(lost.sequence, self.last_sequence(lost.producer))
+            self._seen[lost.producer] = (sequence, lost.position)
+        self.position = position
+
     def forget(self, first_position: int) -> None:
         """Drop producers that are not live and whose last frame was before the first retained position."""
         live = {item.producer for item in self.watermarks.producers() if item.live}

@@ -13,6 +13,7 @@ import numpy as np
 
 from mavstream_server.columns.batch import END_OF_TIME
 from mavstream_server.columns.column import Column, Ints
+from mavstream_server.core.damage import Damage
 from mavstream_server.log.errors import (
     LogBusyError,
     LogClosedError,
@@ -61,6 +62,8 @@ class LogWriter:
         """Incompletely written bytes that were removed when the log was opened."""
         self.dropped: list[Path] = []
         """Incomplete segment files that were removed when the log was opened."""
+        self.damage: list[Damage] = []
+        """Damaged frames of the last segment that were found when the log was opened."""
         self._segments: list[SegmentInfo] = []
         self._tail: SegmentFile | None = None
         self._dirty = False
@@ -86,8 +89,10 @@ class LogWriter:
         for info in self._segments[-2:-1]:
             _seal(self.path, info)
         self._tail = tail = SegmentFile(self.path, found.name)
-        self.cut_bytes = found.cut_bytes
-        if tail.sealed:
+        self.cut_bytes, self.damage = found.cut_bytes, found.damage
+        if found.skipped:
+            tail.truncate(found.length, self._state.position, found.length)
+        if tail.sealed or found.skipped:
             self._roll(0)
         elif found.cut_bytes or tail.capacity < self.options.segment_bytes:
             tail.truncate(found.length, self._state.position, self.options.segment_bytes)

@@ -12,7 +12,7 @@ from mavstream_server.columns.batch import BEGIN_OF_TIME, Batch, Mark, mark_only
 from mavstream_server.columns.column import Column
 from mavstream_server.core.metrics import SheddingInterval
 from mavstream_server.log.cursor import Cursor, Span, split_at_arrival
-from mavstream_server.log.errors import GapError
+from mavstream_server.log.errors import GapCause, GapError
 from mavstream_server.log.format.layout import FrameKind
 from mavstream_server.log.read_batch import ReadBatch
 from mavstream_server.log.shared_reads import SharedReads
@@ -31,7 +31,7 @@ class Needs(NamedTuple):
 class Source(Operator):
     """Reads frames with a cursor and emits them as batches, with the marks between the rows.
 
-    Rows that it did not see (before its start, during a pause, or removed by retention) are announced by a
+    Rows that it did not see (before its start, during a pause, removed by retention, or damaged) are announced by a
     gap mark, so that windows that could have contained them are not answered as if they were complete.
     """
 
@@ -145,12 +145,14 @@ class Source(Operator):
 
     def read(self, most: int) -> int:
         """Read up to `most` rows and emit them as one batch; returns their number, 0 for marks alone."""
-        try:
-            read_batch = self._take(most)
-        except GapError as gap:
-            self.counters["missed"] += gap.stop - gap.start
-            self._unseen = True
-            read_batch = self._take(most)
+        while True:
+            try:
+                read_batch = self._take(most)
+                break
+            except GapError as gap:
+                reason = "damaged" if gap.cause is GapCause.DAMAGE else "missed"
+                self.counters[reason] += gap.stop - gap.start
+                self._unseen = True
         stopped = None
         if self._start is not None or self._stop is not None:
             read_batch, stopped = self._between(read_batch)

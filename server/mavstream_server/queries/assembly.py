@@ -8,11 +8,13 @@ from dataclasses import dataclass
 from mavstream_protocol.admission import AdmissionPolicy
 from mavstream_server.catalog.catalog import Catalog
 from mavstream_server.core.clock import Clock
+from mavstream_server.core.damage import DamageReport
 from mavstream_server.core.settings import Settings
 from mavstream_server.core.work_queue import WorkQueue
 from mavstream_server.ingest.background import Background
 from mavstream_server.ingest.flusher import CreditListener, Timers
 from mavstream_server.ingest.stream_store import StreamStore
+from mavstream_server.queries.data_files import DataFiles
 from mavstream_server.queries.registry import QueryRegistry
 from mavstream_server.queries.service import QueryService
 from mavstream_server.queries.stream_readers import StreamReaders
@@ -33,6 +35,8 @@ class QueryParts:
     queries: QueryService
     work: WorkQueue
     """Bounds the less important work per turn of the event loop."""
+    files: DataFiles
+    """Orphan directories and deleted files."""
 
     def close(self) -> None:
         """Close the files of streams and tables."""
@@ -50,11 +54,13 @@ def assemble(
     background: Background | None = None,
     producers: CreditListener | None = None,
     admission: Callable[[], AdmissionPolicy] | None = None,
+    damage: DamageReport | None = None,
 ) -> QueryParts:
     """Open streams and tables and connect them with the queries; nothing runs before the link is started.
 
     `admission` returns the admission policy in force; by default that of the settings.
     """
+    damage = damage or DamageReport()
     registry = QueryRegistry()
     readers = StreamReaders(link)
     streams = StreamStore(
@@ -67,6 +73,7 @@ def assemble(
         readers=readers,
         importance=registry.importance,
         producers=producers,
+        damage=damage,
     )
     try:
         tables = TableStore(settings, clock, TableJoins(registry, streams))
@@ -75,7 +82,11 @@ def assemble(
         raise
     work = WorkQueue(registry.importance, clock, timers)
     results = ResultService(
-        settings.results_directory, settings.max_subscribers, importance=registry.importance, work=work
+        settings.results_directory,
+        settings.max_subscribers,
+        importance=registry.importance,
+        work=work,
+        damage=damage,
     )
     queries = QueryService(
         settings,
@@ -89,4 +100,5 @@ def assemble(
         admission or (lambda: settings.admission),
         now_us=lambda: clock.now() // 1000,
     )
-    return QueryParts(readers, streams, tables, results, queries, work)
+    files = DataFiles(settings, catalog, streams, tables, registry)
+    return QueryParts(readers, streams, tables, results, queries, work, files)

@@ -10,6 +10,7 @@ from typing import Protocol
 
 from mavstream_protocol.schema import Schema
 from mavstream_protocol.wire.resources import ActualState
+from mavstream_server.core.damage import DamageListener, log_damage
 from mavstream_server.core.errors import ServiceError
 from mavstream_server.log import Cursor, LogMissingError, LogReader
 from mavstream_server.results.encoding import (
@@ -112,7 +113,12 @@ class QueryResults:
     """The results of one query: its log, cursors of its readers, and an event for those who wait."""
 
     def __init__(
-        self, query: AnsweringQuery, path: Path, cache: ChunkCache, counters: ResultCounters
+        self,
+        query: AnsweringQuery,
+        path: Path,
+        cache: ChunkCache,
+        counters: ResultCounters,
+        on_damage: DamageListener = log_damage,
     ) -> None:
         self.query = query
         self.path = path
@@ -122,6 +128,7 @@ class QueryResults:
         """Set when there are new rows, a new epoch or the end; replaced by a new event then."""
         self._cache = cache
         self._counters = counters
+        self._on_damage = on_damage
         self._reader: LogReader | None = None
         self._seen = -1
         self._read = 0  # offset behind the last row that was ever read
@@ -133,7 +140,7 @@ class QueryResults:
         """The reader of the log, or None while the engine has not created it."""
         if self._reader is None:
             try:
-                self._reader = LogReader(self.path, _READER_BYTES)
+                self._reader = LogReader(self.path, _READER_BYTES, self._on_damage)
             except LogMissingError:
                 return None
         return self._reader

@@ -14,10 +14,11 @@ import pyarrow as pa
 
 from mavstream_protocol.schema import Schema
 from mavstream_protocol.tuples import encode_rows, encode_stream
+from mavstream_server.core.damage import DamageReport
 from mavstream_server.core.errors import TooMany
 from mavstream_server.core.importance import AllEqual, Importance
 from mavstream_server.core.work_queue import WorkQueue, in_turn
-from mavstream_server.log import GapError
+from mavstream_server.log import GapCause, GapError
 from mavstream_server.results.query_results import (
     AnsweringQuery,
     ChunkCache,
@@ -53,12 +54,16 @@ class Pulled:
     """The offset of the last row, -1 if there is none: the `after` of the next page."""
     epoch: int
     gap: tuple[int, int] | None
+    gap_reason: GapCause | None = None
 
     def json(self) -> bytes:
         """Return the JSON form of `PulledResults`."""
         rows = b",".join(encode_rows(batch)[1:-1] for batch in self.batches)
-        tail = orjson.dumps({"next": self.next, "epoch": self.epoch, "gap": self.gap})
+        tail = orjson.dumps(self._tail())
         return b'{"rows":[' + rows + b"]," + tail[1:]
+
+    def _tail(self) -> dict[str, object]:
+        return {"next": self.next, "epoch": self.epoch, "gap": self.gap, "gap_reason": self.gap_reason}
 
     def arrow(self) -> bytes:
         """Return the rows as an Arrow IPC stream."""
@@ -77,6 +82,8 @@ class ResultService:
     importance: Importance = field(default_factory=AllEqual)
     work: WorkQueue | None = None
     """Where the results of less important queries wait for their turn; None: they do not wait."""
+    damage: DamageReport = field(default_factory=DamageReport)
+    """Collects the damage that readers find."""
     subscribers: int = 0
     _open: OrderedDict[str, QueryResults] = field(default_factory=OrderedDict)
     _watched: dict[str, QueryResults] = field(default_factory=dict)
@@ -88,7 +95,7 @@ class ResultService:
         results = self._open.get(query.id)
         if results is None:
             results = self._open[query.id] = QueryResults(
-                query, self.directory / query.id, self.cache, self.counters
+                query, self.directory / query.id, self.cache, self.counters, self.damage.add
             )
             self._trim()
         else:
@@ -154,6 +161,7 @@ class ResultService:
         position = results.position_after(after)
         batches: list[pa.RecordBatch] = []
         gap: tuple[int, int] | None = None
+        cause: GapCause | None = None
         epoch, room, left = query.epoch, _PULL_BYTES, min(max(limit, 1), MOST_PULLED)
         while left > 0 and room > 0:
             try:
@@ -163,6 +171,7 @@ class ResultService:
                     break  # reported by the next pull
                 gap = (missing.start if gap is None else gap[0], missing.stop)
                 position = missing.stop
+                cause = missing.cause if cause is not GapCause.DAMAGE else cause
                 self.count_gap(missing.stop - missing.start)
                 continue
             if chunk is None or (batches and chunk.epoch != epoch):
@@ -172,7 +181,7 @@ class ResultService:
             left -= chunk.stop - chunk.start
             room -= chunk.batch.nbytes
         self.counters.rows += sum(batch.num_rows for batch in batches)
-        return Pulled(query.schema, batches, position - 1, epoch, gap)
+        return Pulled(query.schema, batches, position - 1, epoch, gap, cause)
 
     def count_gap(self, rows: int) -> None:
         """Count a gap that is reported to a reader."""

@@ -10,7 +10,7 @@ from mavstream_protocol.errors import MavstreamError
 from mavstream_protocol.streams import field_specs
 from mavstream_protocol.wire.resources import ActualState
 from mavstream_protocol.wire.results import Closed, Gap, GapReason, OnLag, Opened
-from mavstream_server.log import GapError
+from mavstream_server.log import GapCause, GapError
 from mavstream_server.results.encoding import ResultFormat
 from mavstream_server.results.service import QueryResults, ResultService
 
@@ -97,7 +97,7 @@ class Subscription:
         try:
             chunk = results.encoded(self.position, self._format)
         except GapError as gap:
-            return self._lagged(gap)
+            return self._lagged(gap) if gap.cause is GapCause.RETENTION else self._damaged(gap)
         if chunk is None:
             if epoch > self.epoch > 0:
                 return self._restarted(epoch)
@@ -135,8 +135,18 @@ class Subscription:
         if self._on_lag is OnLag.DISCONNECT:
             self._service.counters.disconnected += 1
             raise Lagging(detail)
+        return self._gap(gap, GapReason.RETENTION, detail)
+
+    def _damaged(self, gap: GapError) -> str:
+        self._service.count_gap(gap.stop - gap.start)
+        detail = (
+            f"rows {gap.start} to {gap.stop - 1} ({gap.stop - gap.start}) are lost: the files that held them "
+            "are damaged"
+        )
+        return self._gap(gap, GapReason.DAMAGE, detail)
+
+    def _gap(self, gap: GapError, reason: GapReason, detail: str) -> str:
         self.position, self.epoch = gap.stop, self._results.epoch_before(gap.stop)
-        reason = GapReason.RETENTION
         return _text(Gap(start=gap.start, stop=gap.stop, epoch=self.epoch, reason=reason, detail=detail))
 
     def _closing(self, state: ActualState, detail: str) -> str:

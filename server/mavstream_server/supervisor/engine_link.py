@@ -11,11 +11,13 @@ from typing import Protocol
 
 from mavstream_protocol.classes import QueryClass
 from mavstream_protocol.scheduling import SchedulerSettings
+from mavstream_server.core.damage import DamageReport
 from mavstream_server.core.errors import storage_problem
 from mavstream_server.engine.process.doorbell import Doorbell
 from mavstream_server.engine.process.messages import (
     AttachStream,
     Command,
+    DamageFound,
     DetachStream,
     Event,
     Hello,
@@ -93,14 +95,17 @@ class EngineLink(EngineCommands):
         hello: Hello,
         *,
         child: EngineChild | None = None,
+        damage: DamageReport | None = None,
         start_timeout: float = 30.0,
         call_timeout: float = 30.0,
         hang_timeout: float = 30.0,
     ) -> None:
         """`child` is the first process, if it was started before; others are started when they are needed.
 
-        Timeouts are in seconds; a process that answers no probe for `hang_timeout` is killed.
+        `damage` collects the damage that the process finds. Timeouts are in seconds; a process that answers
+        no probe for `hang_timeout` is killed.
         """
+        self.damage = damage or DamageReport()
         self._hello = hello
         self._start_timeout = start_timeout
         self._call_timeout = call_timeout
@@ -210,6 +215,8 @@ class EngineLink(EngineCommands):
         match event:
             case QueryEnded(id_, state, reason):
                 _notify(self._listener.query_ended, id_, state, reason)
+            case DamageFound(damage):
+                self.damage.add(damage)
             case Positions(needs):
                 self.needs = needs
                 _notify(self._listener.positions_changed, needs)

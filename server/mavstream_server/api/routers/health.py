@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from importlib.metadata import version
+from pathlib import Path
 from typing import Any
 
 from fastapi import APIRouter, Depends, Response
@@ -30,6 +31,35 @@ class Health(BaseModel):
     status: str
 
 
+class FileDamage(BaseModel):
+    """Damage in a file of the data directory."""
+
+    model_config = ConfigDict(frozen=True, use_attribute_docstrings=True)
+    file: str
+    """The path within the data directory."""
+    offset: int
+    """The byte offset of the damage."""
+    bytes: int
+    start: int
+    """The position or offset of the first lost row."""
+    stop: int
+    """The one behind the last lost row."""
+    rows: int
+    """How many rows are lost."""
+    reason: str
+
+
+class Readiness(Health):
+    """Whether queries are computed, and what is wrong with the files."""
+
+    damage: tuple[FileDamage, ...] = ()
+    """Damaged files that were found since the server started, at most 100; see `mavstream check`."""
+    failures: dict[str, str] = {}
+    """Streams that accept no rows because of their files, and other files that are missing, with reasons."""
+    orphans: tuple[str, ...] = ()
+    """Directories in the data directory that belong to no stream, table or query."""
+
+
 @router.get("/livez")
 async def live() -> Health:
     """Liveness probe: the process responds. Restart the server if this request fails."""
@@ -37,14 +67,34 @@ async def live() -> Health:
 
 
 @router.get("/readyz", responses=documented())
-async def ready(parts: Parts) -> Health:
-    """Readiness probe: 200 while queries are computed, 503 with the reason while the engine is starting."""
+async def ready(parts: Parts) -> Readiness:
+    """Readiness probe: 200 while queries are computed, 503 with the reason while the engine is starting.
+
+    Damaged files do not change the status: a restart would not repair them.
+    """
     if not parts.link.ready:
         raise NotReady(
             "the engine process is not running and is being started: rows are taken and queries go on soon",
             code="engine_starting",
         )
-    return Health(status="ready")
+    data = parts.settings.data
+    damage = tuple(
+        FileDamage(
+            file=_within(data, one.file),
+            offset=one.offset,
+            bytes=one.nbytes,
+            start=one.start,
+            stop=one.stop,
+            rows=one.rows,
+            reason=one.reason,
+        )
+        for one in parts.damage.found.values()
+    )
+    return Readiness(status="ready", damage=damage, failures=parts.files.failures, orphans=parts.files.orphans)
+
+
+def _within(data: Path, file: Path) -> str:
+    return str(file.relative_to(data) if file.is_relative_to(data) else file)
 
 
 @router.get("/v1/info", dependencies=[Depends(require())], responses=documented())

@@ -172,6 +172,7 @@ async def pull_results(
     headers = {"mavstream-next": str(pulled.next), "mavstream-epoch": str(pulled.epoch)}
     if pulled.gap is not None:
         headers["mavstream-gap"] = f"{pulled.gap[0]}-{pulled.gap[1]}"
+        headers["mavstream-gap-reason"] = str(pulled.gap_reason)
     return Response(pulled.arrow(), media_type=ARROW, headers=headers)
 
 

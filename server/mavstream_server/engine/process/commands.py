@@ -8,6 +8,7 @@ from dataclasses import replace
 
 from mavstream_protocol.errors import MavstreamError
 from mavstream_server.core.clock import Clock
+from mavstream_server.core.damage import DamageListener, log_damage
 from mavstream_server.core.machine import private_memory
 from mavstream_server.core.metrics import TargetMetricsReply
 from mavstream_server.engine.engine import Engine
@@ -78,11 +79,17 @@ class HostedEngine:
     """An engine with its result logs, on which commands are executed."""
 
     def __init__(
-        self, hello: Hello, clock: Clock, ended: Callable[[RunningQuery], None], patient: bool = False
+        self,
+        hello: Hello,
+        clock: Clock,
+        ended: Callable[[RunningQuery], None],
+        damaged: DamageListener = log_damage,
+        *,
+        patient: bool = False,
     ) -> None:
         """`ended` is called with each query that has ended, after its result log was closed.
 
-        `patient` is that of the engine.
+        `damaged` is called with damage in the files; `patient` is that of the engine.
         """
         chosen = hello.scheduler
         self.engine = Engine(
@@ -99,7 +106,10 @@ class HostedEngine:
         self._query_memory = hello.query_memory
         self._engine_memory = hello.engine_memory
         self._memory_checked = 0
-        self.logs = ResultLogs(hello.data / "results", hello.result_bytes, hello.result_time_ns)
+        self._damaged = damaged
+        self.logs = ResultLogs(
+            hello.data / "results", hello.result_bytes, hello.result_time_ns, on_damage=damaged
+        )
         self._notify_ended = ended
         self._started = clock.monotonic()
         self._epochs: dict[str, int] = {}
@@ -139,7 +149,7 @@ class HostedEngine:
                 return TableNeed(oldest_arrival(engine.queries.values(), table))
             case AttachStream(name, path):
                 if name not in engine.intake.readers:
-                    engine.attach(name, LogReader(path, _CACHE_BYTES))
+                    engine.attach(name, LogReader(path, _CACHE_BYTES, self._damaged))
             case DetachStream(name):
                 engine.detach(name)
             case StopQuery(id_):

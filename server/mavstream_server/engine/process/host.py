@@ -18,6 +18,7 @@ from importlib import import_module
 
 from mavstream_protocol.errors import MavstreamError
 from mavstream_server.core.clock import Clock, SystemClock
+from mavstream_server.core.damage import Damage
 from mavstream_server.core.heap import QueryHeap, freeze_heap
 from mavstream_server.engine.process.allocator import keep_freed_memory
 from mavstream_server.engine.process.channel import EVENT, EngineEnd, MalformedMessage, Packet
@@ -25,6 +26,7 @@ from mavstream_server.engine.process.commands import HostedEngine, WrongCommand
 from mavstream_server.engine.process.doorbell import Doorbell
 from mavstream_server.engine.process.log_lines import log_to_stderr
 from mavstream_server.engine.process.messages import (
+    DamageFound,
     Done,
     Failed,
     Hello,
@@ -116,6 +118,9 @@ class Host:
         self._results.ring()
         self._control.send(EVENT, QueryEnded(query.id, query.state.value, query.reason))
 
+    def _damaged(self, damage: Damage) -> None:
+        self._control.send(EVENT, DamageFound(damage))
+
     def _report_positions(self, hosted: HostedEngine, now: int) -> None:
         """Send the positions that streams must retain, if they changed and the channel has room."""
         if self._reported_at == hosted.engine.loop.slices or self._control.backed_up:
@@ -189,7 +194,7 @@ class Host:
     def _start(self, hello: Hello) -> None:
         if self._hosted is not None:
             raise WrongCommand("got a second Hello; it is sent once, at the start")
-        self._hosted = HostedEngine(hello, self._clock, self._ended, patient=True)
+        self._hosted = HostedEngine(hello, self._clock, self._ended, self._damaged, patient=True)
         _log.info(
             "engine ready", extra={"fields": {"data": str(hello.data), "policy": hello.scheduler.policy}}
         )

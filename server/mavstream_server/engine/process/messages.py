@@ -14,6 +14,7 @@ from mavstream_protocol.classes import QueryClass
 from mavstream_protocol.expressions.typed import Expression
 from mavstream_protocol.scheduling import DEFAULT_SCHEDULER, SchedulerSettings, Sharing
 from mavstream_protocol.typed_plan import TypedPlan
+from mavstream_server.core.damage import Damage
 from mavstream_server.core.metrics import ClassMetricsReply, EngineMetrics, QueryMetrics, TargetMetricsReply
 from mavstream_server.engine.query_request import QueryRequest
 from mavstream_server.engine.trace import RecordedSlices
@@ -333,5 +334,12 @@ class Positions:
     """Streams without readers are left out."""
 
 
-Event = Ready | QueryEnded | Positions
+@dataclass(frozen=True, slots=True)
+class DamageFound:
+    """A file that the engine reads or writes is damaged; sent once for each damage."""
+
+    damage: Damage
+
+
+Event = Ready | QueryEnded | Positions | DamageFound
 Message = Command | Reply | Event

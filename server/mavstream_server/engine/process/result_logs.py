@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from pathlib import Path
 
+from mavstream_server.core.damage import DamageListener, log_damage
 from mavstream_server.engine.process.messages import StartQuery
 from mavstream_server.engine.sinks import ResultLogSink
 from mavstream_server.log.format.description import LogDescription
@@ -22,8 +23,11 @@ _SWEEP_EVERY = 60_000_000_000  # ns between two trims of all logs: rows expire w
 class ResultLogs:
     """The open result logs of an engine, by query id."""
 
-    def __init__(self, folder: Path, max_bytes: int, max_age_ns: int) -> None:
+    def __init__(
+        self, folder: Path, max_bytes: int, max_age_ns: int, on_damage: DamageListener = log_damage
+    ) -> None:
         self._folder = folder
+        self._on_damage = on_damage
         self._retention = Retention(max_age_ns=max_age_ns, max_bytes=max_bytes)
         self._writers: dict[str, LogWriter] = {}
         self._grown: set[str] = set()
@@ -41,6 +45,8 @@ class ResultLogs:
         id_, schema = command.id, command.plan.schema
         writer = LogWriter(self._folder / id_, LogDescription(schema), _OPTIONS)
         self._writers[id_] = writer
+        for damage in writer.damage:
+            self._on_damage(damage)
 
         def appended() -> None:
             self.written = True

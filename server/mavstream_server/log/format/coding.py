@@ -11,6 +11,7 @@ import numpy.typing as npt
 from mavstream_server.columns.column import Column, Ints, recode
 from mavstream_server.columns.dictionary import Dictionary
 from mavstream_server.log.format.layout import Layout
+from mavstream_server.log.format.texts import AddedTexts
 
 Codes = npt.NDArray[np.int32]
 
@@ -47,21 +48,21 @@ class SegmentCoder:
         self._logged = dict.fromkeys(self._fields, 0)
         self.texts = self.text_size = 0
 
-    def load(self, sections: Iterable[tuple[int, list[str]]]) -> None:
+    def load(self, sections: Iterable[AddedTexts]) -> None:
         """Add texts that are already in the segment's frames."""
-        for index, texts in sections:
+        for index, _, texts in sections:
             self.dictionaries[index].extend(texts)
             self._logged[index] = len(self.dictionaries[index])
             self.texts += len(texts)
             self.text_size += sum(map(len, texts))
 
-    def take_added(self) -> list[tuple[int, list[str]]]:
+    def take_added(self) -> list[AddedTexts]:
         """Return, per field, the texts that no frame has yet, and record that the next frame has them."""
         logged, added = self._logged, []
         for index, dictionary in self.dictionaries.items():
             if len(dictionary.values) > logged[index]:
                 texts = dictionary.values[logged[index] :]
-                added.append((index, texts))
+                added.append(AddedTexts(index, logged[index], texts))
                 logged[index] += len(texts)
                 self.texts += len(texts)
                 self.text_size += sum(map(len, texts))

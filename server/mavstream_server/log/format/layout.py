@@ -14,6 +14,8 @@ from mavstream_server.columns.column import DTYPES
 from mavstream_server.log.format.description import LogDescription
 
 FRAME_MAGIC = 0x7246764D  # "MvFr"
+LOST_MAGIC = 0x6F4C764D
+"""("MvLo") Starts a frame that a repair wrote over a damaged one; `sequence` is the number of lost rows."""
 CHECKED = struct.Struct("<II")  # magic and crc, which the crc does not cover
 COVERED = struct.Struct("<HHIqqqqqqqqqqqq")
 FRAME = struct.Struct(CHECKED.format + COVERED.format.removeprefix("<"))

@@ -12,7 +12,9 @@ from typing import NamedTuple
 from mavstream_server.log.errors import LogCorruptError
 
 SEGMENT_MAGIC = int.from_bytes(b"MvStrLog", "little")
-SEGMENT_VERSION = 1
+SEGMENT_VERSION = 2
+"""The version that is written. Version 1 differs in the texts of frames; both are read."""
+_READABLE = (1, SEGMENT_VERSION)
 
 # Words of the header, 8 bytes each. The last three change: the writer stores them through a memory map, and
 # readers load them through theirs. COMMITTED is stored after the frames that it covers, END after COMMITTED,
@@ -65,7 +67,7 @@ def parse_info(file: Path, words: Sequence[int]) -> SegmentInfo:
     """Parse the words of a header; raise LogCorruptError if the file is not a segment."""
     if len(words) < HEADER_WORDS or words[MAGIC] != SEGMENT_MAGIC:
         raise LogCorruptError(file, "not a log segment (unknown header); move the file away")
-    if words[VERSION] != SEGMENT_VERSION:
+    if words[VERSION] not in _READABLE:
         raise LogCorruptError(
             file, f"expected segment version {SEGMENT_VERSION}, got {words[VERSION]}; use a matching release"
         )
