@@ -69,6 +69,9 @@ def serve(
     max_disk_bytes: Annotated[
         str | None, _limit("Maximum disk space of all stream logs together, such as 10GiB.")
     ] = None,
+    max_clock_step: Annotated[
+        str | None, _limit("How far arrival times follow a jump of the clock ahead at once, such as 1m.")
+    ] = None,
     credit_bytes: Annotated[str | None, _limit("Maximum bytes in flight per producer and stream.")] = None,
     engine_timeout: Annotated[
         str | None, _limit("Time after which a hanging engine is restarted, such as 30s.")

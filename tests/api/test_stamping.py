@@ -12,7 +12,7 @@ from starlette.routing import WebSocketRoute
 from starlette.websockets import WebSocket
 from websockets.asyncio.client import connect
 
-from mavstream_server.api.websockets.stamping import StampedWebSocket, arrival_of
+from mavstream_server.api.websockets.stamping import StampedWebSocket, received_at
 
 
 async def _serve(ws: object, sent: list[int], stamps: list[tuple[int, int]]) -> None:
@@ -21,7 +21,7 @@ async def _serve(ws: object, sent: list[int], stamps: list[tuple[int, int]]) -> 
     async def noting(websocket: WebSocket) -> None:
         await websocket.accept()
         async for _ in websocket.iter_text():
-            stamps.append((arrival_of(websocket), time.time_ns()))
+            stamps.append((received_at(websocket), time.perf_counter_ns()))
             await websocket.send_text("noted")
 
     listener = socket.create_server(("127.0.0.1", 0))
@@ -30,7 +30,7 @@ async def _serve(ws: object, sent: list[int], stamps: list[tuple[int, int]]) -> 
     serving = asyncio.create_task(server.serve([listener]))
     async with connect(f"ws://127.0.0.1:{listener.getsockname()[1]}/") as client:
         for _ in range(3):
-            sent.append(time.time_ns())
+            sent.append(time.perf_counter_ns())
             await client.send("here")
             await client.recv()
     server.should_exit = True

@@ -229,7 +229,7 @@ def test_a_file_of_a_later_release_is_refused_and_not_changed(path: Path) -> Non
 
 def test_a_foreign_file_is_refused(path: Path) -> None:
     path.write_bytes(b"something else entirely" * 100)
-    with pytest.raises(Refused, match="is not an SQLite file"):
+    with pytest.raises(Refused, match="is not an intact SQLite file"):
         Catalog(path)
     path.unlink()
     connection = sqlite3.connect(path)

@@ -39,6 +39,8 @@ class ServerMetrics:
     overloaded_streams: dict[str, int]
     """1 for streams whose producers get no credit, because rows arrive faster than they are read; else 0."""
     tables: Sequence[TableInfo]
+    clock_ahead: int
+    """How far arrival times are ahead of the wall clock, in ns."""
     damaged: dict[str, int]
     """Damages in files, by stream, query or table."""
     lost_rows: dict[str, int]
@@ -106,6 +108,12 @@ def _server(metrics: ServerMetrics) -> Iterator[Metric]:
         _keyed(metrics.overloaded_streams),
     )
     yield from _tables(metrics.tables)
+    yield _gauge(
+        "clock_ahead_seconds",
+        "How far arrival times are ahead of the clock",
+        (),
+        [((), metrics.clock_ahead / 1e9)],
+    )
     yield _counter("damage", "Damages found in files", ("directory",), _keyed(metrics.damaged))
     yield _counter(
         "damaged_rows", "Rows lost by damage in files", ("directory",), _keyed(metrics.lost_rows)

@@ -29,6 +29,7 @@ async def server_metrics(services: Services) -> ServerMetrics:
         stream_positions={stream.name: stream.position for stream in streams},
         overloaded_streams={stream.name: int(stream.overloaded) for stream in streams},
         tables=[services.tables.info(name) for name in services.tables.names],
+        clock_ahead=services.streams.clock.ahead,
         damaged=dict(services.damage.counts),
         lost_rows=dict(services.damage.rows),
         states=Counter(services.queries.registry.states()),

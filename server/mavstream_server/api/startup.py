@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from importlib import import_module
 
 from mavstream_protocol.optimizer import OptimizerSettings
@@ -92,6 +92,7 @@ async def start_services(
     # Import it while the engine starts: the first frame would need it, and it takes 0.4 s.
     loading = asyncio.create_task(asyncio.to_thread(import_module, "pyarrow.compute"))
     await link.start(queries)
+    await link.set_clock(parts.streams.clock.offset)
     await loading
     for record in catalog.classes():
         await link.set_class(record.spec)
@@ -133,6 +134,7 @@ async def _maintain(services: Services, tables: TableRetention) -> None:
             services.streams.maintain()
             services.files.check(time.monotonic_ns())
             await _send_classes(services)
+            await _send_clock(services)
             await tables.run()
         except Exception:
             _LOG.exception("maintenance failed")
@@ -147,6 +149,13 @@ async def _send_classes(services: Services) -> None:
         except EngineUnavailable:
             services.pending_classes.add(name)
             return
+
+
+async def _send_clock(services: Services) -> None:
+    """Let the engine's clock follow that of arrival times."""
+    if services.link.ready:
+        with suppress(EngineUnavailable):
+            await services.link.set_clock(services.streams.clock.offset)
 
 
 async def _end(task: asyncio.Task[None]) -> None:

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, TypeVar
+
+from pydantic import BaseModel, ValidationError
 
 from mavstream_protocol.classes import DEFAULT_CLASS, QueryClass
 from mavstream_protocol.optimizer import OptimizerSettings
@@ -14,7 +16,9 @@ from mavstream_protocol.scheduling import SchedulerSettings
 from mavstream_protocol.streams import StreamSpec
 from mavstream_protocol.wire.resources import DesiredState
 from mavstream_server.catalog.database import Database
-from mavstream_server.core.errors import Conflict, NotFound, TooMany, WrongVersion
+from mavstream_server.core.errors import Conflict, NotFound, Refused, TooMany, WrongVersion
+
+Spec = TypeVar("Spec", bound=BaseModel)
 
 STORED_RESPONSES = 100_000
 """How many responses to requests with an idempotency key are stored; the oldest are removed first."""
@@ -98,14 +102,14 @@ class Catalog:
         row = self._database.run("SELECT spec FROM streams WHERE name = ?", name).fetchone()
         if row is None:
             raise NotFound.stream(name)
-        return StreamSpec.model_validate_json(row[0])
+        return _parsed(StreamSpec, row[0])
 
     def streams(self, after: str = "", limit: int = -1) -> list[StreamSpec]:
         """Return the streams after the name `after`, by name; a negative limit means no limit."""
         rows = self._database.run(
             "SELECT spec FROM streams WHERE name > ? ORDER BY name LIMIT ?", after, limit
         )
-        return [StreamSpec.model_validate_json(text) for (text,) in rows]
+        return [_parsed(StreamSpec, text) for (text,) in rows]
 
     def remove_stream(self, name: str) -> None:
         """Remove a stream and the last sequences of its producers; raises NotFound."""
@@ -131,12 +135,12 @@ class Catalog:
         row = self._database.run("SELECT spec, version FROM classes WHERE name = ?", name).fetchone()
         if row is None:
             raise NotFound.class_(name, (record.spec.name for record in self.classes()))
-        return ClassRecord(QueryClass.model_validate_json(row[0]), row[1])
+        return ClassRecord(_parsed(QueryClass, row[0]), row[1])
 
     def classes(self) -> list[ClassRecord]:
         """Return all classes, by name; the default class always exists."""
         rows = self._database.run("SELECT spec, version FROM classes ORDER BY name")
-        return [ClassRecord(QueryClass.model_validate_json(text), version) for text, version in rows]
+        return [ClassRecord(_parsed(QueryClass, text), version) for text, version in rows]
 
     def add_query(self, id_: str, spec: QuerySpec, created_us: int) -> QueryRecord:
         """Store a new query with the desired state `running`; raises Conflict if the id is in use."""
@@ -223,7 +227,7 @@ class Catalog:
         id_, text, desired, *rest = row
         spec = self._specs.get(id_)
         if spec is None:
-            spec = self._specs[id_] = QuerySpec.model_validate_json(text)
+            spec = self._specs[id_] = _parsed(QuerySpec, text)
         return QueryRecord(id_, spec, DesiredState(desired), *rest)
 
     def producer_id(self, name: str) -> int:
@@ -272,7 +276,7 @@ class Catalog:
     def scheduler(self) -> SchedulerSettings | None:
         """Return the policy that was chosen last, or None if none ever was."""
         row = self._database.run("SELECT value FROM settings WHERE name = 'scheduler'").fetchone()
-        return SchedulerSettings.model_validate_json(row[0]) if row else None
+        return _parsed(SchedulerSettings, row[0]) if row else None
 
     def set_scheduler(self, chosen: SchedulerSettings) -> None:
         """Store the chosen policy."""
@@ -283,7 +287,7 @@ class Catalog:
     def optimizer(self) -> OptimizerSettings:
         """Return the settings of the optimizer."""
         row = self._database.run("SELECT value FROM settings WHERE name = 'optimizer'").fetchone()
-        return OptimizerSettings.model_validate_json(row[0]) if row else OptimizerSettings()
+        return _parsed(OptimizerSettings, row[0]) if row else OptimizerSettings()
 
     def set_optimizer(self, settings: OptimizerSettings) -> None:
         """Store the settings of the optimizer."""
@@ -317,6 +321,18 @@ class Catalog:
                 *(scope, key, fingerprint, response),
             ).lastrowid
             self._database.run("DELETE FROM answers WHERE number <= ?", (last or 0) - STORED_RESPONSES)
+
+
+def _parsed(kind: type[Spec], text: str) -> Spec:
+    """Parse a stored specification; raises Refused if it is garbled."""
+    try:
+        return kind.model_validate_json(text)
+    except ValidationError as error:
+        raise Refused(
+            f"catalog: expected a {kind.__name__}, got {text[:100]!r} ({error.error_count()} errors): the file "
+            "is damaged or was changed by another program; restore it from a backup",
+            code="garbled_catalog",
+        ) from error
 
 
 def _check(what: str, expected: int | None, current: int) -> None:

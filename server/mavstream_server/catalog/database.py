@@ -12,6 +12,7 @@ from typing import Literal
 from mavstream_server.core.errors import Refused, StorageFailed, StorageFull
 
 VERSION = 1
+_SQLITE = b"SQLite format 3\0"
 _APPLICATION = 0x4D765374  # "MvSt": distinguishes catalogs from SQLite files of other programs
 
 _SCHEMA = """
@@ -49,8 +50,11 @@ class Database:
         self._depth = 0
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         # SQLite gives its other files the mode of this one.
+        fresh = not path.exists()
         os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
         self._file = path.stat().st_ino
+        if not fresh:
+            _check_header(path)
         try:
             self._connection = sqlite3.connect(path, isolation_level=None, timeout=1.0)
         except sqlite3.Error as error:
@@ -63,10 +67,7 @@ class Database:
             self._connection.close()
             if isinstance(error, sqlite3.OperationalError):
                 raise self._storage_error(error) from error
-            raise Refused(
-                f"catalog '{path}' is not an SQLite file ({error}): move it away, or restore it",
-                code="foreign_catalog",
-            ) from error
+            raise _garbled(path, str(error)) from error
         except BaseException:
             self._connection.close()
             raise
@@ -76,7 +77,7 @@ class Database:
         (application,) = run("PRAGMA application_id").fetchone()
         (version,) = run("PRAGMA user_version").fetchone()
         (tables,) = run("SELECT count(*) FROM sqlite_schema").fetchone()
-        if tables and application != _APPLICATION:
+        if (tables or application) and application != _APPLICATION:
             raise Refused(
                 f"catalog '{self.path}' belongs to another program: choose another data directory",
                 code="foreign_catalog",
@@ -87,6 +88,9 @@ class Database:
                 "use the release that wrote it, or a later one",
                 code="newer_catalog",
             )
+        (found,) = run("PRAGMA quick_check(1)").fetchone()
+        if found != "ok":
+            raise _garbled(self.path, found)
         run("PRAGMA journal_mode = WAL")
         run(f"PRAGMA synchronous = {sync}")
         for old in range(version, VERSION):
@@ -132,6 +136,12 @@ class Database:
             return self._connection.execute(sql, values)
         except sqlite3.OperationalError as error:
             raise self._storage_error(error) from error
+        except sqlite3.DatabaseError as error:
+            if isinstance(error, sqlite3.IntegrityError):
+                raise
+            raise StorageFailed(
+                f"catalog '{self.path}' is damaged ({error}): stop the server and run 'mavstream check'"
+            ) from error
 
     def run_many(self, sql: str, rows: list[tuple[object, ...]]) -> None:
         """Execute a statement for each row; raises StorageFull, StorageFailed."""
@@ -152,3 +162,19 @@ class Database:
         return StorageFailed(
             f"catalog '{self.path}' cannot be used ({error}): check whether another process has it open"
         )
+
+
+def _check_header(path: Path) -> None:
+    """Raise Refused if an existing file is not an SQLite file: an empty one would be taken for a new one."""
+    with path.open("rb") as stream:
+        start = stream.read(len(_SQLITE))
+    if start != _SQLITE:
+        raise _garbled(path, "it is empty" if not start else f"it begins with {start!r}")
+
+
+def _garbled(path: Path, reason: str) -> Refused:
+    return Refused(
+        f"catalog '{path}' is not an intact SQLite file ({reason}): restore it from a backup; if there is none, "
+        "move it away to start with an empty catalog (rows stay in their files, but belong to no stream)",
+        code="foreign_catalog",
+    )

@@ -98,6 +98,8 @@ class Settings(BaseModel):
     sharing: Sharing = Sharing.CLASS
     """Which queries share equal prefixes: those of the same class, all, or none."""
 
+    max_clock_step: Microseconds = 60_000_000
+    """How far arrival times follow a single jump of the wall clock ahead at once, in microseconds; `1m`."""
     max_body_bytes: Bytes = 16 << 20
     max_frame_bytes: Bytes = 16 << 20
     max_queries: Count = 5000
@@ -203,7 +205,8 @@ class Settings(BaseModel):
     @property
     def limits(self) -> dict[str, int]:
         """The limits as shown to clients; those that are not set are left out."""
-        values = {name: getattr(self, name) for name in type(self).model_fields if name.startswith("max_")}
+        names = (name for name in type(self).model_fields if name.startswith("max_"))
+        values = {name: getattr(self, name) for name in names if name != "max_clock_step"}
         return {name: value for name, value in values.items() if value is not None}
 
     @property

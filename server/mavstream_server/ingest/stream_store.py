@@ -29,6 +29,7 @@ from mavstream_server.core.errors import (
 from mavstream_server.core.importance import AllEqual, Importance
 from mavstream_server.core.settings import Settings
 from mavstream_server.ingest.append_handle import Accepted, AppendHandle, Outcome, Repeated
+from mavstream_server.ingest.arrival_clock import ArrivalClock
 from mavstream_server.ingest.background import Background, Inline
 from mavstream_server.ingest.enqueuer import Enqueuer, Listener
 from mavstream_server.ingest.flusher import CreditListener, Flusher, Timers
@@ -79,7 +80,8 @@ class StreamStore:
         self._credit = settings.credit_bytes
         self._sync = Sync.GROUP if settings.delivery == "sync" else Sync.NEVER
         self._catalog = catalog
-        self._clock = clock
+        self.clock = clock = self._clock = ArrivalClock(clock, settings.max_clock_step * 1000)
+        """The clock of arrival times, and of everything that is compared with them."""
         self._damage = damage or DamageReport()
         self._background = background or Inline()
         self._logs: dict[str, StreamWriter] = {}
@@ -123,6 +125,8 @@ class StreamStore:
         known = self._catalog.sequences(spec.name)
         log = StreamWriter(self._directory / spec.name, spec, self._sync, known, self._damage.add)
         log.open(self._clock.monotonic())
+        if log.writer is not None:
+            self.clock.not_before(log.writer.last_arrival)
         self._logs[spec.name] = log
         self._shapes[spec.name] = log.shape
         return log
@@ -133,6 +137,7 @@ class StreamStore:
 
     def maintain(self, now: int | None = None) -> None:
         """Run the periodic maintenance that is due; to be called about ten times a second."""
+        self.clock.discipline()
         self._maintenance.run(now)
 
     def now(self) -> int:

@@ -76,6 +76,8 @@ def assemble(
         damage=damage,
     )
     try:
+        # Versions of tables and starting times are compared with arrival times.
+        clock = streams.clock
         tables = TableStore(settings, clock, TableJoins(registry, streams))
     except BaseException:
         streams.close()

@@ -25,6 +25,7 @@ from mavstream_server.engine.process.messages import (
     Positions,
     QueryEnded,
     SetClass,
+    SetClock,
     Started,
     StartQuery,
     SwitchPolicy,
@@ -111,6 +112,7 @@ class EngineLink(EngineCommands):
         self._call_timeout = call_timeout
         self._hang_timeout = hang_timeout
         self._streams: dict[str, Path] = {}
+        self._clock_offset: int | None = None
         self._classes: dict[str, QueryClass] = {}
         self._child = child
         self._news = Doorbell.create() if child is None else child.news
@@ -172,6 +174,7 @@ class EngineLink(EngineCommands):
     async def _launch(self) -> EngineProcess:
         first: list[Command] = [
             self._hello,
+            *([] if self._clock_offset is None else [SetClock(self._clock_offset)]),
             *(AttachStream(name, path) for name, path in self._streams.items()),
             *(SetClass(spec) for spec in self._classes.values()),
         ]
@@ -264,6 +267,12 @@ class EngineLink(EngineCommands):
         """Set the priority and the latency target of a class, also after a restart."""
         await self.call(SetClass(spec))
         self._classes[spec.name] = spec
+
+    async def set_clock(self, offset_ns: int) -> None:
+        """Set the engine's clock: arrival time minus monotonic time, also after a restart."""
+        if offset_ns != self._clock_offset:
+            self._clock_offset = offset_ns
+            await self.call(SetClock(offset_ns))
 
     async def switch_policy(self, chosen: SchedulerSettings) -> None:
         """Switch to another scheduling policy, also after a restart."""

@@ -4,17 +4,24 @@ from __future__ import annotations
 
 
 class ManualClock:
-    """Nanoseconds since 1970, advanced by hand; both clocks of the Clock protocol are the same."""
+    """Nanoseconds since 1970, advanced by hand; both clocks of the Clock protocol are the same until a step."""
 
     def __init__(self, now: int = 1_700_000_000_000_000_000) -> None:
-        self._now = now
+        self._monotonic = now
+        self._offset = 0
 
     def now(self) -> int:
         """Return the time it was set to."""
-        return self._now
+        return self._monotonic + self._offset
 
-    monotonic = now
+    def monotonic(self) -> int:
+        """Return the time it was advanced to, whatever the steps."""
+        return self._monotonic
 
     def advance(self, *, seconds: float = 0, nanoseconds: int = 0) -> None:
         """Move on."""
-        self._now += int(seconds * 1_000_000_000) + nanoseconds
+        self._monotonic += int(seconds * 1_000_000_000) + nanoseconds
+
+    def step(self, *, seconds: float) -> None:
+        """Set the wall clock ahead, or back if negative; the monotonic clock does not change."""
+        self._offset += int(seconds * 1_000_000_000)

@@ -12,7 +12,7 @@ from starlette.websockets import WebSocketDisconnect
 from mavstream_protocol.wire.feed import CloseCode
 from mavstream_server.api.auth import admitted
 from mavstream_server.api.services import Services, services_of
-from mavstream_server.api.websockets.stamping import arrival_of, notify_arrivals
+from mavstream_server.api.websockets.stamping import notify_arrivals, received_at
 from mavstream_server.core.errors import ServiceError
 from mavstream_server.core.settings import Role
 from mavstream_server.core.work_queue import in_turn
@@ -33,6 +33,7 @@ class _Connection:
         self._websocket = websocket
         self._producers = services.producers
         self._work = services.work
+        self._clock = services.streams.clock
         self._awake = asyncio.Event()
         self._room = asyncio.Event()
         self.session = ProducerSession(
@@ -69,7 +70,8 @@ class _Connection:
                 return
             data = message.get("bytes")
             received = message["text"] if data is None else data
-            arrival = arrival_of(websocket)
+            received_ns = received_at(websocket)
+            arrival = self._clock.at(received_ns) if received_ns else 0
             # While it waits for its turn, at most one more read from the socket is buffered.
             await in_turn(self._work, session.importance, partial(session.received, received, arrival))
             if session.unsent > _MOST_UNSENT:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from typing import Any
 
 from starlette.websockets import WebSocket
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 
-_ARRIVAL = "mavstream.arrival"
+from mavstream_server.core.clock import SystemClock
+
+_RECEIVED = "mavstream.received"
 _LISTENER = "mavstream.arrival_listener"
 
 
@@ -22,20 +23,20 @@ class StampedWebSocket(WebSocketsSansIOProtocol):
 
     def data_received(self, data: bytes) -> None:
         """Record the time, then handle the bytes."""
-        arrival = time.time_ns()
+        received = SystemClock.monotonic()
         super().data_received(data)
         scope: Any = getattr(self, "scope", None)  # not set before the handshake
         if scope is not None:
             state = scope["state"]
-            state[_ARRIVAL] = arrival
+            state[_RECEIVED] = received
             listener = state.get(_LISTENER)
             if listener is not None:
                 listener()
 
 
-def arrival_of(websocket: WebSocket) -> int:
-    """Return the arrival time of the current message, UTC in ns; 0 under another protocol class."""
-    found: int = websocket.scope.get("state", {}).get(_ARRIVAL, 0)
+def received_at(websocket: WebSocket) -> int:
+    """Return the monotonic time (ns) of the current message; 0 under another protocol class."""
+    found: int = websocket.scope.get("state", {}).get(_RECEIVED, 0)
     return found
 
 

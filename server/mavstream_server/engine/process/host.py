@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from importlib import import_module
 
 from mavstream_protocol.errors import MavstreamError
-from mavstream_server.core.clock import Clock, SystemClock
+from mavstream_server.core.clock import OffsetClock
 from mavstream_server.core.damage import Damage
 from mavstream_server.core.heap import QueryHeap, freeze_heap
 from mavstream_server.engine.process.allocator import keep_freed_memory
@@ -35,6 +35,7 @@ from mavstream_server.engine.process.messages import (
     QueryEnded,
     Ready,
     Reply,
+    SetClock,
     Shutdown,
 )
 from mavstream_server.engine.query import RunningQuery
@@ -52,7 +53,7 @@ _SHORT_WAIT, _LONG_WAIT = 200, 1000  # ms to poll while idle; the short one whil
 class Host:
     """The main loop of an engine process. It blocks only when there is nothing to do."""
 
-    def __init__(self, control: EngineEnd, news: Doorbell, results: Doorbell, clock: Clock) -> None:
+    def __init__(self, control: EngineEnd, news: Doorbell, results: Doorbell, clock: OffsetClock) -> None:
         self._control = control
         self._news = news
         self._results = results
@@ -186,6 +187,9 @@ class Host:
                 return Done()
             if self._hosted is None:
                 raise WrongCommand(f"got a {type(command).__name__} before Hello; send Hello first")
+            if isinstance(command, SetClock):
+                self._clock.offset = command.offset_ns
+                return Done()
         except MavstreamError as error:
             return Failed(error.code, str(error))
         self._reported_at = -1
@@ -235,7 +239,7 @@ def main(arguments: list[str] | None = None) -> None:
         os.set_inheritable(fd, False)
     control = EngineEnd(socket.socket(fileno=fds.control))
     news, results = Doorbell(fds.news, fds.news), Doorbell(fds.results, fds.results)
-    Host(control, news, results, SystemClock()).run()
+    Host(control, news, results, OffsetClock()).run()
     control.flush()
 
 

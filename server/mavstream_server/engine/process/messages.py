@@ -44,6 +44,14 @@ class Hello:
 
 
 @dataclass(frozen=True, slots=True)
+class SetClock:
+    """Set the clock that latencies and stop times are measured with. Done()."""
+
+    offset_ns: int
+    """Arrival time minus monotonic time."""
+
+
+@dataclass(frozen=True, slots=True)
 class AttachStream:
     """Attach a stream's log, so that queries can read it; does nothing if it is attached. Done()."""
 
@@ -219,6 +227,7 @@ class Shutdown:
 
 Command = (
     Hello
+    | SetClock
     | AttachStream
     | DetachStream
     | StartQuery
