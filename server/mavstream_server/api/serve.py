@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import gc
 import logging
 import os
@@ -13,7 +12,6 @@ import socket
 import sys
 from collections.abc import Iterator
 from importlib.abc import MetaPathFinder
-from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING
 
@@ -23,6 +21,7 @@ from mavstream_protocol.errors import MavstreamError
 from mavstream_server.api.app import create_app, say_goodbye
 from mavstream_server.api.logging import LogFormat, configure_logging
 from mavstream_server.api.websockets.stamping import StampedWebSocket
+from mavstream_server.core.data_directory import locked
 from mavstream_server.core.heap import freeze_heap
 from mavstream_server.supervisor.scheduler_choice import check_policy
 
@@ -44,7 +43,7 @@ class CannotServe(MavstreamError):
 
 
 def run(settings: Settings, log: LogFormat = "json", child: EngineChild | None = None) -> None:
-    """Serve until SIGTERM or SIGINT; returns after a graceful stop. Raises CannotServe.
+    """Serve until SIGTERM or SIGINT; returns after a graceful stop. Raises CannotServe, DataUnusable.
 
     `child` is the engine's process, if it was started already; it ends with this one in any case.
     """
@@ -52,7 +51,7 @@ def run(settings: Settings, log: LogFormat = "json", child: EngineChild | None =
     check_policy(settings)
     _raise_file_limit()
     sys.meta_path.insert(0, _WithoutPandas())
-    with _locked(settings.data), _bound(settings.host, settings.port) as listener:
+    with locked(settings.data), _bound(settings.host, settings.port) as listener:
         app = create_app(settings, child)
         config = uvicorn.Config(
             app,
@@ -131,31 +130,6 @@ class _Server(uvicorn.Server):
         finally:
             for number, handler in before.items():
                 signal.signal(number, handler)
-
-
-@contextlib.contextmanager
-def _locked(data: Path) -> Iterator[None]:
-    """Lock the data directory: two servers on the same logs would destroy them."""
-    try:
-        data.mkdir(parents=True, exist_ok=True)
-        handle = os.open(data / "server.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-    except OSError as error:
-        raise CannotServe(f"the data directory {data} cannot be used: {error.strerror}") from None
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        owner = os.pread(handle, 32, 0).decode(errors="replace").strip()
-        os.close(handle)
-        raise CannotServe(
-            f"the data directory {data} is in use by another server (process {owner or 'unknown'}): "
-            "stop it, or give another directory with --data"
-        ) from None
-    os.ftruncate(handle, 0)
-    os.pwrite(handle, str(os.getpid()).encode(), 0)
-    try:
-        yield
-    finally:
-        os.close(handle)
 
 
 @contextlib.contextmanager

@@ -74,6 +74,7 @@ class StreamMaintenance:
 
     def _rarely(self, monotonic: int) -> None:
         for log in self._logs.values():
+            log.check_files()
             if log.writer is None and not log.broken:
                 log.open(monotonic)
                 if log.failure is None:

@@ -16,7 +16,7 @@ from mavstream_protocol.wire.resources import StreamInfo
 from mavstream_server.catalog.catalog import Catalog
 from mavstream_server.columns.batch import BEGIN_OF_TIME
 from mavstream_server.core.clock import Clock
-from mavstream_server.core.damage import DamageReport
+from mavstream_server.core.damage import Damage, DamageReport
 from mavstream_server.core.errors import (
     Conflict,
     NotFound,
@@ -115,15 +115,18 @@ class StreamStore:
             shutil.rmtree(leftover, ignore_errors=True)
         try:
             for spec in self._catalog.streams():
-                self._add(spec)
+                self._add(spec, opening=True)
         except BaseException:
             self.close()
             raise
         self._retention.count()
 
-    def _add(self, spec: StreamSpec) -> StreamWriter:
+    def _add(self, spec: StreamSpec, *, opening: bool = False) -> StreamWriter:
         known = self._catalog.sequences(spec.name)
-        log = StreamWriter(self._directory / spec.name, spec, self._sync, known, self._damage.add)
+        path = self._directory / spec.name
+        if opening and not path.exists():
+            self._damage.add(Damage(path, 0, 0, 0, 0, "the stream's files are missing: it starts empty"))
+        log = StreamWriter(path, spec, self._sync, known, self._damage.add)
         log.open(self._clock.monotonic())
         if log.writer is not None:
             self.clock.not_before(log.writer.last_arrival)

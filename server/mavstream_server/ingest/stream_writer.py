@@ -141,6 +141,18 @@ class StreamWriter:
         self.last = {producer: max(last, writer.last_sequence(producer)) for producer, last in known}
         self.unsaved |= set(self.last)
 
+    def check_files(self) -> None:
+        """Stop accepting rows if the log's files were deleted: they would be lost with the next restart."""
+        if self.writer is None or self.syncing or not self.writer.deleted:
+            return
+        self.close()
+        self.broken = True
+        self.failure = StorageFailed(
+            f"the files of stream '{self.spec.name}' in {self.path} were deleted: it takes no rows until they "
+            "are restored and the server is restarted; remove the stream if its rows are not needed"
+        )
+        _LOG.error("stream files deleted", extra={"stream": self.spec.name, "directory": str(self.path)})
+
     def close(self) -> None:
         """Close the log; closing again does nothing."""
         if self.writer is not None:

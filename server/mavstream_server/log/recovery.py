@@ -6,6 +6,7 @@ import errno
 import mmap
 import os
 from collections.abc import Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
 
@@ -31,6 +32,7 @@ from mavstream_server.log.format.segment import (
     SegmentName,
     list_segments,
     parse_info,
+    read_words,
 )
 from mavstream_server.log.format.texts import decode_texts
 from mavstream_server.log.mapped import CHECKSUM
@@ -233,3 +235,15 @@ def _last_written(fd: int, start: int, size: int) -> int:
             last = start + len(data)
         start = stop
     return last
+
+
+def missing_segments(path: Path) -> list[Damage]:
+    """Return the segments that are missing between others, as damage of the segment before."""
+    found: list[Damage] = []
+    for name, following in pairwise(list_segments(path)):
+        if following.serial != name.serial + 1:
+            file = name.within(path)
+            start = min(read_words(file)[END], following.position)
+            size = file.stat().st_size
+            found.append(Damage(file, size, 0, start, following.position, "the file behind it is missing"))
+    return found

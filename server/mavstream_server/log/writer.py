@@ -40,7 +40,7 @@ from mavstream_server.log.format.segment import (
 )
 from mavstream_server.log.format.shared_columns import arrivals_differ, arrivals_of_slices, largest_of_slices
 from mavstream_server.log.options import LogOptions, Sync
-from mavstream_server.log.recovery import recover, remove_incomplete
+from mavstream_server.log.recovery import missing_segments, recover, remove_incomplete
 from mavstream_server.log.state import LogState
 
 _FEW = 16  # rows
@@ -89,7 +89,8 @@ class LogWriter:
         for info in self._segments[-2:-1]:
             _seal(self.path, info)
         self._tail = tail = SegmentFile(self.path, found.name)
-        self.cut_bytes, self.damage = found.cut_bytes, found.damage
+        self.cut_bytes = found.cut_bytes
+        self.damage = [*missing_segments(self.path), *found.damage]
         if found.skipped:
             tail.truncate(found.length, self._state.position, found.length)
         if tail.sealed or found.skipped:
@@ -103,6 +104,11 @@ class LogWriter:
     def end(self) -> int:
         """The position of the next row."""
         return self._state.position
+
+    @property
+    def deleted(self) -> bool:
+        """Whether the file that is written to was deleted: what is appended would be lost."""
+        return self._open_tail().deleted
 
     @property
     def begin(self) -> int:
@@ -368,7 +374,7 @@ def _lock(path: Path, *, create: bool) -> int:
         path.mkdir(parents=True, exist_ok=True)
     elif not path.is_dir():
         raise LogMissingError(path, "no log here; give a description to create one")
-    fd = os.open(path / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    fd = os.open(path / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:

@@ -79,7 +79,7 @@ class Changes:
         """Map the count; only the process that changes versions creates it. Raises TableFilesError."""
         flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC if create else os.O_RDONLY | os.O_CLOEXEC
         try:
-            fd = os.open(path / _CHANGES, flags, 0o644)
+            fd = os.open(path / _CHANGES, flags, 0o600)
             try:
                 if create:
                     os.ftruncate(fd, _WORD.size)

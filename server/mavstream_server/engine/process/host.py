@@ -19,6 +19,7 @@ from importlib import import_module
 from mavstream_protocol.errors import MavstreamError
 from mavstream_server.core.clock import OffsetClock
 from mavstream_server.core.damage import Damage
+from mavstream_server.core.data_directory import PRIVATE
 from mavstream_server.core.heap import QueryHeap, freeze_heap
 from mavstream_server.engine.process.allocator import keep_freed_memory
 from mavstream_server.engine.process.channel import EVENT, EngineEnd, MalformedMessage, Packet
@@ -227,6 +228,7 @@ def main(arguments: list[str] | None = None) -> None:
     """Run an engine process."""
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)  # the parent decides when this ends
+    os.umask(PRIVATE)
     log_to_stderr()
     _raise_file_limit()
     keep_freed_memory()

@@ -74,11 +74,16 @@ def parse_info(file: Path, words: Sequence[int]) -> SegmentInfo:
     return SegmentInfo(words[SERIAL], words[POSITION], words[ARRIVAL], words[OFFSET])
 
 
-def read_info(file: Path) -> SegmentInfo:
-    """Read the header of a segment file."""
+def read_words(file: Path) -> Sequence[int]:
+    """Read the words of a segment file's header; fewer if the file is too short."""
     with file.open("rb", buffering=0) as stream:
         data = stream.read(HEADER_BYTES) or b""
-    return parse_info(file, memoryview(data[: len(data) & ~7]).cast("q"))
+    return memoryview(data[: len(data) & ~7]).cast("q")
+
+
+def read_info(file: Path) -> SegmentInfo:
+    """Read the header of a segment file."""
+    return parse_info(file, read_words(file))
 
 
 class SegmentFile:
@@ -124,6 +129,11 @@ class SegmentFile:
     def sealed(self) -> bool:
         """Whether the segment is finished."""
         return bool(self._words[SEALED])
+
+    @property
+    def deleted(self) -> bool:
+        """Whether the file was deleted since it was opened."""
+        return os.fstat(self._fd).st_nlink == 0
 
     def write(self, data: bytes, end: int) -> None:
         """Write frames and make them visible together; `end` is the position after them."""
