@@ -53,6 +53,7 @@ SERVER_PARTS = {
         "supervisor",
         "tables",
     ],
+    "checking": ["catalog", "core", "log", "tables"],
     "simulation": ["scheduling"],
 }
 

@@ -212,5 +212,7 @@ def test_tables_are_restored_and_broken_files_are_ignored(
         second.close()
 
     asyncio.run(test())
-    assert [record.message for record in caplog.records] == ["table ignored"]
-    assert " bytes, got " in str(caplog.records[0].__dict__["reason"])
+    (record,) = caplog.records
+    assert record.message == "damaged file"
+    assert "table ignored: " in record.__dict__["reason"]
+    assert " bytes, got " in record.__dict__["reason"]

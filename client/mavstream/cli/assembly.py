@@ -13,6 +13,7 @@ from mavstream.cli.output import complain
 GROUP = "mavstream.commands"
 KNOWN = {
     "serve": ("server", "Run a server."),
+    "check": ("server", "Check and repair the data directory of a stopped server."),
     "feed": ("feeder", "Feed streams from files."),
     "demo": ("server", "Run a demo: 21 queries in three classes."),
     "simulate": ("server", "Simulate scheduling policies on a workload."),

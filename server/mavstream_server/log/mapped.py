@@ -356,10 +356,12 @@ class MappedSegment:
         self._scan(self.refresh())
         offset = self._before(bisect_left(self._arrivals, arrival))
         while offset < self.limit:
-            step = self._step(offset)
-            if step.arrival >= arrival:
+            behind = self._step(offset).behind
+            # Of damaged frames only the arrivals around them are known: the one behind bounds theirs.
+            bound = behind if offset in self.damaged else offset
+            if bound >= self.limit or self._step(bound).arrival >= arrival:
                 break
-            offset = step.behind
+            offset = behind
         return offset
 
     def offset_before(self, offset: int) -> int | None:

@@ -133,7 +133,7 @@ class _Replay:
         for found in walk(self._view, self.length, limit, self._state.position):
             if isinstance(found, IntactFrame):
                 self._frame(found)
-            elif found.stop_position is None and (truncated or _is_torn(self._view, found.offset, limit)):
+            elif found.stop_position is None and (truncated or is_torn(self._view, found.offset, limit)):
                 return
             elif found.stop_position is None and intact_header(self._view, found.offset, len(self._view)):
                 return  # the limit is inside of a frame
@@ -181,7 +181,7 @@ def _replay_before(path: Path, names: Sequence[SegmentName], layout: Layout, sta
     state.position = max(state.position, names[-1].position)
 
 
-def _is_torn(view: memoryview, offset: int, limit: int) -> bool:
+def is_torn(view: memoryview, offset: int, limit: int) -> bool:
     """Return whether the frames from a byte offset on were written incompletely: their end is missing.
 
     Disks write whole sectors, and there are zeros where none was written.
@@ -238,7 +238,7 @@ def _last_written(fd: int, start: int, size: int) -> int:
 
 
 def missing_segments(path: Path) -> list[Damage]:
-    """Return the segments that are missing between others, as damage of the segment before."""
+    """Return the segments that are missing between others, as damage behind the segment before."""
     found: list[Damage] = []
     for name, following in pairwise(list_segments(path)):
         if following.serial != name.serial + 1:

@@ -33,10 +33,12 @@ from mavstream_server.log.format.encoding import (
 from mavstream_server.log.format.layout import EMPTY_BODY, FRAME_BYTES, Body, FrameKind, Layout
 from mavstream_server.log.format.segment import (
     HEADER_BYTES,
+    SEALED,
     SegmentFile,
     SegmentInfo,
     list_segments,
     read_info,
+    read_words,
 )
 from mavstream_server.log.format.shared_columns import arrivals_differ, arrivals_of_slices, largest_of_slices
 from mavstream_server.log.options import LogOptions, Sync
@@ -86,8 +88,9 @@ class LogWriter:
             self._start_segment(serial=1, offset=0, room=0)
             return
         # The writer may have died after creating the last segment and before sealing the one before it.
-        for info in self._segments[-2:-1]:
-            _seal(self.path, info)
+        for info in self._segments[:-1]:
+            if not read_words(info.name.within(self.path))[SEALED]:
+                _seal(self.path, info)
         self._tail = tail = SegmentFile(self.path, found.name)
         self.cut_bytes = found.cut_bytes
         self.damage = [*missing_segments(self.path), *found.damage]

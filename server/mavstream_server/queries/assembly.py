@@ -78,7 +78,7 @@ def assemble(
     try:
         # Versions of tables and starting times are compared with arrival times.
         clock = streams.clock
-        tables = TableStore(settings, clock, TableJoins(registry, streams))
+        tables = TableStore(settings, clock, TableJoins(registry, streams), damage)
     except BaseException:
         streams.close()
         raise

@@ -15,6 +15,7 @@ import orjson
 
 from mavstream_protocol.schema import Field, FieldType, Schema
 from mavstream_server.columns.column import DTYPES, Array, Column
+from mavstream_server.tables.errors import TableFilesError
 from mavstream_server.tables.mapped import MappedArrays, write_arrays
 from mavstream_server.tables.texts import MappedTexts
 
@@ -68,15 +69,18 @@ def _append_arrays(column: Column, arrays: list[Array]) -> dict[str, int]:
 class VersionFile:
     """The memory-mapped file of a version."""
 
-    def __init__(self, file: Path) -> None:
-        """Raises TableFilesError if the file is missing or is not a version."""
-        self._arrays = MappedArrays(file, _MAGIC, "a version of a table")
+    def __init__(self, file: Path, *, verify: bool = True) -> None:
+        """Raises TableFilesError if the file is missing, damaged or not a version; `verify` reads all of it."""
+        self._arrays = MappedArrays(file, _MAGIC, "a version of a table", verify=verify)
         self.nbytes = self._arrays.nbytes
         header = self._arrays.header
-        self.rows: int = header["rows"]
-        self.digest: str = header["digest"]
-        self.schema = schema_of(header["fields"])
-        self._columns: dict[str, dict[str, int]] = header["columns"]
+        try:
+            self.rows: int = header["rows"]
+            self.digest: str = header["digest"]
+            self.schema = schema_of(header["fields"])
+            self._columns: dict[str, dict[str, int]] = header["columns"]
+        except (ValueError, TypeError, KeyError) as error:
+            raise TableFilesError(file, f"the header is damaged ({error}); put the table again") from None
 
     def type(self, name: str) -> FieldType:
         """Return the type of a column."""

@@ -109,6 +109,15 @@ def write_index(file: Path, version: VersionFile, names: Keys, sync: bool) -> No
     draft.rename(file)
 
 
+def is_intact_index(file: Path) -> bool:
+    """Return whether a file is an index with a correct checksum."""
+    try:
+        MappedArrays(file, _MAGIC, "an index of a table")
+    except TableFilesError:
+        return False
+    return True
+
+
 def open_index(file: Path, version: VersionFile, names: Keys) -> VersionIndex | None:
     """Map the index of a version; return None if there is none for this version and these columns."""
     if not file.exists():

@@ -5,7 +5,8 @@ from __future__ import annotations
 import mmap
 import os
 import struct
-from collections.abc import Sequence
+import zlib
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,13 +20,15 @@ _PREFIX = struct.Struct("<8sII")  # magic, version of the format, bytes of the h
 _FORMAT = 1
 _ALIGN = 64
 _MOST_HEADER = 1 << 20
+_CHECKSUM = "crc"
 
 
 def write_arrays(
     file: Path, magic: bytes, header: dict[str, Any], arrays: Sequence[Array], sync: bool
 ) -> None:
     """Write contiguous arrays, which readers address by index; `magic` has eight bytes."""
-    text = orjson.dumps({**header, "lengths": [array.nbytes for array in arrays]})
+    header = {**header, "lengths": [array.nbytes for array in arrays]}
+    text = orjson.dumps({**header, _CHECKSUM: _checksum(header, [array.data for array in arrays])})
     text += b" " * (-(_PREFIX.size + len(text)) % _ALIGN)
     with file.open("wb") as stream:
         stream.write(_PREFIX.pack(magic, _FORMAT, len(text)) + text)
@@ -37,11 +40,22 @@ def write_arrays(
             os.fsync(stream.fileno())
 
 
+def _checksum(header: dict[str, Any], arrays: Iterable[memoryview]) -> int:
+    """Return the checksum of the header, without the checksum itself, and of the arrays."""
+    checksum = zlib.crc32(orjson.dumps(header))
+    for array in arrays:
+        checksum = zlib.crc32(array, checksum)
+    return checksum
+
+
 class MappedArrays:
     """A memory-mapped file of arrays: pages are read on first use and shared between processes."""
 
-    def __init__(self, file: Path, magic: bytes, what: str) -> None:
-        """Raises TableFilesError if the file is missing or is not `what` it should be."""
+    def __init__(self, file: Path, magic: bytes, what: str, *, verify: bool = True) -> None:
+        """Raises TableFilesError if the file is missing, damaged, or is not `what` it should be.
+
+        Without `verify` the arrays are not read.
+        """
         self._file = file
         try:
             with file.open("rb") as stream:
@@ -57,6 +71,19 @@ class MappedArrays:
             raise TableFilesError(
                 file, f"expected {self._data + sum(padded)} bytes, got {self.nbytes}; put the table again"
             )
+        if verify:
+            self._verify()
+
+    def _verify(self) -> None:
+        """Compare the checksum; files of earlier releases have none."""
+        expected = self.header.get(_CHECKSUM)
+        view = memoryview(self._map)
+        arrays = [
+            view[start : start + length] for start, length in zip(self._starts, self._lengths, strict=True)
+        ]
+        header = {name: value for name, value in self.header.items() if name != _CHECKSUM}
+        if expected is not None and _checksum(header, arrays) != expected:
+            raise TableFilesError(self._file, "the checksum is wrong: it is damaged; put the table again")
 
     def _read_header(self, magic: bytes, what: str) -> dict[str, Any]:
         if self.nbytes < _PREFIX.size or self._map[:8] != magic:
@@ -69,8 +96,13 @@ class MappedArrays:
             raise TableFilesError(
                 self._file, f"expected format {_FORMAT}, got {version}; use the release that wrote it"
             )
-        header: dict[str, Any] = orjson.loads(self._map[_PREFIX.size : self._data])
-        return header
+        try:
+            header: dict[str, Any] = orjson.loads(self._map[_PREFIX.size : self._data])
+            return {**header, "lengths": [int(length) for length in header["lengths"]]}
+        except (ValueError, TypeError, KeyError) as error:
+            raise TableFilesError(
+                self._file, f"the header is damaged ({error}); put the table again"
+            ) from None
 
     def array(self, number: int, dtype: np.dtype[Any]) -> Array:
         """Return an array by index; it stays readable even after the file was removed."""

@@ -18,6 +18,7 @@ from mavstream_protocol.streams import field_specs
 from mavstream_protocol.wire.resources import TableDetail, TableInfo, TableVersion
 from mavstream_server.columns.column import Column
 from mavstream_server.core.clock import Clock
+from mavstream_server.core.damage import Damage, DamageReport
 from mavstream_server.core.errors import Conflict, NotFound, TooMany, WrongVersion, storage_problem
 from mavstream_server.core.settings import Settings
 from mavstream_server.tables.directory import (
@@ -93,8 +94,15 @@ class NoJoins:
 class TableStore:
     """All tables of a server. Used in one event loop; files are written in threads."""
 
-    def __init__(self, settings: Settings, clock: Clock, joins: Joins | None = None) -> None:
-        """`joins` are the queries that join tables, by default none."""
+    def __init__(
+        self,
+        settings: Settings,
+        clock: Clock,
+        joins: Joins | None = None,
+        damage: DamageReport | None = None,
+    ) -> None:
+        """`joins` are the queries that join tables, by default none; `damage` collects unusable files."""
+        self._damage = damage or DamageReport()
         self._directory = settings.tables_directory
         self._most = settings.max_tables
         self._most_versions = settings.max_table_versions
@@ -115,7 +123,8 @@ class TableStore:
                 try:
                     self._add(path)
                 except TableFilesError as error:
-                    _LOG.error("table ignored", extra={"table": path.name, "reason": str(error)})
+                    file = error.path if error.path != path else path / "table.json"
+                    self._damage.add(Damage(file, 0, 0, 0, 0, f"table ignored: {error}"))
 
     def _add(self, path: Path) -> None:
         (path / _DRAFT).unlink(missing_ok=True)
@@ -320,7 +329,7 @@ def obsolete(versions: Sequence[VersionName], arrival: int | None) -> list[Versi
 
 
 def _read_version(path: Path, name: VersionName | None) -> StoredVersion:
-    file = VersionFile(path / _DRAFT if name is None else name.within(path))
+    file = VersionFile(path / _DRAFT if name is None else name.within(path), verify=False)
     return StoredVersion(name or VersionName(0, 0), file.rows, file.nbytes, file.digest)
 
 
