@@ -115,9 +115,7 @@ def _server(metrics: ServerMetrics) -> Iterator[Metric]:
         [((), metrics.clock_ahead / 1e9)],
     )
     yield _counter("damage", "Damages found in files", ("directory",), _keyed(metrics.damaged))
-    yield _counter(
-        "damaged_rows", "Rows lost by damage in files", ("directory",), _keyed(metrics.lost_rows)
-    )
+    yield _counter("damaged_rows", "Rows lost by damage in files", ("directory",), _keyed(metrics.lost_rows))
     yield _gauge("queries", "Queries by state", ("state",), _keyed(metrics.states))
     yield _gauge("connections", "Open requests and websockets", (), [((), metrics.connections)])
     yield _gauge("producers", "Connected producers", (), [((), metrics.producers)])

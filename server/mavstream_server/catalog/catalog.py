@@ -329,8 +329,8 @@ def _parsed(kind: type[Spec], text: str) -> Spec:
         return kind.model_validate_json(text)
     except ValidationError as error:
         raise Refused(
-            f"catalog: expected a {kind.__name__}, got {text[:100]!r} ({error.error_count()} errors): the file "
-            "is damaged or was changed by another program; restore it from a backup",
+            f"catalog: expected a {kind.__name__}, got {text[:100]!r} ({error.error_count()} errors): the "
+            "file is damaged or was changed by another program; restore it from a backup",
             code="garbled_catalog",
         ) from error
 

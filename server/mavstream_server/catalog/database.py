@@ -174,7 +174,7 @@ def _check_header(path: Path) -> None:
 
 def _garbled(path: Path, reason: str) -> Refused:
     return Refused(
-        f"catalog '{path}' is not an intact SQLite file ({reason}): restore it from a backup; if there is none, "
-        "move it away to start with an empty catalog (rows stay in their files, but belong to no stream)",
+        f"catalog '{path}' is not an intact SQLite file ({reason}): restore it from a backup; if there is "
+        "none, move it away to start with an empty catalog; rows stay in their files, but belong to no stream",
         code="foreign_catalog",
     )

@@ -33,8 +33,8 @@ def check(
     repaired = sum(finding.repair is not None for finding in findings.found)
     lost = sum(finding.damage.rows for finding in findings.found)
     typer.echo(
-        f"{findings.files} files, {findings.rows} intact rows, {len(findings.found)} damaged places with {lost} "
-        f"lost rows, {repaired} repaired"
+        f"{findings.files} files, {findings.rows} intact rows, {len(findings.found)} damaged places with "
+        f"{lost} lost rows, {repaired} repaired"
     )
     if findings.found:
         raise typer.Exit(1)

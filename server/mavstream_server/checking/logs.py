@@ -98,7 +98,9 @@ class _Segment:
             elif found.repaired:
                 assert found.stop_position is not None
                 position = found.stop_position
-            elif found.stop_position is None and self._following is None and is_torn(view, found.offset, limit):
+            elif (
+                found.stop_position is None and self._following is None and is_torn(view, found.offset, limit)
+            ):
                 break  # an incomplete write, which the next start cuts off
             else:
                 position = self._lost(view, found, words)
@@ -153,7 +155,7 @@ class _Segment:
         return None
 
     def _expected_offset(self, limit: int) -> int | None:
-        """Return the bytes of the log before the segment, by a neighbour that agrees with its other neighbour.
+        """Return the bytes of the log before the segment, by a neighbour that agrees with its other one.
 
         None if no neighbour is sure, or one of them agrees with this segment.
         """

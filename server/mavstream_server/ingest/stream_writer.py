@@ -148,8 +148,8 @@ class StreamWriter:
         self.close()
         self.broken = True
         self.failure = StorageFailed(
-            f"the files of stream '{self.spec.name}' in {self.path} were deleted: it takes no rows until they "
-            "are restored and the server is restarted; remove the stream if its rows are not needed"
+            f"the files of stream '{self.spec.name}' in {self.path} were deleted: it takes no rows until "
+            "they are restored and the server is restarted; remove the stream if its rows are not needed"
         )
         _LOG.error("stream files deleted", extra={"stream": self.spec.name, "directory": str(self.path)})
 

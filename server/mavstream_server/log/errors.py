@@ -9,7 +9,7 @@ LogError
     LogCompleteError    the log was completed: no rows can follow
     UnfitRowsError      rows that do not fit the schema; nothing was written
     PositionAheadError  a position that the log has not reached
-    GapError            rows were removed before a cursor read them, or are damaged; the cursor continues behind
+    GapError            rows were removed before a cursor read them, or are damaged; it continues behind them
 """
 
 from __future__ import annotations
@@ -111,9 +111,7 @@ class GapError(LogError):
         else:
             why = "are damaged in the log's files"
             advice = "run 'mavstream check' for the place"
-        super().__init__(
-            path, f"rows {start} to {stop - 1} {why}; reading continues at {stop}; {advice}"
-        )
+        super().__init__(path, f"rows {start} to {stop - 1} {why}; reading continues at {stop}; {advice}")
         self.start = start
         self.stop = stop
         self.watermark = watermark

@@ -18,7 +18,15 @@ from mavstream_server.log.checked_files import DamagedFrames, checked_file
 from mavstream_server.log.errors import FrameDamaged, LogCorruptError
 from mavstream_server.log.format.checks import CHECKED_FIELDS, IntactFrame, examine, intact_header
 from mavstream_server.log.format.frame import Frame
-from mavstream_server.log.format.layout import CRC_FROM, FRAME, FRAME_BYTES, FRAME_MAGIC, ITEMS, Header, Layout
+from mavstream_server.log.format.layout import (
+    CRC_FROM,
+    FRAME,
+    FRAME_BYTES,
+    FRAME_MAGIC,
+    ITEMS,
+    Header,
+    Layout,
+)
 from mavstream_server.log.format.segment import (
     COMMITTED,
     END,
@@ -30,7 +38,7 @@ from mavstream_server.log.format.segment import (
     parse_info,
 )
 from mavstream_server.log.format.texts import decode_texts, recover_texts
-from mavstream_server.log.segment_texts import SegmentTexts
+from mavstream_server.log.format.segment_texts import SegmentTexts
 
 # The index has one entry per this many bytes: a seek scans at most this far.
 _INDEX_BYTES = 1 << 16
@@ -193,6 +201,12 @@ class MappedSegment:
             offset += header[5]
         self._newest = offset, watermark
         return watermark
+
+    def close(self) -> None:
+        """Release the map, which is closed with the last column that refers to it."""
+        self.view = memoryview(b"")
+        self.words = self.view.cast("q")
+        self.arrays = ()
 
     # Verification
 

@@ -183,6 +183,14 @@ class LogReader:
             self._cache_room += self.cache.pop(key).cost
         self._cached = deque(key for key in self._cached if key >= oldest)
 
+    def close(self) -> None:
+        """Close the files, even if cursors still refer to them; the reader cannot be used any more."""
+        self.shared.clear()
+        self.cache.clear()
+        self._cached.clear()
+        for segment in list(self._segments.values()):
+            segment.close()
+
     def _newest(self) -> MappedSegment:
         tail = self._tail
         while tail.sealed:

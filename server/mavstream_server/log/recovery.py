@@ -191,7 +191,7 @@ def is_torn(view: memoryview, offset: int, limit: int) -> bool:
 
 
 def _probable_header(view: memoryview, found: DamagedBytes, start: int, stop: int) -> Header | None:
-    """Return the header of a damaged frame if it fits its surroundings, so that probably its rows are damaged.
+    """Return the header of a damaged frame if it fits its surroundings: then probably its rows are damaged.
 
     Its producer's sequence is used: if it were unknown, the producer could not continue.
     """

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 from array import array
 from collections.abc import Mapping, Sequence
@@ -15,10 +14,8 @@ from mavstream_server.columns.batch import END_OF_TIME
 from mavstream_server.columns.column import Column, Ints
 from mavstream_server.core.damage import Damage
 from mavstream_server.log.errors import (
-    LogBusyError,
     LogClosedError,
     LogCompleteError,
-    LogMissingError,
     UnfitRowsError,
 )
 from mavstream_server.log.format.coding import SegmentCoder
@@ -41,6 +38,7 @@ from mavstream_server.log.format.segment import (
     read_words,
 )
 from mavstream_server.log.format.shared_columns import arrivals_differ, arrivals_of_slices, largest_of_slices
+from mavstream_server.log.lock import lock_log
 from mavstream_server.log.options import LogOptions, Sync
 from mavstream_server.log.recovery import missing_segments, recover, remove_incomplete
 from mavstream_server.log.state import LogState
@@ -69,7 +67,7 @@ class LogWriter:
         self._segments: list[SegmentInfo] = []
         self._tail: SegmentFile | None = None
         self._dirty = False
-        self._lock = _lock(path, create=description is not None)
+        self._lock = lock_log(path, create=description is not None)
         try:
             self.description = ensure_description(path, description)
             self._layout = Layout(self.description)
@@ -366,29 +364,6 @@ class LogWriter:
         if self._lock >= 0:
             os.close(self._lock)
             self._lock = -1
-
-
-def _lock(path: Path, *, create: bool) -> int:
-    """Lock a log's directory, creating it if asked to; return the file descriptor that holds the lock.
-
-    The lock is released when the descriptor is closed or the process dies. The file only names the holder.
-    """
-    if create:
-        path.mkdir(parents=True, exist_ok=True)
-    elif not path.is_dir():
-        raise LogMissingError(path, "no log here; give a description to create one")
-    fd = os.open(path / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    try:
-        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        holder = os.pread(fd, 32, 0).decode("ascii", "replace").strip() or "unknown"
-        os.close(fd)
-        raise LogBusyError(
-            path, f"process {holder} is writing this log; a log has one writer, close that one first"
-        ) from None
-    os.ftruncate(fd, 0)
-    os.pwrite(fd, f"{os.getpid()}\n".encode(), 0)
-    return fd
 
 
 def _largest(times: Ints) -> int:

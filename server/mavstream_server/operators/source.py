@@ -31,8 +31,9 @@ class Needs(NamedTuple):
 class Source(Operator):
     """Reads frames with a cursor and emits them as batches, with the marks between the rows.
 
-    Rows that it did not see (before its start, during a pause, removed by retention, or damaged) are announced by a
-    gap mark, so that windows that could have contained them are not answered as if they were complete.
+    Rows that it did not see (before its start, during a pause, removed by retention, or damaged) are
+    announced by a gap mark, so that windows that could have contained them are not answered as if they were
+    complete.
     """
 
     kind = "source"

@@ -45,8 +45,8 @@ class DataFiles:
         failures = dict(self._streams.failures)
         if self._catalog_deleted:
             failures["catalog"] = (
-                f"'{self._settings.catalog_file}' was deleted while the server uses it: changes are lost with "
-                "the next restart; restore it from a backup while the server is stopped"
+                f"'{self._settings.catalog_file}' was deleted while the server uses it: changes are lost "
+                "with the next restart; restore it from a backup while the server is stopped"
             )
         return failures
 

@@ -230,6 +230,13 @@ class QueryResults:
         self.wake()
         return True
 
+    def close(self) -> None:
+        """Close the log; it is opened again when it is needed."""
+        self._cursors.clear()
+        if self._reader is not None:
+            self._reader.close()
+            self._reader = None
+
     def wake(self) -> None:
         """Wake all waiting readers."""
         self.news.set()

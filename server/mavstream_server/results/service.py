@@ -194,6 +194,7 @@ class ResultService:
         if results is not None:
             results.removed = True
             results.wake()
+            results.close()
         shutil.rmtree(self.directory / id_, ignore_errors=True)
 
     def _trim(self) -> None:

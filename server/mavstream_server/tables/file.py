@@ -70,7 +70,7 @@ class VersionFile:
     """The memory-mapped file of a version."""
 
     def __init__(self, file: Path, *, verify: bool = True) -> None:
-        """Raises TableFilesError if the file is missing, damaged or not a version; `verify` reads all of it."""
+        """Raises TableFilesError if the file is missing, damaged or not a version; `verify` reads it all."""
         self._arrays = MappedArrays(file, _MAGIC, "a version of a table", verify=verify)
         self.nbytes = self._arrays.nbytes
         header = self._arrays.header

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 
 class ManualClock:
-    """Nanoseconds since 1970, advanced by hand; both clocks of the Clock protocol are the same until a step."""
+    """Nanoseconds since 1970, advanced by hand; both clocks of the Clock protocol agree until a step."""
 
     def __init__(self, now: int = 1_700_000_000_000_000_000) -> None:
         self._monotonic = now

@@ -90,7 +90,9 @@ async def ready(parts: Parts) -> Readiness:
         )
         for one in parts.damage.found.values()
     )
-    return Readiness(status="ready", damage=damage, failures=parts.files.failures, orphans=parts.files.orphans)
+    return Readiness(
+        status="ready", damage=damage, failures=parts.files.failures, orphans=parts.files.orphans
+    )
 
 
 def _within(data: Path, file: Path) -> str:

@@ -151,7 +151,10 @@ class HostedEngine:
                 if name not in engine.intake.readers:
                     engine.attach(name, LogReader(path, _CACHE_BYTES, self._damaged))
             case DetachStream(name):
+                reader = engine.intake.readers.get(name)
                 engine.detach(name)
+                if reader is not None:
+                    reader.close()
             case StopQuery(id_):
                 engine.stop(id_)
             case ForgetQuery(id_):

@@ -1,7 +1,7 @@
 """Serialization of the texts that a frame adds to its segment's dictionaries.
 
-The texts have a checksum of their own, and each field's texts carry the code of the first one. So texts can be
-recovered from a frame whose rows are damaged, and codes stay right behind a frame whose texts are lost.
+The texts have a checksum of their own, and each field's texts carry the code of the first one. So texts can
+be recovered from a frame whose rows are damaged, and codes stay right behind a frame whose texts are lost.
 """
 
 from __future__ import annotations
