@@ -239,6 +239,27 @@ def test_a_foreign_file_is_refused(path: Path) -> None:
         Catalog(path)
 
 
+def test_an_empty_file_is_a_new_catalog_only_where_there_is_no_data(path: Path) -> None:
+    path.touch()
+    (path.parent / "streams").mkdir()
+    Catalog(path).close()
+    path.write_bytes(b"")
+    (path.parent / "streams" / "readings").mkdir()
+    with pytest.raises(Refused, match="it is empty"):
+        Catalog(path)
+    assert path.read_bytes() == b""
+
+
+def test_a_garbled_specification_is_refused_by_name(path: Path) -> None:
+    Catalog(path).close()
+    connection = sqlite3.connect(path)
+    connection.execute("INSERT INTO streams VALUES ('readings', '{\"name\": \"rea\u0001')")
+    connection.commit()
+    connection.close()
+    with pytest.raises(Refused, match="catalog: expected a StreamSpec, got .* restore it from a backup"):
+        Catalog(path).streams()
+
+
 def test_registering_three_thousand_queries_is_quick(catalog: Catalog) -> None:
     spec = query("q")
 

@@ -165,9 +165,14 @@ class Database:
 
 
 def _check_header(path: Path) -> None:
-    """Raise Refused if an existing file is not an SQLite file: an empty one would be taken for a new one."""
+    """Raise Refused if an existing file is not an SQLite file: an empty one would be taken for a new one.
+
+    Beside empty directories it is a new one, left by a process that died at its first start.
+    """
     with path.open("rb") as stream:
         start = stream.read(len(_SQLITE))
+    if not start and not any(any(one.iterdir()) for one in path.parent.iterdir() if one.is_dir()):
+        return
     if start != _SQLITE:
         raise _garbled(path, "it is empty" if not start else f"it begins with {start!r}")
 
@@ -175,6 +180,6 @@ def _check_header(path: Path) -> None:
 def _garbled(path: Path, reason: str) -> Refused:
     return Refused(
         f"catalog '{path}' is not an intact SQLite file ({reason}): restore it from a backup; if there is "
-        "none, move it away to start with an empty catalog; rows stay in their files, but belong to no stream",
+        "none, move it away to start with an empty catalog; rows stay in their files and belong to no stream",
         code="foreign_catalog",
     )

@@ -37,8 +37,8 @@ from mavstream_server.log.format.segment import (
     list_segments,
     parse_info,
 )
-from mavstream_server.log.format.texts import decode_texts, recover_texts
 from mavstream_server.log.format.segment_texts import SegmentTexts
+from mavstream_server.log.format.texts import decode_texts, recover_texts
 
 # The index has one entry per this many bytes: a seek scans at most this far.
 _INDEX_BYTES = 1 << 16
