@@ -256,7 +256,7 @@ def test_a_garbled_specification_is_refused_by_name(path: Path) -> None:
     connection.execute("INSERT INTO streams VALUES ('readings', '{\"name\": \"rea\u0001')")
     connection.commit()
     connection.close()
-    with pytest.raises(Refused, match="catalog: expected a StreamSpec, got .* restore it from a backup"):
+    with pytest.raises(Refused, match=r"catalog: expected a StreamSpec, got .* restore it from a backup"):
         Catalog(path).streams()
 
 
