@@ -200,3 +200,16 @@ def test_missing_and_shortened_segments_are_gaps_by_damage(tmp_path: Path) -> No
     lost = {position for gap in gaps for position in range(gap.start, gap.stop)}
     assert lost == set(range(ends[0] - 2, ends[1]))
     assert rows == {position: row for position, row in expected.items() if position not in lost}
+
+
+@pytest.mark.parametrize("place", [0, 10, 20, 60])
+def test_the_watermark_at_the_end_is_known_behind_damage(tmp_path: Path, place: int) -> None:
+    write(tmp_path, 30, options=LogOptions())
+    expected = LogReader(tmp_path).watermark
+    offsets = frame_offsets(tmp_path)
+    for position in (5, 6, 20):
+        flip(offsets[position][0], offsets[position][1] + place)
+    reader = LogReader(tmp_path)
+    assert reader.watermark == expected
+    assert [(gap.start, gap.stop) for gap in read_all(reader, "n")[1]] == [(5, 7), (20, 21)]
+    assert reader.watermark == expected

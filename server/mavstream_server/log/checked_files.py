@@ -10,7 +10,10 @@ from __future__ import annotations
 import os
 import time
 from collections import OrderedDict
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from mavstream_server.log.format.frame import Frame
 
 _MOST_FILES = 4096
 # Times of modification have the granularity of the kernel's tick: a later change could have the same one.
@@ -30,6 +33,13 @@ class DamagedFrames(NamedTuple):
     watermark: int
     max_time: int
     """Of the log behind the damage, in us."""
+
+    @classmethod
+    def of(cls, frame: Frame) -> DamagedFrames:
+        """Return a frame whose rows cannot be read."""
+        largest = max(frame.max_before, frame.largest_time(frame.rows))
+        stop_offset = frame.byte_offset + frame.nbytes
+        return cls(stop_offset, frame.first_position, frame.stop, frame.arrival, frame.after, largest)
 
 
 class CheckedFile:

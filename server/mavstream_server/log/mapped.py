@@ -32,10 +32,9 @@ from mavstream_server.log.format.segment import (
     END,
     HEADER_BYTES,
     SEALED,
-    SegmentInfo,
     SegmentName,
-    list_segments,
     parse_info,
+    position_behind,
 )
 from mavstream_server.log.format.segment_texts import SegmentTexts
 from mavstream_server.log.format.texts import decode_texts, recover_texts
@@ -116,7 +115,7 @@ class MappedSegment:
         if snapshot is None:
             # Read on at the next intact frame; the cursor meets the damage where the first frame would be.
             self.first = HEADER_BYTES
-            self.snapshot = _unknown_snapshot(self.info, self._damage(HEADER_BYTES))
+            self.snapshot = self._missing_snapshot()
         else:
             self.first = HEADER_BYTES + snapshot.length
             self.snapshot = snapshot
@@ -197,10 +196,24 @@ class MappedSegment:
         unpack, view = FRAME.unpack_from, self.view
         while offset < limit:
             header = unpack(view, offset)
+            length = header[5]
+            if header[0] != FRAME_MAGIC or not FRAME_BYTES <= length <= limit - offset:
+                # Damaged: the last frame is found by verifying all of them.
+                last = self.offset_before(limit)
+                if last is not None and last not in self.damaged:
+                    watermark = unpack(view, last)[13]
+                offset = limit
+                break
             watermark = header[13]
-            offset += header[5]
+            offset += length
         self._newest = offset, watermark
         return watermark
+
+    def _missing_snapshot(self) -> Header:
+        """Return what is known of a damaged snapshot."""
+        info, damaged = self.info, self._damage(HEADER_BYTES)
+        known = {"position": info.position, "arrival": info.arrival, "after": damaged.watermark}
+        return Header(**dict.fromkeys(Header._fields, 0) | known | {"max_before": damaged.max_time})
 
     def close(self) -> None:
         """Release the map, which is closed with the last column that refers to it."""
@@ -231,7 +244,9 @@ class MappedSegment:
                 or crc32(view[offset + CRC_FROM : stop]) != crc
             ):
                 self.verified = offset
-                stop = self._damage(offset).stop_offset
+                # Checked again, because the writer may have been about to write it.
+                header = intact_header(view, offset, limit)
+                stop = self._damage(offset).stop_offset if header is None else offset + header.length
             offset = stop
         self.verified = self._checked.until = max(offset, self._checked.until)
 
@@ -247,7 +262,8 @@ class MappedSegment:
         following = intact_header(self.view, found.stop, self.limit)
         stop = found.stop_position
         if stop is None:
-            stop = self._end_of_rows()
+            following_segment = position_behind(self._path, self.info.serial)
+            stop = self.end if following_segment is None else following_segment
         damaged = DamagedFrames(
             found.stop,
             position,
@@ -264,23 +280,10 @@ class MappedSegment:
         nbytes = damaged.stop_offset - offset
         self._on_damage(Damage(self.file, offset, nbytes, damaged.start, damaged.stop, reason))
 
-    def _end_of_rows(self) -> int:
-        """Return the position after the segment's last row, from the next segment if there is one."""
-        serial = self.info.serial + 1
-        following = (name.position for name in list_segments(self._path) if name.serial == serial)
-        return next(following, self.end)
-
     def check_texts(self, frame: Frame) -> None:
         """Raise FrameDamaged if texts of a frame were lost."""
         if self.texts.doubtful and frame.rows and not self.texts.known(frame):
-            damaged = DamagedFrames(
-                frame.byte_offset + frame.nbytes,
-                frame.first_position,
-                frame.stop,
-                frame.arrival,
-                frame.after,
-                max(frame.max_before, frame.largest_time(frame.rows)),
-            )
+            damaged = DamagedFrames.of(frame)
             self._record(frame.byte_offset, damaged, TEXTS)
             raise FrameDamaged(damaged)
 
@@ -390,10 +393,3 @@ class MappedSegment:
 
     def _before(self, entry: int) -> int:
         return self._offsets[entry - 1] if entry else self.first
-
-
-def _unknown_snapshot(info: SegmentInfo, damaged: DamagedFrames) -> Header:
-    """Return the snapshot's header for a segment whose snapshot is damaged."""
-    known = dict.fromkeys(Header._fields, 0)
-    known |= {"position": info.position, "arrival": info.arrival}
-    return Header(**known | {"after": damaged.watermark, "max_before": damaged.max_time})

@@ -63,6 +63,11 @@ def list_segments(path: Path) -> list[SegmentName]:
     return sorted(SegmentName(int(match[2]), int(match[1])) for match in found if match)
 
 
+def position_behind(path: Path, serial: int) -> int | None:
+    """Return the position after the last row of a segment by the name of the next one; None if it is last."""
+    return next((name.position for name in list_segments(path) if name.serial == serial + 1), None)
+
+
 def parse_info(file: Path, words: Sequence[int]) -> SegmentInfo:
     """Parse the words of a header; raise LogCorruptError if the file is not a segment."""
     if len(words) < HEADER_WORDS or words[MAGIC] != SEGMENT_MAGIC:
