@@ -13,6 +13,7 @@ from pathlib import Path
 from mavstream_server.checking.findings import Findings
 from mavstream_server.core.damage import Damage
 from mavstream_server.log import LogError, load_description
+from mavstream_server.log.checked_files import CHECKSUM
 from mavstream_server.log.format.checks import DamagedBytes, IntactFrame, intact_header, lost_frame, walk
 from mavstream_server.log.format.layout import FRAME_BYTES, FrameKind
 from mavstream_server.log.format.segment import (
@@ -34,7 +35,6 @@ from mavstream_server.log.format.segment import (
     parse_info,
     read_words,
 )
-from mavstream_server.log.mapped import CHECKSUM
 from mavstream_server.log.recovery import is_torn, missing_segments
 
 

@@ -15,6 +15,11 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from mavstream_server.log.format.frame import Frame
 
+CHECKSUM = "the checksum is wrong"
+REPAIRED = "given up by a repair"
+TEXTS = "texts of its rows were lost with an earlier frame"
+"""Reasons of damage."""
+
 _MOST_FILES = 4096
 # Times of modification have the granularity of the kernel's tick: a later change could have the same one.
 _TICK = 50_000_000  # ns

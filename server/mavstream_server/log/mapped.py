@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from mavstream_server.columns.batch import BEGIN_OF_TIME
 from mavstream_server.core.damage import Damage, DamageListener
-from mavstream_server.log.checked_files import DamagedFrames, checked_file
+from mavstream_server.log.checked_files import CHECKSUM, REPAIRED, TEXTS, DamagedFrames, checked_file
 from mavstream_server.log.errors import FrameDamaged, LogCorruptError
 from mavstream_server.log.format.checks import CHECKED_FIELDS, IntactFrame, examine, intact_header
 from mavstream_server.log.format.frame import Frame
@@ -45,10 +45,6 @@ _INDEX_BYTES = 1 << 16
 _MAP_COST = 1 << 18
 # So many bytes are verified at a time: small frames cost less together than one by one.
 _VERIFY_BYTES = 1 << 16
-
-CHECKSUM = "the checksum is wrong"
-REPAIRED = "given up by a repair"
-TEXTS = "texts of its rows were lost with an earlier frame"
 
 
 class _Step(NamedTuple):
@@ -90,6 +86,7 @@ class MappedSegment:
         "scanned",
         "snapshot",
         "texts",
+        "trusted",
         "verified",
         "view",
         "words",
@@ -111,6 +108,8 @@ class MappedSegment:
         self._check_limit()
         self.verified = max(self._checked.until, HEADER_BYTES)
         """Frames before this byte offset were verified."""
+        self.trusted = 0
+        """Frames before this byte offset need no check; 0 if any frame is known to be damaged."""
         snapshot = intact_header(self.view, HEADER_BYTES, self.limit)
         if snapshot is None:
             # Read on at the next intact frame; the cursor meets the damage where the first frame would be.
@@ -223,11 +222,22 @@ class MappedSegment:
 
     # Verification
 
-    def refuse_damaged(self, offset: int) -> None:
-        """Raise FrameDamaged if damage begins at a byte offset."""
+    def check(self, offset: int) -> None:
+        """Verify the frame at a byte offset; raise FrameDamaged if it, or one of its texts, is damaged."""
+        if offset >= self.verified:
+            self.verify(offset)
+        if not self.damaged:
+            self.trusted = self.verified
+            return
         damaged = self.damaged.get(offset)
-        if damaged is not None:
-            raise FrameDamaged(damaged)
+        if damaged is None:
+            frame = Frame(self, offset)
+            self._scan(offset + frame.nbytes)
+            if not self.texts.doubtful or not frame.rows or self.texts.known(frame):
+                return
+            damaged = DamagedFrames.of(frame)
+            self._record(offset, damaged, TEXTS)
+        raise FrameDamaged(damaged)
 
     def verify(self, until: int) -> None:
         """Verify the frames up to a byte offset, and some behind it; damage is recorded, not raised."""
@@ -277,15 +287,9 @@ class MappedSegment:
 
     def _record(self, offset: int, damaged: DamagedFrames, reason: str) -> None:
         self.damaged[offset] = damaged
+        self.trusted = 0
         nbytes = damaged.stop_offset - offset
         self._on_damage(Damage(self.file, offset, nbytes, damaged.start, damaged.stop, reason))
-
-    def check_texts(self, frame: Frame) -> None:
-        """Raise FrameDamaged if texts of a frame were lost."""
-        if self.texts.doubtful and frame.rows and not self.texts.known(frame):
-            damaged = DamagedFrames.of(frame)
-            self._record(frame.byte_offset, damaged, TEXTS)
-            raise FrameDamaged(damaged)
 
     # Dictionaries and index
 

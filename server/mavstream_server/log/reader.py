@@ -94,11 +94,8 @@ class LogReader:
 
     def decode(self, segment: MappedSegment, offset: int) -> Frame:
         """Decode a frame of a segment and cache it; it must not be in the cache. Raises FrameDamaged."""
-        if offset >= segment.verified:
-            segment.verify(offset)
-        damaged = segment.damaged
-        if damaged:
-            segment.refuse_damaged(offset)
+        if offset >= segment.trusted:
+            segment.check(offset)
         frame = Frame(segment, offset)
         nbytes = frame.nbytes
         cost = nbytes + self._frame_cost
@@ -107,8 +104,6 @@ class LogReader:
             segment.scanned = offset + nbytes  # what `scan_over` does for most frames
         elif offset >= scanned:
             cost += segment.scan_over(frame)
-        if damaged:
-            segment.check_texts(frame)
         frame.cost = cost
         self.decodes += 1
         key = segment.key | offset

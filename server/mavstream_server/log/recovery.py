@@ -14,6 +14,7 @@ import numpy as np
 
 from mavstream_server.columns.column import Ints
 from mavstream_server.core.damage import Damage
+from mavstream_server.log.checked_files import CHECKSUM
 from mavstream_server.log.errors import LogCorruptError
 from mavstream_server.log.format.checks import DamagedBytes, IntactFrame, intact_header, walk
 from mavstream_server.log.format.coding import SegmentCoder
@@ -35,7 +36,6 @@ from mavstream_server.log.format.segment import (
     read_words,
 )
 from mavstream_server.log.format.texts import decode_texts
-from mavstream_server.log.mapped import CHECKSUM
 from mavstream_server.log.state import LogState
 
 _SECTOR = 512  # bytes
