@@ -91,7 +91,9 @@ class Calls:
 
     def complete(self, name: str) -> Talk[StreamInfo]:
         """Say that no more rows of a stream will follow, from any producer."""
-        return fetch(Request("POST", f"/v1/streams/{quote(name)}/complete"), self.retry, StreamInfo)
+        # The type is required without a body, too: it keeps pages of other sites from doing this.
+        request = Request("POST", f"/v1/streams/{quote(name)}/complete", headers=_JSON)
+        return fetch(request, self.retry, StreamInfo)
 
     def schema(self, stream: str) -> Talk[Schema]:
         """Get the schema of a stream, and cache it."""

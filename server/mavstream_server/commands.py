@@ -32,6 +32,18 @@ def serve(
     tokens_file: Annotated[
         Path | None, typer.Option(help="File with one ROLE:TOKEN per line (or use MAVSTREAM_TOKENS).")
     ] = None,
+    allow_host: Annotated[
+        list[str] | None,
+        typer.Option(help="A name of this server besides loopback names and --host; '*.DOMAIN' or '*'."),
+    ] = None,
+    allow_origin: Annotated[
+        list[str] | None,
+        typer.Option(help="Origin of web pages that may use this server, such as https://app.example.org."),
+    ] = None,
+    query_token: Annotated[
+        bool | None,
+        typer.Option("--query-token", help="Accept tokens of websockets as ?token=, which proxies may log."),
+    ] = None,
     delivery: Annotated[
         str | None,
         typer.Option(

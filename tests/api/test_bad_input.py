@@ -73,7 +73,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
         ("GET", "/v1/streams/nope", None, None, 404, "unknown_stream"),
         ("DELETE", "/v1/streams/nope", None, None, 404, "unknown_stream"),
         ("POST", "/v1/streams/nope/tuples", JSON, b"[]", 404, "unknown_stream"),
-        ("POST", "/v1/streams/nope/complete", None, None, 404, "unknown_stream"),
+        ("POST", "/v1/streams/nope/complete", JSON, None, 404, "unknown_stream"),
         ("GET", "/v1/classes/nope", None, None, 404, "unknown_class"),
         ("GET", "/v1/queries/nope", None, None, 404, "unknown_query"),
         ("GET", "/v1/queries/nope/results", None, None, 404, "unknown_query"),

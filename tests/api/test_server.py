@@ -86,7 +86,7 @@ def test_a_complete_stream_finishes_its_queries(server: RunningServer) -> None:
     create(server)
     query = register(server)
     server.http.post("/v1/streams/readings/tuples", json=rows(0, 5))
-    assert server.http.post("/v1/streams/readings/complete").status_code == 200
+    assert server.http.post("/v1/streams/readings/complete", json={}).status_code == 200
     with server.websocket(f"/v1/queries/{query}/results") as subscriber:
         assert closed_with(subscriber)[0] == 1000
     assert server.http.get(f"/v1/queries/{query}").json()["state"] == "finished"

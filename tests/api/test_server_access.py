@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 from tests.support.servers.readings import create
 from tests.support.servers.running_server import PATIENCE, RunningServer, closed_with, running_server
+from websockets.sync.client import ClientConnection
+
+from mavstream_protocol.wire.subprotocols import SUBPROTOCOL, encode_token
 
 TOKENS = {"MAVSTREAM_TOKENS": "admin:root-secret,client:reader-secret,feeder:writer-secret"}
 ROLES = {"admin": "root-secret", "client": "reader-secret", "feeder": "writer-secret"}
@@ -56,20 +60,41 @@ def test_roles_allow_only_their_own_operations(
         assert answer.headers["www-authenticate"].startswith("Bearer")
 
 
-def test_websockets_accept_the_token_in_header_or_url(guarded: RunningServer) -> None:
-    nobody: dict[str, Any] = {"additional_headers": {}}
-    with guarded.websocket("/v1/feed?token=writer-secret", **nobody) as socket:
+def opened(server: RunningServer, path: str, token: str | None) -> ClientConnection:
+    """Open a websocket as a browser does: without headers, and the token as a subprotocol."""
+    offered = [SUBPROTOCOL, *([] if token is None else [encode_token(token)])]
+    return server.websocket(path, additional_headers={}, subprotocols=offered)
+
+
+def test_websockets_accept_the_token_as_a_subprotocol(guarded: RunningServer) -> None:
+    with opened(guarded, "/v1/feed", "writer-secret") as socket:
+        assert socket.subprotocol == SUBPROTOCOL, "the token is not repeated"
         socket.send(json.dumps({"type": "hello", "producer": "p"}))
         assert json.loads(socket.recv(timeout=PATIENCE))["type"] == "welcome"
-    with guarded.websocket("/v1/feed", **nobody) as socket:
+    for path, token, code in [
+        ("/v1/feed", None, 4401),
+        ("/v1/feed", "guess-secret", 4401),
+        ("/v1/feed", "reader-secret", 4403),
+        ("/v1/queries/none/results", "writer-secret", 4403),
+        ("/v1/queries/none/results", "reader-secret", 4404),
+    ]:
+        with opened(guarded, path, token) as socket:
+            assert closed_with(socket)[0] == code, (path, token)
+    with guarded.websocket("/v1/feed", additional_headers={}, subprotocols=["mavstream.bearer.!"]) as socket:
         assert closed_with(socket)[0] == 4401
-    with guarded.websocket("/v1/feed?token=guess-secret", **nobody) as socket:
-        assert closed_with(socket)[0] == 4401
-    with guarded.websocket("/v1/feed?token=reader-secret", **nobody) as socket:
+
+
+def test_a_token_in_the_url_is_refused_unless_asked_for(guarded: RunningServer, tmp_path: Path) -> None:
+    path, nobody = "/v1/feed?token=writer-secret", {"additional_headers": {}}
+    with guarded.websocket(path, **nobody) as socket:
         code, reason = closed_with(socket)
-        assert (code, "feeder or admin" in reason) == (4403, True)
-    with guarded.websocket("/v1/queries/none/results?token=writer-secret", **nobody) as socket:
-        assert closed_with(socket)[0] == 4403
+        assert (code, "Authorization: Bearer" in reason) == (4401, True)
+    with (
+        running_server(tmp_path, "--query-token", token="root-secret", env=TOKENS) as server,
+        server.websocket(path, **nobody) as socket,
+    ):
+        socket.send(json.dumps({"type": "hello", "producer": "p"}))
+        assert json.loads(socket.recv(timeout=PATIENCE))["type"] == "welcome"
 
 
 def test_health_needs_no_token_and_no_token_is_logged(guarded: RunningServer) -> None:

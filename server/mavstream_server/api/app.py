@@ -11,7 +11,9 @@ from importlib.metadata import version
 
 from fastapi import Depends, FastAPI
 from starlette.middleware import Middleware
+from starlette.middleware.cors import CORSMiddleware
 
+from mavstream_server.api.access.cross_site import CrossSiteGuard
 from mavstream_server.api.auth import KnownTokens
 from mavstream_server.api.bodies import check_body
 from mavstream_server.api.limits import Connections, Limits
@@ -86,6 +88,8 @@ def create_app(settings: Settings, child: EngineChild | None = None) -> FastAPI:
                 max_table_bytes=settings.max_table_bytes,
                 connections=connections,
             ),
+            Middleware(CrossSiteGuard, settings=settings),
+            *_cors(settings),
             Middleware(KnownTokens, settings=settings),
         ],
     )
@@ -93,6 +97,35 @@ def create_app(settings: Settings, child: EngineChild | None = None) -> FastAPI:
         app.include_router(router)
     app.openapi = lambda: document(app)  # type: ignore[method-assign]
     return app
+
+
+def _cors(settings: Settings) -> list[Middleware]:
+    """Return the middleware that lets pages of allowed origins read answers; none unless some are allowed."""
+    if not settings.allow_origin:
+        return []
+    return [
+        Middleware(
+            CORSMiddleware,
+            allow_origins=settings.allow_origin,
+            allow_methods=("GET", "POST", "PUT", "PATCH", "DELETE"),
+            allow_headers=(
+                "authorization",
+                "content-type",
+                "idempotency-key",
+                "if-match",
+                "producer",
+                "sequence",
+            ),
+            expose_headers=(
+                "etag",
+                "location",
+                "mavstream-epoch",
+                "mavstream-gap",
+                "mavstream-next",
+                "retry-after",
+            ),
+        )
+    ]
 
 
 async def say_goodbye(app: FastAPI) -> None:

@@ -20,9 +20,11 @@ from starlette.websockets import WebSocket
 
 from mavstream_protocol.errors import MavstreamError
 from mavstream_protocol.wire.feed import CloseCode
+from mavstream_protocol.wire.subprotocols import SUBPROTOCOL, TOKEN_SUBPROTOCOL, decode_token
 from mavstream_server.api.problems import ProblemResponse
 from mavstream_server.api.services import services_of
 from mavstream_server.core.settings import Role, Settings
+from mavstream_server.ingest.producer_session import cut_reason
 
 ANY_ROLE = (Role.CLIENT, Role.FEEDER)
 
@@ -64,12 +66,27 @@ class Auth:
         return role
 
 
-def token_of(connection: HTTPConnection) -> str | None:
-    """Return the token of a request; websockets may pass `?token=`, as browsers cannot set their headers."""
+def token_of(connection: HTTPConnection, settings: Settings) -> str | None:
+    """Return the token of a request, or None.
+
+    Browsers cannot set headers of websockets, which may therefore pass it as a subprotocol; with
+    `--query-token` also as `?token=`.
+    """
     kind, _, token = connection.headers.get("authorization", "").partition(" ")
     if kind.lower() == "bearer" and token.strip():
         return token.strip()
-    return connection.query_params.get("token") if connection.scope["type"] == "websocket" else None
+    if connection.scope["type"] != "websocket":
+        return None
+    for offered in connection.scope.get("subprotocols", ()):
+        if offered.startswith(TOKEN_SUBPROTOCOL):
+            return decode_token(offered)
+    given = connection.query_params.get("token")
+    if given is not None and settings.tokens and not settings.query_token:
+        raise NotAuthorised(
+            "?token= is not accepted: send 'Authorization: Bearer TOKEN', or the subprotocol "
+            f"{TOKEN_SUBPROTOCOL}BASE64URL"
+        )
+    return given
 
 
 def require(*roles: Role | str) -> Callable[[HTTPConnection], Awaitable[Role]]:
@@ -77,7 +94,8 @@ def require(*roles: Role | str) -> Callable[[HTTPConnection], Awaitable[Role]]:
     allowed = tuple(map(Role, roles)) or ANY_ROLE
 
     async def authorised(connection: HTTPConnection) -> Role:
-        return services_of(connection).auth.check(token_of(connection), allowed)
+        services = services_of(connection)
+        return services.auth.check(token_of(connection, services.settings), allowed)
 
     return authorised
 
@@ -90,13 +108,14 @@ class KnownTokens:
 
     def __init__(self, app: ASGIApp, settings: Settings) -> None:
         self.app = app
+        self._settings = settings
         self._auth = Auth(settings)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass on requests that have a known token, or need none."""
         if scope["type"] == "http" and scope["path"].startswith("/v1/"):
             try:
-                self._auth.check(token_of(HTTPConnection(scope)), ANY_ROLE)
+                self._auth.check(token_of(HTTPConnection(scope), self._settings), ANY_ROLE)
             except MavstreamError as error:
                 await ProblemResponse.of(error)(scope, receive, send)
                 return
@@ -105,13 +124,17 @@ class KnownTokens:
 
 async def admitted(websocket: WebSocket, *roles: Role | str) -> bool:
     """Accept a websocket whose token has one of the roles; otherwise close it with 4401 or 4403."""
-    await websocket.accept()
+    # Browsers require that one of the offered subprotocols is chosen; the one with the token is not repeated.
+    offered = websocket.scope.get("subprotocols", ())
+    await websocket.accept(SUBPROTOCOL if SUBPROTOCOL in offered else None)
+    services = services_of(websocket)
     try:
-        services_of(websocket).auth.check(token_of(websocket), tuple(map(Role, roles)) or ANY_ROLE)
+        token = token_of(websocket, services.settings)
+        services.auth.check(token, tuple(map(Role, roles)) or ANY_ROLE)
     except NotAuthorised as error:
-        await websocket.close(CloseCode.NOT_AUTHORISED, str(error))
+        await websocket.close(CloseCode.NOT_AUTHORISED, cut_reason(str(error)))
     except Forbidden as error:
-        await websocket.close(CloseCode.FORBIDDEN, str(error))
+        await websocket.close(CloseCode.FORBIDDEN, cut_reason(str(error)))
     else:
         return True
     return False

@@ -63,8 +63,8 @@ def document(app: FastAPI) -> dict[str, Any]:
             _add(schemas, name, messages.json_schema(ref_template=_REF))
         made["components"]["securitySchemes"] = {"bearer": {"type": "http", "scheme": "bearer"}}
         for path, operations in made["paths"].items():
-            for operation in operations.values():
-                _add_problems(path, operation)
+            for method, operation in operations.items():
+                _add_problems(path, method, operation)
         made["paths"]["/v1/feed"]["get"]["responses"] |= documented(426)
         app.openapi_schema = _tuples_as_arrays(made)
     return app.openapi_schema
@@ -88,16 +88,18 @@ def _tuples_as_arrays(part: Any) -> Any:
     return {key: _tuples_as_arrays(each) for key, each in part.items()}
 
 
-def _add_problems(path: str, operation: dict[str, Any]) -> None:
+def _add_problems(path: str, method: str, operation: dict[str, Any]) -> None:
     """Add the problem responses that any route of its kind can return."""
-    statuses = {503}
+    statuses = {400, 421, 503}
+    if method == "post":
+        statuses |= {415}
     if path.startswith("/v1") or path == "/metrics":
         statuses |= {401, 403}
         operation["security"] = [{}, {"bearer": []}]
     if operation.get("parameters"):
         statuses |= {422}
     if "requestBody" in operation:
-        statuses |= {400, 408, 413, 415, 422}
+        statuses |= {408, 413, 415, 422}
     if "{" in path:
         statuses |= {404}
     responses = operation["responses"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hmac
 import ipaddress
 import json
+import re
 from collections.abc import Mapping
 from enum import StrEnum
 from pathlib import Path
@@ -31,6 +32,8 @@ from mavstream_server.core.machine import machine_memory
 
 PREFIX = "MAVSTREAM_"
 DELIVERIES = ("process", "sync")
+_HOST_PATTERN = re.compile(r"\*|(\*\.)?[^\s*:/\[\]]+|[0-9a-fA-F:.]+")
+_ORIGIN = re.compile(r"https?://[^/@\s*]+")
 
 
 class Role(StrEnum):
@@ -66,10 +69,33 @@ def _at_least_a_second(value: int) -> int:
     return value
 
 
+def _listed(value: object) -> object:
+    """Split text at commas: variables hold lists as text."""
+    return tuple(filter(None, map(str.strip, value.split(",")))) if isinstance(value, str) else value
+
+
+def _host_patterns(values: tuple[str, ...]) -> tuple[str, ...]:
+    for value in values:
+        if not _HOST_PATTERN.fullmatch(value):
+            raise refusal("host", f"expected NAME without a port, *.DOMAIN or *, got {value[:80]!r}")
+    return values
+
+
+def _origins(values: tuple[str, ...]) -> tuple[str, ...]:
+    for value in values:
+        if value not in ("*", "null") and not _ORIGIN.fullmatch(value):
+            raise refusal(
+                "origin", f"expected http://HOST[:PORT], https://HOST[:PORT] or *, got {value[:80]!r}"
+            )
+    return tuple(map(str.lower, values))
+
+
 Bytes = Annotated[int, BeforeValidator(_bytes), Field(ge=1)]
 """Number of bytes, at least one; text may have a unit."""
 Microseconds = Annotated[int, BeforeValidator(_microseconds), Field(ge=1)]
 Count = Annotated[int, Field(ge=1)]
+Listed = Annotated[tuple[str, ...], BeforeValidator(_listed)]
+"""Several texts; in a variable separated by commas."""
 
 
 class Settings(BaseModel):
@@ -86,6 +112,12 @@ class Settings(BaseModel):
     """TCP port; 0 selects a free one."""
     tokens: dict[SecretStr, Role] = {}
     """Roles by token. Without tokens everything is allowed, and only loopback addresses may be bound."""
+    query_token: bool = False
+    """Whether websockets may pass their token as `?token=`, where logs of proxies would show it."""
+    allow_host: Annotated[Listed, AfterValidator(_host_patterns)] = ()
+    """Names of this server besides loopback names and `host`: `NAME`, `*.DOMAIN` or `*`."""
+    allow_origin: Annotated[Listed, AfterValidator(_origins)] = ()
+    """Origins of web pages that may use this server, such as `https://app.example.org`."""
     delivery: Literal["process", "sync"] = "process"
     """What acknowledged rows survive: the death of any process (`process`), or also power loss (`sync`)."""
     policy: str | None = None
@@ -163,7 +195,7 @@ class Settings(BaseModel):
         values: dict[str, Any] = {
             name: env[PREFIX + name.upper()] for name in names if env.get(PREFIX + name.upper())
         }
-        given = {name: value for name, value in flags.items() if value is not None}
+        given = {name: value for name, value in flags.items() if value is not None and value != []}
         # Tokens have a single origin: a flag replaces the variables instead of being merged with them.
         if "tokens" in given or "tokens_file" in given:
             values.pop("tokens", None)

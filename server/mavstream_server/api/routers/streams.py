@@ -150,9 +150,17 @@ async def append_tuples(
     return TuplesTaken(accepted=0, position=None, sequence=outcome.last)
 
 
-@router.post("/{name}/complete", dependencies=_FEED, responses=documented(404, 409))
+@router.post(
+    "/{name}/complete",
+    dependencies=_FEED,
+    responses=documented(404, 409),
+    openapi_extra={"requestBody": {"content": {"application/json": {"schema": {"type": "object"}}}}},
+)
 async def complete_stream(name: StreamName, parts: Parts) -> StreamInfo:
-    """Mark a stream as complete: its windows close, and queries that read only complete streams finish."""
+    """Mark a stream as complete: its windows close, and queries that read only complete streams finish.
+
+    Needs no body, but the header `Content-Type: application/json`.
+    """
     settled: asyncio.Future[AppendHandle] = asyncio.get_running_loop().create_future()
 
     def on_settled(handle: AppendHandle) -> None:
