@@ -78,6 +78,22 @@ def serve(
     max_producers: Annotated[int | None, _limit("Maximum number of producer names ever used.")] = None,
     max_subscribers: Annotated[int | None, _limit("Maximum number of open subscriptions.")] = None,
     max_connections: Annotated[int | None, _limit("Maximum number of open requests and websockets.")] = None,
+    reserved_connections: Annotated[
+        int | None, _limit("Connections beyond these for administrators and health checks.")
+    ] = None,
+    max_pending_feeds: Annotated[
+        int | None, _limit("Maximum number of producers' websockets without a hello.")
+    ] = None,
+    max_header_bytes: Annotated[
+        str | None, _limit("Maximum size of a request's headers, such as 128KiB.")
+    ] = None,
+    max_url_bytes: Annotated[str | None, _limit("Maximum length of a URL, up to 65535.")] = None,
+    header_timeout: Annotated[str | None, _limit("Time for the headers of a request, such as 10s.")] = None,
+    body_timeout: Annotated[str | None, _limit("Time for a body to begin and to go on, such as 30s.")] = None,
+    send_timeout: Annotated[
+        str | None, _limit("Time after which a client that does not read is disconnected.")
+    ] = None,
+    hello_timeout: Annotated[str | None, _limit("Time for the hello of a producer, such as 10s.")] = None,
     max_disk_bytes: Annotated[
         str | None, _limit("Maximum disk space of all stream logs together, such as 10GiB.")
     ] = None,

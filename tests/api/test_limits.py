@@ -34,11 +34,11 @@ def test_reached_limits_are_reported(tmp_path: Path) -> None:
             with server.websocket(address) as two:
                 assert closed_with(two)[0] == 4429
             with server.websocket("/v1/feed"), server.websocket("/v1/feed"), server.websocket("/v1/feed"):
-                eventually(lambda: server.http.get("/livez").status_code == 503, "the limit to be reached")
-                assert problem(server.http.get("/livez")) == (503, "too_many_connections")
+                eventually(lambda: server.http.get(STREAM).status_code == 503, "the limit to be reached")
+                assert problem(server.http.get(STREAM)) == (503, "too_many_connections")
                 with server.websocket("/v1/feed") as much:
                     assert closed_with(much)[0] == 4429
-        eventually(lambda: server.http.get("/livez").status_code == 200, "connections to be free again")
+        eventually(lambda: server.http.get(STREAM).status_code == 200, "connections to be free again")
 
 
 def test_a_full_disk_is_reported_and_no_accepted_row_is_lost(tmp_path: Path) -> None:

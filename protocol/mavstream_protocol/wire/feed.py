@@ -57,6 +57,8 @@ class CloseCode(IntEnum):
     FORBIDDEN = 4403
     UNKNOWN = 4404
     """The query is not known."""
+    TOO_SLOW = 4408
+    """The producer did not send its hello in time."""
     TAKEN = 4409
     """Another connection of the same producer has replaced this one."""
     LAGGING = 4410

@@ -63,7 +63,7 @@ def create_app(settings: Settings, child: EngineChild | None = None) -> FastAPI:
 
     `child` is the engine's process, if it was started already.
     """
-    connections = Connections(settings.max_connections)
+    connections = Connections(settings.max_connections, settings.reserved_connections)
 
     @contextlib.asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
@@ -82,12 +82,7 @@ def create_app(settings: Settings, child: EngineChild | None = None) -> FastAPI:
         exception_handlers=HANDLERS,
         dependencies=[Depends(check_body)],
         middleware=[
-            Middleware(
-                Limits,
-                max_body_bytes=settings.max_body_bytes,
-                max_table_bytes=settings.max_table_bytes,
-                connections=connections,
-            ),
+            Middleware(Limits, settings=settings, connections=connections),
             Middleware(CrossSiteGuard, settings=settings),
             *_cors(settings),
             Middleware(KnownTokens, settings=settings),

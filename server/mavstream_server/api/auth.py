@@ -89,6 +89,12 @@ def token_of(connection: HTTPConnection, settings: Settings) -> str | None:
     return given
 
 
+def is_admin(connection: HTTPConnection, settings: Settings) -> bool:
+    """Return whether a request has the token of an administrator; raises NotAuthorised."""
+    token = token_of(connection, settings)
+    return token is not None and settings.role_of(token) is Role.ADMIN
+
+
 def require(*roles: Role | str) -> Callable[[HTTPConnection], Awaitable[Role]]:
     """Return a dependency that requires one of the roles or admin; any known token if no role is given."""
     allowed = tuple(map(Role, roles)) or ANY_ROLE

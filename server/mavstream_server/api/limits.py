@@ -1,23 +1,28 @@
-"""Request limits, enforced before anything is read or computed: body size, body timeout, open connections."""
+"""Request limits, enforced before anything is computed: body size, time for a body, open connections."""
 
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from starlette.requests import HTTPConnection
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from mavstream_protocol.errors import MavstreamError
 from mavstream_protocol.quantities import format_size
 from mavstream_protocol.wire.feed import CloseCode
+from mavstream_server.api.auth import is_admin
 from mavstream_server.api.problems import ProblemResponse
 from mavstream_server.core.errors import problem_of
+from mavstream_server.core.settings import Settings
 
 _TABLES = "/v1/tables/"
 
-BODY_SECONDS = 30.0
-"""Maximum time between two chunks of a body, in seconds, before the request is aborted."""
+_HEALTH = frozenset({"/livez", "/readyz"})
+_SLOWEST_BODY = 64 << 10
+"""Bytes per second that a body must have after its first time-out: otherwise it could last for ever."""
 
 
 class BodyTooLarge(MavstreamError):
@@ -49,26 +54,32 @@ class Connections:
     """Number of open requests and websockets."""
 
     most: int
+    reserved: int = 0
+    """Further ones that administrators may open."""
     open: int = 0
 
 
 class Limits:
     """Outermost middleware: rejects requests that are too large, too slow or too many."""
 
-    def __init__(
-        self, app: ASGIApp, max_body_bytes: int, max_table_bytes: int, connections: Connections
-    ) -> None:
+    def __init__(self, app: ASGIApp, settings: Settings, connections: Connections) -> None:
         self.app = app
-        self.max_body_bytes = max_body_bytes
-        self.max_table_bytes = max_table_bytes
+        self.max_body_bytes = settings.max_body_bytes
+        self.max_table_bytes = settings.max_table_bytes
         self.connections = connections
+        self._settings = settings
+        self._body_seconds = settings.body_timeout / 1e6
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass on requests that respect the limits."""
         if scope["type"] not in ("http", "websocket"):
             await self.app(scope, receive, send)
             return
-        if self.connections.open >= self.connections.most:
+        if scope["path"] in _HEALTH:
+            # Cheap and never refused: a server must not be restarted because it has much to do.
+            await self.app(scope, receive, send)
+            return
+        if self.connections.open >= self.connections.most and not self._reserved(scope):
             await self._refuse(scope, receive, send)
             return
         self.connections.open += 1
@@ -79,6 +90,16 @@ class Limits:
                 await self.app(scope, receive, send)
         finally:
             self.connections.open -= 1
+
+    def _reserved(self, scope: Scope) -> bool:
+        """Return whether there is room beyond the limit for this request: it is an administrator's."""
+        connections, settings = self.connections, self._settings
+        if connections.open >= connections.most + connections.reserved or not settings.tokens:
+            return False
+        try:
+            return is_admin(HTTPConnection(scope), settings)
+        except MavstreamError:
+            return False
 
     async def _request(self, scope: Scope, receive: Receive, send: Send) -> None:
         declared = next((value for name, value in scope["headers"] if name == b"content-length"), b"0")
@@ -93,19 +114,23 @@ class Limits:
         await self.app(scope, self._counted(receive, most, too_large), send)
 
     def _counted(self, receive: Receive, most: int, too_large: Callable[[int], BodyTooLarge]) -> Receive:
-        received, more = 0, True
+        received, more, patience = 0, True, self._body_seconds
+        waited = 0.0  # only for the client: the time that the application takes is not its fault
 
         async def counted() -> Message:
-            nonlocal received, more
+            nonlocal received, more, waited
             if not more:
                 return await receive()
+            left = min(patience + received / _SLOWEST_BODY - waited, patience)
+            begin = time.monotonic()
             try:
-                message = await asyncio.wait_for(receive(), BODY_SECONDS)
+                message = await asyncio.wait_for(receive(), left)
             except TimeoutError:
                 raise BodyTooSlow(
-                    f"got {received} bytes of the body, then nothing for {BODY_SECONDS:g} s: "
-                    "send it in one go"
+                    f"got {received} bytes of the body in {waited + left:.1f} s; it may pause for "
+                    f"{patience:g} s and must have {format_size(_SLOWEST_BODY)} per second: send it in one go"
                 ) from None
+            waited += time.monotonic() - begin
             received += len(message.get("body", b""))
             more = message.get("more_body", False)
             if received > most:

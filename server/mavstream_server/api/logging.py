@@ -28,6 +28,10 @@ def configure_logging(style: LogFormat = "json", level: str = "info") -> None:
         # Its messages about accepted websockets quote the URL, which may contain a token.
         logger.setLevel(logging.WARNING)
         logger.handlers, logger.propagate = [], True
+    # Answered with a problem; a line for each would let anybody fill the log.
+    logging.getLogger("uvicorn.error").addFilter(
+        lambda record: record.msg != "Invalid HTTP request received."
+    )
 
 
 def fields_of(record: logging.LogRecord) -> dict[str, Any]:

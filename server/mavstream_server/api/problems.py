@@ -10,7 +10,7 @@ from typing import Any
 
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 
 from mavstream_protocol.errors import InvalidPlan, MavstreamError, Problem, ProblemItem
@@ -68,6 +68,15 @@ class ProblemResponse(Response):
         return cls(problem, {**_HEADERS.get(problem.status, {}), **getattr(error, "headers", {})})
 
 
+def raw_response(error: MavstreamError) -> bytes:
+    """Return a whole HTTP response, after which the connection is closed; for use below the application."""
+    response = ProblemResponse.of(error)
+    phrase = HTTPStatus(response.status_code).phrase
+    lines = [f"HTTP/1.1 {response.status_code} {phrase}".encode(), b"connection: close"]
+    lines += [name + b": " + value for name, value in response.raw_headers]
+    return b"\r\n".join([*lines, b"", bytes(response.body)])
+
+
 async def on_mavstream_error(request: Request, error: Exception) -> Response:
     """Handle an error that was raised deliberately."""
     assert isinstance(error, MavstreamError)
@@ -123,10 +132,16 @@ async def on_unexpected(request: Request, error: Exception) -> Response:
     )
 
 
+async def on_disconnect(request: Request, error: Exception) -> Response:
+    """Handle a client that has gone before its body came to its end; nobody reads the response."""
+    return ProblemResponse(_problem(400, "client_gone", "the connection was closed within the body"))
+
+
 HANDLERS: dict[int | type[Exception], Any] = {
     MavstreamError: on_mavstream_error,
     HTTPException: on_http_error,
     RequestValidationError: on_invalid_request,
+    ClientDisconnect: on_disconnect,
     Exception: on_unexpected,
 }
 

@@ -11,13 +11,16 @@ import signal
 import socket
 import sys
 from collections.abc import Iterator
+from functools import partial
 from importlib.abc import MetaPathFinder
 from types import FrameType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, cast
 
 import uvicorn
 
 from mavstream_protocol.errors import MavstreamError
+from mavstream_server.api.access.http_protocol import BoundedHttp
+from mavstream_server.api.access.open_sockets import OpenSockets
 from mavstream_server.api.app import create_app, say_goodbye
 from mavstream_server.api.logging import LogFormat, configure_logging
 from mavstream_server.api.websockets.stamping import StampedWebSocket
@@ -34,6 +37,10 @@ if TYPE_CHECKING:
 _LOG = logging.getLogger("mavstream.server")
 _STOP_SECONDS = 3
 """Time that connections get to finish when the server stops, in seconds."""
+
+
+_PROBES = 64
+"""Connections beyond those that have work: health checks, and requests that are refused as too many."""
 
 
 class CannotServe(MavstreamError):
@@ -53,11 +60,15 @@ def run(settings: Settings, log: LogFormat = "json", child: EngineChild | None =
     sys.meta_path.insert(0, _WithoutPandas())
     with locked(settings.data), _bound(settings.host, settings.port) as listener:
         app = create_app(settings, child)
+        sockets = OpenSockets(settings.max_connections + settings.reserved_connections + _PROBES)
         config = uvicorn.Config(
             app,
             loop="uvloop",
-            http="httptools",
-            ws=StampedWebSocket,
+            # uvicorn's own `limit_concurrency` would refuse health checks, too.
+            http=cast(Any, partial(BoundedHttp, settings=settings, sockets=sockets)),
+            ws=cast(
+                Any, partial(StampedWebSocket, send_timeout=settings.send_timeout / 1e6, sockets=sockets)
+            ),
             ws_max_size=settings.max_frame_bytes,
             # Messages are binary or short; compression costs more than it saves on loopback or a LAN.
             ws_per_message_deflate=False,

@@ -62,6 +62,8 @@ class Services:
     """Classes whose last change has not been sent to the engine yet."""
     sockets: set[Leaving] = field(default_factory=set)
     """Open websockets of producers and subscribers."""
+    pending_feeds: set[Leaving] = field(default_factory=set)
+    """Open websockets of producers that have not sent their hello."""
 
 
 def services_of(connection: HTTPConnection) -> Services:

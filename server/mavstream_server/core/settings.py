@@ -145,6 +145,22 @@ class Settings(BaseModel):
     """Maximum number of distinct producer names that ever fed this server."""
     max_subscribers: Count = 1000
     max_connections: Count = 2000
+    """Maximum number of open requests and websockets."""
+    reserved_connections: Annotated[int, Field(ge=0)] = 16
+    """Connections beyond these for administrators and health checks."""
+    max_pending_feeds: Count = 100
+    """Maximum number of producers' websockets that have not sent their hello."""
+    max_header_bytes: Annotated[Bytes, Field(ge=1024)] = 128 << 10
+    """Maximum size of all that precedes the body of a request, and of its trailers."""
+    max_url_bytes: Annotated[Bytes, Field(ge=256, le=65535)] = 65535
+    header_timeout: Microseconds = 10_000_000
+    """Time that a new connection or request has for its headers, in microseconds."""
+    body_timeout: Microseconds = 30_000_000
+    """Time that a body has to begin and to go on, in microseconds."""
+    send_timeout: Microseconds = 30_000_000
+    """Time after which a client that does not read is disconnected, in microseconds."""
+    hello_timeout: Microseconds = 10_000_000
+    """Time that a producer has for its hello, in microseconds."""
     max_disk_bytes: Bytes | None = None
     """Maximum disk space of all stream logs together; None for no limit."""
     credit_bytes: Bytes = 8 << 20

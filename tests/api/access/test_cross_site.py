@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator
 
 import pytest
-from tests.support.servers.raw_http import exchange
+from tests.support.servers.raw_http import UPGRADE, exchange
 from tests.support.servers.readings import create, rows
 from tests.support.servers.running_server import PATIENCE, RunningServer, running_server
 from tests.support.servers.sensors import problem
@@ -114,11 +114,7 @@ def test_a_name_that_was_rebound_to_loopback_reaches_nothing(server: RunningServ
         answer = server.http.request(method, path, headers={"host": "evil.example:8000"}, json=[])
         assert problem(answer) == (421, "unknown_host")
         assert "--allow-host" in answer.json()["detail"]
-    status, body = exchange(
-        server,
-        b"GET /v1/feed HTTP/1.1\r\nHost: evil.example\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"
-        b"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n\r\n",
-    )
+    status, body = exchange(server, UPGRADE.replace(b"localhost", b"evil.example"))
     assert (status, body["code"]) == (421, "unknown_host")
 
 

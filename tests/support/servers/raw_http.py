@@ -17,6 +17,22 @@ def connected(server: RunningServer) -> socket.socket:
     return socket.create_connection((address.hostname, address.port or 80), PATIENCE)
 
 
+UPGRADE = (
+    b"GET /v1/feed HTTP/1.1\r\nHost: localhost\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"
+    b"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n\r\n"
+)
+
+
+def upgraded(server: RunningServer) -> socket.socket:
+    """Return a connection that became a producer's websocket, from which nobody reads."""
+    connection = connected(server)
+    connection.sendall(UPGRADE)
+    assert connection.recv(4096).startswith(b"HTTP/1.1 101")
+    hello = b'{"type": "hello", "producer": "raw"}'
+    connection.sendall(bytes((0x81, 0x80 | len(hello))) + bytes(4) + hello)
+    return connection
+
+
 def exchange(server: RunningServer, request: bytes) -> tuple[int, dict[str, Any]]:
     """Send bytes; return the status and the JSON body of the answer."""
     with connected(server) as connection:

@@ -36,22 +36,28 @@ class _Connection:
         self._clock = services.streams.clock
         self._awake = asyncio.Event()
         self._room = asyncio.Event()
+        self._pending = services.pending_feeds
+        self._hello_timeout = services.settings.hello_timeout / 1e6
         self.session = ProducerSession(
             services.streams,
             services.traffic,
             services.settings.delivery,
             services.settings.max_frame_bytes,
             self._awake.set,
-            services.producers.connected,
+            self._greeted,
         )
 
     async def run(self) -> None:
         """Serve the connection until one side closes it."""
         notify_arrivals(self._websocket, lambda: self._work.announce(self.session.importance))
         writer = asyncio.create_task(self._write())
+        self._pending.add(self)
+        timer = asyncio.get_running_loop().call_later(self._hello_timeout, self._no_hello)
         try:
             await self._read()
         finally:
+            timer.cancel()
+            self._pending.discard(self)
             self._producers.disconnected(self.session)
             # Sends the close frame if the server closed; does nothing if the producer has gone.
             self.session.close(CloseCode.GOING_AWAY, "")
@@ -61,6 +67,15 @@ class _Connection:
     async def leave(self) -> None:
         """Close the connection because the server stops."""
         self.session.close(CloseCode.GOING_AWAY, "the server stops: connect again later")
+
+    def _greeted(self, session: ProducerSession) -> None:
+        self._pending.discard(self)
+        self._producers.connected(session)
+
+    def _no_hello(self) -> None:
+        if self in self._pending:
+            seconds = self._hello_timeout
+            self.session.close(CloseCode.TOO_SLOW, f"got no hello within {seconds:g} s: send it first")
 
     async def _read(self) -> None:
         websocket, session = self._websocket, self.session
@@ -104,6 +119,11 @@ async def feed(websocket: WebSocket) -> None:
     """Accept frames of a producer for any number of streams; see `mavstream_protocol.wire.feed`."""
     services = services_of(websocket)
     if not await admitted(websocket, Role.FEEDER):
+        return
+    most = services.settings.max_pending_feeds
+    if len(services.pending_feeds) >= most:
+        reason = f"{most} websockets of producers wait for their hello, which is the limit: connect again"
+        await websocket.close(CloseCode.TOO_MANY, reason)
         return
     connection = _Connection(websocket, services)
     services.sockets.add(connection)

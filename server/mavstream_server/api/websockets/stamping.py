@@ -1,17 +1,24 @@
-"""Arrivals on websockets: their times, taken when bytes are read from the socket, and who wants to know."""
+"""The websocket protocol: arrival times, who wants to know them, and bounds on what a peer makes it hold."""
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from typing import Any
 
 from starlette.websockets import WebSocket
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
+from websockets.frames import CloseCode, Frame
 
+from mavstream_server.api.access.open_sockets import OpenSockets, StallTimer
+from mavstream_server.api.problems import raw_response
 from mavstream_server.core.clock import SystemClock
+from mavstream_server.core.errors import Refused
 
 _RECEIVED = "mavstream.received"
 _LISTENER = "mavstream.arrival_listener"
+_MOST_FRAGMENTS = 4096
+"""Fragments of a message; empty ones would not count for its size."""
 
 
 class StampedWebSocket(WebSocketsSansIOProtocol):
@@ -19,7 +26,16 @@ class StampedWebSocket(WebSocketsSansIOProtocol):
 
     uvicorn does not read on until the application has received the pending messages, so the last read time is
     that of the current message.
+
+    A peer that does not read for `send_timeout` seconds is dropped, and so are pongs while it does not read.
     """
+
+    def __init__(
+        self, *args: Any, send_timeout: float = 30.0, sockets: OpenSockets | None = None, **options: Any
+    ) -> None:
+        super().__init__(*args, **options)
+        self.sockets = sockets
+        self._send_timer = StallTimer(self.loop, send_timeout, lambda: self.transport.abort())
 
     def data_received(self, data: bytes) -> None:
         """Record the time, then handle the bytes."""
@@ -32,6 +48,53 @@ class StampedWebSocket(WebSocketsSansIOProtocol):
             listener = state.get(_LISTENER)
             if listener is not None:
                 listener()
+        elif self.conn.handshake_exc is not None:
+            self._refuse_handshake(self.conn.handshake_exc)
+
+    def _refuse_handshake(self, cause: Exception) -> None:
+        """Answer a handshake that cannot be parsed, which uvicorn would leave without an answer."""
+        self.close_sent = self.handshake_complete = True
+        error = Refused(f"the websocket handshake is not understood: {cause}", code="invalid_handshake")
+        self.transport.write(raw_response(error))
+        self.transport.close()
+
+    def on_task_complete(self, task: asyncio.Task[None]) -> None:
+        """Take note that only the peer's part of closing is missing."""
+        super().on_task_complete(task)
+        if self.sockets is not None and not self.disconnected:
+            self.sockets.idle(self.transport)
+
+    def handle_ping(self) -> None:
+        """Answer a ping; while the peer does not read, answers would only pile up."""
+        if self.writable.is_set():
+            super().handle_ping()
+        else:
+            self.conn.data_to_send()
+
+    def handle_cont(self, event: Frame) -> None:
+        """Collect a fragment of a message."""
+        super().handle_cont(event)
+        if len(self.frames) > _MOST_FRAGMENTS:
+            self.frames = []
+            self.conn.fail(CloseCode.MESSAGE_TOO_BIG, f"more than {_MOST_FRAGMENTS} fragments")
+            self.handle_parser_exception()
+
+    def pause_writing(self) -> None:
+        """Give the peer some time to read."""
+        super().pause_writing()
+        self._send_timer.start()
+
+    def resume_writing(self) -> None:
+        """Take note that the peer reads."""
+        super().resume_writing()
+        self._send_timer.stop()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Stop the timer."""
+        self._send_timer.stop()
+        if self.sockets is not None:
+            self.sockets.busy(self.transport)
+        super().connection_lost(exc)
 
 
 def received_at(websocket: WebSocket) -> int:
