@@ -15,14 +15,18 @@ from websockets.sync.client import ClientConnection
 
 from mavstream_protocol.wire.subprotocols import SUBPROTOCOL, encode_token
 
-TOKENS = {"MAVSTREAM_TOKENS": "admin:root-secret,client:reader-secret,feeder:writer-secret"}
-ROLES = {"admin": "root-secret", "client": "reader-secret", "feeder": "writer-secret"}
+ROLES = {
+    "admin": "root-secret-of-tests",
+    "client": "reader-secret-of-tests",
+    "feeder": "writer-secret-of-tests",
+}
+TOKENS = {"MAVSTREAM_TOKENS": ",".join(f"{role}:{token}" for role, token in ROLES.items())}
 
 
 @pytest.fixture(scope="module")
 def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
     data = tmp_path_factory.mktemp("guarded")
-    with running_server(data, "--host", "0.0.0.0", token="root-secret", env=TOKENS) as running:
+    with running_server(data, "--host", "0.0.0.0", token="root-secret-of-tests", env=TOKENS) as running:
         create(running)
         yield running
 
@@ -67,16 +71,16 @@ def opened(server: RunningServer, path: str, token: str | None) -> ClientConnect
 
 
 def test_websockets_accept_the_token_as_a_subprotocol(guarded: RunningServer) -> None:
-    with opened(guarded, "/v1/feed", "writer-secret") as socket:
+    with opened(guarded, "/v1/feed", "writer-secret-of-tests") as socket:
         assert socket.subprotocol == SUBPROTOCOL, "the token is not repeated"
         socket.send(json.dumps({"type": "hello", "producer": "p"}))
         assert json.loads(socket.recv(timeout=PATIENCE))["type"] == "welcome"
     for path, token, code in [
         ("/v1/feed", None, 4401),
         ("/v1/feed", "guess-secret", 4401),
-        ("/v1/feed", "reader-secret", 4403),
-        ("/v1/queries/none/results", "writer-secret", 4403),
-        ("/v1/queries/none/results", "reader-secret", 4404),
+        ("/v1/feed", "reader-secret-of-tests", 4403),
+        ("/v1/queries/none/results", "writer-secret-of-tests", 4403),
+        ("/v1/queries/none/results", "reader-secret-of-tests", 4404),
     ]:
         with opened(guarded, path, token) as socket:
             assert closed_with(socket)[0] == code, (path, token)
@@ -85,12 +89,12 @@ def test_websockets_accept_the_token_as_a_subprotocol(guarded: RunningServer) ->
 
 
 def test_a_token_in_the_url_is_refused_unless_asked_for(guarded: RunningServer, tmp_path: Path) -> None:
-    path, nobody = "/v1/feed?token=writer-secret", {"additional_headers": {}}
+    path, nobody = "/v1/feed?token=writer-secret-of-tests", {"additional_headers": {}}
     with guarded.websocket(path, **nobody) as socket:
         code, reason = closed_with(socket)
         assert (code, "Authorization: Bearer" in reason) == (4401, True)
     with (
-        running_server(tmp_path, "--query-token", token="root-secret", env=TOKENS) as server,
+        running_server(tmp_path, "--query-token", token="root-secret-of-tests", env=TOKENS) as server,
         server.websocket(path, **nobody) as socket,
     ):
         socket.send(json.dumps({"type": "hello", "producer": "p"}))

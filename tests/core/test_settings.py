@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
 
 from mavstream_protocol.errors import MavstreamError
+from mavstream_protocol.tokens import Role, hash_secret
 from mavstream_server.core.errors import NotFound, Refused, SequenceGap, StorageFull, WrongVersion
-from mavstream_server.core.settings import Role, Settings
+from mavstream_server.core.settings import Settings
 
 
 def settings(env: dict[str, str] | None = None, **flags: object) -> Settings:
     return Settings.from_environment(env or {}, **flags)
+
+
+def role_of(made: Settings, token: str) -> Role | None:
+    found = made.principals().get(hash_secret(token))
+    return None if found is None else found.role
 
 
 def test_by_default_a_server_listens_on_loopback_only() -> None:
@@ -76,7 +83,10 @@ def test_listening_on_other_addresses_requires_a_token(host: str) -> None:
     with pytest.raises(Refused, match="no token is configured") as caught:
         settings(host=host)
     assert caught.value.code == "open_to_all"
-    assert settings({"MAVSTREAM_TOKENS": "admin:x1"}, host=host).host == host
+    assert settings({"MAVSTREAM_TOKENS": "admin:0123456789abcdef"}, host=host).host == host
+    with pytest.raises(Refused, match=r"role admin has 2 characters.*16 or more") as short:
+        settings({"MAVSTREAM_TOKENS": "admin:x1"}, host=host)
+    assert (short.value.code, "x1" in str(short.value)) == ("short_token", False)
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "127.8.9.10", "::1", "localhost", "[::1]"])
@@ -86,18 +96,18 @@ def test_loopback_needs_no_token(host: str) -> None:
 
 def test_tokens_have_roles() -> None:
     made = settings({"MAVSTREAM_TOKENS": "admin:abc, client:d:e ,feeder:ghi"})
-    assert [made.role_of(token) for token in ("abc", "d:e", "ghi", "ab", "", "abcd", "\udcff")] == [
+    assert [role_of(made, token) for token in ("abc", "d:e", "ghi", "ab", "", "abcd", "\udcff")] == [
         *(Role.ADMIN, Role.CLIENT, Role.FEEDER),
         *(None, None, None, None),
     ]
-    assert made.token_roles() == {"abc": "admin", "d:e": "client", "ghi": "feeder"}
+    assert [each.name for each in made.principals().values()] == ["admin", "client", "feeder"]
 
 
 def test_tokens_are_read_from_a_file(tmp_path: Path) -> None:
     file = tmp_path / "tokens"
     file.write_text("# ours\nadmin:abc\n\nfeeder:ghi\n")
-    assert settings({"MAVSTREAM_TOKENS_FILE": str(file)}).role_of("ghi") is Role.FEEDER
-    assert settings({"MAVSTREAM_TOKENS": "client:abc"}, tokens_file=file).role_of("abc") is Role.ADMIN
+    assert role_of(settings({"MAVSTREAM_TOKENS_FILE": str(file)}), "ghi") is Role.FEEDER
+    assert role_of(settings({"MAVSTREAM_TOKENS": "client:abc"}, tokens_file=file), "abc") is Role.ADMIN
     with pytest.raises(Refused, match="given twice"):
         settings({"MAVSTREAM_TOKENS_FILE": str(file), "MAVSTREAM_TOKENS": "admin:abc"})
     with pytest.raises(Refused, match="cannot be read: No such file"):
@@ -105,6 +115,29 @@ def test_tokens_are_read_from_a_file(tmp_path: Path) -> None:
     file.write_text("# nothing\n")
     with pytest.raises(Refused, match="has no token"):
         settings(tokens_file=file)
+
+
+def test_a_file_of_hashed_tokens_names_their_holders(tmp_path: Path) -> None:
+    file = tmp_path / "tokens.json"
+    roof = {"name": "roof", "role": "feeder", "sha256": hash_secret("abc"), "streams": ["roof_*"]}
+    file.write_text(json.dumps({"tokens": [roof]}))
+    found = settings(tokens_file=file, host="0.0.0.0").principals()[hash_secret("abc")]
+    assert (found.name, found.role, found.may_use_stream("roof_1"), found.may_use_stream("attic")) == (
+        "roof",
+        Role.FEEDER,
+        True,
+        False,
+    )
+    for wrong, words in [
+        ({"tokens": []}, "has no token"),
+        ({"tokens": [roof, roof]}, "two tokens have the name 'roof'"),
+        ({"tokens": [{**roof, "secret": SECRET}]}, "tokens/0/secret: Extra inputs"),
+        ({"tokens": [{**roof, "sha256": SECRET}]}, "tokens/0/sha256: "),
+    ]:
+        file.write_text(json.dumps(wrong))
+        with pytest.raises(Refused, match=words) as caught:
+            settings(tokens_file=file)
+        assert SECRET not in str(caught.value)
 
 
 SECRET = "s3cr3t-t0k3n"
@@ -133,7 +166,7 @@ def test_errors_never_quote_a_token(tokens: object, words: str) -> None:
 
 def test_settings_never_show_a_token() -> None:
     made = settings(tokens={SECRET: "admin"})
-    assert made.role_of(SECRET) is Role.ADMIN
+    assert role_of(made, SECRET) is Role.ADMIN
     for shown in (repr(made), str(made), made.model_dump_json(), str(made.model_dump()), str(made.limits)):
         assert SECRET not in shown
 

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import sys
 from importlib.metadata import version
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from mavstream._errors import ProblemError, TransportError
-from mavstream.cli import classes, optimizer, queries, scheduling, streams, tables
+from mavstream.cli import classes, optimizer, queries, scheduling, streams, tables, tokens
 from mavstream.cli.assembly import AssembledGroup
 from mavstream.cli.output import complain, show_fields, show_json
 from mavstream.cli.session import Output, OutputOption, Session, client_of
@@ -33,6 +34,7 @@ app.add_typer(classes.app, name="class")
 app.add_typer(queries.app, name="query")
 app.add_typer(scheduling.scheduler, name="scheduler")
 app.add_typer(optimizer.app, name="optimizer")
+app.add_typer(tokens.app, name="token")
 app.command("policies")(scheduling.list_policies)
 
 
@@ -65,12 +67,21 @@ def main(
         str | None,
         typer.Option(envvar="MAVSTREAM_TOKEN", show_envvar=True, help="Token for the server."),
     ] = None,
+    token_file: Annotated[
+        Path | None,
+        typer.Option(envvar="MAVSTREAM_TOKEN_FILE", show_envvar=True, help="File with the token."),
+    ] = None,
     timeout: Annotated[float, typer.Option(min=0.1, help="Seconds to wait for an answer.")] = 10.0,
     _version: Annotated[
         bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
     ] = False,
 ) -> None:
     """Store the options that all sub-commands share."""
+    if token is None and token_file is not None:
+        try:
+            token = token_file.read_text().strip()
+        except (OSError, UnicodeDecodeError) as error:
+            raise typer.BadParameter(f"--token-file: '{token_file}' cannot be read: {error}") from None
     context.obj = Session(url, token, timeout)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Collection
 from contextlib import AsyncExitStack
 from importlib.metadata import version
 
@@ -13,8 +13,10 @@ from fastapi import Depends, FastAPI
 from starlette.middleware import Middleware
 from starlette.middleware.cors import CORSMiddleware
 
+from mavstream_protocol.errors import MavstreamError
+from mavstream_protocol.wire.feed import CloseCode
 from mavstream_server.api.access.cross_site import CrossSiteGuard
-from mavstream_server.api.auth import KnownTokens
+from mavstream_server.api.auth import Auth, KnownTokens
 from mavstream_server.api.bodies import check_body
 from mavstream_server.api.limits import Connections, Limits
 from mavstream_server.api.openapi import DESCRIPTION, TAGS, document
@@ -31,7 +33,7 @@ from mavstream_server.api.routers import (
     streams,
     tables,
 )
-from mavstream_server.api.services import Services
+from mavstream_server.api.services import Leaving, Services
 from mavstream_server.api.startup import start_services
 from mavstream_server.api.websockets import feed, results, unknown_websocket
 from mavstream_server.core.settings import Settings
@@ -63,12 +65,13 @@ def create_app(settings: Settings, child: EngineChild | None = None) -> FastAPI:
 
     `child` is the engine's process, if it was started already.
     """
+    auth = Auth(settings)
     connections = Connections(settings.max_connections, settings.reserved_connections)
 
     @contextlib.asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         async with AsyncExitStack() as stack:
-            app.state.services = await start_services(settings, connections, stack, child)
+            app.state.services = await start_services(settings, auth, connections, stack, child)
             yield
 
     app = FastAPI(
@@ -82,10 +85,10 @@ def create_app(settings: Settings, child: EngineChild | None = None) -> FastAPI:
         exception_handlers=HANDLERS,
         dependencies=[Depends(check_body)],
         middleware=[
-            Middleware(Limits, settings=settings, connections=connections),
+            Middleware(Limits, settings=settings, auth=auth, connections=connections),
             Middleware(CrossSiteGuard, settings=settings),
             *_cors(settings),
-            Middleware(KnownTokens, settings=settings),
+            Middleware(KnownTokens, auth=auth),
         ],
     )
     for router in ROUTERS:
@@ -126,6 +129,26 @@ def _cors(settings: Settings) -> list[Middleware]:
 async def say_goodbye(app: FastAPI) -> None:
     """Close every websocket because the server stops; those that do not respond are not waited for."""
     services: Services | None = getattr(app.state, "services", None)
-    if services is not None and services.sockets:
-        leaving = [asyncio.create_task(socket.leave()) for socket in services.sockets]
+    if services is not None:
+        await _close_all(services.sockets, CloseCode.GOING_AWAY, "the server stops: connect again later")
+
+
+async def reload_tokens(app: FastAPI) -> None:
+    """Read the file of tokens again, and close the websockets of tokens that are gone or changed."""
+    services: Services | None = getattr(app.state, "services", None)
+    if services is None:
+        return
+    try:
+        services.auth.reload()
+    except MavstreamError as error:
+        _LOG.error("tokens not reloaded, those before stay", extra={"reason": str(error)})
+        return
+    _LOG.info("tokens reloaded")
+    revoked = [socket for socket in services.sockets if not services.auth.knows(socket.principal)]
+    await _close_all(revoked, CloseCode.NOT_AUTHORISED, "the token was changed or is no longer valid")
+
+
+async def _close_all(sockets: Collection[Leaving], code: CloseCode, reason: str) -> None:
+    if sockets:
+        leaving = [asyncio.create_task(socket.leave(code, reason)) for socket in sockets]
         await asyncio.wait(leaving, timeout=_GOODBYE_S)

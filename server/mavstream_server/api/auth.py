@@ -19,14 +19,17 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from starlette.websockets import WebSocket
 
 from mavstream_protocol.errors import MavstreamError
+from mavstream_protocol.tokens import Role, hash_secret
 from mavstream_protocol.wire.feed import CloseCode
 from mavstream_protocol.wire.subprotocols import SUBPROTOCOL, TOKEN_SUBPROTOCOL, decode_token
 from mavstream_server.api.problems import ProblemResponse
 from mavstream_server.api.services import services_of
-from mavstream_server.core.settings import Role, Settings
+from mavstream_server.core.principal import ANYBODY, Principal
+from mavstream_server.core.settings import Settings
 from mavstream_server.ingest.producer_session import cut_reason
 
 ANY_ROLE = (Role.CLIENT, Role.FEEDER)
+_PRINCIPAL = "mavstream.principal"
 
 
 class NotAuthorised(MavstreamError):
@@ -38,7 +41,7 @@ class NotAuthorised(MavstreamError):
 
 
 class Forbidden(MavstreamError):
-    """Raised for a token whose role does not allow the request."""
+    """Raised for a token that does not allow the request."""
 
     code = "forbidden"
     title = "The token does not allow this"
@@ -46,31 +49,58 @@ class Forbidden(MavstreamError):
 
 
 class Auth:
-    """Checks tokens against those of the settings."""
+    """Finds who makes a request by its token, and checks roles."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
+        self._principals = settings.principals()
 
-    def check(self, token: str | None, roles: tuple[Role, ...]) -> Role:
-        """Return the token's role if it is one of `roles` or admin; raises NotAuthorised, Forbidden."""
-        if not self._settings.tokens:
-            return Role.ADMIN
+    @property
+    def guarded(self) -> bool:
+        """Whether requests need a token."""
+        return self._settings.guarded
+
+    def reload(self) -> None:
+        """Read the file of tokens again; raises Refused, and then the tokens stay as they were."""
+        self._principals = self._settings.principals()
+
+    def knows(self, principal: Principal) -> bool:
+        """Return whether the token of somebody who was identified before is still valid, and the same."""
+        return not self.guarded or principal in self._principals.values()
+
+    def identify(self, connection: HTTPConnection) -> Principal:
+        """Return who makes a request; raises NotAuthorised."""
+        found: Principal | None = connection.scope.get(_PRINCIPAL)
+        if found is None:
+            found = connection.scope[_PRINCIPAL] = self._find(connection)
+        return found
+
+    def check(self, connection: HTTPConnection, roles: tuple[Role, ...]) -> Principal:
+        """Return who makes a request, with one of `roles` or admin; raises NotAuthorised, Forbidden."""
+        principal = self.identify(connection)
+        if not principal.is_admin and principal.role not in roles:
+            needed = " or ".join(dict.fromkeys((*roles, Role.ADMIN)))
+            raise Forbidden(f"this needs a token of role {needed}, got one of role {principal.role}")
+        return principal
+
+    def _find(self, connection: HTTPConnection) -> Principal:
+        if not self.guarded:
+            return ANYBODY
+        token = token_of(connection, query=self._settings.query_token)
         if token is None:
             raise NotAuthorised("got no token: send the header 'Authorization: Bearer TOKEN'")
-        role = self._settings.role_of(token)
-        if role is None:
+        # Found by its hash, so the time that it takes reveals nothing about the tokens.
+        principal = self._principals.get(hash_secret(token))
+        if principal is None:
             raise NotAuthorised("the token is not known to this server: ask its operator for one")
-        if role is not Role.ADMIN and role not in roles:
-            needed = " or ".join(dict.fromkeys((*roles, Role.ADMIN)))
-            raise Forbidden(f"this needs a token of role {needed}, got one of role {role}")
-        return role
+        return principal
 
 
-def token_of(connection: HTTPConnection, settings: Settings) -> str | None:
+def token_of(connection: HTTPConnection, *, query: bool) -> str | None:
     """Return the token of a request, or None.
 
-    Browsers cannot set headers of websockets, which may therefore pass it as a subprotocol; with
-    `--query-token` also as `?token=`.
+    Browsers cannot set headers of websockets, which may therefore pass it as a subprotocol; if `query` also
+    as `?token=`. Raises NotAuthorised.
     """
     kind, _, token = connection.headers.get("authorization", "").partition(" ")
     if kind.lower() == "bearer" and token.strip():
@@ -81,7 +111,7 @@ def token_of(connection: HTTPConnection, settings: Settings) -> str | None:
         if offered.startswith(TOKEN_SUBPROTOCOL):
             return decode_token(offered)
     given = connection.query_params.get("token")
-    if given is not None and settings.tokens and not settings.query_token:
+    if given is not None and not query:
         raise NotAuthorised(
             "?token= is not accepted: send 'Authorization: Bearer TOKEN', or the subprotocol "
             f"{TOKEN_SUBPROTOCOL}BASE64URL"
@@ -89,19 +119,12 @@ def token_of(connection: HTTPConnection, settings: Settings) -> str | None:
     return given
 
 
-def is_admin(connection: HTTPConnection, settings: Settings) -> bool:
-    """Return whether a request has the token of an administrator; raises NotAuthorised."""
-    token = token_of(connection, settings)
-    return token is not None and settings.role_of(token) is Role.ADMIN
-
-
-def require(*roles: Role | str) -> Callable[[HTTPConnection], Awaitable[Role]]:
+def require(*roles: Role | str) -> Callable[[HTTPConnection], Awaitable[Principal]]:
     """Return a dependency that requires one of the roles or admin; any known token if no role is given."""
     allowed = tuple(map(Role, roles)) or ANY_ROLE
 
-    async def authorised(connection: HTTPConnection) -> Role:
-        services = services_of(connection)
-        return services.auth.check(token_of(connection, services.settings), allowed)
+    async def authorised(connection: HTTPConnection) -> Principal:
+        return services_of(connection).auth.check(connection, allowed)
 
     return authorised
 
@@ -112,35 +135,29 @@ class KnownTokens:
     Roles are checked later, by the routes.
     """
 
-    def __init__(self, app: ASGIApp, settings: Settings) -> None:
+    def __init__(self, app: ASGIApp, auth: Auth) -> None:
         self.app = app
-        self._settings = settings
-        self._auth = Auth(settings)
+        self._auth = auth
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass on requests that have a known token, or need none."""
         if scope["type"] == "http" and scope["path"].startswith("/v1/"):
             try:
-                self._auth.check(token_of(HTTPConnection(scope), self._settings), ANY_ROLE)
+                self._auth.identify(HTTPConnection(scope))
             except MavstreamError as error:
                 await ProblemResponse.of(error)(scope, receive, send)
                 return
         await self.app(scope, receive, send)
 
 
-async def admitted(websocket: WebSocket, *roles: Role | str) -> bool:
-    """Accept a websocket whose token has one of the roles; otherwise close it with 4401 or 4403."""
+async def admitted(websocket: WebSocket, *roles: Role | str) -> Principal | None:
+    """Accept a websocket whose token has one of the roles; otherwise close it and return None."""
     # Browsers require that one of the offered subprotocols is chosen; the one with the token is not repeated.
     offered = websocket.scope.get("subprotocols", ())
     await websocket.accept(SUBPROTOCOL if SUBPROTOCOL in offered else None)
-    services = services_of(websocket)
     try:
-        token = token_of(websocket, services.settings)
-        services.auth.check(token, tuple(map(Role, roles)) or ANY_ROLE)
-    except NotAuthorised as error:
-        await websocket.close(CloseCode.NOT_AUTHORISED, cut_reason(str(error)))
-    except Forbidden as error:
-        await websocket.close(CloseCode.FORBIDDEN, cut_reason(str(error)))
-    else:
-        return True
-    return False
+        return services_of(websocket).auth.check(websocket, tuple(map(Role, roles)) or ANY_ROLE)
+    except (NotAuthorised, Forbidden) as error:
+        code = CloseCode.FORBIDDEN if isinstance(error, Forbidden) else CloseCode.NOT_AUTHORISED
+        await websocket.close(code, cut_reason(str(error)))
+        return None

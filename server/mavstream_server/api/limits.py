@@ -13,7 +13,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from mavstream_protocol.errors import MavstreamError
 from mavstream_protocol.quantities import format_size
 from mavstream_protocol.wire.feed import CloseCode
-from mavstream_server.api.auth import is_admin
+from mavstream_server.api.auth import Auth
 from mavstream_server.api.problems import ProblemResponse
 from mavstream_server.core.errors import problem_of
 from mavstream_server.core.settings import Settings
@@ -62,12 +62,12 @@ class Connections:
 class Limits:
     """Outermost middleware: rejects requests that are too large, too slow or too many."""
 
-    def __init__(self, app: ASGIApp, settings: Settings, connections: Connections) -> None:
+    def __init__(self, app: ASGIApp, settings: Settings, auth: Auth, connections: Connections) -> None:
         self.app = app
         self.max_body_bytes = settings.max_body_bytes
         self.max_table_bytes = settings.max_table_bytes
         self.connections = connections
-        self._settings = settings
+        self._auth = auth
         self._body_seconds = settings.body_timeout / 1e6
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -93,11 +93,11 @@ class Limits:
 
     def _reserved(self, scope: Scope) -> bool:
         """Return whether there is room beyond the limit for this request: it is an administrator's."""
-        connections, settings = self.connections, self._settings
-        if connections.open >= connections.most + connections.reserved or not settings.tokens:
+        connections = self.connections
+        if connections.open >= connections.most + connections.reserved or not self._auth.guarded:
             return False
         try:
-            return is_admin(HTTPConnection(scope), settings)
+            return self._auth.identify(HTTPConnection(scope)).is_admin
         except MavstreamError:
             return False
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import gc
 import logging
@@ -21,7 +22,7 @@ import uvicorn
 from mavstream_protocol.errors import MavstreamError
 from mavstream_server.api.access.http_protocol import BoundedHttp
 from mavstream_server.api.access.open_sockets import OpenSockets
-from mavstream_server.api.app import create_app, say_goodbye
+from mavstream_server.api.app import create_app, reload_tokens, say_goodbye
 from mavstream_server.api.logging import LogFormat, configure_logging
 from mavstream_server.api.websockets.stamping import StampedWebSocket
 from mavstream_server.core.data_directory import locked
@@ -118,8 +119,12 @@ class _Server(uvicorn.Server):
         freeze_heap()
         gc.enable()  # the command disables it while modules are loaded
         gc.set_threshold(*_GC_THRESHOLDS)
+        asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, self._reload)
         if self.started:
             _LOG.info("listening", extra={"url": self._url, "pid": os.getpid()})
+
+    def _reload(self) -> None:
+        self._reloading = asyncio.create_task(reload_tokens(self._app))
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         _LOG.info("stopping")

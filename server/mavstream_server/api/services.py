@@ -12,10 +12,12 @@ from mavstream_server.ingest.connected_producers import ConnectedProducers
 from mavstream_server.ingest.traffic import Traffic
 
 if TYPE_CHECKING:
+    from mavstream_protocol.wire.feed import CloseCode
     from mavstream_server.api.auth import Auth
     from mavstream_server.api.limits import Connections
     from mavstream_server.catalog.catalog import Catalog
     from mavstream_server.core.damage import DamageReport
+    from mavstream_server.core.principal import Principal
     from mavstream_server.core.settings import Settings
     from mavstream_server.core.work_queue import WorkQueue
     from mavstream_server.ingest.stream_store import StreamStore
@@ -30,10 +32,12 @@ if TYPE_CHECKING:
 
 
 class Leaving(Protocol):
-    """A websocket that can be closed when the server stops."""
+    """A websocket that can be closed when the server stops or its token is no longer valid."""
 
-    async def leave(self) -> None:
-        """Close the websocket with the code for going away."""
+    principal: Principal
+
+    async def leave(self, code: CloseCode, reason: str) -> None:
+        """Close the websocket."""
 
 
 @dataclass(slots=True)

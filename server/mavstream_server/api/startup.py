@@ -36,7 +36,11 @@ MAINTENANCE_S = 0.1
 
 
 async def start_services(
-    settings: Settings, connections: Connections, stack: AsyncExitStack, child: EngineChild | None = None
+    settings: Settings,
+    auth: Auth,
+    connections: Connections,
+    stack: AsyncExitStack,
+    child: EngineChild | None = None,
 ) -> Services:
     """Open and start the services; `stack` stops and closes them in reverse order.
 
@@ -81,7 +85,7 @@ async def start_services(
         choice,
         optimizer,
         QosReports(optimizer),
-        Auth(settings),
+        auth,
         connections,
         producers,
         parts.work,

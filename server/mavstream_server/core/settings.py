@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import hmac
 import ipaddress
 import json
 import re
 from collections.abc import Mapping
-from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -27,21 +25,16 @@ from mavstream_protocol.admission import AdmissionPolicy
 from mavstream_protocol.explained import refusal
 from mavstream_protocol.quantities import parse_duration, parse_size
 from mavstream_protocol.scheduling import Sharing, SourceService
+from mavstream_protocol.tokens import Role
 from mavstream_server.core.errors import Refused
 from mavstream_server.core.machine import machine_memory
+from mavstream_server.core.principal import Principal
+from mavstream_server.core.tokens import parse_tokens, principals_of, read_tokens
 
 PREFIX = "MAVSTREAM_"
 DELIVERIES = ("process", "sync")
 _HOST_PATTERN = re.compile(r"\*|(\*\.)?[^\s*:/\[\]]+|[0-9a-fA-F:.]+")
 _ORIGIN = re.compile(r"https?://[^/@\s*]+")
-
-
-class Role(StrEnum):
-    """Role of a token: what its holder may do."""
-
-    ADMIN = "admin"
-    CLIENT = "client"
-    FEEDER = "feeder"
 
 
 def _bytes(value: object) -> object:
@@ -112,6 +105,8 @@ class Settings(BaseModel):
     """TCP port; 0 selects a free one."""
     tokens: dict[SecretStr, Role] = {}
     """Roles by token. Without tokens everything is allowed, and only loopback addresses may be bound."""
+    tokens_file: Path | None = None
+    """File with tokens, as lines `ROLE:TOKEN` or written by `mavstream token`; read again on SIGHUP."""
     query_token: bool = False
     """Whether websockets may pass their token as `?token=`, where logs of proxies would show it."""
     allow_host: Annotated[Listed, AfterValidator(_host_patterns)] = ()
@@ -180,7 +175,7 @@ class Settings(BaseModel):
     @classmethod
     def _roles(cls, tokens: object) -> object:
         if isinstance(tokens, str):
-            return _parse_tokens(tokens.split(","))
+            return parse_tokens(tokens.split(","))
         if not isinstance(tokens, Mapping):
             raise refusal("tokens", "tokens are written ROLE:TOKEN,ROLE:TOKEN")
         # Keys may also be plain text; they are wrapped, and so hidden, from here on.
@@ -202,14 +197,9 @@ class Settings(BaseModel):
 
     @classmethod
     def from_environment(cls, env: Mapping[str, str], **flags: Any) -> Settings:
-        """Return validated settings; flags that are None count as not given. Raises Refused.
-
-        `tokens_file` (MAVSTREAM_TOKENS_FILE) is accepted besides the fields: a file with a line `ROLE:TOKEN`
-        per token.
-        """
-        names = (*cls.model_fields, "tokens_file")
+        """Return validated settings; flags that are None count as not given. Raises Refused."""
         values: dict[str, Any] = {
-            name: env[PREFIX + name.upper()] for name in names if env.get(PREFIX + name.upper())
+            name: env[PREFIX + name.upper()] for name in cls.model_fields if env.get(PREFIX + name.upper())
         }
         given = {name: value for name, value in flags.items() if value is not None and value != []}
         # Tokens have a single origin: a flag replaces the variables instead of being merged with them.
@@ -217,10 +207,11 @@ class Settings(BaseModel):
             values.pop("tokens", None)
             values.pop("tokens_file", None)
         values |= given
+        if values.get("tokens") and values.get("tokens_file"):
+            raise Refused(
+                "tokens are given twice, as text and as a file: use MAVSTREAM_TOKENS or MAVSTREAM_TOKENS_FILE"
+            )
         try:
-            file = values.pop("tokens_file", None)
-            if file is not None:
-                values["tokens"] = _tokens_with_file(values.get("tokens"), Path(file))
             settings = cls.model_validate(values)
         except ValidationError as error:
             raise _refused(error, set(given)) from None
@@ -228,8 +219,9 @@ class Settings(BaseModel):
         return settings
 
     def check_address(self) -> None:
-        """Raise Refused if other machines could reach a server without tokens."""
-        if not self.tokens and not is_loopback(self.host):
+        """Raise Refused if other machines could reach a server without tokens, or with ones to be guessed."""
+        self.principals()
+        if not self.guarded and not is_loopback(self.host):
             raise Refused(
                 f"host '{self.host}' can be reached from other machines and no token is configured, so "
                 "anybody could change and read everything: set MAVSTREAM_TOKENS=admin:SECRET (or "
@@ -237,18 +229,17 @@ class Settings(BaseModel):
                 code="open_to_all",
             )
 
-    def role_of(self, token: str) -> Role | None:
-        """Return the role of a token. All tokens are compared in full, so the timing reveals nothing."""
-        found = None
-        given = token.encode(errors="surrogateescape")
-        for known, role in self.tokens.items():
-            if hmac.compare_digest(known.get_secret_value().encode(), given):
-                found = role
-        return found
+    @property
+    def guarded(self) -> bool:
+        """Whether requests need a token."""
+        return bool(self.tokens) or self.tokens_file is not None
 
-    def token_roles(self) -> dict[str, Role]:
-        """Return the roles by plain token, for authentication only; never log or show them."""
-        return {token.get_secret_value(): role for token, role in self.tokens.items()}
+    def principals(self) -> dict[str, Principal]:
+        """Return the holders of tokens by the hash of their secret; reads the file anew. Raises Refused."""
+        loopback = is_loopback(self.host)
+        if self.tokens_file is not None:
+            return read_tokens(self.tokens_file, loopback=loopback)
+        return principals_of(self.tokens, loopback=loopback)
 
     @property
     def limits(self) -> dict[str, int]:
@@ -286,44 +277,6 @@ def is_loopback(host: str) -> bool:
         return ipaddress.ip_address(host.strip("[]")).is_loopback
     except ValueError:
         return False
-
-
-def _parse_tokens(parts: list[str]) -> dict[SecretStr, str]:
-    """Parse `role:token` entries. Error messages never quote an entry: it may hold a secret."""
-    tokens: dict[str, str] = {}
-    for number, part in enumerate(parts, 1):
-        role, colon, token = (piece.strip() for piece in part.strip().partition(":"))
-        if not colon or role not in set(Role):
-            raise refusal(
-                "token_role",
-                f"token {number} does not start with a role: write admin:TOKEN, client:TOKEN or feeder:TOKEN",
-            )
-        if not token or not token.isascii() or not token.isprintable() or " " in token:
-            raise refusal(
-                "token_text",
-                f"token {number} ({role}) must be one or more printable ASCII characters, no spaces",
-            )
-        if token in tokens:
-            raise refusal("token_twice", f"token {number} ({role}) was given before: use one token per role")
-        tokens[token] = role
-    return {SecretStr(token): role for token, role in tokens.items()}
-
-
-def _tokens_with_file(tokens: object, file: Path) -> object:
-    if tokens:
-        raise Refused(
-            "tokens are given twice, as text and as a file: use MAVSTREAM_TOKENS or MAVSTREAM_TOKENS_FILE"
-        )
-    try:
-        lines = file.read_text(encoding="utf-8").splitlines()
-    except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
-        raise Refused(f"tokens file '{file}' cannot be read: {reason}") from None
-    parts = [line for line in lines if line.strip() and not line.lstrip().startswith("#")]
-    if not parts:
-        raise Refused(f"tokens file '{file}' has no token: write a line ROLE:TOKEN for each")
-    # As text, so that errors are reported like those of the variable.
-    return ",".join(parts)
 
 
 def _refused(error: ValidationError, given: set[str]) -> Refused:

@@ -7,6 +7,7 @@ from fastapi import APIRouter, Depends, Response
 from mavstream_protocol.classes import QueryClass
 from mavstream_protocol.errors import ProblemItem
 from mavstream_protocol.names import Name
+from mavstream_protocol.tokens import Role
 from mavstream_protocol.wire.resources import Page
 from mavstream_server.api.auth import require
 from mavstream_server.api.paging import PageQuery, page_of
@@ -14,7 +15,6 @@ from mavstream_server.api.problems import documented
 from mavstream_server.api.services import Parts
 from mavstream_server.api.versions import IfMatch, etag
 from mavstream_server.core.errors import Refused
-from mavstream_server.core.settings import Role
 from mavstream_server.supervisor.engine_link import EngineUnavailable
 
 router = APIRouter(prefix="/v1/classes", tags=["classes"])

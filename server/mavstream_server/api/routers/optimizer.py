@@ -7,13 +7,13 @@ from typing import Annotated
 from fastapi import APIRouter, Depends, Query
 
 from mavstream_protocol.optimizer import OptimizerSettings
+from mavstream_protocol.tokens import Role
 from mavstream_protocol.wire.optimizer import DecisionInfo, OptimizerInfo
 from mavstream_protocol.wire.resources import Page
 from mavstream_server.api.auth import require
 from mavstream_server.api.paging import PageQuery
 from mavstream_server.api.problems import documented
 from mavstream_server.api.services import Parts
-from mavstream_server.core.settings import Role
 from mavstream_server.optimizer.views import decisions_page, optimizer_info
 
 router = APIRouter(prefix="/v1/optimizer", tags=["optimizer"])

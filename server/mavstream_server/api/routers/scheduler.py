@@ -10,12 +10,14 @@ from fastapi import APIRouter, Depends, Query, Request, Response
 
 from mavstream_protocol.instants import format_instant
 from mavstream_protocol.scheduling import LONGEST_TRACE, SchedulerSettings, SchedulerTrace
+from mavstream_protocol.tokens import Role
+from mavstream_protocol.wire.feed import CloseCode
 from mavstream_server.api.auth import require
 from mavstream_server.api.problems import documented
 from mavstream_server.api.services import Parts, Services
 from mavstream_server.core.clock import SystemClock
 from mavstream_server.core.errors import Conflict, NotReady
-from mavstream_server.core.settings import Role
+from mavstream_server.core.principal import Principal
 from mavstream_server.engine.trace import RecordedSlices
 from mavstream_server.supervisor.engine_link import EngineRefused, EngineUnavailable
 
@@ -98,7 +100,7 @@ async def _record(parts: Services, request: Request, seconds: float) -> tuple[Re
 
 async def _wait_while_recording(parts: Services, request: Request, seconds: float) -> None:
     """Wait, unless the client disconnects or the engine or the server stops."""
-    stop_listener = _StopListener()
+    stop_listener = _StopListener(parts.auth.identify(request))
     parts.sockets.add(stop_listener)
     left, died, stops = map(
         asyncio.create_task, (_disconnected(request), parts.link.gone(), stop_listener.wait())
@@ -123,10 +125,11 @@ async def _wait_while_recording(parts: Services, request: Request, seconds: floa
 class _StopListener:
     """Registered among the websockets to be notified when the server stops."""
 
-    def __init__(self) -> None:
+    def __init__(self, principal: Principal) -> None:
+        self.principal = principal
         self._stops = asyncio.Event()
 
-    async def leave(self) -> None:
+    async def leave(self, code: CloseCode, reason: str) -> None:
         """Notify the waiter that the server stops."""
         self._stops.set()
 

@@ -11,6 +11,7 @@ from pydantic import BaseModel, ConfigDict
 
 from mavstream_protocol.names import Name
 from mavstream_protocol.streams import StreamSpec
+from mavstream_protocol.tokens import Role
 from mavstream_protocol.wire.resources import Page, StreamInfo
 from mavstream_server.api.auth import require
 from mavstream_server.api.bodies import TUPLE_TYPES, decode_body
@@ -18,7 +19,6 @@ from mavstream_server.api.paging import PageQuery, cut
 from mavstream_server.api.problems import documented
 from mavstream_server.api.services import Parts, Services
 from mavstream_server.core.errors import Conflict, Refused
-from mavstream_server.core.settings import Role
 from mavstream_server.ingest.stream_store import Accepted, AppendHandle
 from mavstream_server.supervisor.engine_link import EngineRefused
 

@@ -12,6 +12,7 @@ from mavstream_protocol.errors import ProblemItem
 from mavstream_protocol.names import Name
 from mavstream_protocol.schema import Schema
 from mavstream_protocol.tables import read_fields
+from mavstream_protocol.tokens import Role
 from mavstream_protocol.wire.resources import Page, TableDetail, TableInfo
 from mavstream_server.api.auth import require
 from mavstream_server.api.paging import PageQuery, cut
@@ -19,7 +20,6 @@ from mavstream_server.api.problems import documented
 from mavstream_server.api.services import Parts
 from mavstream_server.api.table_bodies import TABLE_TYPES, InvalidTable, read_table
 from mavstream_server.api.versions import IfMatch, etag
-from mavstream_server.core.settings import Role
 
 router = APIRouter(prefix="/v1/tables", tags=["tables"])
 

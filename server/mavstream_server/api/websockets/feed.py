@@ -9,12 +9,13 @@ from functools import partial
 from fastapi import APIRouter, WebSocket
 from starlette.websockets import WebSocketDisconnect
 
+from mavstream_protocol.tokens import Role
 from mavstream_protocol.wire.feed import CloseCode
 from mavstream_server.api.auth import admitted
 from mavstream_server.api.services import Services, services_of
 from mavstream_server.api.websockets.stamping import notify_arrivals, received_at
 from mavstream_server.core.errors import ServiceError
-from mavstream_server.core.settings import Role
+from mavstream_server.core.principal import Principal
 from mavstream_server.core.work_queue import in_turn
 from mavstream_server.ingest.producer_session import ProducerSession
 
@@ -29,7 +30,8 @@ _MOST_UNSENT = 256
 class _Connection:
     """A websocket and its session: one task reads, one writes."""
 
-    def __init__(self, websocket: WebSocket, services: Services) -> None:
+    def __init__(self, websocket: WebSocket, services: Services, principal: Principal) -> None:
+        self.principal = principal
         self._websocket = websocket
         self._producers = services.producers
         self._work = services.work
@@ -64,9 +66,9 @@ class _Connection:
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(writer, 5)
 
-    async def leave(self) -> None:
-        """Close the connection because the server stops."""
-        self.session.close(CloseCode.GOING_AWAY, "the server stops: connect again later")
+    async def leave(self, code: CloseCode, reason: str) -> None:
+        """Close the connection because the server stops or the token is no longer valid."""
+        self.session.close(code, reason)
 
     def _greeted(self, session: ProducerSession) -> None:
         self._pending.discard(self)
@@ -118,14 +120,15 @@ class _Connection:
 async def feed(websocket: WebSocket) -> None:
     """Accept frames of a producer for any number of streams; see `mavstream_protocol.wire.feed`."""
     services = services_of(websocket)
-    if not await admitted(websocket, Role.FEEDER):
+    principal = await admitted(websocket, Role.FEEDER)
+    if principal is None:
         return
     most = services.settings.max_pending_feeds
     if len(services.pending_feeds) >= most:
         reason = f"{most} websockets of producers wait for their hello, which is the limit: connect again"
         await websocket.close(CloseCode.TOO_MANY, reason)
         return
-    connection = _Connection(websocket, services)
+    connection = _Connection(websocket, services, principal)
     services.sockets.add(connection)
     try:
         await connection.run()

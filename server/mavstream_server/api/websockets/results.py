@@ -17,6 +17,7 @@ from mavstream_protocol.wire.results import OnLag
 from mavstream_server.api.auth import admitted
 from mavstream_server.api.services import services_of
 from mavstream_server.core.errors import NotFound, Refused
+from mavstream_server.core.principal import Principal
 from mavstream_server.ingest.producer_session import cut_reason
 from mavstream_server.results.encoding import ResultFormat
 from mavstream_server.results.service import OffsetAhead, TooManySubscribers
@@ -71,15 +72,16 @@ def _one_of(name: str, value: str, known: tuple[str, ...]) -> str:
 class Subscriber:
     """Sends results to a websocket until the websocket, the query or the server ends."""
 
-    def __init__(self, websocket: WebSocket) -> None:
+    def __init__(self, websocket: WebSocket, principal: Principal) -> None:
+        self.principal = principal
         self._websocket = websocket
         self._sending: asyncio.Task[None] | None = None
-        self._leaving = False
+        self._leaving: tuple[CloseCode, str] | None = None
         self._closed = asyncio.Event()
 
-    async def leave(self) -> None:
-        """Close the websocket because the server stops; return when the close frame is sent."""
-        self._leaving = True
+    async def leave(self, code: CloseCode, reason: str) -> None:
+        """Close the websocket, and return when the close frame is sent."""
+        self._leaving = code, reason
         if self._sending is not None:
             self._sending.cancel()
             await self._closed.wait()
@@ -115,8 +117,8 @@ class Subscriber:
     async def _close(self) -> None:
         assert self._sending is not None
         code, reason = _NORMAL, "the query has ended"
-        if self._leaving:
-            code, reason = CloseCode.GOING_AWAY, "the server stops: connect again later"
+        if self._leaving is not None:
+            code, reason = self._leaving
         elif self._sending.cancelled():
             return  # the subscriber closed first
         elif (error := self._sending.exception()) is not None:
@@ -138,7 +140,8 @@ async def close(websocket: WebSocket, code: int, reason: str) -> None:
 @router.websocket("/v1/queries/{id}/results")
 async def subscribe(websocket: WebSocket, id: str) -> None:  # noqa: A002
     """Push the results of a query; see `mavstream_protocol.wire.results` for the messages."""
-    if not await admitted(websocket, "client"):
+    principal = await admitted(websocket, "client")
+    if principal is None:
         return
     services = services_of(websocket)
     try:
@@ -148,7 +151,7 @@ async def subscribe(websocket: WebSocket, id: str) -> None:  # noqa: A002
     except MavstreamError as error:
         await close(websocket, _CODES.get(type(error), CloseCode.NOT_UNDERSTOOD), str(error))
         return
-    subscriber = Subscriber(websocket)
+    subscriber = Subscriber(websocket, principal)
     services.sockets.add(subscriber)
     try:
         with subscription:
