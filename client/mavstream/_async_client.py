@@ -27,6 +27,7 @@ from mavstream_protocol.wire.plans import QueryPlan
 from mavstream_protocol.wire.qos import QosReport
 from mavstream_protocol.wire.resources import (
     PolicyInfo,
+    ProducerInfo,
     PulledResults,
     QueryInfo,
     ServerInfo,
@@ -118,6 +119,14 @@ class AsyncClient:
     async def complete(self, stream: str) -> StreamInfo:
         """Say that no more rows will follow: windows close, and queries over complete streams finish."""
         return await self._transport.run(self._calls.complete(stream))
+
+    async def producers(self) -> list[ProducerInfo]:
+        """Return all producers: their owners, last sequences, and when they were last used."""
+        return await self._transport.run(self._calls.producers())
+
+    async def delete_producer(self, name: str) -> None:
+        """Delete a producer; its rows stay. Refused while it is connected."""
+        await self._transport.run(self._calls.delete_producer(name))
 
     def feed(
         self,

@@ -31,6 +31,7 @@ from mavstream_protocol.wire.plans import QueryPlan
 from mavstream_protocol.wire.qos import QosReport
 from mavstream_protocol.wire.resources import (
     PolicyInfo,
+    ProducerInfo,
     PulledResults,
     QueryInfo,
     ServerInfo,
@@ -94,6 +95,14 @@ class Calls:
         # The type is required without a body, too: it keeps pages of other sites from doing this.
         request = Request("POST", f"/v1/streams/{quote(name)}/complete", headers=_JSON)
         return fetch(request, self.retry, StreamInfo)
+
+    def producers(self) -> Talk[list[ProducerInfo]]:
+        """List the producers."""
+        return fetch_all("/v1/producers", self.retry, ProducerInfo, {})
+
+    def delete_producer(self, name: str) -> Talk[None]:
+        """Delete a producer."""
+        yield from exchange(Request("DELETE", f"/v1/producers/{quote(name)}"), self.retry)
 
     def schema(self, stream: str) -> Talk[Schema]:
         """Get the schema of a stream, and cache it."""

@@ -27,6 +27,7 @@ from mavstream_protocol.wire.plans import QueryPlan
 from mavstream_protocol.wire.qos import QosReport
 from mavstream_protocol.wire.resources import (
     PolicyInfo,
+    ProducerInfo,
     PulledResults,
     QueryInfo,
     ServerInfo,
@@ -118,6 +119,14 @@ class Client:
     def complete(self, stream: str) -> StreamInfo:
         """Say that no more rows will follow: windows close, and queries over complete streams finish."""
         return self._transport.run(self._calls.complete(stream))
+
+    def producers(self) -> list[ProducerInfo]:
+        """Return all producers: their owners, last sequences, and when they were last used."""
+        return self._transport.run(self._calls.producers())
+
+    def delete_producer(self, name: str) -> None:
+        """Delete a producer; its rows stay. Refused while it is connected."""
+        self._transport.run(self._calls.delete_producer(name))
 
     def feed(
         self,

@@ -75,7 +75,10 @@ def serve(
     max_tables: Annotated[int | None, _limit("Maximum number of stored tables.")] = None,
     max_table_bytes: Annotated[str | None, _limit("Maximum size of a table version, such as 64MiB.")] = None,
     max_table_versions: Annotated[int | None, _limit("Maximum number of versions per table in use.")] = None,
-    max_producers: Annotated[int | None, _limit("Maximum number of producer names ever used.")] = None,
+    max_producers: Annotated[int | None, _limit("Maximum number of producer names.")] = None,
+    producer_expiry: Annotated[
+        str | None, _limit("Time after which an unused producer is removed, such as 30d.")
+    ] = None,
     max_subscribers: Annotated[int | None, _limit("Maximum number of open subscriptions.")] = None,
     max_connections: Annotated[int | None, _limit("Maximum number of open requests and websockets.")] = None,
     reserved_connections: Annotated[

@@ -145,15 +145,19 @@ def test_queries_are_listed_in_pages_and_by_state(catalog: Catalog) -> None:
 def test_producers_keep_their_ids_and_sequences_never_decrease(path: Path) -> None:
     catalog = Catalog(path, max_producers=2)
     catalog.add_stream(stream("s"))
-    assert [catalog.producer_id(name) for name in ("a", "b", "a")] == [1, 2, 1]
+    assert [catalog.producers.register(name) for name in ("a", "b", "a")] == [1, 2, 1]
     with pytest.raises(TooMany, match="producer 'c' is new and the limit of 2 producers is reached"):
-        catalog.producer_id("c")
+        catalog.producers.register("c")
     catalog.save_sequences("s", {1: 5, 2: 0})
     catalog.save_sequences("s", {1: 3, 2: 1})
     catalog.close()
     catalog = Catalog(path)
     assert catalog.sequences("s") == {1: 5, 2: 1}
-    assert (catalog.producer_id("b"), catalog.producer_name(2), catalog.known_producer("x")) == (2, "b", None)
+    assert (catalog.producers.register("b"), catalog.producers.name(2), catalog.producers.number("x")) == (
+        2,
+        "b",
+        None,
+    )
     catalog.remove_stream("s")
     assert catalog.sequences("s") == {}
     catalog.close()
@@ -221,7 +225,7 @@ def test_a_file_of_a_later_release_is_refused_and_not_changed(path: Path) -> Non
         connection.execute("PRAGMA user_version = 99")
     connection.close()
     before = path.read_bytes()
-    with pytest.raises(Refused, match="expected version 1 or earlier, got 99") as caught:
+    with pytest.raises(Refused, match="expected version 2 or earlier, got 99") as caught:
         Catalog(path)
     assert caught.value.code == "newer_catalog"
     assert path.read_bytes() == before

@@ -40,7 +40,7 @@ class Bench:
     def __init__(self, data: Path) -> None:
         self.settings = Settings(data=data)
         self.catalog = Catalog(self.settings.catalog_file)
-        self.producers = ConnectedProducers()
+        self.producers = ConnectedProducers(self.catalog.producers)
         self.store = StreamStore(self.settings, self.catalog, ManualClock(), producers=self.producers)
         self.store.create(SPEC)
         self.traffic = Traffic()

@@ -14,7 +14,7 @@ from typing import Annotated
 import typer
 
 from mavstream._errors import ProblemError, TransportError
-from mavstream.cli import classes, optimizer, queries, scheduling, streams, tables, tokens
+from mavstream.cli import classes, optimizer, producers, queries, scheduling, streams, tables, tokens
 from mavstream.cli.assembly import AssembledGroup
 from mavstream.cli.output import complain, show_fields, show_json
 from mavstream.cli.session import Output, OutputOption, Session, client_of
@@ -29,6 +29,7 @@ app = typer.Typer(
     help="A data stream management service where the queries that matter stay fast.",
 )
 app.add_typer(streams.app, name="stream")
+app.add_typer(producers.app, name="producer")
 app.add_typer(tables.app, name="table")
 app.add_typer(classes.app, name="class")
 app.add_typer(queries.app, name="query")

@@ -243,6 +243,7 @@ def _show(info: QueryInfo, output: Output) -> None:
     show_fields(
         [
             ("query", info.id),
+            ("owner", info.owner or "none: it belongs to all"),
             ("name", info.spec.name),
             ("class", info.spec.class_),
             ("state", info.state if info.reason is None else f"{info.state}: {info.reason}"),

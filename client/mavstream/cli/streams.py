@@ -139,6 +139,7 @@ def _show(info: StreamInfo, output: Output) -> None:
     show_fields(
         [
             ("stream", info.name),
+            ("owner", info.owner or "none: it belongs to all"),
             ("fields", fields),
             ("event time", info.spec.event_time),
             ("rows", f"{info.position}, kept from {info.begin}"),

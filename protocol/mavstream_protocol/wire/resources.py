@@ -72,6 +72,22 @@ class StreamInfo(BaseModel):
     """The priority of the highest class that reads it; 0 if no query does."""
     overloaded: bool = False
     """Whether its producers get no credit, because its rows arrive faster than any query reads them."""
+    owner: str | None = None
+    """The token that created it; if none, it belongs to all."""
+
+
+class ProducerInfo(BaseModel):
+    """State of a producer."""
+
+    model_config = _CONFIG
+    name: str
+    owner: str | None
+    """The token that used the name first; if none, it belongs to all."""
+    connected: bool
+    last_used: str
+    """To about a minute."""
+    sequences: dict[str, int]
+    """Last sequence by stream."""
 
 
 class TableVersion(BaseModel):
@@ -183,6 +199,8 @@ class QueryInfo(BaseModel):
     created: str
     results: int
     """Answers so far: the offset of the next one."""
+    owner: str | None = None
+    """The token that registered it; if none, it belongs to all."""
     latency_ms: LatencySummary | None = None
     memory_bytes: dict[str, int] = {}
     """Bytes queued, in state and in backlog; shared memory counts in full for each query."""

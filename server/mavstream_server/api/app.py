@@ -27,6 +27,7 @@ from mavstream_server.api.routers import (
     optimizer,
     plan,
     policies,
+    producers,
     queries,
     scheduler,
     stats,
@@ -43,6 +44,7 @@ _LOG = logging.getLogger("mavstream.server")
 
 ROUTERS = (
     streams.router,
+    producers.router,
     tables.router,
     queries.router,
     classes.router,

@@ -24,6 +24,7 @@ from mavstream_protocol.wire.feed import CloseCode
 from mavstream_protocol.wire.subprotocols import SUBPROTOCOL, TOKEN_SUBPROTOCOL, decode_token
 from mavstream_server.api.problems import ProblemResponse
 from mavstream_server.api.services import services_of
+from mavstream_server.core.errors import Forbidden
 from mavstream_server.core.principal import ANYBODY, Principal
 from mavstream_server.core.settings import Settings
 from mavstream_server.ingest.producer_session import cut_reason
@@ -38,14 +39,6 @@ class NotAuthorised(MavstreamError):
     code = "not_authorised"
     title = "Who are you?"
     status = 401
-
-
-class Forbidden(MavstreamError):
-    """Raised for a token that does not allow the request."""
-
-    code = "forbidden"
-    title = "The token does not allow this"
-    status = 403
 
 
 class Auth:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from mavstream_server.core.principal import Principal
     from mavstream_server.core.settings import Settings
     from mavstream_server.core.work_queue import WorkQueue
+    from mavstream_server.ingest.producer_upkeep import ProducerUpkeep
     from mavstream_server.ingest.stream_store import StreamStore
     from mavstream_server.optimizer.service import OptimizerService
     from mavstream_server.queries.data_files import DataFiles
@@ -57,6 +58,7 @@ class Services:
     auth: Auth
     connections: Connections
     producers: ConnectedProducers
+    producer_upkeep: ProducerUpkeep
     work: WorkQueue
     damage: DamageReport
     """Damage in files that was found so far."""

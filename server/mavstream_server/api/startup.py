@@ -20,6 +20,7 @@ from mavstream_server.core.settings import Settings
 from mavstream_server.engine.process.messages import Hello
 from mavstream_server.ingest.background import InThreads
 from mavstream_server.ingest.connected_producers import ConnectedProducers
+from mavstream_server.ingest.producer_upkeep import ProducerUpkeep
 from mavstream_server.optimizer.config import OptimizerConfig
 from mavstream_server.optimizer.plan_searcher import PlanSearcher
 from mavstream_server.optimizer.service import OptimizerService
@@ -57,7 +58,8 @@ async def start_services(
         stack.callback(background.close)
     damage = DamageReport()
     link = _link(settings, catalog, child, damage)
-    producers, config = ConnectedProducers(), OptimizerConfig(catalog.optimizer() or OptimizerSettings())
+    producers = ConnectedProducers(catalog.producers)
+    config = OptimizerConfig(catalog.optimizer() or OptimizerSettings())
     parts = assemble(
         settings,
         catalog,
@@ -88,6 +90,7 @@ async def start_services(
         auth,
         connections,
         producers,
+        ProducerUpkeep(parts.streams, catalog.producers, producers, SystemClock(), settings.producer_expiry),
         parts.work,
         damage,
         parts.files,
@@ -137,6 +140,7 @@ async def _maintain(services: Services, tables: TableRetention) -> None:
             heap.tend(len(services.queries.registry), time.monotonic_ns())
             services.streams.maintain()
             services.files.check(time.monotonic_ns())
+            services.producer_upkeep.run()
             await _send_classes(services)
             await _send_clock(services)
             await tables.run()

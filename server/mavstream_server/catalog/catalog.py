@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import time
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, TypeVar
@@ -16,7 +17,9 @@ from mavstream_protocol.scheduling import SchedulerSettings
 from mavstream_protocol.streams import StreamSpec
 from mavstream_protocol.wire.resources import DesiredState
 from mavstream_server.catalog.database import Database
-from mavstream_server.core.errors import Conflict, NotFound, Refused, TooMany, WrongVersion
+from mavstream_server.catalog.owners import Owners
+from mavstream_server.catalog.producers import ProducerRegistry
+from mavstream_server.core.errors import Conflict, NotFound, Refused, WrongVersion
 
 Spec = TypeVar("Spec", bound=BaseModel)
 
@@ -54,15 +57,17 @@ class Catalog:
     """
 
     def __init__(
-        self, path: Path, *, sync: Literal["NORMAL", "FULL"] = "NORMAL", max_producers: int = 10_000
+        self,
+        path: Path,
+        *,
+        sync: Literal["NORMAL", "FULL"] = "NORMAL",
+        max_producers: int = 10_000,
+        now_us: Callable[[], int] = lambda: time.time_ns() // 1000,
     ) -> None:
         self._database = Database(path, sync)
-        self._max_producers = max_producers
         self._specs: dict[str, QuerySpec] = {}  # parsed once; as many as there are queries
-        self._producers: dict[str, int] = dict(
-            self._database.run("SELECT name, id FROM producers").fetchall()
-        )
-        self._names: dict[int, str] = {id_: name for name, id_ in self._producers.items()}
+        self.owners = Owners(self._database)
+        self.producers = ProducerRegistry(self._database, self.owners, max_producers, now_us)
         if not self._database.run("SELECT 1 FROM classes WHERE name = ?", DEFAULT_CLASS).fetchone():
             self.put_class(QueryClass(name=DEFAULT_CLASS))
 
@@ -85,8 +90,8 @@ class Catalog:
             self._specs.clear()  # some may belong to changes that were rolled back
             raise
 
-    def add_stream(self, spec: StreamSpec) -> None:
-        """Store a new stream; raises Conflict if there is one of that name."""
+    def add_stream(self, spec: StreamSpec, owner: str | None = None) -> None:
+        """Store a new stream and its owner; raises Conflict if there is one of that name."""
         with self.transaction():
             if self._database.run("SELECT 1 FROM streams WHERE name = ?", spec.name).fetchone():
                 raise Conflict(
@@ -96,6 +101,7 @@ class Catalog:
             self._database.run(
                 "INSERT INTO streams VALUES (?, ?)", spec.name, spec.model_dump_json(by_alias=True)
             )
+            self.owners.set("stream", spec.name, owner)
 
     def stream(self, name: str) -> StreamSpec:
         """Return a stream; raises NotFound."""
@@ -117,6 +123,7 @@ class Catalog:
             if not self._database.run("DELETE FROM streams WHERE name = ?", name).rowcount:
                 raise NotFound.stream(name)
             self._database.run("DELETE FROM sequences WHERE stream = ?", name)
+            self.owners.remove("stream", name)
 
     def put_class(self, spec: QueryClass, expected_version: int | None = None) -> int:
         """Store a new or changed class and return its version; raises WrongVersion."""
@@ -142,7 +149,7 @@ class Catalog:
         rows = self._database.run("SELECT spec, version FROM classes ORDER BY name")
         return [ClassRecord(_parsed(QueryClass, text), version) for text, version in rows]
 
-    def add_query(self, id_: str, spec: QuerySpec, created_us: int) -> QueryRecord:
+    def add_query(self, id_: str, spec: QuerySpec, created_us: int, owner: str | None = None) -> QueryRecord:
         """Store a new query with the desired state `running`; raises Conflict if the id is in use."""
         with self.transaction():
             if self._database.run("SELECT 1 FROM queries WHERE id = ?", id_).fetchone():
@@ -155,6 +162,7 @@ class Catalog:
                 "INSERT INTO queries VALUES (?, ?, ?, NULL, NULL, 0, 1, ?)",
                 *(id_, text, DesiredState.RUNNING, created_us),
             )
+            self.owners.set("query", id_, owner)
         self._specs[id_] = spec
         return QueryRecord(id_, spec, DesiredState.RUNNING, None, None, 0, 1, created_us)
 
@@ -210,8 +218,10 @@ class Catalog:
 
     def remove_query(self, id_: str) -> None:
         """Remove a query; raises NotFound."""
-        if not self._database.run("DELETE FROM queries WHERE id = ?", id_).rowcount:
-            raise NotFound.query(id_)
+        with self.transaction():
+            if not self._database.run("DELETE FROM queries WHERE id = ?", id_).rowcount:
+                raise NotFound.query(id_)
+            self.owners.remove("query", id_)
         self._specs.pop(id_, None)
 
     def _change(self, id_: str, expected_version: int | None, **values: str | None) -> QueryRecord:
@@ -229,34 +239,6 @@ class Catalog:
         if spec is None:
             spec = self._specs[id_] = _parsed(QuerySpec, text)
         return QueryRecord(id_, spec, DesiredState(desired), *rest)
-
-    def producer_id(self, name: str) -> int:
-        """Return the permanent id of a producer, from 1; raises TooMany for a new one above the limit."""
-        id_ = self._producers.get(name)
-        if id_ is None:
-            if len(self._producers) >= self._max_producers:
-                raise TooMany(
-                    f"producer '{name}' is new and the limit of {self._max_producers} producers is reached: "
-                    "use the name of a known producer, or raise MAVSTREAM_MAX_PRODUCERS",
-                    code="too_many_producers",
-                )
-            id_ = self._database.run("INSERT INTO producers (name) VALUES (?)", name).lastrowid
-            assert id_ is not None
-            self._producers[name], self._names[id_] = id_, name
-        return id_
-
-    def known_producer(self, name: str) -> int | None:
-        """Return the id of a producer, or None if it never sent rows."""
-        return self._producers.get(name)
-
-    def producer_name(self, id_: int) -> str:
-        """Return the name of a producer by its id."""
-        return self._names[id_]
-
-    @property
-    def producers(self) -> Mapping[str, int]:
-        """The ids of all producers by name."""
-        return self._producers
 
     def sequences(self, stream: str) -> dict[int, int]:
         """Return the last stored sequence of each producer of a stream."""

@@ -11,7 +11,7 @@ from typing import Literal
 
 from mavstream_server.core.errors import Refused, StorageFailed, StorageFull
 
-VERSION = 1
+VERSION = 2
 _SQLITE = b"SQLite format 3\0"
 _APPLICATION = 0x4D765374  # "MvSt": distinguishes catalogs from SQLite files of other programs
 
@@ -33,8 +33,15 @@ CREATE TABLE answers (
 );
 """
 
+_ACCESS = """
+CREATE TABLE owners (
+    kind TEXT NOT NULL, name TEXT NOT NULL, owner TEXT NOT NULL, PRIMARY KEY (kind, name)
+) WITHOUT ROWID;
+ALTER TABLE producers ADD COLUMN used_us INTEGER NOT NULL DEFAULT 0;
+"""
+
 # The script at index n migrates a file from version n to n + 1.
-_MIGRATIONS = (_SCHEMA,)
+_MIGRATIONS = (_SCHEMA, _ACCESS)
 
 
 class Database:

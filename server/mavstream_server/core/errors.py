@@ -2,6 +2,7 @@
 
 ServiceError
     Refused             400  the request or setting is invalid
+    Forbidden           403  the token does not allow it, or the object belongs to another
     NotFound            404  the stream, table, query or class does not exist
     Conflict            409  the request contradicts the current state
         SequenceGap     409  a producer skipped frames
@@ -57,6 +58,14 @@ class Refused(ServiceError):
     title = "This is refused"
 
 
+class Forbidden(ServiceError):
+    """Raised if the token does not allow the request, or the object belongs to somebody else."""
+
+    status = 403
+    code = "forbidden"
+    title = "The token does not allow this"
+
+
 class NotFound(ServiceError):
     """Raised if no object of the given name exists."""
 
@@ -77,6 +86,14 @@ class NotFound(ServiceError):
         """Return the error for a query that does not exist."""
         return cls(
             f"there is no query '{id_}': GET /v1/queries lists those that there are", code="unknown_query"
+        )
+
+    @classmethod
+    def producer(cls, name: str, known: Iterable[str] = ()) -> NotFound:
+        """Return the error for a producer that does not exist."""
+        return cls(
+            f"there is no producer '{name}': GET /v1/producers lists all{_meant(name, known)}",
+            code="unknown_producer",
         )
 
     @classmethod

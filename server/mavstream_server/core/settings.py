@@ -137,7 +137,9 @@ class Settings(BaseModel):
     max_table_versions: Count = 1000
     """Maximum number of versions per table that rows in the streams may still need."""
     max_producers: Count = 10_000
-    """Maximum number of distinct producer names that ever fed this server."""
+    """Maximum number of distinct producer names."""
+    producer_expiry: Microseconds = 30 * 86_400_000_000
+    """Time after which a producer that is not used is removed, in microseconds."""
     max_subscribers: Count = 1000
     max_connections: Count = 2000
     """Maximum number of open requests and websockets."""

@@ -50,6 +50,7 @@ class Enqueuer:
         self._logs = logs
         self._flusher = flusher
         self._catalog = catalog
+        self._producers = catalog.producers
         self._clock = clock
         self._credit = credit_bytes
         self.stopping = False
@@ -119,7 +120,7 @@ class Enqueuer:
 
         Returns False if they cannot be joined; then they must be offered.
         """
-        log, number = self._logs.get(stream), self._catalog.known_producer(producer)
+        log, number = self._logs.get(stream), self._producers.number(producer)
         if log is None or number is None or log.schema is not rows.columns.schema or self._limited:
             return False
         room = 2 * self._credit - log.waiting.get(number, 0)
@@ -167,7 +168,7 @@ class Enqueuer:
 
     def _known(self, log: StreamWriter, producer: str) -> int:
         """Return a producer's number; its first frame on a stream is recorded in the catalog."""
-        number = self._catalog.producer_id(producer)
+        number = self._producers.register(producer)
         if number not in log.last:
             self._catalog.save_sequences(log.spec.name, {number: 0})
             log.last[number] = 0

@@ -20,7 +20,8 @@ from mavstream_protocol.wire.envelope import unseal
 from mavstream_protocol.wire.feed import CloseCode, Ended, Hello, Reject, Welcome, share
 from mavstream_server.columns.arrow import columns_from_arrow
 from mavstream_server.columns.column import Column
-from mavstream_server.core.errors import NotFound, SequenceGap, problem_of
+from mavstream_server.core.errors import Forbidden, NotFound, SequenceGap, problem_of
+from mavstream_server.core.principal import ANYBODY, Principal
 from mavstream_server.ingest.messages import NotUnderstood, address, kind, parse
 from mavstream_server.ingest.multi_stream import MessageRows, frames_of_message
 from mavstream_server.ingest.stream_store import Accepted, AppendHandle, Repeated, StreamStore
@@ -61,7 +62,12 @@ class ProducerSession:
         max_frame_bytes: int,
         woken: Callable[[], object],
         connected: Callable[[ProducerSession], object],
+        principal: Principal = ANYBODY,
     ) -> None:
+        """`connected` is called with the hello; it raises Forbidden if the producer is somebody else's."""
+        self.principal = principal
+        self._restricted = not principal.uses_all_streams
+        self._permitted: set[str] = set()  # streams that a restricted principal was found to be allowed
         self.state = FeedState.NEW
         self.producer = ""
         self.multi_stream = False
@@ -125,11 +131,15 @@ class ProducerSession:
         except ValidationError as error:
             first = error.errors(include_url=False)[0]
             raise NotUnderstood(f"hello: {'/'.join(map(str, first['loc']))}: {first['msg']}") from None
-        self.producer, self.state = hello.producer, FeedState.FEEDING
-        self.multi_stream = hello.bundles
-        self._connected(self)
+        self.producer = hello.producer
+        try:
+            self._connected(self)
+        except Forbidden as error:
+            self.close(CloseCode.FORBIDDEN, str(error))
+            return
+        self.state, self.multi_stream = FeedState.FEEDING, hello.bundles
         # Unknown streams are left out: they may be created before their first frame is sent.
-        named = (name for name in hello.streams if name in self._streams)
+        named = (name for name in hello.streams if name in self._streams and self._permits(name))
         known = {name: self._streams.producer_credit(hello.producer, name) for name in named}
         self._fed.update(known)
         self._send(
@@ -208,11 +218,16 @@ class ProducerSession:
             self._traffic.received,
             self._offered,
         )
-        start = 0
+        start, restricted = 0, self._restricted
         for stream, sequence, count in frames:
             size = share(nbytes, count, total)
-            if shared is not None and join(
-                self.producer, stream, sequence, RowSlice(shared, start, count, self._arrival), size, done
+            permitted = not restricted or stream in self._permitted
+            if (
+                shared is not None
+                and permitted
+                and join(
+                    self.producer, stream, sequence, RowSlice(shared, start, count, self._arrival), size, done
+                )
             ):
                 counts[stream] += count
                 offered[stream] = sequence
@@ -271,13 +286,22 @@ class ProducerSession:
         shape = self._streams.shapes().get(stream)
         if shape is None:
             raise NotFound.stream(stream[:64], self._streams.names)
+        if self._restricted and not self._permits(stream):
+            self.principal.require_stream(stream)
         return shape.schema
+
+    def _permits(self, stream: str) -> bool:
+        """Return whether a stream that exists may be fed; looked up once per stream."""
+        if stream not in self._permitted and self.principal.may_use_stream(stream):
+            self._permitted.add(stream)
+        return stream in self._permitted
 
     def _end(self, end: dict[str, Any]) -> None:
         stream = end.get("stream")
         if not isinstance(stream, str) or end.keys() != {"type", "stream"}:
             raise NotUnderstood("end: expected exactly 'type' and 'stream', a name")
         try:
+            self._schema(stream)
             self._streams.end(self.producer, stream, self._ended)
         except MavstreamError as error:
             self._reject(stream, 0, error)

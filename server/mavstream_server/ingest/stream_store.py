@@ -127,6 +127,7 @@ class StreamStore:
         if opening and not path.exists():
             self._damage.add(Damage(path, 0, 0, 0, 0, "the stream's files are missing: it starts empty"))
         log = StreamWriter(path, spec, self._sync, known, self._damage.add)
+        log.owner = self._catalog.owners.of("stream", spec.name)
         log.open(self._clock.monotonic())
         if log.writer is not None:
             self.clock.not_before(log.writer.last_arrival)
@@ -190,7 +191,9 @@ class StreamStore:
         """Streams that accept nothing because of their files, with the reasons."""
         return {name: log.failure.detail for name, log in self._logs.items() if log.failure is not None}
 
-    def create(self, spec: StreamSpec, remember: Callable[[], None] | None = None) -> StreamInfo:
+    def create(
+        self, spec: StreamSpec, remember: Callable[[], None] | None = None, owner: str | None = None
+    ) -> StreamInfo:
         """Create a stream; raises Conflict, TooMany, StorageFull, StorageFailed.
 
         `remember` writes to the catalog in the same transaction: both are stored, or neither.
@@ -211,7 +214,7 @@ class StreamStore:
             shutil.rmtree(path)  # left by a crash before the stream was created
         try:
             with self._catalog.transaction():
-                self._catalog.add_stream(spec)
+                self._catalog.add_stream(spec, owner)
                 log = self._add(spec)
                 if log.failure is not None:
                     raise log.failure
@@ -272,12 +275,29 @@ class StreamStore:
             begin=0 if writer is None else writer.begin,
             bytes=log.nbytes,
             watermark=settled,
-            producers={self._catalog.producer_name(p): last for p, last in sorted(log.last.items())},
+            producers={self._catalog.producers.name(p): last for p, last in sorted(log.last.items())},
             over_quota=held is not None or (quota is not None and log.nbytes > quota),
             held_by=self._retention.held_by(log) if held is None else held.held_by,
             importance=self.importance.of_stream(name),
             overloaded=log.overload.active,
+            owner=log.owner,
         )
+
+    def owner(self, name: str) -> str | None:
+        """Return the owner of a stream, or None if it belongs to all; raises NotFound."""
+        return self._log(name).owner
+
+    def sequences_of(self, producer: int) -> dict[str, int]:
+        """Return the last sequence of a producer on each stream that it feeds."""
+        return {name: log.last[producer] for name, log in sorted(self._logs.items()) if producer in log.last}
+
+    def forget_producer(self, name: str, number: int) -> None:
+        """End a producer on all streams and drop its sequences; raises Conflict if it has rows in flight."""
+        fed = [log for log in self._logs.values() if number in log.last]
+        if any(number in log.waiting or number in log.unsynced for log in fed):
+            raise Conflict(f"producer '{name}' has rows in flight: try again soon", code="producer_busy")
+        for log in fed:
+            log.forget(number, self._clock.now())
 
     def offer(
         self,
@@ -317,7 +337,7 @@ class StreamStore:
     def join(self, producer: str, stream: str, done: Listener | None = None) -> AppendHandle | None:
         """Have a stream's watermark wait for a producer before its first row; None if it does already."""
         log = self._log(stream)
-        number = self._catalog.known_producer(producer)
+        number = self._catalog.producers.number(producer)
         if log.spec.event_time is None or (number is not None and number in log.alive):
             return None
         return self.enqueuer.mark(FrameKind.JOIN, producer, stream, done)
@@ -339,7 +359,7 @@ class StreamStore:
     def last_sequence(self, producer: str, stream: str) -> int:
         """Return a producer's last sequence that was, or could have been, acknowledged; 0 if none."""
         log = self._log(stream)
-        number = self._catalog.known_producer(producer)
+        number = self._catalog.producers.number(producer)
         return 0 if number is None else log.acknowledged(number)
 
     def producer_credit(self, producer: str, stream: str) -> StreamCredit:

@@ -101,6 +101,8 @@ class StreamWriter:
         self.syncing = False
         """Whether a thread is syncing the log; nothing is written until it returns."""
         self.completed = False
+        self.owner: str | None = None
+        """The name of the token that created the stream; None if it belongs to all."""
         self.alive: dict[int, int] = {}
         """Producers of this run that hold the watermark, with the monotonic time of their last frame."""
         self.recovered: tuple[int, ...] = ()
@@ -287,6 +289,16 @@ class StreamWriter:
             self.reopen()
             return False
         return True
+
+    def forget(self, producer: int, arrival: int) -> None:
+        """Drop the state of a producer that is removed; it no longer holds the watermark."""
+        holds = producer in self.alive or producer in self.recovered
+        if holds and self.spec.event_time is not None and self.writer is not None and not self.completed:
+            self.mark(FrameKind.END, arrival, producer)
+        for state in (self.last, self.alive):
+            state.pop(producer, None)
+        self.unsaved.discard(producer)
+        self.recovered = tuple(each for each in self.recovered if each != producer)
 
     def _write_next(
         self,

@@ -7,12 +7,14 @@ import secrets
 from collections.abc import Callable
 from types import MappingProxyType
 
+from mavstream_protocol.plans.plan import SourceNode
 from mavstream_protocol.schema import Schema
 from mavstream_protocol.typed_plan import TypedPlan
 from mavstream_protocol.wire.resources import ActualState, DesiredState
 from mavstream_server.catalog.catalog import QueryRecord
 from mavstream_server.core.errors import Conflict
 from mavstream_server.core.metrics import QueryMetrics
+from mavstream_server.core.principal import Principal
 from mavstream_server.optimizer.running_plans import RunningPlans
 from mavstream_server.queries.query_size import is_large
 
@@ -35,8 +37,16 @@ class Query:
     commands reach the engine in the order of the changes.
     """
 
-    def __init__(self, record: QueryRecord, plan: TypedPlan | None, schema: Callable[[], Schema]) -> None:
+    def __init__(
+        self,
+        record: QueryRecord,
+        plan: TypedPlan | None,
+        schema: Callable[[], Schema],
+        owner: str | None = None,
+    ) -> None:
         self.record = record
+        self.owner = owner
+        """The name of the token that registered the query; None if it belongs to all."""
         self.plan = plan
         """The typed plan; None for a query that had ended before this server started."""
         self.scheduled = False
@@ -103,6 +113,14 @@ class Query:
     def streams(self) -> frozenset[str]:
         """Names of the streams that the query reads; empty once it has ended."""
         return frozenset() if self.plan is None else frozenset(source.stream for source in self.plan.sources)
+
+    def require_reader(self, principal: Principal) -> None:
+        """Raise Forbidden unless the results may be read: by the owner, and who may use all its streams."""
+        if self.owner is not None and self.owner == principal.name:
+            return
+        for node in self.record.spec.plan.nodes.values():
+            if isinstance(node, SourceNode):
+                principal.require_stream(node.stream)
 
     def plan_of(self, metrics: QueryMetrics) -> TypedPlan | None:
         """Return the plan that the metrics refer to, which may be one the query was migrated to."""

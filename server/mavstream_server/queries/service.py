@@ -19,6 +19,7 @@ from mavstream_protocol.wire.resources import (
 )
 from mavstream_server.catalog.catalog import Catalog, QueryRecord
 from mavstream_server.core.errors import Conflict, NotFound, TooMany
+from mavstream_server.core.principal import ANYBODY, Principal
 from mavstream_server.core.settings import Settings
 from mavstream_server.engine.process.messages import Need
 from mavstream_server.ingest.stream_store import StreamStore
@@ -99,8 +100,10 @@ class QueryService:
         """Load the queries of the catalog and begin to start those that are to run."""
         for name, priority in self.priorities().items():
             self.set_priority(name, priority)
+        owners = self._catalog.owners.all("query")
         for record in self._catalog.queries():
-            self._enter(record, None if record.final_state is not None else self._typed(record))
+            plan = None if record.final_state is not None else self._typed(record)
+            self._enter(record, plan, owners.get(record.id))
         self._place_all()
 
     async def stop(self) -> None:
@@ -115,20 +118,26 @@ class QueryService:
         """Validate a specification or a plan without starting anything; errors are returned, not raised."""
         return await self.planner.validate(data)
 
-    async def register(self, data: object, key: str | None = None) -> QueryInfo:
-        """Register a query from its JSON form and start it; raises InvalidQuery, TooMany, Conflict.
+    async def register(
+        self, data: object, key: str | None = None, principal: Principal = ANYBODY
+    ) -> QueryInfo:
+        """Register a query from its JSON form and start it.
 
+        Raises InvalidQuery, TooMany, Conflict, and Forbidden for classes and streams that are not allowed.
         With an idempotency key, repeating the request returns the same query. Without an engine the query is
         `starting` until there is one; it misses no row that arrives from now on. A query whose `start_at` is
         in the future is `scheduled`.
         """
         fingerprint = await self.planner.fingerprint(data) if key is not None else ""
-        if (known := self._known(key, fingerprint)) is not None:
+        if (known := self._known(key, fingerprint, principal)) is not None:
             return await self._registered_before(known, key)
         spec, plan, applicant = await self.planner.plan(data)
         # Nothing waits from here until the query is in the catalog.
-        if (known := self._known(key, fingerprint)) is not None:
+        if (known := self._known(key, fingerprint, principal)) is not None:
             return await self._registered_before(known, key)
+        principal.require_class(spec.class_)
+        for source in plan.sources:
+            principal.require_stream(source.stream)
         if len(self.registry) >= self._settings.max_queries:
             raise TooMany(
                 f"{len(self.registry)} queries are registered, ended ones included, which is the limit: "
@@ -136,7 +145,7 @@ class QueryService:
                 code="too_many_queries",
             )
         admission = None if applicant is None else self.admission.admit(applicant)
-        query = self._enter(self._record(spec, key, fingerprint), plan)
+        query = self._enter(self._record(spec, key, fingerprint, principal), plan, principal.name)
         if not query.scheduled:
             self._hold(query)
             await self.placement.place(query)
@@ -168,20 +177,22 @@ class QueryService:
         self._readers.add(query)
         self.registry.note(query)
 
-    def _record(self, spec: QuerySpec, key: str | None, fingerprint: str) -> QueryRecord:
+    def _record(
+        self, spec: QuerySpec, key: str | None, fingerprint: str, principal: Principal
+    ) -> QueryRecord:
         """Write a new query and its idempotency key to the catalog, atomically."""
         id_ = new_id(spec.name)
         while id_ in self.registry:
             id_ = new_id(spec.name)
         with self._catalog.transaction():
-            record = self._catalog.add_query(id_, spec, self._now_us())
+            record = self._catalog.add_query(id_, spec, self._now_us(), principal.name)
             if key is not None:
-                self._catalog.remember(key, _SCOPE, fingerprint, id_)
+                self._catalog.remember(key, principal.scope(_SCOPE), fingerprint, id_)
         return record
 
-    def _known(self, key: str | None, fingerprint: str) -> str | None:
+    def _known(self, key: str | None, fingerprint: str, principal: Principal) -> str | None:
         """Return the query that was registered with an idempotency key; raises Conflict."""
-        return None if key is None else self._catalog.idempotent(key, _SCOPE, fingerprint)
+        return None if key is None else self._catalog.idempotent(key, principal.scope(_SCOPE), fingerprint)
 
     async def _registered_before(self, id_: str, key: str | None) -> QueryInfo:
         if id_ not in self.registry:
@@ -312,8 +323,8 @@ class QueryService:
 
     # Catalog
 
-    def _enter(self, record: QueryRecord, plan: TypedPlan | None) -> Query:
-        query = Query(record, plan, lambda: self._schema_of(record))
+    def _enter(self, record: QueryRecord, plan: TypedPlan | None, owner: str | None) -> Query:
+        query = Query(record, plan, lambda: self._schema_of(record), owner)
         query.scheduled = (
             query.final is None and not query.begun and self.start_times.is_ahead(record.spec.start_at)
         )

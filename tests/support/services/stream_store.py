@@ -133,7 +133,11 @@ class Server:
             if name in given
         }
         settings = Settings(data=self.path, **given)
-        catalog = Catalog(settings.catalog_file)
+        catalog = self.catalog = Catalog(
+            settings.catalog_file,
+            max_producers=settings.max_producers,
+            now_us=lambda: self.clock.now() // 1000,
+        )
         self._open = [catalog]
         self.store = StreamStore(settings, catalog, self.clock, ring=self._ring, **parts)
         self._open.insert(0, self.store)
@@ -177,8 +181,9 @@ class Producer:
     def __init__(self, server: Server, *streams: str, bundles: bool = True, name: str = "p") -> None:
         self._server = server
         self.traffic = Traffic()
+        connected = ConnectedProducers(server.catalog.producers).connected
         self.session = ProducerSession(
-            server.store, self.traffic, "process", 1 << 20, lambda: None, ConnectedProducers().connected
+            server.store, self.traffic, "process", 1 << 20, lambda: None, connected
         )
         self.session.received(Hello(producer=name, streams=streams, bundles=bundles).model_dump_json())
         assert self.received()[0]["type"] == "welcome"

@@ -26,6 +26,7 @@ from mavstream_server.api.problems import documented
 from mavstream_server.api.services import Parts, Services
 from mavstream_server.api.versions import IfMatch, etag
 from mavstream_server.core.errors import ServiceError
+from mavstream_server.core.principal import Principal
 from mavstream_server.results.service import DEFAULT_PULL, MOST_PULLED
 
 router = APIRouter(prefix="/v1/queries", tags=["queries"], route_class=QueryRoute)
@@ -35,7 +36,7 @@ JSON = "application/json"
 _LAST_OFFSET = (1 << 63) - 1
 
 _READ = [Depends(require())]
-_CLIENT = [Depends(require("client"))]
+Client = Annotated[Principal, Depends(require("client"))]
 
 QueryId = Annotated[str, Path(max_length=128, description="Id of the query, as returned by its registration")]
 
@@ -66,12 +67,12 @@ class NotAcceptable(ServiceError):
     title = "There is no such encoding"
 
 
-@router.post("", status_code=201, dependencies=_CLIENT, responses=documented(409, 429))
+@router.post("", status_code=201, responses=documented(409, 429))
 async def register_query(
-    spec: SpecBody, parts: Parts, response: Response, key: IdempotencyKey = None
+    spec: SpecBody, parts: Parts, who: Client, response: Response, key: IdempotencyKey = None
 ) -> QueryInfo:
     """Register a query and start it. The `Location` header is its URL."""
-    info = await parts.queries.register(spec, key)
+    info = await parts.queries.register(spec, key, who)
     response.headers["location"] = f"{router.prefix}/{info.id}"
     _tag(parts, info, response)
     return info
@@ -102,23 +103,31 @@ async def show_query(id: QueryId, parts: Parts, response: Response) -> QueryInfo
     return info
 
 
-@router.patch("/{id}", dependencies=_CLIENT, responses=documented(404, 409, 412))
+@router.patch("/{id}", responses=documented(404, 409, 412))
 async def change_query(
     id: QueryId,  # noqa: A002
     change: QueryChange,
     parts: Parts,
+    who: Client,
     response: Response,
     version: IfMatch,
 ) -> QueryInfo:
-    """Pause, resume or stop a query, or change its class, QoS targets, start time or stop time."""
+    """Pause, resume or stop a query, or change its class, QoS targets, start time or stop time.
+
+    Only for its owner and administrators.
+    """
+    who.require_owner(f"query '{id}'", parts.queries.get(id).owner)
+    if change.class_ is not None:
+        who.require_class(change.class_)
     info = await parts.queries.change(id, change, version)
     _tag(parts, info, response)
     return info
 
 
-@router.delete("/{id}", status_code=204, dependencies=_CLIENT, responses=documented(404, 412))
-async def remove_query(id: QueryId, parts: Parts, version: IfMatch) -> None:  # noqa: A002
-    """Stop a query and remove it together with its results."""
+@router.delete("/{id}", status_code=204, responses=documented(404, 412))
+async def remove_query(id: QueryId, parts: Parts, who: Client, version: IfMatch) -> None:  # noqa: A002
+    """Stop a query and remove it together with its results. Only for its owner and administrators."""
+    who.require_owner(f"query '{id}'", parts.queries.get(id).owner)
     await parts.queries.remove(id, version)
 
 
@@ -147,7 +156,6 @@ _PULLED: dict[int | str, dict[str, Any]] = {
 
 @router.get(
     "/{id}/results",
-    dependencies=_CLIENT,
     responses={**documented(404), **_PULLED},
     response_model=PulledResults,
 )
@@ -155,6 +163,7 @@ async def pull_results(
     id: QueryId,  # noqa: A002
     request: Request,
     parts: Parts,
+    who: Client,
     after: Annotated[
         int | None,
         Query(ge=-1, le=_LAST_OFFSET, description="Offset of the last row received; omit it for all rows"),
@@ -166,7 +175,9 @@ async def pull_results(
     The `Accept` header selects the format: JSON, or an Arrow IPC stream.
     """
     as_arrow = _wants_arrow(request.headers.get("accept", "*/*"))
-    pulled = parts.results.pull(parts.queries.get(id), after, limit)
+    query = parts.queries.get(id)
+    query.require_reader(who)
+    pulled = parts.results.pull(query, after, limit)
     if not as_arrow:
         return Response(pulled.json(), media_type=JSON)
     headers = {"mavstream-next": str(pulled.next), "mavstream-epoch": str(pulled.epoch)}

@@ -18,7 +18,8 @@ from mavstream_server.api.bodies import TUPLE_TYPES, decode_body
 from mavstream_server.api.paging import PageQuery, cut
 from mavstream_server.api.problems import documented
 from mavstream_server.api.services import Parts, Services
-from mavstream_server.core.errors import Conflict, Refused
+from mavstream_server.core.errors import Conflict, Forbidden, Refused
+from mavstream_server.core.principal import Principal
 from mavstream_server.ingest.stream_store import Accepted, AppendHandle
 from mavstream_server.supervisor.engine_link import EngineRefused
 
@@ -26,8 +27,8 @@ router = APIRouter(prefix="/v1/streams", tags=["streams"])
 
 _SCOPE = "/v1/streams"
 _READ = [Depends(require())]
-_MAKE = [Depends(require(Role.CLIENT, Role.FEEDER))]
-_FEED = [Depends(require(Role.FEEDER))]
+Maker = Annotated[Principal, Depends(require(Role.CLIENT, Role.FEEDER))]
+Feeder = Annotated[Principal, Depends(require(Role.FEEDER))]
 _REMOVE = [Depends(require(Role.ADMIN))]
 
 StreamName = Annotated[Name, Path(description="Name of the stream")]
@@ -66,18 +67,23 @@ class TuplesTaken(BaseModel):
     """The producer's last sequence number in the log."""
 
 
-@router.post("", status_code=201, dependencies=_MAKE, responses=documented(409, 429, 507))
+@router.post("", status_code=201, responses=documented(409, 429, 507))
 async def create_stream(
-    spec: StreamSpec, parts: Parts, response: Response, key: IdempotencyKey = None
+    spec: StreamSpec, parts: Parts, who: Maker, response: Response, key: IdempotencyKey = None
 ) -> StreamInfo:
     """Register a stream. The `Location` header is its URL."""
+    who.require_stream(spec.name)
     response.headers["location"] = f"{_SCOPE}/{spec.name}"
     if key is None:
-        return parts.streams.create(spec)
-    fingerprint = hashlib.sha256(spec.model_dump_json().encode()).hexdigest()
-    known = parts.catalog.idempotent(key, _SCOPE, fingerprint)
+        return parts.streams.create(spec, owner=who.name)
+    scope, fingerprint = who.scope(_SCOPE), hashlib.sha256(spec.model_dump_json().encode()).hexdigest()
+    known = parts.catalog.idempotent(key, scope, fingerprint)
     if known is None:
-        return parts.streams.create(spec, lambda: parts.catalog.remember(key, _SCOPE, fingerprint, spec.name))
+
+        def remember() -> None:
+            parts.catalog.remember(key, scope, fingerprint, spec.name)
+
+        return parts.streams.create(spec, remember, who.name)
     if known not in parts.streams:
         raise Conflict(
             f"idempotency key '{key}' registered stream '{known}', which was removed since: use a new key",
@@ -121,12 +127,16 @@ async def _detach(name: str, parts: Services) -> None:
 
 @router.post(
     "/{name}/tuples",
-    dependencies=_FEED,
     responses=documented(404, 408, 409, 413, 415, 429, 507),
     openapi_extra={"requestBody": {"required": True, "content": TUPLE_TYPES}},
 )
 async def append_tuples(
-    name: StreamName, request: Request, parts: Parts, producer: ProducerName = None, sequence: Sequence = None
+    name: StreamName,
+    request: Request,
+    parts: Parts,
+    who: Feeder,
+    producer: ProducerName = None,
+    sequence: Sequence = None,
 ) -> TuplesTaken:
     """Append rows, all or none; they are in the log when the request returns. The websocket is faster."""
     if (producer is None) != (sequence is None):
@@ -134,6 +144,11 @@ async def append_tuples(
             "the headers Producer and Sequence go together: give both, or none", code="producer_and_sequence"
         )
     spec = parts.streams.spec(name)
+    who.require_stream(name)
+    if producer is not None:
+        parts.catalog.producers.check(producer, who)
+        parts.catalog.producers.register(producer, who.name)
+        parts.producer_upkeep.touch(producer)
     body = await request.body()
     batch = decode_body(spec.schema(), request.headers.get("content-type", ""), body)
     rows, traffic = batch.num_rows, parts.traffic
@@ -152,15 +167,20 @@ async def append_tuples(
 
 @router.post(
     "/{name}/complete",
-    dependencies=_FEED,
     responses=documented(404, 409),
     openapi_extra={"requestBody": {"content": {"application/json": {"schema": {"type": "object"}}}}},
 )
-async def complete_stream(name: StreamName, parts: Parts) -> StreamInfo:
+async def complete_stream(name: StreamName, parts: Parts, who: Maker) -> StreamInfo:
     """Mark a stream as complete: its windows close, and queries that read only complete streams finish.
 
-    Needs no body, but the header `Content-Type: application/json`.
+    Needs no body, but the header `Content-Type: application/json`. Only for the stream's owner and
+    administrators; for every feeder if it has no owner.
     """
+    owner = parts.streams.owner(name)
+    who.require_owner(f"stream '{name}'", owner)
+    who.require_stream(name)
+    if owner is None and who.role is Role.CLIENT:
+        raise Forbidden(f"stream '{name}' has no owner: completing it needs a token of role feeder or admin")
     settled: asyncio.Future[AppendHandle] = asyncio.get_running_loop().create_future()
 
     def on_settled(handle: AppendHandle) -> None:

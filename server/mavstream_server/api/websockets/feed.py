@@ -39,6 +39,7 @@ class _Connection:
         self._awake = asyncio.Event()
         self._room = asyncio.Event()
         self._pending = services.pending_feeds
+        self._upkeep = services.producer_upkeep
         self._hello_timeout = services.settings.hello_timeout / 1e6
         self.session = ProducerSession(
             services.streams,
@@ -47,6 +48,7 @@ class _Connection:
             services.settings.max_frame_bytes,
             self._awake.set,
             self._greeted,
+            principal,
         )
 
     async def run(self) -> None:
@@ -60,7 +62,8 @@ class _Connection:
         finally:
             timer.cancel()
             self._pending.discard(self)
-            self._producers.disconnected(self.session)
+            if self._producers.disconnected(self.session):
+                self._upkeep.touch(self.session.producer)
             # Sends the close frame if the server closed; does nothing if the producer has gone.
             self.session.close(CloseCode.GOING_AWAY, "")
             with contextlib.suppress(TimeoutError):
@@ -71,8 +74,9 @@ class _Connection:
         self.session.close(code, reason)
 
     def _greeted(self, session: ProducerSession) -> None:
-        self._pending.discard(self)
         self._producers.connected(session)
+        self._pending.discard(self)
+        self._upkeep.touch(session.producer)
 
     def _no_hello(self) -> None:
         if self in self._pending:

@@ -16,7 +16,7 @@ from mavstream_protocol.wire.feed import CloseCode
 from mavstream_protocol.wire.results import OnLag
 from mavstream_server.api.auth import admitted
 from mavstream_server.api.services import services_of
-from mavstream_server.core.errors import NotFound, Refused
+from mavstream_server.core.errors import Forbidden, NotFound, Refused
 from mavstream_server.core.principal import Principal
 from mavstream_server.ingest.producer_session import cut_reason
 from mavstream_server.results.encoding import ResultFormat
@@ -146,7 +146,9 @@ async def subscribe(websocket: WebSocket, id: str) -> None:  # noqa: A002
     services = services_of(websocket)
     try:
         parameters = read_parameters(websocket.query_params)
-        results = services.results.of(services.queries.get(id))
+        query = services.queries.get(id)
+        query.require_reader(principal)
+        results = services.results.of(query)
         subscription = Subscription(services.results, results, *parameters)
     except MavstreamError as error:
         await close(websocket, _CODES.get(type(error), CloseCode.NOT_UNDERSTOOD), str(error))
@@ -161,6 +163,7 @@ async def subscribe(websocket: WebSocket, id: str) -> None:  # noqa: A002
 
 
 _CODES: dict[type[MavstreamError], CloseCode] = {
+    Forbidden: CloseCode.FORBIDDEN,
     NotFound: CloseCode.UNKNOWN,
     TooManySubscribers: CloseCode.TOO_MANY,
     OffsetAhead: CloseCode.NOT_UNDERSTOOD,

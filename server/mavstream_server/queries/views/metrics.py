@@ -108,6 +108,7 @@ def describe(query: Query, stats: QueryMetrics | None, results: int) -> QueryInf
         epoch=query.epoch,
         created=format_instant(record.created_us),
         results=results if current is None else current.offset,
+        owner=query.owner,
         latency_ms=None if current is None else latency_summary(current),
         memory_bytes={} if current is None else memory(current),
         late=_total(counters, "late"),
