@@ -32,6 +32,9 @@ def serve(
     tokens_file: Annotated[
         Path | None, typer.Option(help="File with one ROLE:TOKEN per line (or use MAVSTREAM_TOKENS).")
     ] = None,
+    audit_log: Annotated[
+        str | None, typer.Option(help="File of the audit log, audit.jsonl in the data directory; or 'off'.")
+    ] = None,
     allow_host: Annotated[
         list[str] | None,
         typer.Option(help="A name of this server besides loopback names and --host; '*.DOMAIN' or '*'."),
@@ -83,6 +86,9 @@ def serve(
     max_connections: Annotated[int | None, _limit("Maximum number of open requests and websockets.")] = None,
     reserved_connections: Annotated[
         int | None, _limit("Connections beyond these for administrators and health checks.")
+    ] = None,
+    max_wrong_tokens: Annotated[
+        int | None, _limit("Wrong tokens per address and minute; then it has to wait.")
     ] = None,
     max_pending_feeds: Annotated[
         int | None, _limit("Maximum number of producers' websockets without a hello.")

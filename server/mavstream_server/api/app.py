@@ -15,7 +15,9 @@ from starlette.middleware.cors import CORSMiddleware
 
 from mavstream_protocol.errors import MavstreamError
 from mavstream_protocol.wire.feed import CloseCode
+from mavstream_server.api.access.audit import Audit, AuditLog
 from mavstream_server.api.access.cross_site import CrossSiteGuard
+from mavstream_server.api.access.quotas import TokenUsage
 from mavstream_server.api.auth import Auth, KnownTokens
 from mavstream_server.api.bodies import check_body
 from mavstream_server.api.limits import Connections, Limits
@@ -68,12 +70,16 @@ def create_app(settings: Settings, child: EngineChild | None = None) -> FastAPI:
     `child` is the engine's process, if it was started already.
     """
     auth = Auth(settings)
+    usage, audit = TokenUsage(), AuditLog(settings.audit_file)
     connections = Connections(settings.max_connections, settings.reserved_connections)
 
     @contextlib.asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         async with AsyncExitStack() as stack:
-            app.state.services = await start_services(settings, auth, connections, stack, child)
+            stack.callback(audit.close)
+            app.state.services = await start_services(
+                settings, auth, usage, audit, connections, stack, child
+            )
             yield
 
     app = FastAPI(
@@ -88,9 +94,10 @@ def create_app(settings: Settings, child: EngineChild | None = None) -> FastAPI:
         dependencies=[Depends(check_body)],
         middleware=[
             Middleware(Limits, settings=settings, auth=auth, connections=connections),
+            Middleware(Audit, log=audit),
             Middleware(CrossSiteGuard, settings=settings),
             *_cors(settings),
-            Middleware(KnownTokens, auth=auth),
+            Middleware(KnownTokens, auth=auth, usage=usage),
         ],
     )
     for router in ROUTERS:

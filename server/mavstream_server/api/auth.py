@@ -12,7 +12,7 @@ to loopback addresses only.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
 
 from starlette.requests import HTTPConnection
 from starlette.types import ASGIApp, Receive, Scope, Send
@@ -22,6 +22,8 @@ from mavstream_protocol.errors import MavstreamError
 from mavstream_protocol.tokens import Role, hash_secret
 from mavstream_protocol.wire.feed import CloseCode
 from mavstream_protocol.wire.subprotocols import SUBPROTOCOL, TOKEN_SUBPROTOCOL, decode_token
+from mavstream_server.api.access.attempts import Attempts
+from mavstream_server.api.access.quotas import TokenUsage
 from mavstream_server.api.problems import ProblemResponse
 from mavstream_server.api.services import services_of
 from mavstream_server.core.errors import Forbidden
@@ -47,11 +49,17 @@ class Auth:
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
         self._principals = settings.principals()
+        self._attempts = Attempts(settings.max_wrong_tokens)
 
     @property
     def guarded(self) -> bool:
         """Whether requests need a token."""
         return self._settings.guarded
+
+    @property
+    def principals(self) -> Collection[Principal]:
+        """The holders of tokens."""
+        return self._principals.values()
 
     def reload(self) -> None:
         """Read the file of tokens again; raises Refused, and then the tokens stay as they were."""
@@ -83,10 +91,20 @@ class Auth:
         if token is None:
             raise NotAuthorised("got no token: send the header 'Authorization: Bearer TOKEN'")
         # Found by its hash, so the time that it takes reveals nothing about the tokens.
-        principal = self._principals.get(hash_secret(token))
+        digest, address = hash_secret(token), "" if connection.client is None else connection.client.host
+        self._attempts.check(address, digest)
+        principal = self._principals.get(digest)
         if principal is None:
+            self._attempts.wrong(address)
             raise NotAuthorised("the token is not known to this server: ask its operator for one")
+        self._attempts.right(address, digest)
         return principal
+
+
+def found_principal(connection: HTTPConnection) -> Principal | None:
+    """Return who makes a request, if that was found before."""
+    found: Principal | None = connection.scope.get(_PRINCIPAL)
+    return found
 
 
 def token_of(connection: HTTPConnection, *, query: bool) -> str | None:
@@ -125,32 +143,56 @@ def require(*roles: Role | str) -> Callable[[HTTPConnection], Awaitable[Principa
 class KnownTokens:
     """Middleware that rejects requests without a known token before their bodies are read.
 
-    Roles are checked later, by the routes.
+    It also counts the connections of tokens that have a quota. Roles are checked later, by the routes.
     """
 
-    def __init__(self, app: ASGIApp, auth: Auth) -> None:
+    def __init__(self, app: ASGIApp, auth: Auth, usage: TokenUsage) -> None:
         self.app = app
         self._auth = auth
+        self._usage = usage
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass on requests that have a known token, or need none."""
-        if scope["type"] == "http" and scope["path"].startswith("/v1/"):
-            try:
-                self._auth.identify(HTTPConnection(scope))
-            except MavstreamError as error:
+        guarded = scope["type"] == "websocket" or scope.get("path", "").startswith("/v1/")
+        if scope["type"] == "lifespan" or not guarded:
+            await self.app(scope, receive, send)
+            return
+        try:
+            principal = self._auth.identify(HTTPConnection(scope))
+            self._usage.enter(principal)
+        except MavstreamError as error:
+            if scope["type"] == "http":
                 await ProblemResponse.of(error)(scope, receive, send)
-                return
-        await self.app(scope, receive, send)
+            else:
+                await _close(WebSocket(scope, receive, send), error)
+            return
+        try:
+            await self.app(scope, receive, send)
+        finally:
+            self._usage.leave(principal)
 
 
 async def admitted(websocket: WebSocket, *roles: Role | str) -> Principal | None:
     """Accept a websocket whose token has one of the roles; otherwise close it and return None."""
+    try:
+        principal = services_of(websocket).auth.check(websocket, tuple(map(Role, roles)) or ANY_ROLE)
+    except MavstreamError as error:
+        await _close(websocket, error)
+        return None
+    await _accept(websocket)
+    return principal
+
+
+async def _accept(websocket: WebSocket) -> None:
     # Browsers require that one of the offered subprotocols is chosen; the one with the token is not repeated.
     offered = websocket.scope.get("subprotocols", ())
     await websocket.accept(SUBPROTOCOL if SUBPROTOCOL in offered else None)
-    try:
-        return services_of(websocket).auth.check(websocket, tuple(map(Role, roles)) or ANY_ROLE)
-    except (NotAuthorised, Forbidden) as error:
-        code = CloseCode.FORBIDDEN if isinstance(error, Forbidden) else CloseCode.NOT_AUTHORISED
-        await websocket.close(code, cut_reason(str(error)))
-        return None
+
+
+async def _close(websocket: WebSocket, error: MavstreamError) -> None:
+    """Accept a websocket and close it with a reason, which browsers do not show of refused handshakes."""
+    await _accept(websocket)
+    await websocket.close(_CODES.get(getattr(error, "status", 400), 4400), cut_reason(str(error)))
+
+
+_CODES = {401: CloseCode.NOT_AUTHORISED, 403: CloseCode.FORBIDDEN, 429: CloseCode.TOO_MANY}

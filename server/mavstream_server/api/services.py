@@ -13,6 +13,8 @@ from mavstream_server.ingest.traffic import Traffic
 
 if TYPE_CHECKING:
     from mavstream_protocol.wire.feed import CloseCode
+    from mavstream_server.api.access.audit import AuditLog
+    from mavstream_server.api.access.quotas import TokenUsage
     from mavstream_server.api.auth import Auth
     from mavstream_server.api.limits import Connections
     from mavstream_server.catalog.catalog import Catalog
@@ -56,6 +58,8 @@ class Services:
     optimizer: OptimizerService
     reports: QosReports
     auth: Auth
+    usage: TokenUsage
+    audit: AuditLog
     connections: Connections
     producers: ConnectedProducers
     producer_upkeep: ProducerUpkeep

@@ -9,6 +9,8 @@ from contextlib import AsyncExitStack, suppress
 from importlib import import_module
 
 from mavstream_protocol.optimizer import OptimizerSettings
+from mavstream_server.api.access.audit import AuditLog
+from mavstream_server.api.access.quotas import TokenUsage
 from mavstream_server.api.auth import Auth
 from mavstream_server.api.limits import Connections
 from mavstream_server.api.services import Services
@@ -34,11 +36,15 @@ from mavstream_server.tables.retention import TableRetention
 _LOG = logging.getLogger("mavstream.server")
 
 MAINTENANCE_S = 0.1
+_QUOTAS_S = 1.0
+"""Interval between two checks of how much memory the queries of a token hold."""
 
 
 async def start_services(
     settings: Settings,
     auth: Auth,
+    usage: TokenUsage,
+    audit: AuditLog,
     connections: Connections,
     stack: AsyncExitStack,
     child: EngineChild | None = None,
@@ -88,6 +94,8 @@ async def start_services(
         optimizer,
         QosReports(optimizer),
         auth,
+        usage,
+        audit,
         connections,
         producers,
         ProducerUpkeep(parts.streams, catalog.producers, producers, SystemClock(), settings.producer_expiry),
@@ -133,7 +141,7 @@ def _link(
 
 async def _maintain(services: Services, tables: TableRetention) -> None:
     """Run periodic maintenance every 100 ms; errors of a round are logged."""
-    heap = QueryHeap()
+    heap, enforced = QueryHeap(), time.monotonic()
     while True:
         await asyncio.sleep(MAINTENANCE_S)
         try:
@@ -144,6 +152,9 @@ async def _maintain(services: Services, tables: TableRetention) -> None:
             await _send_classes(services)
             await _send_clock(services)
             await tables.run()
+            if time.monotonic() - enforced >= _QUOTAS_S:
+                await services.queries.quotas.enforce(services.auth.principals)
+                enforced = time.monotonic()
         except Exception:
             _LOG.exception("maintenance failed")
 

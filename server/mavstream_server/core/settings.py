@@ -107,6 +107,8 @@ class Settings(BaseModel):
     """Roles by token. Without tokens everything is allowed, and only loopback addresses may be bound."""
     tokens_file: Path | None = None
     """File with tokens, as lines `ROLE:TOKEN` or written by `mavstream token`; read again on SIGHUP."""
+    audit_log: Path = Path("audit.jsonl")
+    """File of the audit log, relative to the data directory; `off` for none."""
     query_token: bool = False
     """Whether websockets may pass their token as `?token=`, where logs of proxies would show it."""
     allow_host: Annotated[Listed, AfterValidator(_host_patterns)] = ()
@@ -145,6 +147,8 @@ class Settings(BaseModel):
     """Maximum number of open requests and websockets."""
     reserved_connections: Annotated[int, Field(ge=0)] = 16
     """Connections beyond these for administrators and health checks."""
+    max_wrong_tokens: Count = 30
+    """Wrong tokens per address and minute; new tokens from there are not looked at for the rest of it."""
     max_pending_feeds: Count = 100
     """Maximum number of producers' websockets that have not sent their hello."""
     max_header_bytes: Annotated[Bytes, Field(ge=1024)] = 128 << 10
@@ -254,6 +258,11 @@ class Settings(BaseModel):
     def catalog_file(self) -> Path:
         """Path of the catalog file."""
         return self.data / "catalog.sqlite"
+
+    @property
+    def audit_file(self) -> Path | None:
+        """Path of the audit log, or None if there is none."""
+        return None if str(self.audit_log) == "off" else self.data / self.audit_log
 
     @property
     def streams_directory(self) -> Path:

@@ -72,6 +72,8 @@ class ProducerSession:
         self.producer = ""
         self.multi_stream = False
         """Whether it sends multi-stream messages and gets the acks of all streams in one message."""
+        self.rows = 0
+        """Rows that were received, for quotas."""
         self.closing: Close | None = None
         self._streams = streams
         self._enqueuer = streams.enqueuer
@@ -175,6 +177,7 @@ class ProducerSession:
                 batch = decode_rows(schema, data["rows"])
             else:
                 batch = decode_columns(schema, data["columns"])
+            self.rows += batch.num_rows
             self._offer(stream, sequence, columns_from_arrow(batch, schema), batch.num_rows, nbytes)
         except MavstreamError as error:
             self._reject(stream, sequence, error)
@@ -194,6 +197,7 @@ class ProducerSession:
                 raise _refused("unknown_key", "the header of an Arrow frame has 'stream' and 'sequence' only")
             schema = self._schema(stream)
             batch = decode_message(schema, payload)
+            self.rows += batch.num_rows
             columns = columns_from_arrow(batch, schema)
             self._offer(stream, sequence, columns, batch.num_rows, len(message))
         except MavstreamError as error:
@@ -204,6 +208,7 @@ class ProducerSession:
             raise NotUnderstood("multi-stream messages need a hello with 'bundles': true")
         frames = frames_of_message(header)
         total = sum([rows for _, _, rows in frames])
+        self.rows += total
         first = next((stream for stream, _, _ in frames if stream in self._streams), None)
         rows: MessageRows | MavstreamError | None = None
         if first is not None:

@@ -32,6 +32,7 @@ from mavstream_server.queries.admission_control import AdmissionControl
 from mavstream_server.queries.changes import QueryChanges
 from mavstream_server.queries.finishing import QueryFinisher
 from mavstream_server.queries.load_watch import LoadWatch
+from mavstream_server.queries.owner_quotas import OwnerQuotas
 from mavstream_server.queries.placement import Placement
 from mavstream_server.queries.planner import QueryPlanner, Verdict
 from mavstream_server.queries.query import Query, new_id
@@ -92,6 +93,7 @@ class QueryService:
         self.placement = Placement(
             settings.streams_directory, catalog, link, readers, self._finisher, results, tables
         )
+        self.quotas = OwnerQuotas(registry, self.metrics, self._fail)
         self._changes = QueryChanges(
             catalog, registry, self.placement, self.start_times, self._has_class, self._begin_now
         )
@@ -131,6 +133,7 @@ class QueryService:
         fingerprint = await self.planner.fingerprint(data) if key is not None else ""
         if (known := self._known(key, fingerprint, principal)) is not None:
             return await self._registered_before(known, key)
+        await self.quotas.check_memory(principal)
         spec, plan, applicant = await self.planner.plan(data)
         # Nothing waits from here until the query is in the catalog.
         if (known := self._known(key, fingerprint, principal)) is not None:
@@ -144,6 +147,7 @@ class QueryService:
                 "remove some with DELETE /v1/queries/{id}",
                 code="too_many_queries",
             )
+        self.quotas.check_count(principal)
         admission = None if applicant is None else self.admission.admit(applicant)
         query = self._enter(self._record(spec, key, fingerprint, principal), plan, principal.name)
         if not query.scheduled:
@@ -290,6 +294,13 @@ class QueryService:
             self.registry.remove(id_)
             self.metrics.forget(id_)
             self.results.remove(id_)
+
+    async def _fail(self, query: Query, reason: str) -> None:
+        """End a query that has exceeded a quota; its results stay."""
+        async with query.lock:
+            if query.final is None:
+                await self.placement.forget(query)
+                self._finisher.finish(query, ActualState.FAILED, reason)
 
     # Events of the engine link
 

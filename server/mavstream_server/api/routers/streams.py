@@ -149,10 +149,15 @@ async def append_tuples(
         parts.catalog.producers.check(producer, who)
         parts.catalog.producers.register(producer, who.name)
         parts.producer_upkeep.touch(producer)
+    rate = parts.usage.rate(who)
+    if rate is not None:
+        rate.check(who.name)
     body = await request.body()
     batch = decode_body(spec.schema(), request.headers.get("content-type", ""), body)
     rows, traffic = batch.num_rows, parts.traffic
     traffic.received[name] += rows
+    if rate is not None:
+        rate.take(rows)
     try:
         outcome = await parts.streams.ingest(producer, name, sequence or 0, batch, len(body))
     except BaseException:

@@ -11,6 +11,7 @@ from starlette.websockets import WebSocketDisconnect
 
 from mavstream_protocol.tokens import Role
 from mavstream_protocol.wire.feed import CloseCode
+from mavstream_server.api.access.quotas import RowRate
 from mavstream_server.api.auth import admitted
 from mavstream_server.api.services import Services, services_of
 from mavstream_server.api.websockets.stamping import notify_arrivals, received_at
@@ -40,6 +41,8 @@ class _Connection:
         self._room = asyncio.Event()
         self._pending = services.pending_feeds
         self._upkeep = services.producer_upkeep
+        self._audit = services.audit
+        self._rate = services.usage.rate(principal)
         self._hello_timeout = services.settings.hello_timeout / 1e6
         self.session = ProducerSession(
             services.streams,
@@ -77,6 +80,9 @@ class _Connection:
         self._producers.connected(session)
         self._pending.discard(self)
         self._upkeep.touch(session.producer)
+        client = self._websocket.client
+        address = None if client is None else client.host
+        self._audit.record("hello", self.principal, address, object=f"producer {session.producer}")
 
     def _no_hello(self) -> None:
         if self in self._pending:
@@ -95,9 +101,18 @@ class _Connection:
             arrival = self._clock.at(received_ns) if received_ns else 0
             # While it waits for its turn, at most one more read from the socket is buffered.
             await in_turn(self._work, session.importance, partial(session.received, received, arrival))
+            if self._rate is not None:
+                await self._slow_down(self._rate)
             if session.unsent > _MOST_UNSENT:
                 self._room.clear()
                 await self._room.wait()
+
+    async def _slow_down(self, rate: RowRate) -> None:
+        """Read nothing while the token has sent more rows than it may; TCP slows the producer down."""
+        rate.take(self.session.rows)
+        self.session.rows = 0
+        while (wait := rate.wait) and self.session.closing is None:
+            await asyncio.sleep(min(wait, 1.0))
 
     async def _write(self) -> None:
         websocket, session = self._websocket, self.session
