@@ -14,7 +14,7 @@ RUN /opt/mavstream/bin/pip install --no-cache-dir --disable-pip-version-check ".
 
 FROM python:3.11-slim
 RUN useradd --system --uid 10001 --home-dir /data mavstream \
-    && install --directory --owner mavstream /data /feed
+    && install --directory --owner mavstream /data /feed /tokens /admin-token /feeder-token
 # Only the data jobs need Java.
 ARG JAVA=
 RUN if [ -n "$JAVA" ]; then apt-get update && apt-get install -y --no-install-recommends default-jre-headless \
@@ -26,5 +26,5 @@ WORKDIR /data
 VOLUME /data
 EXPOSE 8000
 ENTRYPOINT ["mavstream"]
-# Loopback inside the container only. To be reached from outside it needs --host 0.0.0.0 and MAVSTREAM_TOKENS.
+# Loopback inside the container only. To be reached from outside it needs --host 0.0.0.0 and tokens.
 CMD ["serve", "--data", "/data"]

@@ -16,8 +16,10 @@ from typing import Any
 import pytest
 import typer
 import yaml
+from tests.support.commands.in_process import command
 from tests.support.servers.running_server import PATIENCE, running_server
 
+from mavstream.cli.tokens import app as token_app
 from mavstream_feeder.commands import app as feeder_app
 from mavstream_server.commands import app as server_app
 from mavstream_server.core.settings import Settings
@@ -36,9 +38,12 @@ def words_of(service: str) -> list[str]:
 
 
 def variables_of(service: str) -> dict[str, str]:
-    """Return a service's environment variables, with the defaults of the file."""
-    given = SERVICES[service]["environment"]
-    return {name: re.sub(r"\$\{\w+:-([^}]*)\}", r"\1", value) for name, value in given.items()}
+    return dict(SERVICES[service].get("environment", {}))
+
+
+def placed(words: list[str], root: Path) -> list[str]:
+    """Return words with the folders of the volumes below another root."""
+    return [re.sub(r"^/(tokens|admin-token|feeder-token)/", rf"{root}/\1/", word) for word in words]
 
 
 def test_the_compose_file_matches_the_schema() -> None:
@@ -54,9 +59,15 @@ def test_the_compose_file_matches_the_schema() -> None:
 @pytest.mark.parametrize("service", SERVICES)
 def test_commands_and_flags_exist(service: str) -> None:
     name, *flags = words_of(service)
-    apps = {"serve": server_app, "feed": feeder_app, "demo": feeder_app, "data": data_app}
+    apps = {
+        "serve": server_app,
+        "feed": feeder_app,
+        "demo": feeder_app,
+        "data": data_app,
+        "token": token_app,
+    }
     command = typer.main.get_command(apps[name])
-    if name == "data":
+    if name in ("data", "token"):
         name, *flags = flags
     command = getattr(command, "commands", {}).get(name, command)
     # Parses the words as the command line does, and fails on an unknown flag or value.
@@ -67,21 +78,52 @@ def test_commands_and_flags_exist(service: str) -> None:
 def test_every_environment_variable_is_a_known_setting() -> None:
     settings = {f"MAVSTREAM_{field.upper()}" for field in Settings.model_fields}
     for service in SERVICES:
-        known = settings if service == "server" else {"MAVSTREAM_URL", "MAVSTREAM_TOKEN", "SPARK_LOCAL_DIRS"}
-        assert set(SERVICES[service]["environment"]) <= known
+        others = {"MAVSTREAM_URL", "MAVSTREAM_TOKEN_FILE", "SPARK_LOCAL_DIRS"}
+        assert set(variables_of(service)) <= (settings if service == "server" else others)
 
 
-def test_the_server_is_published_on_loopback_only_and_requires_tokens() -> None:
+def test_the_server_is_published_on_loopback_only_and_requires_tokens(tmp_path: Path) -> None:
     assert all(port.startswith("127.0.0.1:") for port in SERVICES["server"]["ports"])
-    settings = Settings.from_environment(variables_of("server"), host="0.0.0.0")
-    assert sorted(settings.token_roles().values()) == ["admin", "feeder"]
+    made = tokens_made(tmp_path)
+    settings = Settings.from_environment(made, host="0.0.0.0")
+    assert sorted(each.role for each in settings.principals().values()) == ["admin", "feeder"]
+    assert made["MAVSTREAM_ALLOW_HOST"] == "server", "the name by which the other services reach it"
+
+
+def test_no_token_is_in_the_file_and_each_is_made_once(tmp_path: Path) -> None:
+    tokens_made(tmp_path)
+    secrets = {path: path.read_text() for path in tmp_path.glob("*-token/token")}
+    assert len({*secrets.values()}) == 2
+    tokens_made(tmp_path)
+    assert all(path.read_text() == secret for path, secret in secrets.items())
+    assert "MAVSTREAM_TOKENS:" not in FILE.read_text()
+
+
+def test_a_service_sees_its_own_token_only() -> None:
+    for service, mounted in (("feeder", "feeder-token"), ("client", "admin-token"), ("server", "tokens")):
+        volumes = [each.partition(":")[0] for each in SERVICES[service]["volumes"]]
+        assert [each for each in volumes if each.endswith(("-token", "tokens"))] == [mounted]
+        assert f"{mounted}:/{mounted}:ro" in SERVICES[service]["volumes"]
+        assert f" /{mounted}" in DOCKERFILE, "it belongs to the user of the image"
+
+
+def tokens_made(root: Path) -> dict[str, str]:
+    """Run the services that make tokens; returns the server's variables."""
+    for service in ("admin-token", "feeder-token"):
+        for folder in ("tokens", service):
+            (root / folder).mkdir(exist_ok=True)
+        assert SERVICES["server"]["depends_on"][service] == {"condition": "service_completed_successfully"}
+        assert command(*placed(words_of(service), root)).returncode == 0
+    server = variables_of("server")
+    return dict(zip(server, placed(list(server.values()), root), strict=True))
 
 
 def test_the_data_directory_is_in_the_volume() -> None:
     words = words_of("server")
     folder = words[words.index("--data") + 1]
-    assert SERVICES["server"]["volumes"] == [f"data:{folder}"]
-    assert COMPOSE["volumes"] == {"data": {}, "feed": {}}
+    assert f"data:{folder}" in SERVICES["server"]["volumes"]
+    named = {each.partition(":")[0] for service in SERVICES.values() for each in service.get("volumes", ())}
+    assert set(COMPOSE["volumes"]) == named
     assert f"VOLUME {folder}" in DOCKERFILE
 
 
@@ -89,7 +131,7 @@ def test_the_data_job_writes_where_the_feeder_reads() -> None:
     words = words_of("data")
     folder = Path(words[words.index("--out") + 1]).parent
     assert SERVICES["data"]["volumes"] == [f"feed:{folder}"]
-    assert SERVICES["feeder"]["volumes"] == [f"feed:{folder}:ro"]
+    assert f"feed:{folder}:ro" in SERVICES["feeder"]["volumes"]
     assert SERVICES["data"]["profiles"] == ["data"], "it runs only when it is asked for"
     assert f"--owner mavstream /data {folder}" in DOCKERFILE
 
@@ -114,8 +156,9 @@ def test_the_sample_data_is_part_of_the_package() -> None:
     assert any(Path("data/doors.csv").match(each) for each in patterns), "add data/*.csv to package-data"
 
 
-def run(service: str, url: str, **changed: str) -> subprocess.Popen[str]:
-    """Start the command of a service, connected to another address."""
+def run(service: str, url: str, root: Path, **changed: str) -> subprocess.Popen[str]:
+    """Start the command of a service, connected to another address, with volumes below `root`."""
+    variables = variables_of(service)
     words = [url if word == "http://server:8000" else word for word in words_of(service)]
     for flag, value in changed.items():
         words[words.index(f"--{flag}") + 1] = value
@@ -124,7 +167,7 @@ def run(service: str, url: str, **changed: str) -> subprocess.Popen[str]:
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
-        env={**os.environ, **variables_of(service)},
+        env={**os.environ, **dict(zip(variables, placed(list(variables.values()), root), strict=True))},
     )
 
 
@@ -133,13 +176,13 @@ def test_the_services_work_together(tmp_path: Path) -> None:
     # Later flags win, so those of the file are removed: the test passes its own directory and port first.
     for flag in ("--data", "--port"):
         del flags[flags.index(flag) : flags.index(flag) + 2]
-    with running_server(tmp_path, *flags, env=variables_of("server")) as server:
+    with running_server(tmp_path / "data", *flags, env=tokens_made(tmp_path)) as server:
         url = server.url.replace("0.0.0.0", "127.0.0.1")
         _, *check = SERVICES["server"]["healthcheck"]["test"]
         check = [sys.executable, *(word.replace("http://127.0.0.1:8000", url) for word in check[1:])]
         assert subprocess.run(check, check=False).returncode == 0
-        feeder = run("feeder", url)
-        client = run("client", url, seconds="4")
+        feeder = run("feeder", url, tmp_path)
+        client = run("client", url, tmp_path, seconds="4")
         summary, errors = client.communicate(timeout=120)
         feeder.terminate()
         table, trouble = feeder.communicate(timeout=PATIENCE)
