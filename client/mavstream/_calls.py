@@ -256,10 +256,12 @@ class Calls:
                 Request(
                     "POST",
                     f"/v1/streams/{quote(stream)}/tuples",
-                    headers={"Content-Type": "application/vnd.apache.arrow.stream"},
+                    headers={
+                        "Content-Type": "application/vnd.apache.arrow.stream",
+                        # The key lets the server tell a retry from new rows.
+                        "Idempotency-Key": uuid.uuid4().hex,
+                    },
                     content=head + encoded.payload + _END_OF_STREAM,
-                    # The server cannot tell a retry from new rows.
-                    repeatable=False,
                 ),
                 self.retry,
             )

@@ -32,6 +32,10 @@ def serve(
     tokens_file: Annotated[
         Path | None, typer.Option(help="File with one ROLE:TOKEN per line (or use MAVSTREAM_TOKENS).")
     ] = None,
+    tls_cert: Annotated[
+        Path | None, typer.Option(help="Certificate chain (PEM), to speak HTTPS; read again on SIGHUP.")
+    ] = None,
+    tls_key: Annotated[Path | None, typer.Option(help="Private key of the certificate (PEM).")] = None,
     audit_log: Annotated[
         str | None, typer.Option(help="File of the audit log, audit.jsonl in the data directory; or 'off'.")
     ] = None,

@@ -46,6 +46,10 @@ def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]
         ("DELETE", "/v1/streams/none", None, set()),
         ("GET", "/metrics", None, {"client", "feeder"}),
         ("GET", "/v1/info", None, {"client", "feeder"}),
+        ("GET", "/openapi.json", None, {"client", "feeder"}),
+        ("GET", "/docs", None, {"client", "feeder"}),
+        ("GET", "/v1/producers", None, {"client", "feeder"}),
+        ("DELETE", "/v1/producers/none", None, {"feeder"}),
     ],
 )
 def test_roles_allow_only_their_own_operations(

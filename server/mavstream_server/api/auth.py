@@ -31,6 +31,8 @@ from mavstream_server.core.principal import ANYBODY, Principal
 from mavstream_server.core.settings import Settings
 from mavstream_server.ingest.producer_session import cut_reason
 
+HEALTH = frozenset({"/livez", "/readyz"})
+"""Paths that need no token."""
 ANY_ROLE = (Role.CLIENT, Role.FEEDER)
 _PRINCIPAL = "mavstream.principal"
 
@@ -153,8 +155,7 @@ class KnownTokens:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass on requests that have a known token, or need none."""
-        guarded = scope["type"] == "websocket" or scope.get("path", "").startswith("/v1/")
-        if scope["type"] == "lifespan" or not guarded:
+        if scope["type"] == "lifespan" or scope["path"] in HEALTH:
             await self.app(scope, receive, send)
             return
         try:

@@ -13,14 +13,13 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from mavstream_protocol.errors import MavstreamError
 from mavstream_protocol.quantities import format_size
 from mavstream_protocol.wire.feed import CloseCode
-from mavstream_server.api.auth import Auth
+from mavstream_server.api.auth import HEALTH, Auth
 from mavstream_server.api.problems import ProblemResponse
 from mavstream_server.core.errors import problem_of
 from mavstream_server.core.settings import Settings
 
 _TABLES = "/v1/tables/"
 
-_HEALTH = frozenset({"/livez", "/readyz"})
 _SLOWEST_BODY = 64 << 10
 """Bytes per second that a body must have after its first time-out: otherwise it could last for ever."""
 
@@ -75,7 +74,7 @@ class Limits:
         if scope["type"] not in ("http", "websocket"):
             await self.app(scope, receive, send)
             return
-        if scope["path"] in _HEALTH:
+        if scope["path"] in HEALTH:
             # Cheap and never refused: a server must not be restarted because it has much to do.
             await self.app(scope, receive, send)
             return

@@ -19,9 +19,9 @@ from typing import TYPE_CHECKING, Any, cast
 
 import uvicorn
 
-from mavstream_protocol.errors import MavstreamError
 from mavstream_server.api.access.http_protocol import BoundedHttp
 from mavstream_server.api.access.open_sockets import OpenSockets
+from mavstream_server.api.access.tls import CannotServe, Certificate
 from mavstream_server.api.app import create_app, reload_tokens, say_goodbye
 from mavstream_server.api.logging import LogFormat, configure_logging
 from mavstream_server.api.websockets.stamping import StampedWebSocket
@@ -44,12 +44,6 @@ _PROBES = 64
 """Connections beyond those that have work: health checks, and requests that are refused as too many."""
 
 
-class CannotServe(MavstreamError):
-    """Raised if the server cannot start."""
-
-    code = "cannot_serve"
-
-
 def run(settings: Settings, log: LogFormat = "json", child: EngineChild | None = None) -> None:
     """Serve until SIGTERM or SIGINT; returns after a graceful stop. Raises CannotServe, DataUnusable.
 
@@ -60,6 +54,7 @@ def run(settings: Settings, log: LogFormat = "json", child: EngineChild | None =
     _raise_file_limit()
     sys.meta_path.insert(0, _WithoutPandas())
     with locked(settings.data), _bound(settings.host, settings.port) as listener:
+        tls = None if settings.tls_cert is None else Certificate(settings.tls_cert, settings.tls_key)
         app = create_app(settings, child)
         sockets = OpenSockets(settings.max_connections + settings.reserved_connections + _PROBES)
         config = uvicorn.Config(
@@ -79,10 +74,12 @@ def run(settings: Settings, log: LogFormat = "json", child: EngineChild | None =
             proxy_headers=False,
             timeout_graceful_shutdown=_STOP_SECONDS,
             timeout_keep_alive=30,
+            ssl_certfile=settings.tls_cert,
+            ssl_keyfile=settings.tls_key,
         )
         host, port = listener.getsockname()[:2]
         shown = f"[{host}]" if ":" in host else host
-        server = _Server(config, app, f"http://{shown}:{port}")
+        server = _Server(config, app, f"{'https' if tls else 'http'}://{shown}:{port}", tls)
         server.run(sockets=[listener])
         if not server.started:
             raise CannotServe("the server did not start; the log says why")
@@ -108,8 +105,11 @@ _GC_THRESHOLDS = 20_000, 20, 20
 class _Server(uvicorn.Server):
     """uvicorn server that notifies websockets before it stops, and exits with 0 after a signal."""
 
-    def __init__(self, config: uvicorn.Config, app: FastAPI, url: str) -> None:
+    def __init__(
+        self, config: uvicorn.Config, app: FastAPI, url: str, certificate: Certificate | None
+    ) -> None:
         super().__init__(config)
+        self._certificate = certificate
         self._app = app
         self._url = url
 
@@ -124,6 +124,8 @@ class _Server(uvicorn.Server):
             _LOG.info("listening", extra={"url": self._url, "pid": os.getpid()})
 
     def _reload(self) -> None:
+        if self._certificate is not None and self.config.ssl is not None:
+            self._certificate.reload(self.config.ssl)
         self._reloading = asyncio.create_task(reload_tokens(self._app))
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:

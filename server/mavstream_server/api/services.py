@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from mavstream_server.core.principal import Principal
     from mavstream_server.core.settings import Settings
     from mavstream_server.core.work_queue import WorkQueue
+    from mavstream_server.ingest.idempotent_appends import IdempotentAppends
     from mavstream_server.ingest.producer_upkeep import ProducerUpkeep
     from mavstream_server.ingest.stream_store import StreamStore
     from mavstream_server.optimizer.service import OptimizerService
@@ -63,6 +64,7 @@ class Services:
     connections: Connections
     producers: ConnectedProducers
     producer_upkeep: ProducerUpkeep
+    appends: IdempotentAppends
     work: WorkQueue
     damage: DamageReport
     """Damage in files that was found so far."""

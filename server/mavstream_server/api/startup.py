@@ -22,6 +22,7 @@ from mavstream_server.core.settings import Settings
 from mavstream_server.engine.process.messages import Hello
 from mavstream_server.ingest.background import InThreads
 from mavstream_server.ingest.connected_producers import ConnectedProducers
+from mavstream_server.ingest.idempotent_appends import IdempotentAppends
 from mavstream_server.ingest.producer_upkeep import ProducerUpkeep
 from mavstream_server.optimizer.config import OptimizerConfig
 from mavstream_server.optimizer.plan_searcher import PlanSearcher
@@ -99,6 +100,7 @@ async def start_services(
         connections,
         producers,
         ProducerUpkeep(parts.streams, catalog.producers, producers, SystemClock(), settings.producer_expiry),
+        IdempotentAppends(parts.streams, catalog.appends, settings.streams_directory, SystemClock()),
         parts.work,
         damage,
         parts.files,
@@ -149,6 +151,7 @@ async def _maintain(services: Services, tables: TableRetention) -> None:
             services.streams.maintain()
             services.files.check(time.monotonic_ns())
             services.producer_upkeep.run()
+            services.appends.expire()
             await _send_classes(services)
             await _send_clock(services)
             await tables.run()

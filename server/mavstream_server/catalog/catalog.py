@@ -17,6 +17,7 @@ from mavstream_protocol.scheduling import SchedulerSettings
 from mavstream_protocol.streams import StreamSpec
 from mavstream_protocol.wire.resources import DesiredState
 from mavstream_server.catalog.database import Database
+from mavstream_server.catalog.keyed_appends import AppendRecords
 from mavstream_server.catalog.owners import Owners
 from mavstream_server.catalog.producers import ProducerRegistry
 from mavstream_server.core.errors import Conflict, NotFound, Refused, WrongVersion
@@ -67,6 +68,7 @@ class Catalog:
         self._database = Database(path, sync)
         self._specs: dict[str, QuerySpec] = {}  # parsed once; as many as there are queries
         self.owners = Owners(self._database)
+        self.appends = AppendRecords(self._database)
         self.producers = ProducerRegistry(self._database, self.owners, max_producers, now_us)
         if not self._database.run("SELECT 1 FROM classes WHERE name = ?", DEFAULT_CLASS).fetchone():
             self.put_class(QueryClass(name=DEFAULT_CLASS))
@@ -124,6 +126,7 @@ class Catalog:
                 raise NotFound.stream(name)
             self._database.run("DELETE FROM sequences WHERE stream = ?", name)
             self.owners.remove("stream", name)
+            self.appends.remove_stream(name)
 
     def put_class(self, spec: QueryClass, expected_version: int | None = None) -> int:
         """Store a new or changed class and return its version; raises WrongVersion."""

@@ -38,6 +38,12 @@ CREATE TABLE owners (
     kind TEXT NOT NULL, name TEXT NOT NULL, owner TEXT NOT NULL, PRIMARY KEY (kind, name)
 ) WITHOUT ROWID;
 ALTER TABLE producers ADD COLUMN used_us INTEGER NOT NULL DEFAULT 0;
+CREATE TABLE appends (
+    stream TEXT NOT NULL, key TEXT NOT NULL, fingerprint TEXT NOT NULL, stamp INTEGER NOT NULL,
+    begun INTEGER NOT NULL, rows INTEGER NOT NULL, position INTEGER, at_us INTEGER NOT NULL,
+    PRIMARY KEY (stream, key)
+) WITHOUT ROWID;
+CREATE INDEX appends_by_time ON appends (at_us);
 """
 
 # The script at index n migrates a file from version n to n + 1.

@@ -107,6 +107,9 @@ class Settings(BaseModel):
     """Roles by token. Without tokens everything is allowed, and only loopback addresses may be bound."""
     tokens_file: Path | None = None
     """File with tokens, as lines `ROLE:TOKEN` or written by `mavstream token`; read again on SIGHUP."""
+    tls_cert: Path | None = None
+    """Certificate chain in PEM format; with `tls_key` the server speaks HTTPS. Read again on SIGHUP."""
+    tls_key: Path | None = None
     audit_log: Path = Path("audit.jsonl")
     """File of the audit log, relative to the data directory; `off` for none."""
     query_token: bool = False
@@ -221,6 +224,8 @@ class Settings(BaseModel):
             settings = cls.model_validate(values)
         except ValidationError as error:
             raise _refused(error, set(given)) from None
+        if (settings.tls_cert is None) != (settings.tls_key is None):
+            raise Refused("TLS needs a certificate and its key: give both --tls-cert and --tls-key")
         settings.check_address()
         return settings
 

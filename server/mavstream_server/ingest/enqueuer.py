@@ -64,12 +64,13 @@ class Enqueuer:
         nbytes: int,
         *,
         parks: bool = True,
+        stamp: int = 0,
         done: Listener | None = None,
     ) -> AppendHandle:
         """Queue a decoded record batch for the next flush; otherwise like `offer_columns`."""
         columns = columns_from_arrow(batch, self._open_log(stream).schema)
         return self.offer_columns(
-            producer, stream, sequence, columns, batch.num_rows, nbytes, parks=parks, done=done
+            producer, stream, sequence, columns, batch.num_rows, nbytes, parks=parks, stamp=stamp, done=done
         )
 
     def offer_columns(
@@ -84,12 +85,14 @@ class Enqueuer:
         arrival: int = 0,
         parks: bool = True,
         gathers: bool = False,
+        stamp: int = 0,
         done: Listener | None = None,
     ) -> AppendHandle:
         """Queue rows of the stream's schema for the next flush.
 
         `nbytes` is the size of their message; `arrival` is its arrival time in ns, 0 for the time of the
-        flush. Rows with `gathers` may wait a short time for others. Without a producer the sequence is 0.
+        flush. Rows with `gathers` may wait a short time for others. Without a producer the sequence is 0, and
+        `stamp` identifies the frame in the log, if it is not 0.
         Errors are raised here or set on the handle; `done` is called when the handle is settled, which for a
         repeated frame may be before this returns.
         Raises NotFound, SequenceGap, InvalidTuples, Conflict, TooLarge, TooMany, NotReady, StorageFull.
@@ -107,7 +110,7 @@ class Enqueuer:
             _check_ahead(log, columns, self._clock.now())
         cost = log.cost(rows, nbytes)
         self._check_room(log, number, nbytes, cost, parks)
-        frame = NewFrame(columns, rows, number, sequence, arrival)
+        frame = NewFrame(columns, rows, number, sequence or stamp, arrival)
         self._flusher.put(
             log, PendingAppend(handle, number, frame, None, nbytes, cost, parks), gathers=gathers
         )

@@ -308,10 +308,13 @@ class StreamStore:
         nbytes: int,
         *,
         parks: bool = True,
+        stamp: int = 0,
         done: Listener | None = None,
     ) -> AppendHandle:
         """Queue a decoded record batch for the next flush; see `Enqueuer.offer_columns`."""
-        return self.enqueuer.offer(producer, stream, sequence, batch, nbytes, parks=parks, done=done)
+        return self.enqueuer.offer(
+            producer, stream, sequence, batch, nbytes, parks=parks, stamp=stamp, done=done
+        )
 
     async def ingest(
         self,
@@ -322,6 +325,7 @@ class StreamStore:
         nbytes: int,
         *,
         parks: bool = False,
+        stamp: int = 0,
     ) -> Outcome:
         """Offer a batch and wait for its outcome; needs `timers`. Raises what `offer` and handles raise."""
         future = asyncio.get_running_loop().create_future()
@@ -330,7 +334,7 @@ class StreamStore:
             if not future.done():
                 future.set_result(None)
 
-        handle = self.offer(producer, stream, sequence, batch, nbytes, parks=parks, done=done)
+        handle = self.offer(producer, stream, sequence, batch, nbytes, parks=parks, stamp=stamp, done=done)
         await future
         return handle.result()
 

@@ -41,6 +41,16 @@ IdempotencyKey = Annotated[
         description="Repeating the request with the same key returns the same response instead of a conflict",
     ),
 ]
+AppendKey = Annotated[
+    str | None,
+    Header(
+        alias="Idempotency-Key",
+        min_length=1,
+        max_length=200,
+        description="Repeating the request with the same key within 24 h appends nothing and returns the "
+        "same response; with another body it is a conflict",
+    ),
+]
 ProducerName = Annotated[
     Name | None, Header(alias="Producer", description="With `Sequence`: appends each frame once and in order")
 ]
@@ -137,11 +147,18 @@ async def append_tuples(
     who: Feeder,
     producer: ProducerName = None,
     sequence: Sequence = None,
+    key: AppendKey = None,
 ) -> TuplesTaken:
     """Append rows, all or none; they are in the log when the request returns. The websocket is faster."""
     if (producer is None) != (sequence is None):
         raise Refused(
             "the headers Producer and Sequence go together: give both, or none", code="producer_and_sequence"
+        )
+    if key is not None and producer is not None:
+        raise Refused(
+            "the headers Idempotency-Key and Producer exclude each other: a sequence identifies a frame "
+            "already",
+            code="key_and_producer",
         )
     spec = parts.streams.spec(name)
     who.require_stream(name)
@@ -153,12 +170,18 @@ async def append_tuples(
     if rate is not None:
         rate.check(who.name)
     body = await request.body()
-    batch = decode_body(spec.schema(), request.headers.get("content-type", ""), body)
+    kind = request.headers.get("content-type", "")
+    batch = decode_body(spec.schema(), kind, body)
     rows, traffic = batch.num_rows, parts.traffic
     traffic.received[name] += rows
     if rate is not None:
         rate.take(rows)
     try:
+        if key is not None:
+            fingerprint = hashlib.sha256(kind.encode() + b"\n" + body).hexdigest()
+            position, new = await parts.appends.append(name, who.scope(key), fingerprint, batch, len(body))
+            (traffic.acked if new else traffic.repeated)[name] += rows if new else 1
+            return TuplesTaken(accepted=rows, position=position, sequence=None)
         outcome = await parts.streams.ingest(producer, name, sequence or 0, batch, len(body))
     except BaseException:
         traffic.rejected[name] += rows
