@@ -57,6 +57,11 @@ class PlanNode(BaseModel):
         """The outputs that a reader must choose from; None if there is only one."""
         return None
 
+    @property
+    def source_stream(self) -> str | None:
+        """The stream whose rows enter the plan here; None if it reads other nodes or a table."""
+        return None
+
     def reads(self) -> dict[str, str]:
         """Return the inputs of the node, keyed by their pointers within the node."""
         found: dict[str, str] = {}
@@ -87,6 +92,11 @@ class SourceNode(PlanNode):
     op: Literal["source"]
     stream: Name
     hints: Hints | None = None
+
+    @property
+    def source_stream(self) -> str:
+        """The stream whose rows enter the plan here."""
+        return self.stream
 
     @field_validator("hints")
     @classmethod
@@ -275,6 +285,11 @@ class Plan(BaseModel):
             return cls.model_validate(data)
         except ValidationError as error:
             raise InvalidPlan([_item(details) for details in error.errors()[:_MAX_ITEMS]]) from None
+
+    @property
+    def streams(self) -> frozenset[str]:
+        """The streams that the plan reads."""
+        return frozenset(node.source_stream for node in self.nodes.values() if node.source_stream is not None)
 
     def inputs(self, name: str) -> dict[str, InputRef]:
         """Return where a node reads, keyed by the pointer of the input inside the node."""

@@ -7,7 +7,6 @@ import secrets
 from collections.abc import Callable
 from types import MappingProxyType
 
-from mavstream_protocol.plans.plan import SourceNode
 from mavstream_protocol.schema import Schema
 from mavstream_protocol.typed_plan import TypedPlan
 from mavstream_protocol.wire.resources import ActualState, DesiredState
@@ -118,9 +117,8 @@ class Query:
         """Raise Forbidden unless the results may be read: by the owner, and who may use all its streams."""
         if self.owner is not None and self.owner == principal.name:
             return
-        for node in self.record.spec.plan.nodes.values():
-            if isinstance(node, SourceNode):
-                principal.require_stream(node.stream)
+        for stream in self.record.spec.plan.streams:
+            principal.require_stream(stream)
 
     def plan_of(self, metrics: QueryMetrics) -> TypedPlan | None:
         """Return the plan that the metrics refer to, which may be one the query was migrated to."""

@@ -139,8 +139,8 @@ class QueryService:
         if (known := self._known(key, fingerprint, principal)) is not None:
             return await self._registered_before(known, key)
         principal.require_class(spec.class_)
-        for source in plan.sources:
-            principal.require_stream(source.stream)
+        for stream in spec.plan.streams:
+            principal.require_stream(stream)
         if len(self.registry) >= self._settings.max_queries:
             raise TooMany(
                 f"{len(self.registry)} queries are registered, ended ones included, which is the limit: "
