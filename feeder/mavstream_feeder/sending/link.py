@@ -10,11 +10,13 @@ from dataclasses import dataclass
 from itertools import count
 from urllib.parse import urlsplit
 
+from pydantic import ValidationError
 from websockets.asyncio.client import ClientConnection, connect
-from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidURI
+from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidStatus, InvalidURI
 
 from mavstream import Retry
 from mavstream_feeder.errors import FeedLost, NoServer
+from mavstream_protocol import Problem
 from mavstream_protocol.producer import ProducerState, Received, Resumed, SendWindow, UnexpectedMessage
 from mavstream_protocol.wire.feed import CloseCode, StreamCredit
 
@@ -90,6 +92,11 @@ class Link:
             except ConnectionClosed as closed:
                 self.lost(closed)
                 reason = str(closed)
+            except InvalidStatus as error:
+                # Refused for good: the host, the origin, the address; a 429 or 5xx may pass.
+                status, reason = error.response.status_code, _reason(error)
+                if 400 <= status < 500 and status != 429:
+                    raise FeedLost(f"the server refused the feed ({status}): {reason}") from None
             except (OSError, TimeoutError, InvalidHandshake) as error:
                 reason = str(error) or type(error).__name__
             except InvalidURI as error:
@@ -190,3 +197,11 @@ def _resume(window: SendWindow, known: StreamCredit) -> None:
                 f"which sent only {window.next_sequence - 1}: another feeder uses the same name, "
                 "give --producer"
             )
+
+
+def _reason(refused: InvalidStatus) -> str:
+    """Return why a server, or a proxy before it, refused a websocket."""
+    try:
+        return Problem.model_validate_json(bytes(refused.response.body or b"")).detail
+    except ValidationError:
+        return str(refused)
