@@ -29,7 +29,7 @@ from mavstream_server.api.services import services_of
 from mavstream_server.core.errors import Forbidden
 from mavstream_server.core.principal import ANYBODY, Principal
 from mavstream_server.core.settings import Settings
-from mavstream_server.ingest.producer_session import cut_reason
+from mavstream_server.ingest.messages import cut_reason
 
 HEALTH = frozenset({"/livez", "/readyz"})
 """Paths that need no token."""

@@ -1,8 +1,8 @@
-"""Parsing of producer messages: JSON objects with a type, a stream and a sequence."""
+"""Messages of producers: parsing of JSON objects, and the reasons with which connections are closed."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import orjson
 
@@ -36,3 +36,16 @@ def address(stream: object, sequence: object) -> tuple[str, int]:
     if type(sequence) is not int or not 1 <= sequence <= MOST_SEQUENCE:
         raise NotUnderstood("a data message needs 'sequence', a whole number from 1")
     return stream, sequence
+
+
+class Close(NamedTuple):
+    """The close code and reason to send."""
+
+    code: int
+    reason: str
+
+
+def cut_reason(reason: str) -> str:
+    """Return a reason cut to the 123 bytes that fit into a close frame."""
+    data = reason.encode(errors="replace")
+    return reason if len(data) <= 123 else data[:120].decode(errors="ignore") + "..."

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from enum import StrEnum
-from typing import Any, NamedTuple
+from typing import Any
 
 from pydantic import ValidationError
 
@@ -22,7 +22,7 @@ from mavstream_server.columns.arrow import columns_from_arrow
 from mavstream_server.columns.column import Column
 from mavstream_server.core.errors import Forbidden, NotFound, SequenceGap, problem_of
 from mavstream_server.core.principal import ANYBODY, Principal
-from mavstream_server.ingest.messages import NotUnderstood, address, kind, parse
+from mavstream_server.ingest.messages import Close, NotUnderstood, address, cut_reason, kind, parse
 from mavstream_server.ingest.multi_stream import MessageRows, frames_of_message
 from mavstream_server.ingest.stream_store import Accepted, AppendHandle, Repeated, StreamStore
 from mavstream_server.ingest.traffic import Traffic
@@ -42,13 +42,6 @@ class FeedState(StrEnum):
 
 
 _EXPECTED = {FeedState.NEW: "hello", FeedState.FEEDING: "data or end", FeedState.CLOSED: "nothing"}
-
-
-class Close(NamedTuple):
-    """The close code and reason to send."""
-
-    code: int
-    reason: str
 
 
 class ProducerSession:
@@ -400,12 +393,6 @@ class ProducerSession:
 
     def _illegal(self, received: str) -> NotUnderstood:
         return NotUnderstood(f"in state '{self.state}' expected {_EXPECTED[self.state]}, received {received}")
-
-
-def cut_reason(reason: str) -> str:
-    """Return a reason cut to the 123 bytes that fit into a close frame."""
-    data = reason.encode(errors="replace")
-    return reason if len(data) <= 123 else data[:120].decode(errors="ignore") + "..."
 
 
 def _refused(code: str, detail: str) -> InvalidTuples:

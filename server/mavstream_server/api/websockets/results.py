@@ -18,7 +18,7 @@ from mavstream_server.api.auth import admitted
 from mavstream_server.api.services import services_of
 from mavstream_server.core.errors import Forbidden, NotFound, Refused
 from mavstream_server.core.principal import Principal
-from mavstream_server.ingest.producer_session import cut_reason
+from mavstream_server.ingest.messages import cut_reason
 from mavstream_server.results.encoding import ResultFormat
 from mavstream_server.results.service import OffsetAhead, TooManySubscribers
 from mavstream_server.results.subscription import LATEST, Lagging, Subscription

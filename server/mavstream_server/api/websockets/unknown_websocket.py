@@ -5,7 +5,7 @@ from __future__ import annotations
 from fastapi import APIRouter, WebSocket
 
 from mavstream_protocol.wire.feed import CloseCode
-from mavstream_server.ingest.producer_session import cut_reason
+from mavstream_server.ingest.messages import cut_reason
 
 router = APIRouter()
 
