@@ -77,9 +77,7 @@ def create_app(settings: Settings, child: EngineChild | None = None) -> FastAPI:
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         async with AsyncExitStack() as stack:
             stack.callback(audit.close)
-            app.state.services = await start_services(
-                settings, auth, usage, audit, connections, stack, child
-            )
+            app.state.services = await start_services(settings, auth, usage, audit, connections, stack, child)
             yield
 
     app = FastAPI(
