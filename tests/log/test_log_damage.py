@@ -213,3 +213,19 @@ def test_the_watermark_at_the_end_is_known_behind_damage(tmp_path: Path, place: 
     assert reader.watermark == expected
     assert [(gap.start, gap.stop) for gap in read_all(reader, "n")[1]] == [(5, 7), (20, 21)]
     assert reader.watermark == expected
+
+
+def test_a_closed_reader_has_no_open_files_even_while_its_cursors_are_referenced(tmp_path: Path) -> None:
+    write(tmp_path, 40)
+
+    def open_files() -> list[str]:
+        links = [link for link in Path("/proc/self/fd").iterdir() if link.is_symlink()]
+        return [name for name in (os.readlink(link) for link in links) if str(tmp_path) in name]
+
+    reader = LogReader(tmp_path)
+    cursor = reader.cursor(0)
+    assert len(cursor.take(5)) == 5
+    assert open_files()
+    reader.close()
+    assert not open_files()
+    assert cursor.position == 5
