@@ -52,7 +52,7 @@ def test_a_damaged_frame_costs_its_row_and_is_reported_everywhere(tmp_path: Path
         assert 'mavstream_damage_total{directory="readings"} 1.0' in metrics
         assert 'mavstream_damaged_rows_total{directory="readings"} 1.0' in metrics
         assert 'reason="damaged"} 1.0' in metrics
-        assert any("damaged file" in line for line in server.log)
+        eventually(lambda: any("damaged file" in line for line in server.log), "a line in the log")
 
 
 def test_data_is_private_and_deleted_things_leave_no_open_files(tmp_path: Path) -> None:
