@@ -26,7 +26,6 @@ from mavstream_server.api.app import create_app, reload_tokens, say_goodbye
 from mavstream_server.api.logging import LogFormat, configure_logging
 from mavstream_server.api.websockets.stamping import StampedWebSocket
 from mavstream_server.core.data_directory import locked
-from mavstream_server.core.heap import freeze_heap
 from mavstream_server.supervisor.scheduler_choice import check_policy
 
 if TYPE_CHECKING:
@@ -115,8 +114,9 @@ class _Server(uvicorn.Server):
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
-        # Exclude startup objects from collections, which would take 60 ms each during operation.
-        freeze_heap()
+        # Exclude startup objects from collections, which would take 60 ms each during operation. There is
+        # next to no garbage among them, so that it is not collected first.
+        gc.freeze()
         gc.enable()  # the command disables it while modules are loaded
         gc.set_threshold(*_GC_THRESHOLDS)
         asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, self._reload)

@@ -138,7 +138,7 @@ class Placement:
         query.record = query.record._replace(epoch=self._catalog.next_epoch(query.id))
         command = start_command(query, self._readers.start_positions(query))
         try:
-            await self._link.start_query(command)
+            await self._link.start_query(command, large=query.large)
         except EngineRefused as error:
             if error.code not in (_THERE, _UNKNOWN):
                 raise
@@ -146,7 +146,7 @@ class Placement:
             await self._link.forget_query(query.id)
             for stream in query.streams:
                 await self._attach(stream)
-            await self._link.start_query(command)
+            await self._link.start_query(command, large=query.large)
         if query.final is None:
             query.placed, query.paused, query.begun = True, command.paused, True
             query.placed_class, query.placed_qos = command.class_name, query.record.spec.qos

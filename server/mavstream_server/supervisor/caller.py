@@ -17,7 +17,7 @@ from mavstream_server.engine.process.channel import (
     encode,
     parse_header,
 )
-from mavstream_server.engine.process.messages import Done, Event, Failed, MigratePlan, StartQuery, Value
+from mavstream_server.engine.process.messages import Done, Event, Failed, Value
 
 
 class EngineUnavailable(NotReady):
@@ -65,16 +65,15 @@ class Caller:
             raise
         return cls(reader, writer, on_event)
 
-    async def call(self, command: object, timeout: float) -> Value:
+    async def call(self, command: object, timeout: float, *, large: bool = False) -> Value:
         """Send a command and return the value of its reply; raises EngineRefused, EngineUnavailable.
 
-        After a timeout the engine may still execute the command.
+        After a timeout the engine may still execute the command. A large command is encoded in a thread, so
+        that others may overtake it.
         """
         self._number += 1
         number = self._number
-        # Plans can be large; the queries' locks keep the order of commands.
-        apart = isinstance(command, (StartQuery, MigratePlan))
-        data = await asyncio.to_thread(encode, number, command) if apart else encode(number, command)
+        data = await asyncio.to_thread(encode, number, command) if large else encode(number, command)
         return await self.exchange(number, data, timeout)
 
     async def exchange(self, number: int, data: bytes, timeout: float) -> Value:

@@ -48,8 +48,11 @@ class EngineCommands(ABC):
     """Commands and requests to an engine process; every method raises what `call` does."""
 
     @abstractmethod
-    async def call(self, command: Command) -> Value:
-        """Send any command and return the value of its reply; raises EngineUnavailable, EngineRefused."""
+    async def call(self, command: Command, *, large: bool = False) -> Value:
+        """Send any command and return the value of its reply; raises EngineUnavailable, EngineRefused.
+
+        A large command is encoded in a thread; others may overtake it.
+        """
 
     async def stop_query(self, id_: str) -> None:
         """Stop a query; its metrics stay available until it is forgotten."""
@@ -100,7 +103,7 @@ class EngineCommands(ABC):
 
     async def migrate_plan(self, id_: str, plan: TypedPlan, version: int) -> None:
         """Start the migration of a query to another plan; its metrics report the version when it is done."""
-        await self.call(MigratePlan(id_, plan, version))
+        await self.call(MigratePlan(id_, plan, version), large=True)
 
     async def start_trace(self, most: int) -> None:
         """Start to record slices, up to `most`; `take_trace` must be called in any case afterwards."""

@@ -230,11 +230,11 @@ class EngineLink(EngineCommands):
 
     # Commands
 
-    async def call(self, command: Command) -> Value:
+    async def call(self, command: Command, *, large: bool = False) -> Value:
         """Send any command and return the value of its reply."""
         if self._process is None:
             raise EngineUnavailable("the engine process is not running; it is being started, try again soon")
-        return await self._process.call(command, self._call_timeout)
+        return await self._process.call(command, self._call_timeout, large=large)
 
     async def attach_stream(self, name: str, path: Path | None = None) -> None:
         """Let queries read a stream's log, by default the one in the data directory; also after a restart."""
@@ -247,13 +247,13 @@ class EngineLink(EngineCommands):
         await self.call(DetachStream(name))
         self._streams.pop(name, None)
 
-    async def start_query(self, command: StartQuery) -> Started:
-        """Start a query and return the positions from which it reads."""
+    async def start_query(self, command: StartQuery, *, large: bool = False) -> Started:
+        """Start a query and return the positions from which it reads; encode a large one in a thread."""
         log = self._hello.data / "results" / command.id
         if not _has_description(log):
             # Created here because waiting for the disk in the engine would delay the other queries.
             await asyncio.to_thread(_create_result_log, log, LogDescription(command.plan.schema))
-        started = await self.call(command)
+        started = await self.call(command, large=large)
         assert isinstance(started, Started)
         # Until the engine reports positions again, the rows that the query starts with must be retained.
         for stream, position in started.positions.items():

@@ -72,10 +72,10 @@ class EngineProcess:
             except EngineRefused as error:
                 raise EngineUnavailable(f"the engine process cannot be set up: {error.detail}") from error
 
-    async def call(self, command: Command, timeout: float) -> Value:
+    async def call(self, command: Command, timeout: float, *, large: bool = False) -> Value:
         """Send a command and return the value of its reply; raises EngineRefused, EngineUnavailable."""
         assert self._caller is not None
-        return await self._caller.call(command, timeout)
+        return await self._caller.call(command, timeout, large=large)
 
     async def gone(self) -> None:
         """Return when the process has exited or its end of the channel is closed."""

@@ -59,7 +59,7 @@ class SteppedEngine(EngineCommands):
         """The engine itself."""
         return self._hosted.engine
 
-    async def call(self, command: Command) -> Value:
+    async def call(self, command: Command, *, large: bool = False) -> Value:
         """Carry out a command."""
         if self.away:
             raise EngineUnavailable("the engine is away, as the script has it")
