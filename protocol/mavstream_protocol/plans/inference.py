@@ -80,6 +80,7 @@ def _source(node: nodes.SourceNode, scope: Scope) -> TypedNode | None:
     if shape is None:
         scope.fail("stream", "unknown_stream", unknown("stream", node.stream, list(scope.streams)))
         return None
+    scope.fed_by[scope.name] = frozenset({node.stream})
     return TypedSource(scope.name, (), shape.schema, node.stream, shape.event_time)
 
 

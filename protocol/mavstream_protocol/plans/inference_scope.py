@@ -13,7 +13,7 @@ from mavstream_protocol.plans.graph import unknown
 from mavstream_protocol.plans.plan import InputRef
 from mavstream_protocol.plans.windows import RowWindow, TimeWindow
 from mavstream_protocol.schema import Field, FieldType, Schema
-from mavstream_protocol.typed_plan import StreamShape, TypedNode, TypedSource
+from mavstream_protocol.typed_plan import StreamShape, TypedNode
 
 
 class Scope:
@@ -53,9 +53,9 @@ class Scope:
 
     def add(self, typed: TypedNode) -> None:
         """Record the typed form of the current node; raises InvalidPlan if the plan becomes too large."""
-        below = [self.fed_by[reference.node] for reference in typed.inputs]
-        own = {typed.stream} if isinstance(typed, TypedSource) else ()
-        self.fed_by[typed.name] = below[0] if len(below) == 1 else frozenset(own).union(*below)
+        if typed.name not in self.fed_by:  # the rule of a source sets it
+            below = [self.fed_by[reference.node] for reference in typed.inputs]
+            self.fed_by[typed.name] = below[0] if len(below) == 1 else frozenset[str]().union(*below)
         if typed.inputs and all(
             typed.schema is not self.typed[reference.node].schema for reference in typed.inputs
         ):
