@@ -140,6 +140,8 @@ class Task:
             self.work.proceed()
             return 0
         port = self._fullest_input()
+        if not len(self._inputs[port]):
+            return 0  # the work for which it became ready was finished for a snapshot
         batch = self._inputs[port].pop(most)
         self.work.begin(port, batch)
         return batch.size
@@ -153,7 +155,7 @@ class Task:
             queue.drained = self._drained
 
     def _drained(self) -> None:
-        if self.work.unfinished is not None:
+        if self.ready:
             self._filled()
 
     def _fullest_input(self) -> int:

@@ -68,6 +68,7 @@ class MappedSegment:
         "__weakref__",
         "_arrivals",
         "_checked",
+        "_committed_before",
         "_newest",
         "_offsets",
         "_on_damage",
@@ -106,6 +107,8 @@ class MappedSegment:
         self.dictionaries = self.texts.dictionaries
         self.limit = self.words[COMMITTED]
         self._check_limit()
+        # Frames behind it are written while the segment is mapped: they come from memory, not from the disk.
+        self._committed_before = self.limit
         self.verified = max(self._checked.until, HEADER_BYTES)
         """Frames before this byte offset were verified."""
         self.trusted = 0
@@ -242,6 +245,9 @@ class MappedSegment:
     def verify(self, until: int) -> None:
         """Verify the frames up to a byte offset, and some behind it; damage is recorded, not raised."""
         view, limit, offset = self.view, self.limit, self.verified
+        if offset >= self._committed_before and not self.sealed:
+            self.verified = limit
+            return
         unpack, crc32 = CHECKED_FIELDS.unpack_from, zlib.crc32
         until, last = min(until + _VERIFY_BYTES, limit), limit - FRAME_BYTES
         while offset < until:
