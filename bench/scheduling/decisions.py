@@ -20,7 +20,7 @@ from mavstream_server.columns.batch import Batch
 from mavstream_server.engine.engine import Engine
 from mavstream_server.engine.query_request import QueryRequest
 from mavstream_server.engine.sinks import CountingSink
-from mavstream_server.operators.operator import Operator
+from mavstream_server.operators.operator import Operator, SteppedOperator
 from mavstream_server.operators.source import Source
 from mavstream_server.scheduling.registry import POLICIES
 from mavstream_server.scheduling.view import Report, Slice
@@ -144,6 +144,8 @@ class _OperatorStopwatch:
     def watch(self, operator: Operator) -> None:
         """Measure an operator of a query that was started."""
         work = "read" if isinstance(operator, Source) else "process"
+        if isinstance(operator, SteppedOperator):
+            work = "proceed"
         setattr(operator, work, self._working(getattr(operator, work)))
         for queue in operator.inputs:
             if queue.receive is not None:

@@ -43,6 +43,7 @@ __all__ = ["EngineLink", "EngineRefused", "EngineUnavailable"]
 _log = logging.getLogger(__name__)
 
 _FIRST_BACKOFF, _LONGEST_BACKOFF = 0.1, 5.0  # seconds between a death and the next start
+_CLOCK_TOLERANCE = 100_000  # ns
 
 
 class EngineListener(Protocol):
@@ -269,8 +270,11 @@ class EngineLink(EngineCommands):
         self._classes[spec.name] = spec
 
     async def set_clock(self, offset_ns: int) -> None:
-        """Set the engine's clock: arrival time minus monotonic time, also after a restart."""
-        if offset_ns != self._clock_offset:
+        """Set the engine's clock: arrival time minus monotonic time, also after a restart.
+
+        Differences that do not matter are not sent: an idle engine should not be woken for them.
+        """
+        if self._clock_offset is None or abs(offset_ns - self._clock_offset) >= _CLOCK_TOLERANCE:
             self._clock_offset = offset_ns
             await self.call(SetClock(offset_ns))
 
