@@ -38,17 +38,17 @@ def test_columns_of_all_nodes_are_limited() -> None:
     item = refused(MAX_COLUMNS // 256 + 1, 256, "c0")
     assert item.pointer == "plan"
     assert item.detail == (
-        "the plan is too large: its nodes may compute at most 16,384 columns all together, got 16,640 or "
+        "the plan is too large: its nodes may compute at most 4,096 columns all together, got 4,352 or "
         "more; compute fewer columns, or split it into several queries"
     )
 
 
 def test_parts_of_all_expressions_are_limited() -> None:
     text = "+".join(["c0"] * 64)  # 127 parts
-    assert 2 * 200 * 127 < MAX_PARTS < 3 * 200 * 127
-    projects(2, 200, text)
-    item = refused(3, 200, text)
-    assert "at most 65,536 parts (names, constants, operators), got " in item.detail
+    assert 2 * 60 * 127 < MAX_PARTS < 3 * 60 * 127
+    projects(2, 60, text)
+    item = refused(3, 60, text)
+    assert "at most 16,384 parts (names, constants, operators), got " in item.detail
 
 
 def test_nodes_that_hand_on_columns_cost_nothing() -> None:

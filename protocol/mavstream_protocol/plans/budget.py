@@ -6,9 +6,9 @@ from mavstream_protocol.errors import InvalidPlan, ProblemItem
 
 MAX_BYTES = 1 << 20
 """The longest JSON text of a plan that a server reads."""
-MAX_PARTS = 65_536
+MAX_PARTS = 16_384
 """The most parts of all expressions: columns, constants, operators and calls."""
-MAX_COLUMNS = 16_384
+MAX_COLUMNS = 4096
 """The most columns that the nodes compute; nodes that hand on the columns of their input count none."""
 MAX_PROBLEMS = 20
 """The most errors that are reported at once; planning stops there."""

@@ -34,17 +34,16 @@ class SideProcess:
         """With a positive niceness, the process leaves processors to those that serve rows."""
         self._niceness = niceness
         self._pool: ProcessPoolExecutor | None = None
+        self._starting = asyncio.Lock()
         self.waiting = 0
         """The number of jobs that run or wait."""
 
     async def run(self, job: Callable[..., T], *arguments: object) -> T:
         """Run a function of a module with picklable arguments; raises what it does, and SideProcessDied."""
-        if self._pool is None:
-            spawn = multiprocessing.get_context("spawn")
-            self._pool = ProcessPoolExecutor(1, spawn, _init, (self._niceness,))
-        pool = self._pool
         self.waiting += 1
         try:
+            async with self._starting:
+                pool = self._pool = self._pool or await asyncio.to_thread(_start, self._niceness)
             return await asyncio.get_running_loop().run_in_executor(pool, job, *arguments)
         except BrokenProcessPool:
             if pool is self._pool:
@@ -58,6 +57,13 @@ class SideProcess:
         pool, self._pool = self._pool, None
         if pool is not None:
             await asyncio.to_thread(pool.shutdown, cancel_futures=True)
+
+
+def _start(niceness: int) -> ProcessPoolExecutor:
+    """Start a process; takes some 20 ms, most of it for modules that are loaded then."""
+    pool = ProcessPoolExecutor(1, multiprocessing.get_context("spawn"), _init, (niceness,))
+    pool.submit(int)
+    return pool
 
 
 def _init(niceness: int) -> None:
