@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import time
 from pathlib import Path
 
 import pytest
@@ -229,3 +230,24 @@ def test_a_closed_reader_has_no_open_files_even_while_its_cursors_are_referenced
     reader.close()
     assert not open_files()
     assert cursor.position == 5
+
+
+def test_a_new_frame_is_trusted_when_it_is_read_first_and_verified_when_it_is_read_again(
+    tmp_path: Path,
+) -> None:
+    log = tmp_path / "log"
+    with LogWriter(log, LogDescription(SCHEMA)) as writer:
+        reader = LogReader(log, cache_bytes=1)
+        first = reader.cursor()
+        for number in range(3):
+            columns = {
+                "n": Column.from_list(FieldType.INT, [number]),
+                "s": Column.from_list(FieldType.STRING, ["a"]),
+            }
+            writer.append(columns, 1, time.time_ns())
+        assert len(first.take(10)) == 3
+        again, _, _ = reader.cursor(0).take(10)[1]
+        assert again.segment.verified > again.byte_offset, "read again, so verified"
+        writer.append(columns, 1, time.time_ns())
+        frame, _, _ = first.take(10)[0]
+        assert frame.segment.verified <= frame.byte_offset, "new, so not verified yet"

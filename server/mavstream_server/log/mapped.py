@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import mmap
 import os
+import time
 import zlib
 from bisect import bisect_left
 from pathlib import Path
@@ -43,6 +44,9 @@ from mavstream_server.log.format.texts import decode_texts, recover_texts
 _INDEX_BYTES = 1 << 16
 # What a map costs: an open file and kernel memory. Counted, so that a cache of tiny segments holds few.
 _MAP_COST = 1 << 18
+# The index of a frame's arrival time among the words of its header.
+_ARRIVAL = 4
+_NEW = 60_000_000_000  # ns
 # So many bytes are verified at a time: small frames cost less together than one by one.
 _VERIFY_BYTES = 1 << 16
 
@@ -107,7 +111,7 @@ class MappedSegment:
         self.dictionaries = self.texts.dictionaries
         self.limit = self.words[COMMITTED]
         self._check_limit()
-        # Frames behind it are written while the segment is mapped: they come from memory, not from the disk.
+        # Frames behind it are written while the segment is mapped.
         self._committed_before = self.limit
         self.verified = max(self._checked.until, HEADER_BYTES)
         """Frames before this byte offset were verified."""
@@ -225,6 +229,16 @@ class MappedSegment:
 
     # Verification
 
+    def is_new(self, offset: int) -> bool:
+        """Whether the frame at a byte offset has just been written and is read for the first time.
+
+        It comes from memory then, not from a disk, and a checksum of it would tell nothing.
+        """
+        if offset < self._committed_before or offset < self.scanned:
+            return False
+        arrival = int(self.arrays[0][(offset >> 3) + _ARRIVAL])
+        return -_NEW < time.time_ns() - arrival < _NEW
+
     def check(self, offset: int) -> None:
         """Verify the frame at a byte offset; raise FrameDamaged if it, or one of its texts, is damaged."""
         if offset >= self.verified:
@@ -245,9 +259,6 @@ class MappedSegment:
     def verify(self, until: int) -> None:
         """Verify the frames up to a byte offset, and some behind it; damage is recorded, not raised."""
         view, limit, offset = self.view, self.limit, self.verified
-        if offset >= self._committed_before and not self.sealed:
-            self.verified = limit
-            return
         unpack, crc32 = CHECKED_FIELDS.unpack_from, zlib.crc32
         until, last = min(until + _VERIFY_BYTES, limit), limit - FRAME_BYTES
         while offset < until:

@@ -94,7 +94,7 @@ class LogReader:
 
     def decode(self, segment: MappedSegment, offset: int) -> Frame:
         """Decode a frame of a segment and cache it; it must not be in the cache. Raises FrameDamaged."""
-        if offset >= segment.trusted:
+        if offset >= segment.trusted and not segment.is_new(offset):
             segment.check(offset)
         frame = Frame(segment, offset)
         nbytes = frame.nbytes
