@@ -313,7 +313,7 @@ def test_end_and_idle_marks_move_the_watermark(readings: ScriptedStream) -> None
     assert run.rows() == [(1, 0, 10_000), (1, 20_000, 30_000)]
 
 
-def test_a_query_whose_source_cannot_read_fails_alone(
+def test_a_row_that_cannot_be_read_is_left_out_and_counted(
     tmp_path: Path, stream: MakeStream, readings: ScriptedStream
 ) -> None:
     other = stream("other", "room string")
@@ -333,5 +333,8 @@ def test_a_query_whose_source_cannot_read_fails_alone(
                 file.seek(index)
                 file.write(b"\xff" * 7)
     assert len(good.rows()) == 1
-    assert bad.query.state is QueryState.FAILED
-    assert "operator 'in' broke: UnicodeDecodeError" in (bad.query.reason or "")
+    assert bad.query.state is QueryState.RUNNING
+    assert bad.query.counters == {"in": {"damaged": 1}}
+    assert good.query.counters == {}
+    other.rows(("hall",))
+    assert bad.rows() == [("hall",)]
