@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
-from socket import SHUT_RDWR
+from socket import SHUT_RDWR, SO_RCVBUF, SOL_SOCKET, socket
 from typing import Any
 
 import httpx
@@ -21,6 +21,7 @@ from tests.support.servers.running_server import (
     running_server,
 )
 from tests.support.services.query_service import HOT, HOT_PLAN, READINGS, WINDOW_PLAN
+from websockets.sync.client import ClientConnection
 
 from mavstream_protocol import Schema, StreamSpec
 from mavstream_protocol.tuples import arrow_schema, decode_message, decode_stream, rows_of
@@ -89,6 +90,21 @@ def pulled(server: RunningServer, query: str, **params: Any) -> PulledResults:
     answer = server.http.get(f"/v1/queries/{query}/results", params=params)
     assert answer.status_code == 200, answer.text
     return PulledResults.model_validate_json(answer.content)
+
+
+def removed(server: RunningServer, query: str) -> int:
+    """Return how many of the oldest results retention has removed."""
+    gap = pulled(server, query, after=-1, limit=1).gap
+    return gap[1] if gap is not None else 0
+
+
+def slow_subscriber(server: RunningServer, path: str) -> ClientConnection:
+    """Subscribe with small buffers: by default the system may let a socket hold tens of megabytes."""
+    address = httpx.URL(server.url)
+    connection = socket()
+    connection.setsockopt(SOL_SOCKET, SO_RCVBUF, 64 << 10)
+    connection.connect((address.host, address.port))
+    return server.websocket(path, sock=connection, max_queue=1)
 
 
 def answered(server: RunningServer, query: str, count: int) -> None:
@@ -269,8 +285,8 @@ def test_subscribers_that_do_not_read_block_no_other_and_get_a_gap(
     path = f"/v1/queries/{query}/results"
     rows, frame = 600_000, 20_000
     with (
-        server.websocket(path, max_queue=1) as patient,
-        server.websocket(f"{path}?on_lag=disconnect", max_queue=1) as strict,
+        slow_subscriber(server, path) as patient,
+        slow_subscriber(server, f"{path}?on_lag=disconnect") as strict,
         server.websocket(f"{path}?format=arrow") as quick,
     ):
         json.loads(quick.recv(LIMIT))
@@ -281,7 +297,8 @@ def test_subscribers_that_do_not_read_block_no_other_and_get_a_gap(
                 message = quick.recv(LIMIT)
                 assert isinstance(message, bytes), message
                 got += int(json.loads(unseal(message)[0])["count"])
-        eventually(lambda: pulled(server, query, after=-1, limit=1).gap, "old results to be removed")
+        # More than the buffers of the sockets hold, so that both have missed rows.
+        eventually(lambda: removed(server, query) > rows // 2, "half of the results to be removed")
         assert closed_with(strict)[0] == 4410
         position, gaps = 0, 0
         while position < rows:
