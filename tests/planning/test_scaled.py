@@ -27,7 +27,7 @@ from mavstream_protocol.utility import infer_utility
 from mavstream_server.columns.column import Array
 from mavstream_server.planning.rewriting import PlanMetrics, alternates
 from mavstream_server.planning.weighting import weighted
-from mavstream_server.queries.validation import plan_query
+from mavstream_server.queries.planning.validation import plan_query
 from mavstream_server.testing import ManualClock, PlanRun, ScriptedStream, run_plan
 
 NUMBERS = {"in": {"op": "source", "stream": "numbers"}}

@@ -16,9 +16,9 @@ from mavstream_protocol import StreamSpec
 from mavstream_protocol.errors import InvalidObject
 from mavstream_protocol.wire.resources import ActualState
 from mavstream_server.core.errors import Conflict, Refused
-from mavstream_server.queries.json_body import JsonBody
-from mavstream_server.queries.query_size import is_large
-from mavstream_server.queries.validation import described, plan_query
+from mavstream_server.queries.planning.json_body import JsonBody
+from mavstream_server.queries.planning.query_size import is_large
+from mavstream_server.queries.planning.validation import described, plan_query
 
 
 def run(folder: Path, test: Callable[[Service], Awaitable[None]]) -> None:

@@ -17,7 +17,7 @@ from mavstream_protocol.schema import Schema
 from mavstream_protocol.tuples import decode_columns, decode_lines, decode_rows, decode_stream
 from mavstream_protocol.tuples.json_text import parse_json
 from mavstream_server.core.errors import Refused, ServiceError
-from mavstream_server.queries.json_body import JsonBody
+from mavstream_server.queries.planning.json_body import JsonBody
 
 JSON = "application/json"
 NDJSON = "application/x-ndjson"

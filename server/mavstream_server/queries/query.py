@@ -15,7 +15,7 @@ from mavstream_server.core.errors import Conflict
 from mavstream_server.core.metrics import QueryMetrics
 from mavstream_server.core.principal import Principal
 from mavstream_server.optimizer.running_plans import RunningPlans
-from mavstream_server.queries.query_size import is_large
+from mavstream_server.queries.planning.query_size import is_large
 
 _SUFFIX = "abcdefghijklmnopqrstuvwxyz234567"
 

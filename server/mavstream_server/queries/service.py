@@ -27,14 +27,14 @@ from mavstream_server.log import LogError, load_description
 from mavstream_server.optimizer.fairness import ClassFairness, fairness
 from mavstream_server.optimizer.running_plans import REGISTERED
 from mavstream_server.optimizer.service import Registered
-from mavstream_server.queries import validation as specs
 from mavstream_server.queries.admission_control import AdmissionControl
 from mavstream_server.queries.changes import QueryChanges
 from mavstream_server.queries.finishing import QueryFinisher
 from mavstream_server.queries.load_watch import LoadWatch
 from mavstream_server.queries.owner_quotas import OwnerQuotas
 from mavstream_server.queries.placement import Placement
-from mavstream_server.queries.planner import QueryPlanner, Verdict
+from mavstream_server.queries.planning import validation as specs
+from mavstream_server.queries.planning.planner import QueryPlanner, Verdict
 from mavstream_server.queries.query import Query, new_id
 from mavstream_server.queries.registry import QueryRegistry
 from mavstream_server.queries.start_times import StartTimes

@@ -7,7 +7,7 @@ from itertools import islice
 
 from pydantic import BaseModel
 
-from mavstream_server.queries.json_body import JsonBody
+from mavstream_server.queries.planning.json_body import JsonBody
 
 SMALL = 2048
 """The most characters of a query that is planned on the event loop, which takes at most some 10 ms."""

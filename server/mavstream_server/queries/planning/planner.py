@@ -20,10 +20,10 @@ from mavstream_server.core.errors import NotReady, Refused, TooMany
 from mavstream_server.core.side_process import SideProcess, SideProcessDied
 from mavstream_server.optimizer.admission.cost_history import CostHistory
 from mavstream_server.optimizer.admission.load import Arrivals
-from mavstream_server.queries import validation
 from mavstream_server.queries.admission_control import AdmissionControl, Applicant, applicant_of
-from mavstream_server.queries.json_body import InvalidJson, JsonBody, parsed
-from mavstream_server.queries.query_size import is_large
+from mavstream_server.queries.planning import validation
+from mavstream_server.queries.planning.json_body import InvalidJson, JsonBody, parsed
+from mavstream_server.queries.planning.query_size import is_large
 
 T = TypeVar("T")
 V = TypeVar("V")
