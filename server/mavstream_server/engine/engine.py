@@ -19,8 +19,10 @@ from mavstream_protocol.typed_plan import TypedPlan
 from mavstream_server.core.clock import Clock, SystemClock
 from mavstream_server.engine import saving
 from mavstream_server.engine.assembly import Assembly
+from mavstream_server.engine.crash_record import CrashRecord
 from mavstream_server.engine.errors import ObjectInUse, UnknownObject
 from mavstream_server.engine.loop import Loop
+from mavstream_server.engine.memory_limit import excess
 from mavstream_server.engine.migration.migration import MIGRATION_LIMIT, Migrations
 from mavstream_server.engine.migration.quiescence import QuiescentPoints
 from mavstream_server.engine.policy_host import PolicyHost
@@ -65,6 +67,7 @@ class Engine:
         tables: OpenTables | None = None,
         ended: Callable[[RunningQuery], None] | None = None,
         patient: bool = False,
+        record: CrashRecord | None = None,
     ) -> None:
         """`sources` sets how sources are served; None for the way of the policy's paper.
 
@@ -77,13 +80,16 @@ class Engine:
 
         `patient` says that rows which cannot lead to an answer yet may stay unread for a while even if there
         is nothing else to do; `step` must be called at `due` then.
+
+        `record` notes what runs, for the case that the process dies.
         """
         self.clock: Clock = clock or SystemClock()
         self.queries: dict[str, RunningQuery] = {}
         """The users' queries by id, ended ones included."""
-        runner = SliceRunner(self.clock, self._ran, self.fail)
+        record = record or CrashRecord()
+        runner = SliceRunner(self.clock, self._ran, self.fail, record)
         self.policy_host = PolicyHost(self.clock, runner, Random(seed), policy, options, sources)
-        self.intake = Intake(self.clock.monotonic, self.fail, self.policy_host, patient)
+        self.intake = Intake(self.clock.monotonic, self.fail, self.policy_host, record, patient)
         trains = TrainSize() if train is None else TrainSize(train, train)
         room = queue_limit or 4 * trains.full
         self.assembly = Assembly(self.clock, self.intake, self.policy_host, tables, trains, room)
@@ -360,17 +366,11 @@ class Engine:
 
     def check_memory(self, query: RunningQuery) -> None:
         """Fail a query that holds more memory than its limit."""
+        reason = excess(query) if query.active else None
+        if reason is None:
+            return
         limit = query.request.memory_limit
-        if limit is None or not query.active:
-            return
-        resident = query.resident
-        if resident <= limit:
-            return
         if not self.migrations.relieve(query, f"with new operators the query held more than {limit} bytes"):
-            reason = (
-                f"query {query.id!r} holds {resident} bytes, more than its limit of {limit}: {_held(query)}; "
-                "use a smaller window, fewer groups or a higher memory_limit"
-            )
             self.fail(query, "", QueryFailed(reason))
 
     def fail(self, query: RunningQuery, operator: str, error: Exception) -> None:
@@ -403,11 +403,3 @@ class Engine:
         query.release()
         if self._ended is not None:
             self._ended(query)
-
-
-def _held(query: RunningQuery) -> str:
-    """Return what a query holds, by operator, largest first."""
-    held = {task.work.name: task.work.state_bytes for task in query.tasks.values()}
-    largest = sorted(held.items(), key=lambda item: -item[1])[:3]
-    parts = [f"{nbytes} in operator {name!r}" for name, nbytes in largest if nbytes]
-    return ", ".join([*parts, f"{query.network.account.nbytes} between operators"])

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 from mavstream_server.columns.batch import Batch
 from mavstream_server.core.metrics import SheddingInterval
+from mavstream_server.engine.crash_record import Reading, note_of
 from mavstream_server.engine.query_request import QueryRequest
 from mavstream_server.engine.sources.source_task import SourceTask
 from mavstream_server.engine.states import QUERY_MOVES, OperatorState, QueryState, move
@@ -119,11 +120,37 @@ class RunningQuery:
         """Whether its sources wait until its queues have drained."""
         self.shared: list[Membership] = []
         """Its memberships in shared pipelines."""
+        self.note: bytes | None = None
+        """Its note in the crash record, if nothing has changed since."""
 
     @property
     def known_as(self) -> str | None:
         """The id of a user's query that this one runs for; None if there is none."""
         return self.id
+
+    @property
+    def noted(self) -> bytes:
+        """Its note in the crash record: for whom it runs, and the rows that it is at."""
+        note = self.note
+        if note is None or self.shared:
+            note = self.note = note_of(self._runs_for, self._readings())
+        return note
+
+    @property
+    def _runs_for(self) -> str:
+        """The ids of the users' queries that it runs for, separated by spaces."""
+        return self.id
+
+    def _readings(self) -> list[Reading]:
+        # A source whose prefix is shared has no task: the pipeline's source reads for it.
+        readings = [
+            Reading(node.stream, *self.sources[node.name].reading)
+            for node in self.request.plan.sources
+            if node.name in self.sources
+        ]
+        for member in self.shared:
+            readings += member.pipeline._readings()
+        return readings
 
     def connect(self) -> None:
         """Set the readers of each task's output."""

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from mavstream_server.columns.batch import Batch
 from mavstream_server.core.clock import Clock
+from mavstream_server.engine.crash_record import CrashRecord
 from mavstream_server.engine.sources.source_task import SourceTask
 from mavstream_server.engine.states import OperatorState
 from mavstream_server.engine.task import Task
@@ -45,14 +46,18 @@ class SliceRunner:
         clock: Clock,
         ran: Callable[[AnyTask, bool], None],
         failed: Callable[[RunningQuery, str, Exception], None],
+        record: CrashRecord,
     ) -> None:
         """`ran` is called with a task that may need follow-up, and whether its statistics were published.
 
         `failed` is called with the query, the operator name and the exception of an operator that raised.
+
+        `record` notes which query runs.
         """
         self._monotonic = clock.monotonic
         self._ran = ran
         self._failed = failed
+        self._record = record
         self.cut = False
         """Set to end the slice at the next batch, so that a preemptive policy can decide again."""
         self._inner = 0  # ns in fused operators above the one that runs
@@ -95,6 +100,9 @@ class SliceRunner:
         consumed, calls, now = 0, 1, begin
         self._inner = 0
         task.state = _RUN
+        if isinstance(task, SourceTask):
+            task.choose(tuples)
+        self._record.begin(query.noted, begin)
         try:
             consumed = task.run(tuples)
             ready, now = task.ready, monotonic()
@@ -113,8 +121,8 @@ class SliceRunner:
                         break
             if task.state is _RUN:
                 task.state = _READY if ready else _SUSPEND
-                if work.unfinished is not None and not ready:
-                    task.continue_later()  # type: ignore[union-attr]
+                if not ready and work.unfinished is not None and isinstance(task, Task):
+                    task.continue_later()
             elapsed = now - begin - self._inner
             published = task.collector.add(
                 consumed, work.rows_out - rows_before, work.bytes_out - bytes_before, elapsed, calls
@@ -129,6 +137,7 @@ class SliceRunner:
         except Exception as error:
             self._published.clear()
             self._failed(query, work.name, error)
+        self._record.end()
         return consumed, now
 
     def receiver(self, task: Task, port: int) -> Callable[[Batch], None]:

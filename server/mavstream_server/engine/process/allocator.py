@@ -20,3 +20,12 @@ def keep_freed_memory() -> None:
         mallopt = ctypes.CDLL(None).mallopt
         mallopt(_MMAP_THRESHOLD, _KEPT)
         mallopt(_TRIM_THRESHOLD, _KEPT)
+
+
+def return_freed_memory() -> None:
+    """Return the freed memory that the allocator keeps to the system; takes up to some milliseconds.
+
+    Does nothing with other C libraries than glibc.
+    """
+    with suppress(OSError, AttributeError):
+        ctypes.CDLL(None).malloc_trim(0)

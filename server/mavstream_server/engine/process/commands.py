@@ -9,11 +9,11 @@ from dataclasses import replace
 from mavstream_protocol.errors import MavstreamError
 from mavstream_server.core.clock import Clock
 from mavstream_server.core.damage import DamageListener, log_damage
-from mavstream_server.core.machine import private_memory
 from mavstream_server.core.metrics import TargetMetricsReply
 from mavstream_server.engine.engine import Engine
 from mavstream_server.engine.errors import ObjectInUse
 from mavstream_server.engine.migration.migration import MIGRATION_LIMIT
+from mavstream_server.engine.process.engine_memory import EngineMemory
 from mavstream_server.engine.process.messages import (
     AttachStream,
     ChangeClass,
@@ -57,7 +57,6 @@ from mavstream_server.engine.reporting import (
 )
 from mavstream_server.engine.trace import RecordedSlices, Trace
 from mavstream_server.log.reader import LogReader
-from mavstream_server.operators.operator import QueryFailed
 from mavstream_server.tables.stored import OpenTables
 
 _log = logging.getLogger(__name__)
@@ -65,7 +64,6 @@ _log = logging.getLogger(__name__)
 _CACHE_BYTES = 8 << 20
 """Cache of decoded frames per stream: cursors at the end share the last few trains, others gain nothing."""
 
-_CHECK_MEMORY_EVERY = 500_000_000  # ns between two checks of the memory of the process
 _RELEASE_EVERY = 5_000_000_000  # ns between two releases of removed segments
 
 
@@ -104,8 +102,7 @@ class HostedEngine:
             patient=patient,
         )
         self._query_memory = hello.query_memory
-        self._engine_memory = hello.engine_memory
-        self._memory_checked = 0
+        self._memory = EngineMemory(self.engine, hello.engine_memory)
         self._damaged = damaged
         self.logs = ResultLogs(
             hello.data / "results", hello.result_bytes, hello.result_time_ns, on_damage=damaged
@@ -223,9 +220,7 @@ class HostedEngine:
     def keep_house(self, now_ns: int) -> None:
         """Check memory, trim result logs, release removed segments of stream logs; cheap to call often."""
         self.logs.trim(now_ns)
-        if self._engine_memory is not None and now_ns - self._memory_checked >= _CHECK_MEMORY_EVERY:
-            self._memory_checked = now_ns
-            self._check_memory(self._engine_memory)
+        self._memory.check(now_ns)
         if now_ns - self._released < _RELEASE_EVERY or self._released_at == self.engine.loop.slices:
             return
         self._released, self._released_at = now_ns, self.engine.loop.slices
@@ -234,21 +229,6 @@ class HostedEngine:
                 reader.release_removed()
             except (OSError, MavstreamError):
                 _log.exception("stream log cannot be listed", extra={"fields": {"stream": stream}})
-
-    def _check_memory(self, limit: int) -> None:
-        """Fail the query that holds most memory if the process has allocated more than its limit."""
-        allocated = private_memory()
-        if allocated <= limit:
-            return
-        active = [query for query in self.engine.queries.values() if query.active]
-        largest = max(active, key=lambda query: query.resident, default=None)
-        if largest is not None and largest.resident:
-            reason = (
-                f"the engine has allocated {allocated} bytes, more than its limit of {limit}, and query "
-                f"{largest.id!r} holds most of them: {largest.resident}; "
-                "use a smaller window or fewer groups, or start the server with a higher --engine-memory"
-            )
-            self.engine.fail(largest, "", QueryFailed(reason))
 
     def recover(self, error: Exception) -> None:
         """Continue after an error that no query caused, but the policy: restart the policy.

@@ -66,14 +66,14 @@ class SharedPipeline(RunningQuery):
         """Add a member: policies see its readers of the fan-out, and the pipeline's units become outdated."""
         self.members.append(member)
         self._readers += member.readers
-        self.outdated = True
+        self.outdated, self.note = True, None
 
     def remove(self, member: Membership) -> None:
         """Remove a member."""
         self.members.remove(member)
         for reader in member.readers:
             self._readers.remove(reader)
-        self.outdated = True
+        self.outdated, self.note = True, None
 
     @property
     def lowest_target(self) -> int | None:
@@ -89,6 +89,10 @@ class SharedPipeline(RunningQuery):
         """Set the readers of each task; those of the fan-out are operators of the members."""
         super().connect()
         self.tasks[self.fan_out.name].downstream = self._readers
+
+    @property
+    def _runs_for(self) -> str:
+        return " ".join(member.query.id for member in self.members)
 
     @property
     def known_as(self) -> str | None:

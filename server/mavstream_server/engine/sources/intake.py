@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
 
+from mavstream_server.engine.crash_record import CrashRecord
 from mavstream_server.engine.policy_host import PolicyHost
 from mavstream_server.engine.query import RunningQuery
 from mavstream_server.engine.sources.source_task import SourceTask
@@ -39,6 +40,7 @@ class Intake:
         monotonic: Callable[[], int],
         failed: Callable[[RunningQuery, str, Exception], None],
         policy_host: PolicyHost,
+        record: CrashRecord,
         patient: bool = False,
     ) -> None:
         """`monotonic` is the clock that work is measured with (ns).
@@ -47,11 +49,14 @@ class Intake:
 
         `policy_host` says how sources are served, and is notified of those that the policy serves.
 
+        `record` notes which source reads.
+
         `patient` sources also rest while there is nothing else to do: `step` must be called at `rest_ends`.
         """
         self._monotonic = monotonic
         self._failed = failed
         self._policy_host = policy_host
+        self._record = record
         self.feeds: dict[str, StreamFeed] = {}
         self._of_query: dict[str, list[tuple[str, SourceTask]]] = {}
         self.look_at_slice = self.look_at_busy = 0
@@ -212,7 +217,10 @@ class Intake:
     def _emit(self, task: SourceTask) -> None:
         work, begin = task.work, self._monotonic()
         rows_before, bytes_before = work.rows_out, work.bytes_out
+        task.choose(None)
+        self._record.begin(task.query.noted, begin)
         rows = task.run(None)
+        self._record.end()
         task.collector.add(
             rows, work.rows_out - rows_before, work.bytes_out - bytes_before, self._monotonic() - begin, 1
         )

@@ -40,6 +40,7 @@ class SourceTask:
         "_fits",
         "_fits_for",
         "_longest",
+        "_rows",
         "attached",
         "collector",
         "downstream",
@@ -51,6 +52,7 @@ class SourceTask:
         "number",
         "permitted",
         "query",
+        "reading",
         "rested_until",
         "rests",
         "room",
@@ -73,6 +75,9 @@ class SourceTask:
         self.train, self._longest = train
         self._fits = 0  # rows that can be processed in the time of a train, by the costs in these units
         self._fits_for: QueryUnits | None = None
+        self._rows = 0  # of the next train
+        self.reading = 0, 0
+        """The positions of the rows that it reads, or has read last: the first, and behind the last."""
         self.room = room
         self.downstream: Sequence[OperatorView] = ()
         self.state = OperatorState.SUSPEND
@@ -161,12 +166,19 @@ class SourceTask:
         """The statistics as last published."""
         return self.collector.published
 
-    def run(self, most: int | None) -> int:
-        """Emit at most a train, or `most` rows; returns the number of rows."""
-        train = self.train
-        if train < self._longest and self.work.waiting_rows > train:
+    def choose(self, most: int | None) -> None:
+        """Choose the rows that it reads next: a train, or at most `most`."""
+        train, waiting = self.train, self.work.waiting_rows
+        if train < self._longest and waiting > train:
             train = min(max(self._rows_in_time(), train), self._longest)
-        rows = self.work.read(train if most is None else min(most, train))
+        self._rows = train if most is None else min(most, train)
+        position = self.work.cursor.position
+        self.reading = position, position + min(self._rows, waiting)
+        self.query.note = None
+
+    def run(self, most: int | None) -> int:
+        """Emit the rows that were chosen; returns their number."""
+        rows = self.work.read(self._rows)
         self.linger.adapt(rows, self.train, self.idle, self.permitted)
         return rows
 
