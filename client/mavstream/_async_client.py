@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from types import TracebackType
 from typing import Any
 
@@ -298,9 +298,14 @@ class AsyncQuery:
         """Pause it: it reads no rows until it is resumed."""
         return await self._change(state="paused")
 
-    async def resume(self) -> QueryInfo:
-        """Resume it after a pause."""
-        return await self._change(state="running")
+    async def resume(self, skip_to: Mapping[str, int] | None = None) -> QueryInfo:
+        """Resume it after a pause; a query that has failed goes on at the positions in `skip_to`, by stream.
+
+        A failed query goes on with empty state. Streams that are not named go on at their end.
+        """
+        if skip_to is None:
+            return await self._change(state="running")
+        return await self._change(state="running", skip_to=dict(skip_to))
 
     async def stop(self) -> QueryInfo:
         """Stop it; its results are kept."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from typing import Annotated, Any
 
 import typer
@@ -158,10 +159,40 @@ def pause(context: typer.Context, query: QueryArgument, output: OutputOption = O
 
 
 @app.command("resume")
-def resume(context: typer.Context, query: QueryArgument, output: OutputOption = Output.TABLE) -> None:
-    """Resume a paused query."""
+def resume(
+    context: typer.Context,
+    query: QueryArgument,
+    skip_to: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="[STREAM=]POSITION",
+            help="Let a failed query go on at this position of a stream, with empty state; "
+            "once for each stream, others go on at their end.",
+        ),
+    ] = None,
+    output: OutputOption = Output.TABLE,
+) -> None:
+    """Resume a paused query, or one that has failed behind the rows that it failed at."""
     with client_of(context) as client:
-        _show(client.query(query).resume(), output)
+        resumed = client.query(query)
+        positions = _read_positions(skip_to, sorted(resumed.info().spec.plan.streams)) if skip_to else None
+        _show(resumed.resume(positions), output)
+
+
+def _read_positions(texts: list[str], streams: Sequence[str]) -> dict[str, int]:
+    """Return positions by stream; the stream may be omitted if the query reads only one."""
+    positions: dict[str, int] = {}
+    for text in texts:
+        stream, _, number = text.rpartition("=")
+        if not stream and len(streams) == 1:
+            (stream,) = streams
+        if not stream or not number.isdecimal():
+            raise typer.BadParameter(
+                f"'{text}' is not STREAM=POSITION; the query reads {', '.join(streams)}",
+                param_hint="--skip-to",
+            )
+        positions[stream] = int(number)
+    return positions
 
 
 @app.command("stop")

@@ -5,11 +5,12 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import Any, Generic, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt
 
 from mavstream_protocol.admission import AdmissionEstimate
 from mavstream_protocol.errors import ProblemItem
 from mavstream_protocol.instants import Instant
+from mavstream_protocol.names import Name
 from mavstream_protocol.qos import QosSpec
 from mavstream_protocol.queries import QuerySpec
 from mavstream_protocol.streams import FieldSpec, StreamSpec
@@ -240,6 +241,7 @@ class QueryChange(BaseModel):
                 {"stop_at": "2026-01-01T18:00:00Z", "qos": {"latency": {"p95": "20ms"}}},
                 {"start_at": "2026-01-01T12:30:00Z"},
                 {"stop_at": None},
+                {"state": "running", "skip_to": {"readings": 120000}},
             ]
         },
     )
@@ -253,6 +255,9 @@ class QueryChange(BaseModel):
     """The end time; null removes it. Refused (409) if the query has read rows that arrived later."""
     qos: QosSpec | None = None
     """Its targets, all of them; null for none."""
+    skip_to: dict[Name, NonNegativeInt] | None = None
+    """Positions by stream, with the state `running`: a query that has failed goes on there, with empty state.
+    Streams that are not named go on at their end."""
 
 
 class Validation(BaseModel):

@@ -209,6 +209,11 @@ class Catalog:
         """Store how a query ended; raises NotFound."""
         return self._change(id_, None, final_state=state, reason=reason)
 
+    def reopen(self, id_: str, expected_version: int | None = None) -> QueryRecord:
+        """Let an ended query run again; raises NotFound, WrongVersion."""
+        running = DesiredState.RUNNING.value
+        return self._change(id_, expected_version, final_state=None, reason=None, desired=running)
+
     def next_epoch(self, id_: str) -> int:
         """Increment and return a query's epoch, from 1; raises NotFound."""
         row = self._database.run(

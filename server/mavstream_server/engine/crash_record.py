@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import mmap
-from typing import NamedTuple
+import os
+import tempfile
+from typing import NamedTuple, Self
 
 SIZE = 1 << 20
 """Bytes of a record: enough for the ids of thousands of queries that share a pipeline."""
@@ -43,6 +45,11 @@ class CrashRecord:
         self._memory = bytearray(SIZE) if memory is None else memory
         self._words = memoryview(self._memory)[:_HEADER].cast("q")
 
+    @classmethod
+    def on(cls, fd: int) -> Self:
+        """Return the record in the file of a descriptor, which may be closed afterwards."""
+        return cls(mmap.mmap(fd, SIZE))
+
     def begin(self, note: bytes, now: int) -> None:
         """Note that work for a query begins, described by `note_of`."""
         note = note[: SIZE - _HEADER]
@@ -63,6 +70,17 @@ class CrashRecord:
         lines = [line.split() for line in rest]
         readings = [Reading(line[0], int(line[1]), int(line[2])) for line in lines if len(line) == 3]
         return Noted(since, tuple(first.split()), tuple(readings))
+
+
+def record_file() -> int:
+    """Create a file for a record that no path leads to; returns a descriptor that can be passed on."""
+    if hasattr(os, "memfd_create"):
+        fd = os.memfd_create("mavstream-crash-record")
+    else:
+        with tempfile.TemporaryFile() as file:
+            fd = os.dup(file.fileno())
+    os.ftruncate(fd, SIZE)
+    return fd
 
 
 def note_of(queries: str, readings: list[Reading]) -> bytes:

@@ -29,3 +29,5 @@ class QueryRequest:
     """Resident bytes beyond which the query fails."""
     positions: Mapping[str, int] | None = None
     """Start positions, by stream; streams that are not named start according to `earliest`."""
+    shares: bool = True
+    """Whether it may share operators with other queries."""

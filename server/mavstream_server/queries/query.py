@@ -54,6 +54,8 @@ class Query:
         """Whether the current engine process runs the query."""
         self.begun = record.epoch > 0
         """Whether an engine ever ran the query."""
+        self.suspect = False
+        """Whether it killed an engine: it then shares no operators, so that no other is blamed for it."""
         self.paused = False
         """Whether the query is paused in the engine."""
         self.placed_class = ""
@@ -137,7 +139,7 @@ class Query:
             why = f" ({self.reason})" if self.reason else ""
             raise Conflict(
                 f"query '{self.id}' has {_ENDED[self.final]}{why} and cannot become {desired.value}: "
-                "that is an end; register it again to run it anew",
+                f"that is an end; {_AGAIN[self.final]}",
                 code="wrong_state",
             )
         if desired is not was and desired not in DESIRED_MOVES[was]:
@@ -153,6 +155,14 @@ _ENDED = {
     ActualState.FINISHED: "finished",
     ActualState.STOPPED: "been stopped",
     ActualState.FAILED: "failed",
+}
+
+
+_AGAIN = {
+    ActualState.FINISHED: "register it again to run it anew",
+    ActualState.STOPPED: "register it again to run it anew",
+    ActualState.FAILED: "register it again to run it anew, or resume it with skip_to behind the rows it "
+    "failed at",
 }
 
 

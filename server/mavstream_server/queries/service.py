@@ -29,6 +29,7 @@ from mavstream_server.optimizer.running_plans import REGISTERED
 from mavstream_server.optimizer.service import Registered
 from mavstream_server.queries.admission_control import AdmissionControl
 from mavstream_server.queries.changes import QueryChanges
+from mavstream_server.queries.crashes import QueryCrashes
 from mavstream_server.queries.finishing import QueryFinisher
 from mavstream_server.queries.load_watch import LoadWatch
 from mavstream_server.queries.owner_quotas import OwnerQuotas
@@ -37,11 +38,13 @@ from mavstream_server.queries.planning import validation as specs
 from mavstream_server.queries.planning.planner import QueryPlanner, Verdict
 from mavstream_server.queries.query import Query, new_id
 from mavstream_server.queries.registry import QueryRegistry
+from mavstream_server.queries.resuming import QueryResuming
 from mavstream_server.queries.start_times import StartTimes
 from mavstream_server.queries.stream_readers import StreamReaders
 from mavstream_server.queries.views.metrics import MetricsCache, describe
 from mavstream_server.queries.views.queries import QueryViews
 from mavstream_server.results.service import ResultService
+from mavstream_server.supervisor.crash import Crash
 from mavstream_server.supervisor.engine_link import EngineLink, EngineRefused
 from mavstream_server.tables.store import TableStore
 
@@ -92,6 +95,10 @@ class QueryService:
         self._finisher = QueryFinisher(catalog, registry, readers, self.start_times, self.metrics, results)
         self.placement = Placement(
             settings.streams_directory, catalog, link, readers, self._finisher, results, tables
+        )
+        self._crashes = QueryCrashes(registry, self._finisher)
+        self._resuming = QueryResuming(
+            catalog, registry, readers, streams, self.planner, self.placement, self._crashes
         )
         self.quotas = OwnerQuotas(registry, self.metrics, self._fail)
         self._changes = QueryChanges(
@@ -252,9 +259,12 @@ class QueryService:
     async def change(self, id_: str, change: QueryChange, version: int | None = None) -> QueryInfo:
         """Change the desired state of a query, its class, times or targets.
 
+        With `skip_to` a failed query goes on behind the rows that it failed at.
+
         Raises NotFound, WrongVersion, Conflict, InvalidQuery.
         """
-        await self._changes.make(self.get(id_), change, version)
+        make = self._changes.make if change.skip_to is None else self._resuming.resume
+        await make(self.get(id_), change, version)
         self.metrics.forget(id_)
         return await self.views.info(id_)
 
@@ -292,6 +302,7 @@ class QueryService:
             self.start_times.forget(query)
             self._catalog.remove_query(id_)
             self.registry.remove(id_)
+            self._crashes.forget(id_)
             self.metrics.forget(id_)
             self.results.remove(id_)
 
@@ -310,10 +321,11 @@ class QueryService:
         if query is not None and query.final is None:
             self._finisher.finish(query, ActualState(state), reason)
 
-    def engine_died(self) -> None:
-        """Record that no query runs any more."""
+    def engine_died(self, crash: Crash) -> None:
+        """Record that no query runs any more, and end those that killed the engine repeatedly."""
         for query in self.registry:
             query.placed = query.paused = False
+        self._crashes.add(crash)
 
     def engine_restarted(self) -> None:
         """Start all queries again in the new engine."""

@@ -41,6 +41,7 @@ def start_command(query: Query, begins: Mapping[str, int] | None) -> StartQuery:
         epoch=query.epoch,
         memory_limit=spec.memory_limit,
         positions=begins,
+        shares=not query.suspect,
         paused=query.record.desired is DesiredState.PAUSED,
     )
 

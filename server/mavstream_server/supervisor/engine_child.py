@@ -13,6 +13,7 @@ import subprocess
 import sys
 from typing import Self
 
+from mavstream_server.engine.crash_record import CrashRecord, record_file
 from mavstream_server.engine.process.doorbell import Doorbell
 
 _POLL_S = 0.02  # seconds between two checks on systems without process descriptors
@@ -22,7 +23,12 @@ class EngineChild:
     """A started engine process; it waits for commands and exits when the control socket is closed."""
 
     def __init__(
-        self, process: subprocess.Popen[bytes], control: socket.socket, news: Doorbell, results: Doorbell
+        self,
+        process: subprocess.Popen[bytes],
+        control: socket.socket,
+        news: Doorbell,
+        results: Doorbell,
+        record: CrashRecord,
     ) -> None:
         self._process = process
         self.control = control
@@ -31,13 +37,21 @@ class EngineChild:
         """Rung by this process when stream logs have grown."""
         self.results = results
         """Rung by the engine when result logs have grown."""
+        self.record = record
+        """What the engine runs, or ran when it died."""
 
     @classmethod
     def start(cls, news: Doorbell | None = None, results: Doorbell | None = None) -> Self:
         """Start a process, with new doorbells if none are given."""
         news, results = news or Doorbell.create(), results or Doorbell.create()
         ours, theirs = socket.socketpair()
-        fds = {"--control-fd": theirs.fileno(), "--news-fd": news.hear_fd, "--results-fd": results.ring_fd}
+        record_fd = record_file()
+        fds = {
+            "--control-fd": theirs.fileno(),
+            "--news-fd": news.hear_fd,
+            "--results-fd": results.ring_fd,
+            "--record-fd": record_fd,
+        }
         options = [str(word) for pair in fds.items() for word in pair]
         try:
             with theirs:
@@ -49,10 +63,13 @@ class EngineChild:
                     # A session of its own: signals of a terminal to this process's group must not reach it.
                     start_new_session=True,
                 )
+                record = CrashRecord.on(record_fd)
         except BaseException:
             ours.close()
             raise
-        return cls(process, ours, news, results)
+        finally:
+            os.close(record_fd)
+        return cls(process, ours, news, results, record)
 
     @property
     def pid(self) -> int:

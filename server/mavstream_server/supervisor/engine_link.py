@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -35,6 +36,7 @@ from mavstream_server.log.errors import LogError
 from mavstream_server.log.format.description import LogDescription, ensure_description, load_description
 from mavstream_server.supervisor.caller import EngineRefused, EngineUnavailable
 from mavstream_server.supervisor.commands import EngineCommands
+from mavstream_server.supervisor.crash import Crash, crash_of
 from mavstream_server.supervisor.engine_child import EngineChild
 from mavstream_server.supervisor.engine_process import EngineProcess
 
@@ -52,7 +54,7 @@ class EngineListener(Protocol):
     def query_ended(self, id_: str, state: str, reason: str | None) -> None:
         """Handle a query that ended by itself (`finished`, `failed`); all its results are in the log."""
 
-    def engine_died(self) -> None:
+    def engine_died(self, crash: Crash) -> None:
         """Handle the death of the process: its queries have stopped, `ready` is false."""
 
     def engine_restarted(self) -> None:
@@ -71,7 +73,7 @@ class NoListener:
     def query_ended(self, id_: str, state: str, reason: str | None) -> None:
         """Ignore it."""
 
-    def engine_died(self) -> None:
+    def engine_died(self, crash: Crash) -> None:
         """Ignore it."""
 
     def engine_restarted(self) -> None:
@@ -190,11 +192,13 @@ class EngineLink(EngineCommands):
         while process is not None:
             begun = loop.time()
             hung = await process.lost(self._hang_timeout)
+            died = time.perf_counter_ns()
             self._process = None
             code = await process.end()
-            reason = "engine process hung and was killed" if hung else "engine process died"
-            _log.error(reason, extra={"fields": {"code": code, "restarts": self.restarts}})
-            _notify(self._listener.engine_died)
+            crash = crash_of(process.record.read(), code, died, hung=hung)
+            fields = {"code": code, "restarts": self.restarts, "queries": list(crash.queries)}
+            _log.error("engine process %s", crash.how, extra={"fields": fields})
+            _notify(self._listener.engine_died, crash)
             if loop.time() - begun > 2 * _LONGEST_BACKOFF:
                 backoff = _FIRST_BACKOFF
             process = None

@@ -8,6 +8,7 @@ from collections.abc import Callable, Coroutine, Iterable
 from contextlib import suppress
 from typing import Any, Self
 
+from mavstream_server.engine.crash_record import CrashRecord
 from mavstream_server.engine.process.messages import Command, Event, GetEngineMetrics, Ready, Shutdown, Value
 from mavstream_server.supervisor.caller import Caller, EngineRefused, EngineUnavailable
 from mavstream_server.supervisor.engine_child import EngineChild
@@ -41,6 +42,11 @@ class EngineProcess:
             await started.end()
             raise
         return started
+
+    @property
+    def record(self) -> CrashRecord:
+        """What the process runs, or ran when it died."""
+        return self._process.record
 
     @property
     def pid(self) -> int:

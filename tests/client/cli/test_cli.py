@@ -18,7 +18,7 @@ from tests.support.commands.in_process import Outcome
 from tests.support.commands.in_process import command as run_here
 from tests.support.servers.running_server import eventually
 
-from mavstream import Client
+from mavstream import Client, QueryFailed
 from mavstream.testing import start_server
 
 PLAN = """
@@ -163,6 +163,30 @@ def test_a_query_from_its_file_to_its_end(url: str, name: str, tmp_path: Path) -
     assert answer(url, "query", "stop", query)["desired"] == "stopped"
     assert len(command(url, "query", "watch", query, "-o", "json").stdout.splitlines()) == 2
     assert answer(url, "query", "delete", query) == {"deleted": query}
+
+
+def test_a_failed_query_goes_on_behind_the_row_that_it_failed_at(url: str, name: str, tmp_path: Path) -> None:
+    nodes = {"in": {"op": "source", "stream": name}, "r": {"op": "project", "input": "in"}}
+    nodes["r"] |= {"compute": {"root": "sqrt(id)"}}
+    file = tmp_path / "roots.json"
+    file.write_text(json.dumps({"name": "roots", "on_error": "fail", "plan": {"root": "r", "nodes": nodes}}))
+    query = answer(url, "query", "submit", str(file))["id"]
+    rows = [{"id": value, "word": "a"} for value in (4, -1, 9)]
+    answer(url, "stream", "append", name, stdin="\n".join(json.dumps(row) for row in rows))
+    with Client(url) as client, pytest.raises(QueryFailed, match="sqrt of a negative number"):
+        list(client.query(query).results())
+    refused = command(url, "query", "resume", query)
+    assert (refused.returncode, "resume it with skip_to" in refused.stderr) == (1, True)
+    assert (
+        "'behind' is not STREAM=POSITION"
+        in command(url, "query", "resume", query, "--skip-to", "behind").stderr
+    )
+    assert answer(url, "query", "resume", query, "--skip-to", "2")["state"] == "running"
+    watched = command(url, "query", "watch", query, "--limit", "1", "-o", "json")
+    assert json.loads(watched.stdout) == {"root": 3.0}
+    answer(url, "query", "stop", query)
+    again = command(url, "query", "resume", query, "--skip-to", f"{name}=0")
+    assert "is stopped: skip_to is for a query that has failed" in again.stderr
 
 
 def test_watching_can_be_interrupted(url: str, name: str, tmp_path: Path) -> None:

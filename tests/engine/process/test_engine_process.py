@@ -19,6 +19,7 @@ from tests.support.services.engine_link import HOT, Events, Readings, drive, res
 
 from mavstream_protocol.classes import QueryClass
 from mavstream_protocol.scheduling import SchedulerSettings
+from mavstream_server.engine.crash_record import record_file
 from mavstream_server.engine.process.channel import HEADER
 from mavstream_server.engine.process.doorbell import Doorbell
 from mavstream_server.engine.process.messages import Hello, StartQuery
@@ -190,8 +191,11 @@ def hosted() -> Iterator[socket.socket]:
         "--control-fd",
         str(theirs.fileno()),
     ]
-    command += ["--news-fd", str(bell.hear_fd), "--results-fd", str(bell.ring_fd)]
-    with subprocess.Popen(command, pass_fds=(theirs.fileno(), bell.hear_fd, bell.ring_fd)) as process:
+    record = record_file()
+    command += ["--news-fd", str(bell.hear_fd), "--results-fd", str(bell.ring_fd), "--record-fd", str(record)]
+    shared = theirs.fileno(), bell.hear_fd, bell.ring_fd, record
+    with subprocess.Popen(command, pass_fds=shared) as process:
+        os.close(record)
         theirs.close()
         bell.close()
         try:

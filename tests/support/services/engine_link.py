@@ -18,6 +18,7 @@ from mavstream_protocol.typed_plan import StreamShape, TypedPlan
 from mavstream_server.columns.column import Column
 from mavstream_server.engine.process.messages import Hello, Need
 from mavstream_server.log import LogDescription, LogMissingError, LogReader, LogWriter
+from mavstream_server.supervisor.crash import Crash
 from mavstream_server.supervisor.engine_link import EngineLink, NoListener
 from mavstream_server.testing.streams import parse_fields
 
@@ -62,6 +63,7 @@ class Events(NoListener):
     def __init__(self) -> None:
         self.ended: list[tuple[str, str, str | None]] = []
         self.died = self.restarted = 0
+        self.crashes: list[Crash] = []
         self._news = asyncio.Event()
 
     async def until(self, holds: Callable[[], object], what: str) -> None:
@@ -78,8 +80,9 @@ class Events(NoListener):
         self.ended.append((id_, state, reason))
         self._news.set()
 
-    def engine_died(self) -> None:
+    def engine_died(self, crash: Crash) -> None:
         self.died += 1
+        self.crashes.append(crash)
         self._news.set()
 
     def engine_restarted(self) -> None:

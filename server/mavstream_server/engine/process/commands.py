@@ -10,6 +10,7 @@ from mavstream_protocol.errors import MavstreamError
 from mavstream_server.core.clock import Clock
 from mavstream_server.core.damage import DamageListener, log_damage
 from mavstream_server.core.metrics import TargetMetricsReply
+from mavstream_server.engine.crash_record import CrashRecord, note_of
 from mavstream_server.engine.engine import Engine
 from mavstream_server.engine.errors import ObjectInUse
 from mavstream_server.engine.migration.migration import MIGRATION_LIMIT
@@ -84,12 +85,14 @@ class HostedEngine:
         damaged: DamageListener = log_damage,
         *,
         patient: bool = False,
+        record: CrashRecord | None = None,
     ) -> None:
         """`ended` is called with each query that has ended, after its result log was closed.
 
-        `damaged` is called with damage in the files; `patient` is that of the engine.
+        `damaged` is called with damage in the files; `patient` and `record` are those of the engine.
         """
         chosen = hello.scheduler
+        self._record = record or CrashRecord()
         self.engine = Engine(
             clock,
             chosen.policy,
@@ -100,6 +103,7 @@ class HostedEngine:
             tables=OpenTables(hello.data / "tables"),
             ended=self._ended,
             patient=patient,
+            record=self._record,
         )
         self._query_memory = hello.query_memory
         self._memory = EngineMemory(self.engine, hello.engine_memory)
@@ -191,12 +195,15 @@ class HostedEngine:
             raise ObjectInUse(f"query {id_!r} is running already; stop it first or choose another id")
         if command.memory_limit is None:
             command = replace(command, memory_limit=self._query_memory)
+        self._record.begin(note_of(id_, []), engine.clock.monotonic())
         sink = self.logs.open(command)
         try:
             query = engine.start(command, sink)
         except BaseException:
             self.logs.close(id_)
             raise
+        finally:
+            self._record.end()
         self._epochs[id_] = command.epoch
         positions = query_metrics(query, command.epoch).positions
         if command.paused:

@@ -21,6 +21,7 @@ from mavstream_server.core.clock import OffsetClock
 from mavstream_server.core.damage import Damage
 from mavstream_server.core.data_directory import PRIVATE
 from mavstream_server.core.heap import QueryHeap, freeze_heap
+from mavstream_server.engine.crash_record import CrashRecord
 from mavstream_server.engine.process.allocator import keep_freed_memory
 from mavstream_server.engine.process.channel import EVENT, EngineEnd, MalformedMessage, Packet
 from mavstream_server.engine.process.commands import HostedEngine, WrongCommand
@@ -54,7 +55,16 @@ _SHORT_WAIT, _LONG_WAIT = 200, 1000  # ms to poll while idle; the short one whil
 class Host:
     """The main loop of an engine process. It blocks only when there is nothing to do."""
 
-    def __init__(self, control: EngineEnd, news: Doorbell, results: Doorbell, clock: OffsetClock) -> None:
+    def __init__(
+        self,
+        control: EngineEnd,
+        news: Doorbell,
+        results: Doorbell,
+        clock: OffsetClock,
+        record: CrashRecord,
+    ) -> None:
+        """`record` notes what runs, for the process that watches this one."""
+        self._record = record
         self._control = control
         self._news = news
         self._results = results
@@ -199,7 +209,9 @@ class Host:
     def _start(self, hello: Hello) -> None:
         if self._hosted is not None:
             raise WrongCommand("got a second Hello; it is sent once, at the start")
-        self._hosted = HostedEngine(hello, self._clock, self._ended, self._damaged, patient=True)
+        self._hosted = HostedEngine(
+            hello, self._clock, self._ended, self._damaged, patient=True, record=self._record
+        )
         _log.info(
             "engine ready", extra={"fields": {"data": str(hello.data), "policy": hello.scheduler.policy}}
         )
@@ -212,6 +224,7 @@ class Descriptors:
     control: int
     news: int
     results: int
+    record: int
 
 
 def parse_arguments(arguments: list[str] | None = None) -> Descriptors:
@@ -220,8 +233,9 @@ def parse_arguments(arguments: list[str] | None = None) -> Descriptors:
     parser.add_argument("--control-fd", type=int, required=True, help="the engine's end of a socket pair")
     parser.add_argument("--news-fd", type=int, required=True, help="doorbell: streams have news")
     parser.add_argument("--results-fd", type=int, required=True, help="doorbell: results have news")
+    parser.add_argument("--record-fd", type=int, required=True, help="shared memory: what runs at present")
     parsed = parser.parse_args(arguments)
-    return Descriptors(parsed.control_fd, parsed.news_fd, parsed.results_fd)
+    return Descriptors(parsed.control_fd, parsed.news_fd, parsed.results_fd, parsed.record_fd)
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -237,11 +251,13 @@ def main(arguments: list[str] | None = None) -> None:
     # Objects so far are permanent: collections then consider those of queries only.
     freeze_heap()
     fds = parse_arguments(arguments)
-    for fd in (fds.control, fds.news, fds.results):
+    for fd in (fds.control, fds.news, fds.results, fds.record):
         os.set_inheritable(fd, False)
     control = EngineEnd(socket.socket(fileno=fds.control))
     news, results = Doorbell(fds.news, fds.news), Doorbell(fds.results, fds.results)
-    Host(control, news, results, OffsetClock()).run()
+    record = CrashRecord.on(fds.record)
+    os.close(fds.record)
+    Host(control, news, results, OffsetClock(), record).run()
     control.flush()
 
 

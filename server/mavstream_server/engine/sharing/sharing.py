@@ -50,8 +50,9 @@ class QuerySharing:
     # Changes of queries and pipelines
 
     def add(self, query: RunningQuery) -> None:
-        """Make a query a candidate for sharing, from the next step on."""
-        self._groups.add(query)
+        """Make a query a candidate for sharing, from the next step on, if it may share at all."""
+        if query.request.shares:
+            self._groups.add(query)
 
     def remove(self, query: RunningQuery) -> None:
         """Remove a query that has ended; it must have been retired from the policy."""
