@@ -5,13 +5,13 @@ from __future__ import annotations
 import mmap
 import os
 import struct
-import zlib
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import orjson
+from zlib_ng.zlib_ng import crc32
 
 from mavstream_server.columns.column import Array
 from mavstream_server.tables.errors import TableFilesError
@@ -42,9 +42,9 @@ def write_arrays(
 
 def _checksum(header: dict[str, Any], arrays: Iterable[memoryview]) -> int:
     """Return the checksum of the header, without the checksum itself, and of the arrays."""
-    checksum = zlib.crc32(orjson.dumps(header))
+    checksum = crc32(orjson.dumps(header))
     for array in arrays:
-        checksum = zlib.crc32(array, checksum)
+        checksum = crc32(array, checksum)
     return checksum
 
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 import struct
-import zlib
 from collections.abc import Iterator
 from typing import NamedTuple
+
+from zlib_ng.zlib_ng import crc32
 
 from mavstream_server.log.format.layout import (
     CHECKED,
@@ -55,7 +56,7 @@ def intact_header(view: memoryview, offset: int, limit: int, magic: int = FRAME_
     length = header.length
     if header.magic != magic or not FRAME_BYTES <= length <= limit - offset or length % 8:
         return None
-    return header if zlib.crc32(view[offset + CRC_FROM : offset + length]) == header.crc else None
+    return header if crc32(view[offset + CRC_FROM : offset + length]) == header.crc else None
 
 
 def examine(view: memoryview, offset: int, limit: int, position: int) -> IntactFrame | DamagedBytes:
@@ -122,7 +123,7 @@ def lost_frame(view: memoryview, damage: DamagedBytes, stop_position: int) -> by
     body += bytes(length - FRAME_BYTES - len(body))
     start = damage.start_position
     covered = COVERED.pack(0, 0, 0, length, start, 0, 0, stop_position - start, *bytes(7))
-    return CHECKED.pack(LOST_MAGIC, zlib.crc32(body, zlib.crc32(covered))) + covered + body
+    return CHECKED.pack(LOST_MAGIC, crc32(body, crc32(covered))) + covered + body
 
 
 def _distinct(texts: list[AddedTexts]) -> list[AddedTexts]:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import zlib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
+from zlib_ng.zlib_ng import crc32
 
 from mavstream_protocol.schema import FieldType
 from mavstream_server.columns.column import DTYPES, Column
@@ -193,7 +193,7 @@ def seal_frame(
     covered = COVERED.pack(
         kind, flags, rows, length, position, arrival, producer, sequence, *stamp, nulls, delta
     )
-    crc = zlib.crc32(data, zlib.crc32(covered))
+    crc = crc32(data, crc32(covered))
     if stamps:
-        crc = zlib.crc32(stamps, crc)
+        crc = crc32(stamps, crc)
     return CHECKED.pack(FRAME_MAGIC, crc) + covered

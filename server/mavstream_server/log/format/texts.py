@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import re
 import struct
-import zlib
 from collections.abc import Iterator, Sequence
 from itertools import accumulate, pairwise
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+from zlib_ng.zlib_ng import crc32
 
 from mavstream_server.log.format.layout import PADDING, padded
 
@@ -50,7 +50,7 @@ def encode_texts(added: Sequence[AddedTexts]) -> bytes:
         parts += (_SECTION.pack(field, first_code or 0, len(texts), len(blob)), lengths)
         parts += (PADDING[len(lengths) % 8], blob, PADDING[len(blob) % 8])
     data = b"".join(parts)
-    return _PREFIX.pack(len(added), _MARKER, zlib.crc32(data), len(data)) + data
+    return _PREFIX.pack(len(added), _MARKER, crc32(data), len(data)) + data
 
 
 def decode_texts(buffer: memoryview, offset: int) -> Iterator[AddedTexts]:
@@ -85,7 +85,7 @@ def recover_texts(buffer: memoryview, start: int, stop: int) -> list[AddedTexts]
         if offset < searched or offset % 8 or behind > stop:
             continue
         _, _, checksum, size = _PREFIX.unpack_from(buffer, offset)
-        if 0 < size <= stop - behind and zlib.crc32(buffer[behind : behind + size]) == checksum:
+        if 0 < size <= stop - behind and crc32(buffer[behind : behind + size]) == checksum:
             found += decode_texts(buffer, offset)
             searched = behind + size
     return found
