@@ -49,13 +49,23 @@ def engine_metrics(engine: Engine, started: int) -> EngineMetrics:
     )
 
 
+def needed_positions(query: RunningQuery) -> dict[str, int]:
+    """Return the lowest position that a running query still reads, by stream."""
+    positions: dict[str, int] = {}
+    if query.state is QueryState.RUNNING:
+        for node in query.request.plan.sources:
+            source = query.network.operators[node.name]
+            if isinstance(source, Source) and not source.ended:
+                position = source.cursor.position
+                positions[node.stream] = min(position, positions.get(node.stream, position))
+    return positions
+
+
 def query_metrics(query: RunningQuery, epoch: int) -> QueryMetrics:
     """Return the metrics of a query in its present state."""
     query.settle()
     running = query.state is QueryState.RUNNING
     operators = []
-    positions: dict[str, int] = {}
-    sources = {node.name: node.stream for node in query.request.plan.sources}
     shared = {name: member for member in query.shared for name in member.names}
     for name, operator in query.network.operators.items():
         member = shared.get(name)
@@ -66,9 +76,6 @@ def query_metrics(query: RunningQuery, epoch: int) -> QueryMetrics:
                 metrics = _source_metrics(member.source, running)._replace(
                     cost_per_tuple_ns=_measured_cost(member.running_source)
                 )
-            if running and not operator.ended:
-                stream, position = sources[name], operator.cursor.position
-                positions[stream] = min(position, positions.get(stream, position))
         else:
             metrics = _task_metrics(query.tasks[name]) if member is None else _shared_metrics(member, name)
         if member is not None:
@@ -93,7 +100,7 @@ def query_metrics(query: RunningQuery, epoch: int) -> QueryMetrics:
         backlog_bytes=memory.backlog,
         latency=latency_of(query.output.latency),
         counters=query.counters,
-        positions=positions,
+        positions=needed_positions(query),
         operators=tuple(operators),
         shedding_intervals=query.shedding_intervals,
         plan_version=query.migrations.version,

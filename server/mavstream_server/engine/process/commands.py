@@ -52,6 +52,7 @@ from mavstream_server.engine.query import RunningQuery
 from mavstream_server.engine.reporting import (
     class_metrics,
     engine_metrics,
+    needed_positions,
     oldest_arrival,
     query_metrics,
     target_metrics,
@@ -205,7 +206,7 @@ class HostedEngine:
         finally:
             self._record.end()
         self._epochs[id_] = command.epoch
-        positions = query_metrics(query, command.epoch).positions
+        positions = needed_positions(query)
         if command.paused:
             engine.pause(id_)
             positions = {}
