@@ -78,7 +78,8 @@ def run(settings: Settings, log: LogFormat = "json", child: EngineChild | None =
         )
         host, port = listener.getsockname()[:2]
         shown = f"[{host}]" if ":" in host else host
-        server = _Server(config, app, f"{'https' if tls else 'http'}://{shown}:{port}", tls)
+        url = f"{'https' if tls else 'http'}://{shown}:{port}"
+        server = _Server(config, app, url, tls, settings.header_timeout / 1e6)
         server.run(sockets=[listener])
         if not server.started:
             raise CannotServe("the server did not start; the log says why")
@@ -105,15 +106,35 @@ class _Server(uvicorn.Server):
     """uvicorn server that notifies websockets before it stops, and exits with 0 after a signal."""
 
     def __init__(
-        self, config: uvicorn.Config, app: FastAPI, url: str, certificate: Certificate | None
+        self,
+        config: uvicorn.Config,
+        app: FastAPI,
+        url: str,
+        certificate: Certificate | None,
+        handshake_timeout: float,
     ) -> None:
+        """`handshake_timeout` is how long a client may take for a TLS handshake, in seconds."""
         super().__init__(config)
+        self._handshake_timeout = handshake_timeout
         self._certificate = certificate
         self._app = app
         self._url = url
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        await super().startup(sockets)
+        # uvicorn would leave a TLS handshake 60 s, in which it counts as no connection yet.
+        await super().startup([])
+        loop = asyncio.get_running_loop()
+        for listener in sockets or ():
+            timeout = None if self.config.ssl is None else self._handshake_timeout
+            self.servers.append(
+                await loop.create_server(
+                    self._protocol,
+                    sock=listener,
+                    ssl=self.config.ssl,
+                    backlog=self.config.backlog,
+                    ssl_handshake_timeout=timeout,
+                )
+            )
         # Exclude startup objects from collections, which would take 60 ms each during operation. There is
         # next to no garbage among them, so that it is not collected first.
         gc.freeze()
@@ -122,6 +143,14 @@ class _Server(uvicorn.Server):
         asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, self._reload)
         if self.started:
             _LOG.info("listening", extra={"url": self._url, "pid": os.getpid()})
+
+    def _protocol(self) -> asyncio.Protocol:
+        # `http` of the configuration is a partial, which uvicorn's types do not describe.
+        made: Any = self.config.http_protocol_class
+        protocol: asyncio.Protocol = made(
+            config=self.config, server_state=self.server_state, app_state=self.lifespan.state
+        )
+        return protocol
 
     def _reload(self) -> None:
         if self._certificate is not None and self.config.ssl is not None:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import ssl
 import subprocess
 from pathlib import Path
 
 import pytest
-from tests.support.servers.running_server import RunningServer, eventually, running_server
+from tests.support.servers.running_server import PATIENCE, RunningServer, eventually, running_server
 from tests.support.servers.sensors import SENSORS
 
 from mavstream import Client
@@ -54,6 +55,17 @@ def test_the_sdk_speaks_https_and_a_new_certificate_is_used_after_sighup(
         os.kill(server.pid, signal.SIGHUP)
         eventually(lambda: any("certificate not reloaded" in line for line in server.log), "the refusal")
         assert presented(server) != first
+
+
+def test_a_handshake_that_does_not_go_on_is_closed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    chain, key = certificate(tmp_path, "one")
+    monkeypatch.setenv("SSL_CERT_FILE", str(chain))
+    flags = ("--tls-cert", str(chain), "--tls-key", str(key), "--header-timeout", "1s")
+    with running_server(tmp_path / "data", *flags) as server:
+        host, _, port = server.url.removeprefix("https://").partition(":")
+        with socket.create_connection((host, int(port)), timeout=PATIENCE) as half_open:
+            assert half_open.recv(1) == b"", "the server closes the connection"
+        assert presented(server).split() == chain.read_text().split()
 
 
 def test_files_that_cannot_be_used_are_named(tmp_path: Path) -> None:
