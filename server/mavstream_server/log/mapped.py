@@ -1,22 +1,15 @@
-"""Memory-mapped segments for readers, with their dictionaries and a sparse index built in one pass."""
+"""Segments for readers: frames are verified, and dictionaries and index are filled in one pass over them."""
 
 from __future__ import annotations
 
-import mmap
-import os
 import time
 import zlib
-from bisect import bisect_left
 from pathlib import Path
-from typing import Any, NamedTuple
-
-import numpy as np
-import numpy.typing as npt
 
 from mavstream_server.columns.batch import BEGIN_OF_TIME
 from mavstream_server.core.damage import Damage, DamageListener
 from mavstream_server.log.checked_files import CHECKSUM, REPAIRED, TEXTS, DamagedFrames, checked_file
-from mavstream_server.log.errors import FrameDamaged, LogCorruptError
+from mavstream_server.log.errors import FrameDamaged
 from mavstream_server.log.format.checks import CHECKED_FIELDS, IntactFrame, examine, intact_header
 from mavstream_server.log.format.frame import Frame
 from mavstream_server.log.format.layout import (
@@ -24,24 +17,15 @@ from mavstream_server.log.format.layout import (
     FRAME,
     FRAME_BYTES,
     FRAME_MAGIC,
-    ITEMS,
     Header,
     Layout,
 )
-from mavstream_server.log.format.segment import (
-    COMMITTED,
-    END,
-    HEADER_BYTES,
-    SEALED,
-    SegmentName,
-    parse_info,
-    position_behind,
-)
+from mavstream_server.log.format.segment import HEADER_BYTES, SegmentName, position_behind
 from mavstream_server.log.format.segment_texts import SegmentTexts
 from mavstream_server.log.format.texts import decode_texts, recover_texts
+from mavstream_server.log.segment_map import SegmentMap
+from mavstream_server.log.sparse_index import FrameStep, SparseIndex
 
-# The index has one entry per this many bytes: a seek scans at most this far.
-_INDEX_BYTES = 1 << 16
 # What a map costs: an open file and kernel memory. Counted, so that a cache of tiny segments holds few.
 _MAP_COST = 1 << 18
 # The index of a frame's arrival time among the words of its header.
@@ -51,17 +35,7 @@ _NEW = 60_000_000_000  # ns
 _VERIFY_BYTES = 1 << 16
 
 
-class _Step(NamedTuple):
-    """A frame, or damaged frames, as a search sees it."""
-
-    position: int
-    rows: int
-    arrival: int
-    behind: int
-    """The byte offset of the next one."""
-
-
-class MappedSegment:
+class MappedSegment(SegmentMap):
     """The committed frames of one segment; `first` is the byte offset of the first frame after the snapshot.
 
     The map and the dictionaries live as long as the segment, or a frame of it, is referenced. Frames are
@@ -70,47 +44,36 @@ class MappedSegment:
 
     __slots__ = (
         "__weakref__",
-        "_arrivals",
         "_checked",
         "_committed_before",
+        "_index",
         "_newest",
-        "_offsets",
         "_on_damage",
         "_path",
-        "_positions",
-        "arrays",
         "damaged",
         "dictionaries",
-        "file",
         "first",
-        "info",
         "key",
         "layout",
-        "limit",
         "next_entry",
         "scanned",
         "snapshot",
         "texts",
         "trusted",
         "verified",
-        "view",
-        "words",
     )
 
     def __init__(self, path: Path, name: SegmentName, layout: Layout, on_damage: DamageListener) -> None:
+        super().__init__(name.within(path))
         self._path = path
         self._on_damage = on_damage
-        self.file = name.within(path)
         self.layout = layout
-        self._checked = checked_file(self._map())
+        self._checked = checked_file(self.status)
         self.damaged = self._checked.damaged
         """Damaged frames among those that were verified, by byte offset."""
-        self.info = parse_info(self.file, self.words)
         self.key = self.info.serial << 48
         self.texts = SegmentTexts(layout)
         self.dictionaries = self.texts.dictionaries
-        self.limit = self.words[COMMITTED]
-        self._check_limit()
         # Frames behind it are written while the segment is mapped.
         self._committed_before = self.limit
         self.verified = max(self._checked.until, HEADER_BYTES)
@@ -130,66 +93,9 @@ class MappedSegment:
         self.scanned = self.first
         # The first frame at or behind this byte offset gets the next entry of the index.
         self.next_entry = 0
-        self._offsets: list[int] = []
-        self._positions: list[int] = []
-        self._arrivals: list[int] = []
+        self._index = SparseIndex(self.first)
         # The byte offset behind the newest frame that `watermark` has seen, and the watermark there.
         self._newest = (self.first, self.snapshot.after)
-
-    def _map(self) -> os.stat_result:
-        with self.file.open("rb", buffering=0) as stream:
-            found = os.fstat(stream.fileno())
-            try:
-                mapped = mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ)
-            except ValueError:
-                raise LogCorruptError(
-                    self.file, "the segment is empty; open the log with its writer to repair it"
-                ) from None
-        self.view = memoryview(mapped)
-        whole = len(mapped) & ~7
-        self.words = self.view[: min(whole, HEADER_BYTES)].cast("q")
-        # Columns are slices of these arrays: a quarter of the cost of a frombuffer for each column.
-        bytes_: npt.NDArray[np.uint8] = np.frombuffer(mapped, np.uint8, whole)
-        self.arrays: tuple[npt.NDArray[Any], ...] = tuple(bytes_.view(dtype) for dtype in ITEMS)
-        return found
-
-    def _check_limit(self) -> None:
-        if self.limit > len(self.view):
-            # The writer may have extended the segment since it was mapped.
-            self._map()
-            if self.limit > len(self.view) and self.sealed:
-                self.limit = len(self.view) & ~7  # the rest of the file was lost
-            elif self.limit > len(self.view):
-                raise LogCorruptError(
-                    self.file,
-                    f"expected {self.limit} committed bytes, got a file of {len(self.view)}; "
-                    "open the log with its writer, which truncates it after the last complete frame",
-                )
-
-    @property
-    def sealed(self) -> bool:
-        """Whether the segment is finished; call `refresh` once more after it has become true."""
-        return bool(self.words[SEALED])
-
-    @property
-    def end(self) -> int:
-        """The position after the last row."""
-        return self.words[END]
-
-    def refresh(self) -> int:
-        """Update `limit` to the committed length of the segment, in bytes, and return it.
-
-        If the segment outgrew its map and its file was removed meanwhile, the limit stays as it is: cursors
-        continue with the next segment and detect the gap.
-        """
-        committed, known = self.words[COMMITTED], self.limit
-        if committed != known:
-            self.limit = committed
-            try:
-                self._check_limit()
-            except FileNotFoundError:
-                self.limit = known
-        return self.limit
 
     @property
     def watermark(self) -> int:
@@ -197,8 +103,7 @@ class MappedSegment:
         limit, (offset, watermark) = self.refresh(), self._newest
         if offset >= limit:
             return watermark
-        if self._offsets:
-            offset = max(offset, self._offsets[-1])
+        offset = max(offset, self._index.last)
         unpack, view = FRAME.unpack_from, self.view
         while offset < limit:
             header = unpack(view, offset)
@@ -220,12 +125,6 @@ class MappedSegment:
         info, damaged = self.info, self._damage(HEADER_BYTES)
         known = {"position": info.position, "arrival": info.arrival, "after": damaged.watermark}
         return Header(**dict.fromkeys(Header._fields, 0) | known | {"max_before": damaged.max_time})
-
-    def close(self) -> None:
-        """Release the map, which is closed with the last column that refers to it."""
-        self.view = memoryview(b"")
-        self.words = self.view.cast("q")
-        self.arrays = ()
 
     # Verification
 
@@ -332,10 +231,7 @@ class MappedSegment:
         if delta:
             cost = self.texts.load(decode_texts(self.view, offset + delta))
         if offset >= self.next_entry:
-            self.next_entry = offset + _INDEX_BYTES
-            self._offsets.append(offset)
-            self._positions.append(position)
-            self._arrivals.append(arrival)
+            self.next_entry = self._index.add(offset, position, arrival)
         self.scanned = offset + length
         return cost
 
@@ -362,16 +258,16 @@ class MappedSegment:
             offset, damaged.stop_offset - offset, damaged.start, damaged.arrival, delta=0
         )
 
-    def _step(self, offset: int) -> _Step:
+    def _step(self, offset: int) -> FrameStep:
         """Return the frame, or damaged frames, at a byte offset."""
         damaged = self.damaged.get(offset)
         if damaged is not None:
             stop_offset, start, stop, arrival, _, _ = damaged
-            return _Step(start, stop - start, arrival, stop_offset)
+            return FrameStep(start, stop - start, arrival, stop_offset, damaged=True)
         header = FRAME.unpack_from(self.view, offset)
-        return _Step(header[6], header[4], header[7], offset + header[5])
+        return FrameStep(header[6], header[4], header[7], offset + header[5], damaged=False)
 
-    def _step_before(self, offset: int) -> _Step | None:
+    def _step_before(self, offset: int) -> FrameStep | None:
         before = self.offset_before(offset)
         return None if before is None else self._step(before)
 
@@ -381,36 +277,17 @@ class MappedSegment:
         if position <= self.info.position:
             return self.first
         self._scan(limit)
-        offset = self._before(bisect_left(self._positions, position))
-        while offset < self.limit:
-            first, rows, _, behind = self._step(offset)
-            if first >= position or first + rows > position:
-                break
-            offset = behind
-        return offset
+        return self._index.find_position(position, limit, self._step)
 
     def find_arrival(self, arrival: int) -> int:
         """Return the byte offset of the first frame that ends at or after an arrival time, or the limit."""
-        self._scan(self.refresh())
-        offset = self._before(bisect_left(self._arrivals, arrival))
-        while offset < self.limit:
-            behind = self._step(offset).behind
-            # Of damaged frames only the arrivals around them are known: the one behind bounds theirs.
-            bound = behind if offset in self.damaged else offset
-            if bound >= self.limit or self._step(bound).arrival >= arrival:
-                break
-            offset = behind
-        return offset
+        limit = self.refresh()
+        self._scan(limit)
+        return self._index.find_arrival(arrival, limit, self._step)
 
     def offset_before(self, offset: int) -> int | None:
         """Return the byte offset of the frame that ends at an offset, or None if there is none."""
         if offset <= self.first:
             return None
         self._scan(offset)
-        found = self._before(bisect_left(self._offsets, offset))
-        while (behind := self._step(found).behind) < offset:
-            found = behind
-        return found
-
-    def _before(self, entry: int) -> int:
-        return self._offsets[entry - 1] if entry else self.first
+        return self._index.find_before(offset, self._step)
