@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -183,3 +183,8 @@ class World:
     def decisions(self) -> list[tuple[str, str]]:
         """The decisions so far, as rule and outcome."""
         return [(one.proposal.rule, one.outcome.value) for one in self.optimizing.optimizer.journal]
+
+
+def play(scenario: Callable[[], Coroutine[None, None, None]]) -> None:
+    """Run a scenario to its end."""
+    asyncio.run(scenario())
