@@ -92,7 +92,7 @@ def serve(
         int | None, _limit("Connections beyond these for administrators and health checks.")
     ] = None,
     max_wrong_tokens: Annotated[
-        int | None, _limit("Wrong tokens per address and minute; then it has to wait.")
+        int | None, _limit("Wrong tokens per address and minute; then the address has to wait.")
     ] = None,
     max_pending_feeds: Annotated[
         int | None, _limit("Maximum number of producers' websockets without a hello.")

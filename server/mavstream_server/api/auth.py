@@ -41,7 +41,7 @@ class NotAuthorised(MavstreamError):
     """Raised for a missing or unknown token."""
 
     code = "not_authorised"
-    title = "Who are you?"
+    title = "Authentication is required"
     status = 401
 
 

@@ -52,7 +52,7 @@ class UnsupportedType(ServiceError):
 
     status = 415
     code = "unsupported_media_type"
-    title = "The body's type is not read here"
+    title = "The type of the body is not accepted"
 
 
 class _QueryRequest(Request):

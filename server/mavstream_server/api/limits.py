@@ -21,7 +21,7 @@ from mavstream_server.core.settings import Settings
 _TABLES = "/v1/tables/"
 
 _SLOWEST_BODY = 64 << 10
-"""Bytes per second that a body must have after its first time-out: otherwise it could last for ever."""
+"""The minimum bytes per second of a body after its first timeout; otherwise it could take forever."""
 
 
 class BodyTooLarge(MavstreamError):
@@ -36,7 +36,7 @@ class BodyTooSlow(MavstreamError):
     """Raised for a body that stops arriving."""
 
     code = "body_too_slow"
-    title = "The body did not come to its end"
+    title = "The body did not arrive in time"
     status = 408
 
 
@@ -44,7 +44,7 @@ class TooManyConnections(MavstreamError):
     """Raised if too many requests and websockets are open."""
 
     code = "too_many_connections"
-    title = "The server has all the connections that it takes"
+    title = "The server has reached its limit of connections"
     status = 503
 
 

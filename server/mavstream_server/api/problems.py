@@ -23,20 +23,20 @@ MEDIA_TYPE = "application/problem+json"
 _DESCRIPTIONS = {
     400: "The request cannot be read",
     401: "No token, or one that is not known",
-    403: "The token does not allow this, or a page of another site asked",
-    404: "There is nothing of that name",
+    403: "The token does not allow this, or the request is from a page of another site",
+    404: "There is no object of that name",
     406: "None of the types in `Accept` is offered",
-    408: "The body did not come to its end",
-    409: "It does not fit what is there",
-    412: "It has changed since: `If-Match` names another version",
-    413: "The body is larger than the server takes",
-    415: "The body is of a type that the server does not read here, or a POST has none",
+    408: "The body did not arrive in time",
+    409: "The request conflicts with the current state",
+    412: "The object has changed: `If-Match` names another version",
+    413: "The body is larger than the server accepts",
+    415: "The route does not accept the type of the body, or a POST has none",
     421: "The `Host` header names another server",
-    422: "The request is well formed and not valid; `errors` points at each fault",
-    426: "This is a websocket: ask for the upgrade",
+    422: "The request is well-formed but invalid; `errors` points at each error",
+    426: "This is a websocket: request the upgrade",
     429: "A limit of the server is reached",
-    503: "Not now: the engine is starting, or all connections are taken",
-    507: "The disk is full, or as full as it may be",
+    503: "Not available now: the engine is starting, or the limit of connections is reached",
+    507: "The disk is full, or its limit is reached",
 }
 
 
@@ -133,8 +133,10 @@ async def on_unexpected(request: Request, error: Exception) -> Response:
 
 
 async def on_disconnect(request: Request, error: Exception) -> Response:
-    """Handle a client that has gone before its body came to its end; nobody reads the response."""
-    return ProblemResponse(_problem(400, "client_gone", "the connection was closed within the body"))
+    """Handle a client that disconnected before its body was complete; nobody reads the response."""
+    return ProblemResponse(
+        _problem(400, "client_gone", "the connection was closed before the body was complete")
+    )
 
 
 HANDLERS: dict[int | type[Exception], Any] = {

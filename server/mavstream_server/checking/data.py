@@ -80,7 +80,7 @@ def _check_table(path: Path, findings: Findings, repair: bool) -> None:
     for index in sorted(path.glob("*.index")):
         findings.files += 1
         if not is_intact_index(index):
-            reason = "the index is damaged; it is built again without the file"
+            reason = "the index is damaged; it is rebuilt if its file is removed"
             if repair:
                 findings.broken(index, reason, "removed it")
                 index.unlink()

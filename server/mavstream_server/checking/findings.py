@@ -19,7 +19,7 @@ class Finding:
 
 @dataclass(slots=True)
 class Findings:
-    """What a check looked at and found."""
+    """The number of files and rows that a check read, and the damage that it found."""
 
     files: int = 0
     """Files that were read."""

@@ -1,6 +1,6 @@
 """Check and repair of a log: verifies every frame of every segment.
 
-A repair writes over damaged frames what was lost, after it has saved the bytes beside the segment, so that
+A repair saves damaged frames beside the segment and overwrites them with a record of the lost rows, so that
 all other rows keep their positions and readers get a gap for the lost ones.
 """
 
@@ -101,7 +101,7 @@ class _Segment:
             elif (
                 found.stop_position is None and self._following is None and is_torn(view, found.offset, limit)
             ):
-                break  # an incomplete write, which the next start cuts off
+                break  # an incomplete write, which the next start truncates
             else:
                 position = self._lost(view, found, words)
         return position
@@ -129,7 +129,7 @@ class _Segment:
         done = None
         if self._repair:
             self._write(0, self._new_header(view, limit, words, position))
-            done = "wrote the header again"
+            done = "rewrote the header"
         damage = Damage(self._file, 0, HEADER_BYTES, self._name.position, self._name.position, reason)
         self._findings.add(damage, done)
 
@@ -139,7 +139,9 @@ class _Segment:
         except LogError as error:
             return error.detail
         if info.name != self._name:
-            return f"the header is that of {info.name}"
+            return (
+                f"expected the header of {self._file.name}, got that of {info.name.within(self._path).name}"
+            )
         if self._following is not None and words[COMMITTED] != limit:
             return f"expected {limit} committed bytes, got {words[COMMITTED]}"
         if self._following is not None and words[END] != position:
@@ -155,9 +157,9 @@ class _Segment:
         return None
 
     def _expected_offset(self, limit: int) -> int | None:
-        """Return the bytes of the log before the segment, by a neighbour that agrees with its other one.
+        """Return the bytes of the log before the segment, from a neighbour that is consistent with its own.
 
-        None if no neighbour is sure, or one of them agrees with this segment.
+        None if there is no such neighbour, or if this segment is consistent with one of its neighbours.
         """
         names, index = self._names, self._index
         if self._agree(index - 1) or self._agree(index):

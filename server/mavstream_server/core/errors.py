@@ -118,7 +118,7 @@ class Conflict(ServiceError):
 
     status = 409
     code = "conflict"
-    title = "It does not fit what is there"
+    title = "The request conflicts with the current state"
 
 
 class SequenceGap(Conflict):
@@ -194,7 +194,7 @@ class NotReady(ServiceError):
 
     status = 503
     code = "not_ready"
-    title = "Not now"
+    title = "Not available now"
 
 
 class StorageFailed(NotReady):

@@ -151,7 +151,7 @@ class Settings(BaseModel):
     reserved_connections: Annotated[int, Field(ge=0)] = 16
     """Connections beyond these for administrators and health checks."""
     max_wrong_tokens: Count = 30
-    """Wrong tokens per address and minute; new tokens from there are not looked at for the rest of it."""
+    """Wrong tokens per address and minute; then other tokens from there are not checked until it is over."""
     max_pending_feeds: Count = 100
     """Maximum number of producers' websockets that have not sent their hello."""
     max_header_bytes: Annotated[Bytes, Field(ge=1024)] = 128 << 10

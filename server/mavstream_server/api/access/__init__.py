@@ -1,1 +1,1 @@
-"""Access control: who may talk to the server, from where, how often and in which form."""
+"""Access control: hosts and origins, wrong tokens, quotas, connection limits, TLS and the audit log."""

@@ -1,4 +1,4 @@
-"""Wrong tokens: counted per address, throttled and logged."""
+"""Throttling of failed authentications: wrong tokens are counted per address and logged."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ class TooManyAttempts(MavstreamError):
     """Raised for a token from an address that sent too many wrong ones."""
 
     code = "too_many_attempts"
-    title = "Too many wrong tokens came from this address"
+    title = "Too many failed authentications from this address"
     status = 429
 
 
 class Attempts:
-    """Allows so many wrong tokens per address and minute; then new tokens from there are not looked at.
+    """Limits wrong tokens per address and minute; above the limit, other tokens from there are not checked.
 
-    A token that was right from that address before still is, so that nobody can lock out others behind the
-    same proxy.
+    A token that was accepted from that address before is still accepted, so that nobody can lock out others
+    behind the same proxy.
     """
 
     def __init__(self, per_minute: int, clock: Callable[[], float] = time.monotonic) -> None:
@@ -38,7 +38,7 @@ class Attempts:
         self._good: OrderedDict[tuple[str, str], None] = OrderedDict()
 
     def check(self, address: str, digest: str) -> None:
-        """Raise TooManyAttempts if a token must not be looked at; `digest` is its hash."""
+        """Raise TooManyAttempts if a token must not be checked; `digest` is its hash."""
         if not self._wrong or (address, digest) in self._good:
             return
         count, began = self._wrong.get(address, (0, 0.0))
@@ -50,7 +50,7 @@ class Attempts:
             )
 
     def right(self, address: str, digest: str) -> None:
-        """Take note of a token that is known."""
+        """Record a token that was accepted."""
         good = self._good
         good[address, digest] = None
         good.move_to_end((address, digest))
@@ -58,7 +58,7 @@ class Attempts:
             good.popitem(last=False)
 
     def wrong(self, address: str) -> None:
-        """Take note of a token that is not known; the first and the last allowed one are logged."""
+        """Record a wrong token; the first and the last allowed one of a minute are logged."""
         now = self._clock()
         count, began = self._wrong.pop(address, (0, now))
         if now - began >= _MINUTE:

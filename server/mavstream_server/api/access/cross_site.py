@@ -16,14 +16,14 @@ from mavstream_server.core.settings import Settings
 
 _READS = frozenset({"GET", "HEAD", "OPTIONS"})
 _SIMPLE_TYPES = frozenset({"", "text/plain", "application/x-www-form-urlencoded", "multipart/form-data"})
-"""Content types that browsers send to any site without asking it first; none is one of them, too."""
+"""Content types that browsers send to any site without a preflight request; '' is a missing one."""
 
 
 class UnknownHost(MavstreamError):
     """Raised for a `Host` header that does not name this server."""
 
     code = "unknown_host"
-    title = "This server is not known by that name"
+    title = "The `Host` header does not name this server"
     status = 421
     headers: ClassVar = {"connection": "close"}
 
@@ -44,12 +44,12 @@ class CrossSiteGuard:
         self._allowed = AllowedAddresses(settings)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass on what comes from programs, from this server's own pages, and from allowed ones."""
+        """Pass on requests of programs, of this server's own pages, and of allowed pages."""
         if scope["type"] in ("http", "websocket"):
             try:
                 self._check(HTTPConnection(scope))
             except MavstreamError as error:
-                # Also for websockets: the handshake is answered, so that no script of the page runs on.
+                # Also for websockets: an HTTP response fails the handshake.
                 await ProblemResponse.of(error)(scope, receive, send)
                 return
         await self.app(scope, receive, send)
@@ -70,12 +70,12 @@ class CrossSiteGuard:
         if method not in _READS and origins and not self._allowed.allows_origin(origins[0], hosts[0]):
             raise ForeignOrigin(
                 f"a page of '{origins[0][:80]}' may not use this server: start it with --allow-origin ORIGIN "
-                "(MAVSTREAM_ALLOW_ORIGIN) if it shall"
+                "(MAVSTREAM_ALLOW_ORIGIN) to allow it"
             )
         kind = media_type(headers.get("content-type", ""))
         if method == "POST" and kind in _SIMPLE_TYPES:
             got = f"got '{kind}'" if kind else "got none"
             raise UnsupportedType(
                 "a POST needs the header 'Content-Type: application/json' (or another type that the route "
-                f"takes), also without a body, {got}: browsers let any site send that without asking"
+                f"takes), also without a body, {got}, which any web page can make a browser send"
             )

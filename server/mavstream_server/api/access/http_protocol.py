@@ -1,4 +1,4 @@
-"""The HTTP protocol with limits on what uvicorn reads without any: headers, URLs, and time for both."""
+"""The HTTP protocol with limits that uvicorn lacks: sizes of headers and URLs, and the time they take."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from mavstream_server.core.settings import Settings
 
 _MOST_PIPELINED = 16
-"""Requests that a connection may send ahead of their answers; each takes some kilobytes."""
+"""Requests that a connection may send before the first is answered; each takes some kilobytes."""
 _MOST_HEADERS = 256
 
 
@@ -41,7 +41,7 @@ class HeadersTooSlow(MavstreamError):
     """Raised for headers that do not arrive in time."""
 
     code = "headers_too_slow"
-    title = "The headers did not come to their end"
+    title = "The headers did not arrive in time"
     status = 408
 
 
@@ -97,16 +97,16 @@ class BoundedHttp(HttpToolsProtocol):
 
     @property
     def _waiting(self) -> bool:
-        """Whether no request is in work: headers are to come, or the rest of an answered request."""
+        """Whether no request is in progress: headers are awaited, or the rest of an answered request."""
         return self.cycle is None or self.cycle.response_complete
 
     def pause_writing(self) -> None:
-        """Give the peer some time to read."""
+        """Start the timeout of a peer that does not read."""
         super().pause_writing()
         self._send_timer.start()
 
     def resume_writing(self) -> None:
-        """Take note that the peer reads."""
+        """Stop the timeout, because the peer reads again."""
         super().resume_writing()
         self._send_timer.stop()
 
@@ -137,7 +137,7 @@ class BoundedHttp(HttpToolsProtocol):
         super().on_headers_complete()
         if len(self.pipeline) > _MOST_PIPELINED:
             self._abort()
-            raise Refused(f"more than {_MOST_PIPELINED} requests are in work on one connection")
+            raise Refused(f"more than {_MOST_PIPELINED} requests are in progress on one connection")
 
     def on_body(self, body: bytes) -> None:
         """Pass on a part of the body."""
@@ -155,7 +155,7 @@ class BoundedHttp(HttpToolsProtocol):
         super().on_response_complete()
         if self._waiting and not self.transport.is_closing():
             self._sockets.idle(self.transport)
-            if self.cycle.more_body:  # the rest of the body is skipped, but not waited for without end
+            if self.cycle.more_body:  # the rest of the body is skipped, for a limited time
                 self._head_timer.start()
 
     # Refusals
@@ -175,7 +175,7 @@ class BoundedHttp(HttpToolsProtocol):
     def _refuse(self, error: MavstreamError) -> None:
         if self.transport.is_closing():
             return
-        if self._waiting:  # otherwise it would be taken for the answer to the request in work
+        if self._waiting:  # otherwise it would be taken for the answer to the request in progress
             self.transport.write(raw_response(error))
         self.transport.close()
 

@@ -15,7 +15,7 @@ _REPORTS_APART = 10.0  # seconds
 
 
 class OpenSockets:
-    """The idle connections of a server, oldest first, and how many connections it may have in all."""
+    """The idle connections of a server, oldest first, and the limit on all its connections."""
 
     def __init__(self, most: int) -> None:
         self.most = most
@@ -26,8 +26,8 @@ class OpenSockets:
     def admit(self, transport: asyncio.Transport, count: int) -> bool:
         """Return whether one more connection may stay; `count` includes it.
 
-        Above the limit the connection that has been idle for longest is aborted for it, so that connections
-        that send nothing cannot keep others out.
+        Above the limit the connection that has been idle for longest is aborted to make room, so that
+        connections that send nothing cannot keep others out.
         """
         if count > self.most:
             oldest = next(iter(self._idle), None)
@@ -40,15 +40,15 @@ class OpenSockets:
         return True
 
     def idle(self, transport: asyncio.Transport) -> None:
-        """Take note that a connection waits for its next request."""
+        """Record that a connection waits for its next request."""
         self._idle[transport] = None
 
     def busy(self, transport: asyncio.Transport) -> None:
-        """Take note that a connection has a request, is a websocket, or is closed."""
+        """Record that a connection has a request, is a websocket, or is closed."""
         self._idle.pop(transport, None)
 
     def _report(self) -> None:
-        """Log refused connections, at most once in some seconds."""
+        """Log refused connections, at most once every ten seconds."""
         self._refused += 1
         now = time.monotonic()
         if now - self._reported >= _REPORTS_APART:
@@ -57,7 +57,7 @@ class OpenSockets:
 
 
 class StallTimer:
-    """Calls back if a peer does not go on in time."""
+    """Calls back if a peer makes no progress in time."""
 
     def __init__(
         self, loop: asyncio.AbstractEventLoop, seconds: float, expired: Callable[[], object]

@@ -10,7 +10,7 @@ from mavstream_server.core.errors import TooMany
 from mavstream_server.core.principal import Principal
 
 BURST_S = 1.0
-"""Rows of so many seconds may be appended at once."""
+"""The burst that is allowed, in seconds at the full rate."""
 
 
 class RowRate:
@@ -23,7 +23,7 @@ class RowRate:
         self._since = clock()
 
     def take(self, rows: int) -> float:
-        """Take rows that arrived; returns the seconds to wait before more are read."""
+        """Count rows that arrived; return the seconds to wait before more are read."""
         self._fill()
         self._left -= rows
         return self.wait
@@ -51,7 +51,7 @@ class RowRate:
 
 
 class TokenUsage:
-    """What the holders of tokens use at present, over all their connections."""
+    """The current usage of each token, over all its connections."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -59,7 +59,7 @@ class TokenUsage:
         self._rates: dict[str, RowRate] = {}
 
     def enter(self, principal: Principal) -> None:
-        """Count a connection that opens; raises TooMany above the quota."""
+        """Count a connection that opens; raise TooMany above the quota."""
         most = principal.quotas.connections
         if principal.name is None or most is None:
             return

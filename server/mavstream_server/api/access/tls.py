@@ -32,12 +32,14 @@ class Certificate:
             ) from None
 
     def reload(self, context: ssl.SSLContext) -> None:
-        """Have new connections use the files as they are now; if they cannot be used, nothing changes."""
+        """Load the files again for new connections; if they cannot be used, the previous ones stay in use."""
         try:
             self._load(ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER))
             self._load(context)
         except OSError as error:
-            _LOG.error("certificate not reloaded, the one before stays", extra={"reason": str(error)})
+            _LOG.error(
+                "certificate not reloaded, the previous one stays in use", extra={"reason": str(error)}
+            )
         else:
             _LOG.info("certificate reloaded")
 

@@ -59,7 +59,7 @@ class StampedWebSocket(WebSocketsSansIOProtocol):
         self.transport.close()
 
     def on_task_complete(self, task: asyncio.Task[None]) -> None:
-        """Take note that only the peer's part of closing is missing."""
+        """Record that only the peer's part of closing is missing."""
         super().on_task_complete(task)
         if self.sockets is not None and not self.disconnected:
             self.sockets.idle(self.transport)
@@ -80,12 +80,12 @@ class StampedWebSocket(WebSocketsSansIOProtocol):
             self.handle_parser_exception()
 
     def pause_writing(self) -> None:
-        """Give the peer some time to read."""
+        """Start the timeout of a peer that does not read."""
         super().pause_writing()
         self._send_timer.start()
 
     def resume_writing(self) -> None:
-        """Take note that the peer reads."""
+        """Stop the timeout, because the peer reads again."""
         super().resume_writing()
         self._send_timer.stop()
 
