@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
-from mavstream import Flow, InvalidPlan, Plan, join, stream
+from mavstream import Flow, InvalidPlan, Plan, Windowed, join, stream
+from mavstream_protocol.plans.plan import ProjectNode, UnionNode
 
 HOT = stream("readings").where("temperature > 30")
 
 
-def nodes_of(flow: Flow) -> dict[str, object]:
-    return flow.build().model_dump(mode="json", exclude_none=True, exclude_defaults=True)["nodes"]  # type: ignore[no-any-return]
+def nodes_of(flow: Flow) -> dict[str, Any]:
+    return dict(flow.build().model_dump(mode="json", exclude_none=True, exclude_defaults=True)["nodes"])
 
 
 def test_the_chain_of_the_readme() -> None:
@@ -48,7 +51,9 @@ def test_later_changes_of_arguments_do_not_change_the_plan() -> None:
     columns = {"t": "temperature"}
     flow = HOT.project(columns)
     columns["u"] = "humidity"
-    assert flow.build().nodes["project"].compute == {"t": "temperature"}  # type: ignore[union-attr]
+    project = flow.build().nodes["project"]
+    assert isinstance(project, ProjectNode)
+    assert project.compute == {"t": "temperature"}
 
 
 def test_the_same_calls_give_the_same_plan() -> None:
@@ -97,9 +102,9 @@ def test_one_name_for_two_operators_is_refused() -> None:
         ),
     ],
 )
-def test_windows(flow: object, window: dict[str, object]) -> None:
-    node = nodes_of(flow.agg(n="count(*)"))["aggregate"]  # type: ignore[attr-defined]
-    assert node["window"] == window  # type: ignore[index]
+def test_windows(flow: Windowed, window: dict[str, object]) -> None:
+    node = nodes_of(flow.agg(n="count(*)"))["aggregate"]
+    assert node["window"] == window
 
 
 def test_a_join_with_all_its_parts() -> None:
@@ -126,20 +131,22 @@ def test_a_join_with_all_its_parts() -> None:
 
 def test_one_key_and_one_distance_are_enough() -> None:
     node = nodes_of(HOT.join(stream("doors"), "home", within="500ms"))["join"]
-    assert node["on"] == [["home", "home"]]  # type: ignore[index]
-    assert node["within"] == {"before": "500ms", "after": "500ms"}  # type: ignore[index]
+    assert node["on"] == [["home", "home"]]
+    assert node["within"] == {"before": "500ms", "after": "500ms"}
 
 
 def test_a_join_in_a_window() -> None:
     node = nodes_of(HOT.join(stream("doors"), "home", window="1s"))["join"]
-    assert node["window"] == {"kind": "tumbling", "size": "1s"}  # type: ignore[index]
+    assert node["window"] == {"kind": "tumbling", "size": "1s"}
 
 
 def test_outputs_of_a_split_are_read_by_name() -> None:
     parts = stream("readings").split(hot="temperature > 30", cold="temperature < 0")
     flow = parts["hot"].union(parts["cold"], parts.otherwise, order="time")
     assert list(parts) == ["hot", "cold"]
-    assert flow.build().nodes["union"].inputs == ("split.hot", "split.cold", "split.else")  # type: ignore[union-attr]
+    union = flow.build().nodes["union"]
+    assert isinstance(union, UnionNode)
+    assert union.inputs == ("split.hot", "split.cold", "split.else")
     assert parts["cold"].build().root == "split.cold"
     with pytest.raises(KeyError, match="it has hot, cold, else"):
         parts["warm"]
@@ -178,7 +185,7 @@ def test_a_part_that_is_used_repeatedly_is_built_once() -> None:
 
 
 def test_columns_may_have_names_that_python_reserves() -> None:
-    assert nodes_of(HOT.compute({"from": "home", "class": "room"}))["project"]["compute"] == {  # type: ignore[index]
+    assert nodes_of(HOT.compute({"from": "home", "class": "room"}))["project"]["compute"] == {
         "from": "home",
         "class": "room",
     }

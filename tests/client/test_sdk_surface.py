@@ -36,7 +36,8 @@ def methods(cls: type) -> dict[str, object]:
 def shape(value: object) -> object:
     if isinstance(value, property):
         return "property"
-    parameters = inspect.signature(value).parameters.values()  # type: ignore[arg-type]
+    assert callable(value)
+    parameters = inspect.signature(value).parameters.values()
     return [(one.name, one.kind, one.default) for one in parameters]
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from functools import partial
 
 import pytest
 from tests.support.services.stream_store import ManualTimers
@@ -141,7 +142,7 @@ def test_work_of_a_cancelled_task_is_not_done() -> None:
     async def run() -> None:
         queue = WorkQueue(ThreeClasses(), ManualClock(), asyncio.get_running_loop(), budget=0)
         tasks = [
-            asyncio.create_task(in_turn(queue, N, lambda name=name: done.append(name)))  # type: ignore[misc]
+            asyncio.create_task(in_turn(queue, N, partial(done.append, name)))
             for name in ("cancelled", "other")
         ]
         await asyncio.sleep(0)

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from tests.support.servers.running_server import PATIENCE, running_server
 
-from mavstream import Client
+from mavstream import Client, Flow
 from mavstream_feeder.demo.queries import CLASSES
 from mavstream_feeder.input.sample import STREAMS
 from mavstream_protocol import StreamShape
@@ -27,8 +27,8 @@ def demo(*words: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run([*DEMO, *words], capture_output=True, text=True, check=False, timeout=180)
 
 
-def kind_of(flow: object) -> str:
-    plan = flow.build()  # type: ignore[attr-defined]
+def kind_of(flow: Flow) -> str:
+    plan = flow.build()
     ops = {node.op for node in plan.nodes.values()}
     return "join" if "join" in ops else "aggregate" if "aggregate" in ops else "select"
 

@@ -11,6 +11,7 @@ from tests.support.engine.shared_pipelines import Bench, readings_of, shares
 from mavstream import stream as build_stream
 from mavstream_protocol import InvalidPlan, Plan, StreamShape, format_cost, parse_cost
 from mavstream_protocol.plans.inference import infer
+from mavstream_protocol.plans.plan import SplitNode
 from mavstream_protocol.schema import Field, FieldType, Schema
 from mavstream_protocol.typed_plan import TypedPlan
 from mavstream_server.core.metrics import OperatorMetrics
@@ -133,7 +134,10 @@ def test_the_builder_declares_hints() -> None:
         }
     )
     split = build_stream("readings").split(low="x < 5").hint(cost="1us")
-    assert split["low"].build().nodes["split"].hints.cost == 1000  # type: ignore[union-attr]
+    node = split["low"].build().nodes["split"]
+    assert isinstance(node, SplitNode)
+    assert node.hints is not None
+    assert node.hints.cost == 1000
 
 
 # Not part of a plan's identity

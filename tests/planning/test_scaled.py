@@ -21,7 +21,7 @@ from tests.support.plans.sample_plans import DOORS, IN, SECOND, STREAMS, problem
 
 from mavstream import stream as flow_of
 from mavstream_protocol.plans.inference import infer
-from mavstream_protocol.plans.plan import Plan
+from mavstream_protocol.plans.plan import AggregateNode, Plan
 from mavstream_protocol.qos import QosSpec
 from mavstream_protocol.utility import infer_utility
 from mavstream_server.columns.column import Array
@@ -261,7 +261,9 @@ def test_types_of_scaled_columns() -> None:
 
 def test_the_builder_makes_scaled_aggregates() -> None:
     plan = flow_of("numbers").window("1s").by("g").scaled().agg(n="count(*)").build()
-    assert plan.nodes["aggregate"].scaled  # type: ignore[union-attr]
+    aggregate = plan.nodes["aggregate"]
+    assert isinstance(aggregate, AggregateNode)
+    assert aggregate.scaled
     plan = flow_of("numbers").window("1s").agg(n="count(*)").build()
     assert "scaled" not in plan.model_dump(mode="json", exclude_defaults=True)["nodes"]["aggregate"]
 

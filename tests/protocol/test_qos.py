@@ -155,7 +155,7 @@ def test_a_class_has_a_priority_from_1_to_1000() -> None:
     assert QueryClass(name="batch").priority == 1
     for wrong in (0, 1001, 2.5, "6", True):
         with pytest.raises(ValidationError):
-            QueryClass(name="alarms", priority=wrong)  # type: ignore[arg-type]
+            QueryClass.model_validate({"name": "alarms", "priority": wrong})
 
 
 @pytest.mark.parametrize(

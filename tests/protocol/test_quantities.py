@@ -170,7 +170,7 @@ def test_a_wrong_quantity_in_a_model_is_explained(values: dict[str, object], cod
 
 
 def test_a_timedelta_is_a_duration() -> None:
-    assert Limits(wait=timedelta(milliseconds=3)).wait == 3000  # type: ignore[arg-type]
+    assert Limits.model_validate({"wait": timedelta(milliseconds=3)}).wait == 3000
     assert refusal(wait=timedelta(-1))[1] == (
         "duration datetime.timedelta(days=-1) is negative: give a timedelta of zero or more"
     )

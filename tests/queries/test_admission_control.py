@@ -104,7 +104,9 @@ def test_validation_gives_the_same_estimate_and_calls_the_query_valid(tmp_path: 
         alone = await made.queries.validate(HOT_PLAN)
         assert alone.admission is not None
         assert (alone.admission.targets, alone.admission.admitted) == ((), True)
-        assert (await made.queries.validate({**HOT, "qos": QOS, "class": "alarms"})).admission.admitted  # type: ignore[union-attr]
+        alarm = await made.queries.validate({**HOT, "qos": QOS, "class": "alarms"})
+        assert alarm.admission is not None
+        assert alarm.admission.admitted
 
     run(test, tmp_path, admission="refuse")
 

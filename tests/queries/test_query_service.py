@@ -141,7 +141,7 @@ def test_a_failed_query_reports_its_reason(run: Run) -> None:
             "nodes": {
                 **HOT_PLAN["nodes"],
                 "hot": {"op": "select", "input": "in", "where": "temp * temp > 1"},
-            },  # type: ignore[dict-item]
+            },
         }
         id_ = (await made.queries.register({"name": "big", "plan": plan, "on_error": "fail"})).id
         await made.feed(2**62)

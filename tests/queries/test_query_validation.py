@@ -21,7 +21,7 @@ from mavstream_protocol import InvalidObject
             {
                 "plan": {
                     **HOT_PLAN,
-                    "nodes": {**HOT_PLAN["nodes"], "hot": {"op": "select", "input": "in", "where": "x"}},  # type: ignore[dict-item]
+                    "nodes": {**HOT_PLAN["nodes"], "hot": {"op": "select", "input": "in", "where": "x"}},
                 }
             },
             "plan/nodes/hot/where",

@@ -80,7 +80,8 @@ def test_the_timer_of_the_server_starts_a_scheduled_query(tmp_path: Path) -> Non
         info = await register(made, start_at=time.time_ns() // 1000 + 300_000)
         assert info.state is ActualState.SCHEDULED
         await until(lambda: made.queries.get(info.id).state is ActualState.RUNNING, "the start")
-        assert time.time_ns() // 1000 >= info.spec.start_at  # type: ignore[operator]
+        assert info.spec.start_at is not None
+        assert time.time_ns() // 1000 >= info.spec.start_at
 
     served(test, tmp_path)
 

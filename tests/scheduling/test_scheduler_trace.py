@@ -74,8 +74,7 @@ def feeding(client: Client, queries: list[Query]) -> Iterator[None]:
     feeder = Thread(target=feed)
     feeder.start()
     try:
-        for query in queries:
-            eventually(lambda query=query: query.info().results, "the first answers")  # type: ignore[misc]
+        eventually(lambda: all(query.info().results for query in queries), "the first answers")
         yield
     finally:
         over.set()

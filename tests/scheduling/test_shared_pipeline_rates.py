@@ -123,7 +123,9 @@ def test_a_query_is_not_delayed_by_sharing_with_a_slow_one(policy: str, options:
     network.add_shared("shared", PREFIX, [(PASSING,), (SLOW,)])
     for id_ in ("alone", "shared"):
         network.arrive(id_, 10)
-    assert network.step().operators[0].query.id == "shared"  # type: ignore[union-attr]
+    first = network.step()
+    assert first is not None
+    assert first.operators[0].query.id == "shared"
 
 
 @by_memory
@@ -133,7 +135,9 @@ def test_memory_is_not_freed_later_because_of_a_slow_member(policy: str, options
     network.add_shared("shared", PREFIX, [(SELECTIVE,), (SLOW,)])
     for id_ in ("alone", "shared"):
         network.arrive(id_, 10)
-    assert network.step().operators[0].query.id == "shared"  # type: ignore[union-attr]
+    first = network.step()
+    assert first is not None
+    assert first.operators[0].query.id == "shared"
 
 
 def test_priorities_of_classes_count_too() -> None:

@@ -11,9 +11,11 @@ from tests.support.engine.shared_pipelines import Bench, shares
 from tests.support.simulation.scenarios import direct, output, query, recorded, select
 
 from mavstream_protocol.scheduling import SourceService
+from mavstream_server.scheduling.bases.sources_last import SourcesLast
 from mavstream_server.scheduling.mechanisms.progress_chart import progress_chart
 from mavstream_server.scheduling.mechanisms.segments import AnswerMemory
 from mavstream_server.scheduling.mechanisms.units import QueryUnits
+from mavstream_server.scheduling.policies.cqc import QueryClasses
 from mavstream_server.scheduling.statistics import StatisticsCollector
 from mavstream_server.simulation.run.driver import Driver
 from mavstream_server.simulation.scenario import Service
@@ -99,7 +101,11 @@ def test_the_policy_inside_a_class_sees_the_same_size_without_the_sources(
     bench = Bench(wide(stream), clock, policy="cqc", options=CQC_OVER_SEGMENT, train=256)
     run = bench.start("q", narrowing())
     feed(bench, 1000)
-    seen = bench.engine.policy._inner["default"]._seen["q"]  # type: ignore[attr-defined]
+    policy = bench.engine.policy
+    assert isinstance(policy, QueryClasses)
+    inner = policy._inner["default"]
+    assert isinstance(inner, SourcesLast)
+    seen = inner._seen["q"]
     assert entering(seen.units) == pytest.approx(6 * COLUMN)
     (route,) = seen.units.routes
     assert progress_chart(route)[0].size == pytest.approx(6 * COLUMN)

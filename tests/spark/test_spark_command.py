@@ -7,7 +7,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from tests.support.spark.session import SEED
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 pytest_plugins = ("tests.support.spark.fixtures",)
 pytestmark = pytest.mark.xdist_group("spark")
 
-PLAN = {
+PLAN: dict[str, Any] = {
     "root": "hot",
     "nodes": {
         "in": {"op": "source", "stream": "temperature"},
@@ -156,7 +156,7 @@ def test_errors_name_the_object_and_what_to_do(spark: SparkSession, homes: Path,
         data("expected", homes, "--plan", tmp_path / "none.json", "--out", tmp_path / "out")
     with pytest.raises(UnreadableInput, match="cannot be read: No such file"):
         data("convert", tmp_path / "none.csv", "--out", tmp_path / "out")
-    wrong = {"root": "hot", "nodes": {**PLAN["nodes"], "hot": {**PLAN["nodes"]["hot"], "where": "x > 1"}}}  # type: ignore[dict-item, index]
+    wrong = {"root": "hot", "nodes": {**PLAN["nodes"], "hot": {**PLAN["nodes"]["hot"], "where": "x > 1"}}}
     (tmp_path / "wrong.json").write_text(json.dumps(wrong))
     with pytest.raises(InvalidPlan, match="nodes/hot/where: there is no field `x`"):
         data("expected", homes, "--plan", tmp_path / "wrong.json", "--out", tmp_path / "out")

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 from pydantic import ValidationError
@@ -61,7 +61,7 @@ def create(
         "rows_per_second": rows_per_second,
         "connections": connections,
     }
-    given: dict[str, Any] = {"streams": streams, "classes": classes}
+    given = {"streams": streams, "classes": classes}
     with _changed(file) as tokens:
         known = next((token for token in tokens if token.name == name), None)
         if known is not None and if_missing and secret_file is not None and secret_file.exists():
@@ -69,13 +69,15 @@ def create(
         if known is not None and not if_missing:
             raise _refused("token_exists", f"'{file}' has a token '{name}': remove it first")
         try:
-            made = TokenSpec(
-                name=name,
-                role=role,
-                sha256=hash_secret(secret),
-                quotas=quotas,  # type: ignore[arg-type]
-                created=datetime.now(UTC).isoformat(timespec="seconds"),
-                **{key: tuple(value) for key, value in given.items() if value},
+            made = TokenSpec.model_validate(
+                {
+                    "name": name,
+                    "role": role,
+                    "sha256": hash_secret(secret),
+                    "quotas": quotas,
+                    "created": datetime.now(UTC).isoformat(timespec="seconds"),
+                    **{key: tuple(value) for key, value in given.items() if value},
+                }
             )
         except ValidationError as error:
             first = error.errors(include_url=False, include_input=False)[0]

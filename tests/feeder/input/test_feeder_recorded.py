@@ -67,7 +67,7 @@ def test_speed_shortens_the_intervals(tmp_path: Path) -> None:
     assert due_times(FileSource(path, NUMBERS, recorded=rate), rate) == pytest.approx(
         [100.05, 100.2, 100.225]
     )
-    assert str(parse_rate("40@150s,80").faster(10)) == "400@15s,800"  # type: ignore[union-attr]
+    assert str(parse_rate("40@150s,80").faster(10)) == "400@15s,800"
     assert parse_rate("max").faster(10) == parse_rate("max")
 
 

@@ -34,7 +34,7 @@ READINGS = {
     ],
     "event_time": "at",
 }
-HOT_PLAN = {
+HOT_PLAN: dict[str, Any] = {
     "root": "hot",
     "nodes": {
         "in": {"op": "source", "stream": "readings"},
