@@ -15,6 +15,8 @@ import pytest
 from websockets.frames import Frame
 from websockets.protocol import State
 
+from mavstream_server.columns.batch import Batch
+
 ROOT = Path(__file__).parents[1]
 TIMES = {"tuples_per_s", "numpy_tuples_per_s", "ratio", "correct"}
 
@@ -143,8 +145,32 @@ def test_decisions_are_timed_for_every_size(bench: None, capsys: pytest.CaptureF
         assert all(value > 0 for value in metric.values())
     assert set(metrics["overhead"]) == {"q1", "q2", "q3"}
     for by_train in metrics["overhead"].values():
-        assert all(0 < metric["share"] < 1 for metric in by_train.values())
-        assert by_train["256 rows"]["mean_slice_us"] < by_train["4,096 rows"]["mean_slice_us"]
+        assert list(by_train) == ["256 rows", "1,024 rows", "4,096 rows", "by time"]
+        (answers,) = {metric["answers"] for metric in by_train.values()}
+        assert answers > 0
+        for metric in by_train.values():
+            assert set(metric) == {"answers", "slices", "share", "mean_slice_us"}
+            assert metric["slices"] > 0
+            assert metric["mean_slice_us"] > 0
+            assert 0 < metric["share"] < 1
+
+
+def test_decisions_are_not_timed_if_answers_depend_on_the_train(
+    bench: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from bench.__main__ import main
+    from bench.scheduling import decisions
+
+    class LosingSink(decisions.CountingSink):
+        """Loses a row of every batch, so that its count depends on how many batches there are."""
+
+        def append(self, batch: Batch, now: int) -> None:
+            self.offset += batch.size - 1
+
+    monkeypatch.setattr(decisions, "CountingSink", LosingSink)
+    monkeypatch.setattr(decisions, "_WORK", {"q1": decisions.Q1})
+    with pytest.raises(RuntimeError, match="the same number"):
+        main(["decisions", "--decisions", "1", "--policy", "rr"])
 
 
 @pytest.mark.long

@@ -109,10 +109,14 @@ def _overhead() -> dict[str, dict[str, dict[str, float]]]:
 def _overhead_of(query: BenchQuery, place: Path) -> dict[str, dict[str, float]]:
     streams = [write_stream(place, name, 500_000, seed=1, frame_rows=1024) for name in query.streams]
     plan = infer(query.plan(), {stream.name: stream.shape for stream in streams})
-    return {
+    by_train = {
         "by time" if train is None else f"{train:,} rows": _outside_operators(plan, streams, train)
         for train in _TRAINS
     }
+    answers = {metrics["answers"] for metrics in by_train.values()}
+    if len(answers) > 1 or 0 in answers:
+        raise RuntimeError(f"expected answers, the same number with all trains; got {sorted(answers)}")
+    return by_train
 
 
 def _outside_operators(plan: TypedPlan, streams: Sequence[Stream], train: int | None) -> dict[str, float]:
@@ -120,15 +124,20 @@ def _outside_operators(plan: TypedPlan, streams: Sequence[Stream], train: int | 
     engine = Engine(policy="cqc", train=train, sharing=Sharing.OFF)
     for stream in streams:
         engine.attach(stream.name, stream.reader())
-    stopwatch = _OperatorStopwatch()
-    for number in range(4):
-        query = engine.start(QueryRequest(f"q{number}", plan, earliest=True), CountingSink())
+    stopwatch, sinks = _OperatorStopwatch(), [CountingSink() for _ in range(4)]
+    for number, sink in enumerate(sinks):
+        query = engine.start(QueryRequest(f"q{number}", plan, earliest=True), sink)
         for operator in query.network.operators.values():
             stopwatch.watch(operator)
     begin = time.perf_counter_ns()
     engine.run()
     elapsed = time.perf_counter_ns() - begin
+    answers = {sink.offset for sink in sinks}
+    if len(answers) > 1:
+        raise RuntimeError(f"expected the same number of answers from equal queries, got {sorted(answers)}")
     return {
+        "answers": answers.pop(),
+        "slices": engine.loop.slices,
         "share": round(1 - stopwatch.elapsed / elapsed, 4),
         "mean_slice_us": round(elapsed / engine.loop.slices / 1000, 1),
     }
