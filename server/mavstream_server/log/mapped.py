@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import time
-import zlib
 from pathlib import Path
+
+from zlib_ng.zlib_ng import crc32
 
 from mavstream_server.columns.batch import BEGIN_OF_TIME
 from mavstream_server.core.damage import Damage, DamageListener
@@ -158,7 +159,7 @@ class MappedSegment(SegmentMap):
     def verify(self, until: int) -> None:
         """Verify the frames up to a byte offset, and some behind it; damage is recorded, not raised."""
         view, limit, offset = self.view, self.limit, self.verified
-        unpack, crc32 = CHECKED_FIELDS.unpack_from, zlib.crc32
+        unpack = CHECKED_FIELDS.unpack_from
         until, last = min(until + _VERIFY_BYTES, limit), limit - FRAME_BYTES
         while offset < until:
             magic, crc, length = unpack(view, offset) if offset <= last else (0, 0, 0)
