@@ -1,0 +1,1 @@
+"""Attack suite: hostile load against a real server on loopback, and checks of what must hold meanwhile."""

@@ -1,0 +1,1 @@
+"""Fuzzers: seeded generators of requests and websocket sessions, and the processes that send them."""

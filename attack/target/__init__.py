@@ -1,0 +1,1 @@
+"""The server under attack, and the bystanders that must not notice the attack."""
