@@ -12,6 +12,7 @@ from attack.attacks import (
     memory,
     planning,
     slices,
+    socket_fuzz,
 )
 from attack.findings import Findings
 from attack.invariants import violations
@@ -26,6 +27,7 @@ ATTACKS: dict[str, Attack] = {
     "memory": memory.run,
     "slices": slices.run,
     "http_fuzz": http_fuzz.run,
+    "socket_fuzz": socket_fuzz.run,
 }
 """The attacks by name, in the order in which they are run."""
 

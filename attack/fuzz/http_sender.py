@@ -9,12 +9,12 @@ from urllib.parse import urlsplit
 
 import httptools
 
-from attack.findings import LONGEST_WAIT, Findings
+from attack.findings import Findings
 from attack.fuzz.requests import FuzzRequest, request
 
 CONNECTIONS = 8
-_CUT = 10.0  # seconds after which an answer is given up
-_TRACE = "/scheduler/trace"  # it is answered after the seconds that are asked for
+_CUT = 70.0  # seconds after which an answer is given up
+_TRACE = "/scheduler/trace"
 _READ = 1 << 16
 
 
@@ -92,10 +92,9 @@ class _Connection:
             legal = fuzzed.framing is not None or "Upgrade" in fuzzed.headers
             self._findings.expect(legal, f"{what}: the connection was closed without an answer")
             return
-        patience = _CUT if _TRACE in fuzzed.path or fuzzed.framing is not None else LONGEST_WAIT
-        self._findings.answered(what, answer.status, min(seconds, patience), patience=patience)
-        if seconds > patience:
-            self._findings.violated(f"{what}: answered after {seconds:.2f} s")
+        # A trace is answered after the seconds that it asks for, an incomplete request after a time-out.
+        timed = _TRACE not in fuzzed.path and fuzzed.framing is None
+        self._findings.answered(what, answer.status, seconds if timed else 0.0)
         location = answer.headers.get(b"location", b"").decode("latin-1")
         if location.startswith("/v1/queries/"):
             self._query = location.rsplit("/", 1)[1]

@@ -1,7 +1,7 @@
 """Generator of HTTP requests: valid requests of every route, most of them with mutations.
 
-Request `number` of a seed is always the same. Ids of queries are given by the server: requests have `{query}` in
-their place, which the sender replaces with an id that it has seen.
+Request `number` of a seed is always the same. Ids of queries are given by the server: requests have `{query}`
+in their place, which the sender replaces with an id that it has seen.
 """
 
 from __future__ import annotations
