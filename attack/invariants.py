@@ -90,4 +90,4 @@ def _processes(observed: Observed, limits: Limits) -> Iterator[str]:
     elif observed.engine_after != observed.engine_before:
         yield f"the engine died: process {observed.engine_before} became {observed.engine_after}"
     for line in observed.errors:
-        yield f"the server logged an error: {line[:300]}"
+        yield f"the server logged an error: {line[:3000]}"

@@ -1,6 +1,7 @@
 """Generator of websocket sessions: producers and subscribers that break the protocol in every way.
 
-Session `number` of a seed is always the same; each producer has a name of its own, so that its sequences begin at 1.
+Session `number` of a seed is always the same; each producer has a name of its own, so that its sequences
+begin at 1.
 """
 
 from __future__ import annotations

@@ -117,7 +117,9 @@ class _Sender:
             self.findings.longest_s = max(self.findings.longest_s, waited)
             self.findings.expect(waited <= LONGEST_WAIT, f"{what}: its end took {waited:.2f} s")
             if code is not None:
-                self.findings.closed(what, code, _CODES)
+                # Nobody is left to read a close frame behind the end of the connection.
+                legal = _CODES | {1006} if made.ending is Ending.CUT else _CODES
+                self.findings.closed(what, code, legal)
         finally:
             reading.cancel()
             with contextlib.suppress(asyncio.CancelledError, OSError):

@@ -75,8 +75,20 @@ class StampedWebSocket(WebSocketsSansIOProtocol):
         """Collect a fragment of a message."""
         super().handle_cont(event)
         if len(self.frames) > _MOST_FRAGMENTS:
-            self.frames = []
-            self.conn.fail(CloseCode.MESSAGE_TOO_BIG, f"more than {_MOST_FRAGMENTS} fragments")
+            self._fail(CloseCode.MESSAGE_TOO_BIG, f"more than {_MOST_FRAGMENTS} fragments")
+
+    def send_receive_event_to_app(self) -> None:
+        """Hand a message to the application; one that is not understood is no error of the server."""
+        if self.curr_msg_data_type == "text" and not _is_text(b"".join(self.frames)):
+            self._fail(CloseCode.INVALID_DATA, "a text message is not UTF-8: send bytes as a binary message")
+        else:
+            super().send_receive_event_to_app()
+
+    def _fail(self, code: CloseCode, reason: str) -> None:
+        """Close the connection because of what the peer sent; does nothing if it is closing already."""
+        self.frames = []
+        if not self.close_sent:
+            self.conn.fail(code, reason)
             self.handle_parser_exception()
 
     def pause_writing(self) -> None:
@@ -95,6 +107,16 @@ class StampedWebSocket(WebSocketsSansIOProtocol):
         if self.sockets is not None:
             self.sockets.busy(self.transport)
         super().connection_lost(exc)
+
+
+def _is_text(data: bytes) -> bool:
+    if data.isascii():
+        return True
+    try:
+        data.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
 
 
 def received_at(websocket: WebSocket) -> int:
