@@ -12,6 +12,7 @@ from importlib.metadata import version
 from fastapi import Depends, FastAPI
 from starlette.middleware import Middleware
 from starlette.middleware.cors import CORSMiddleware
+from starlette.routing import Route
 
 from mavstream_protocol.errors import MavstreamError
 from mavstream_protocol.wire.feed import CloseCode
@@ -21,7 +22,7 @@ from mavstream_server.api.access.quotas import TokenUsage
 from mavstream_server.api.auth import Auth, KnownTokens
 from mavstream_server.api.bodies import check_body
 from mavstream_server.api.limits import Connections, Limits
-from mavstream_server.api.openapi import DESCRIPTION, TAGS, document
+from mavstream_server.api.openapi import DESCRIPTION, TAGS, document, show_document
 from mavstream_server.api.problems import HANDLERS
 from mavstream_server.api.routers import (
     classes,
@@ -101,6 +102,8 @@ def create_app(settings: Settings, child: EngineChild | None = None) -> FastAPI:
     for router in ROUTERS:
         app.include_router(router)
     app.openapi = lambda: document(app)  # type: ignore[method-assign]
+    # In front of FastAPI's own route, which would generate the document on the event loop.
+    app.router.routes.insert(0, Route("/openapi.json", show_document, include_in_schema=False))
     return app
 
 

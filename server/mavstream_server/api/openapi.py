@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
-from fastapi import FastAPI
+from fastapi import FastAPI, Request
 from fastapi.openapi.utils import get_openapi
 from pydantic import TypeAdapter
+from starlette.responses import JSONResponse
 
 from mavstream_protocol.errors import Problem
 from mavstream_protocol.wire.feed import from_producer, to_producer
@@ -68,6 +70,11 @@ def document(app: FastAPI) -> dict[str, Any]:
         made["paths"]["/v1/feed"]["get"]["responses"] |= documented(426)
         app.openapi_schema = _tuples_as_arrays(made)
     return app.openapi_schema
+
+
+async def show_document(request: Request) -> JSONResponse:
+    """Return the document as JSON; it is generated in a thread, since that takes some 300 ms."""
+    return JSONResponse(await asyncio.to_thread(document, request.app))
 
 
 def _add(schemas: dict[str, Any], name: str, schema: dict[str, Any]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
 from collections.abc import Mapping, Sequence
@@ -93,7 +94,7 @@ async def on_http_error(request: Request, error: Exception) -> Response:
     if status == 404:
         code, detail = "unknown_route", f"there is nothing at {path}: GET /openapi.json lists what there is"
     elif status == 405:
-        allowed = ", ".join(allowed_methods(request))
+        allowed = ", ".join(await allowed_methods(request))
         headers["allow"] = allowed
         code, detail = "wrong_method", f"{path} does not take {request.method}: it takes {allowed}"
     elif status == 400:
@@ -167,12 +168,14 @@ def invalid_items(errors: Sequence[Mapping[str, Any]], body: object) -> tuple[Pr
     return (*items, *map(_item, rest[:20]))
 
 
-def allowed_methods(request: Request) -> list[str]:
+async def allowed_methods(request: Request) -> list[str]:
     """Return the methods of all routes that match the path of a request."""
     from starlette.routing import compile_path
 
     found: set[str] = set()
-    for template, operations in request.app.openapi()["paths"].items():
+    # In a thread: it takes some 300 ms to generate the document for the first time.
+    document = await asyncio.to_thread(request.app.openapi)
+    for template, operations in document["paths"].items():
         if compile_path(template)[0].match(request.url.path):
             found |= {method.upper() for method in operations}
     return sorted(found)
