@@ -8,11 +8,16 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from attack.attacks import (
+    browser,
+    damage,
+    floods,
     http_fuzz,
+    kills,
     memory,
     planning,
     slices,
     socket_fuzz,
+    tenants,
 )
 from attack.findings import Findings
 from attack.invariants import violations
@@ -26,8 +31,13 @@ ATTACKS: dict[str, Attack] = {
     "planning": planning.run,
     "memory": memory.run,
     "slices": slices.run,
+    "browser": browser.run,
+    "damage": damage.run,
+    "floods": floods.run,
+    "tenants": tenants.run,
     "http_fuzz": http_fuzz.run,
     "socket_fuzz": socket_fuzz.run,
+    "kills": kills.run,
 }
 """The attacks by name, in the order in which they are run."""
 

@@ -11,6 +11,7 @@ import httptools
 
 from attack.findings import Findings
 from attack.fuzz.requests import FuzzRequest, request
+from attack.target.raw_http import Answer
 
 CONNECTIONS = 8
 _CUT = 70.0  # seconds after which an answer is given up
@@ -26,33 +27,6 @@ class HttpJob(NamedTuple):
     seed: int
     first: int
     count: int
-
-
-class Answer:
-    """Reads one answer; implements the callbacks of the parser."""
-
-    def __init__(self, head_only: bool) -> None:
-        self._head_only = head_only
-        self.headers: dict[bytes, bytes] = {}
-        self.complete = False
-        self.parser = httptools.HttpResponseParser(self)
-
-    def on_header(self, name: bytes, value: bytes) -> None:
-        """A header was read."""
-        self.headers[name.lower()] = value
-
-    def on_headers_complete(self) -> None:
-        """The head was read; there is no body behind that of a HEAD request."""
-        self.complete = self._head_only and self.status >= 200
-
-    def on_message_complete(self) -> None:
-        """The answer was read; an answer 100 announces another."""
-        self.complete = self.complete or self.status >= 200
-
-    @property
-    def status(self) -> int:
-        """The status code."""
-        return self.parser.get_status_code()
 
 
 class _Connection:

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import re
-import secrets
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Self
@@ -14,21 +13,30 @@ import httpx
 
 from attack.findings import Findings
 from mavstream._server_process import ServerProcess
+from mavstream_protocol.tokens import TokensFile, TokenSpec, hash_secret, new_secret
 
 PATIENCE = 30.0
 """Seconds after which the suite stops waiting for anything."""
 _POLL = 0.02
 _PROC = Path("/proc")
+ROLES: dict[str, dict[str, Any]] = {role: {"role": role} for role in ("admin", "client", "feeder")}
+"""A token for each role."""
 _ALL = 1000  # the largest page of a list
 
 
 class TargetServer(ServerProcess):
-    """A server with a token for each role, on a free port of the loopback address."""
+    """A server with tokens, one for each role by default, on a free port of the loopback address."""
 
-    def __init__(self, data: Path, *flags: str) -> None:
-        self.tokens = {role: secrets.token_hex(16) for role in ("admin", "client", "feeder")}
-        pairs = ",".join(f"{role}:{secret}" for role, secret in self.tokens.items())
-        super().__init__(data, *flags, env={"MAVSTREAM_TOKENS": pairs})
+    def __init__(self, data: Path, *flags: str, tokens: Mapping[str, Mapping[str, Any]] = ROLES) -> None:
+        self.tokens = {name: new_secret() for name in tokens}
+        """Secrets by name of the token."""
+        specs = [
+            TokenSpec(name=name, sha256=hash_secret(self.tokens[name]), **spec)
+            for name, spec in tokens.items()
+        ]
+        file = data.with_suffix(".tokens")
+        file.write_text(TokensFile(tokens=tuple(specs)).model_dump_json())
+        super().__init__(data, *flags, "--tokens-file", str(file))
         self._read = 0
 
     def wait_ready(self, timeout: float = PATIENCE) -> Self:
@@ -37,13 +45,13 @@ class TargetServer(ServerProcess):
         self.http = self.client("admin")
         return self
 
-    def client(self, role: str) -> httpx.Client:
-        """Return an HTTP client with the token of a role."""
-        return httpx.Client(base_url=self.url, timeout=PATIENCE, headers=self.header(role))
+    def client(self, token: str) -> httpx.Client:
+        """Return an HTTP client with a token."""
+        return httpx.Client(base_url=self.url, timeout=PATIENCE, headers=self.header(token))
 
-    def header(self, role: str) -> dict[str, str]:
-        """Return the header with the token of a role."""
-        return {"Authorization": f"Bearer {self.tokens[role]}"}
+    def header(self, token: str) -> dict[str, str]:
+        """Return the header with a token."""
+        return {"Authorization": f"Bearer {self.tokens[token]}"}
 
     @property
     def websocket_url(self) -> str:
@@ -74,6 +82,13 @@ class TargetServer(ServerProcess):
         """Return the errors and tracebacks that were logged since the last call."""
         lines, self._read = self.log[self._read :], len(self.log)
         return tuple(errors_in(lines))
+
+    def check_health(self, findings: Findings, what: str) -> None:
+        """Check that the server is ready and has logged no error since the last check."""
+        status = self.http.get("/readyz").status_code
+        findings.expect(status == 200, f"{what}: /readyz answers {status}")
+        for line in self.new_errors():
+            findings.violated(f"{what}: the server logged an error: {line[:1000]}")
 
     def create(self, path: str, body: object, method: str = "POST") -> dict[str, Any]:
         """Create something as administrator; a refusal is an error."""
@@ -107,9 +122,11 @@ class TargetServer(ServerProcess):
 
 
 @contextmanager
-def target_server(data: Path, *flags: str) -> Iterator[TargetServer]:
+def target_server(
+    data: Path, *flags: str, tokens: Mapping[str, Mapping[str, Any]] = ROLES
+) -> Iterator[TargetServer]:
     """Run a server, ready in the block."""
-    server = TargetServer(data, *flags)
+    server = TargetServer(data, *flags, tokens=tokens)
     try:
         yield server.wait_ready()
     finally:
