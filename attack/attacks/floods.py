@@ -13,6 +13,7 @@ from attack.options import Options
 from attack.target.raw_http import connected, exchange, read_answer
 from attack.target.target import Target
 
+STREAM = "flooded"
 MIB = 1 << 20
 _PIECE = b"x" * (256 << 10)
 _MOST = 64 * MIB
@@ -24,6 +25,7 @@ _SLOW = 40
 
 def run(target: Target, options: Options) -> Findings:
     """Run one flood after the other; health must be answered throughout, and each must be cut off."""
+    target.server.create("/v1/streams", {"name": STREAM, "fields": [{"name": "n", "type": "int"}]})
     flood = _Flood(target, options.seconds)
     for work in FLOODS:
         work(flood)
@@ -67,7 +69,7 @@ class _Flood:
         self.findings.metrics[f"{what}, sent"] = f"{sent / MIB:.1f} MiB"
 
     def timed_out(self, what: str, connections: list[socket.socket], expected: int) -> None:
-        """Wait until the server refuses connections for their slowness; 503 is documented where it is full."""
+        """Wait until the server refuses slow connections; a full server may answer 503."""
         end = time.monotonic() + self.seconds
         for connection in connections:
             connection.settimeout(max(end - time.monotonic(), 0.1))
@@ -105,7 +107,7 @@ def _half_open(flood: _Flood) -> None:
 
 
 def _slow_bodies(flood: _Flood) -> None:
-    head = flood.head("POST /v1/streams/none/tuples HTTP/1.1", "Content-Type: application/json")
+    head = flood.head(f"POST /v1/streams/{STREAM}/tuples HTTP/1.1", "Content-Type: application/json")
     with ExitStack() as stack:
         connections = [stack.enter_context(connected(flood.server)) for _ in range(_SLOW)]
         for number, connection in enumerate(connections):
@@ -150,9 +152,10 @@ def _silent_sockets(flood: _Flood) -> None:
 
 def _unread_pongs(flood: _Flood) -> None:
     with ExitStack() as stack:
-        for _ in range(2):
+        for size, count in ((125, 2000), (0, 40_000)):
             connection = _upgraded(flood, stack)
-            flood.cut_off("pings without reading pongs", connection, frame(PING, bytes(125)) * 2000)
+            what = f"pings of {size} bytes without reading pongs"
+            flood.cut_off(what, connection, frame(PING, bytes(size)) * count)
 
 
 def _unread_answers(flood: _Flood) -> None:

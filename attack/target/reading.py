@@ -21,7 +21,7 @@ def read_stream(server: TargetServer, stream: str, count: int) -> list[dict[str,
         parameters = {"after": after, "limit": _PAGE}
         pulled = server.http.get(f"/v1/queries/{query}/results", params=parameters).json()
         rows += pulled["rows"]
-        after = pulled["next"] - 1 if pulled["rows"] else after
+        after = pulled["next"]
         if len(rows) >= count and not pulled["rows"]:
             break
         time.sleep(_POLL)

@@ -19,6 +19,10 @@ _RECEIVED = "mavstream.received"
 _LISTENER = "mavstream.arrival_listener"
 _MOST_FRAGMENTS = 4096
 """Fragments of a message; empty ones would not count for its size."""
+_MOST_CONTROL_FRAMES = 256
+"""Pings and pongs in one piece; no client has a use for as many."""
+_PIECE = 1 << 16
+"""Bytes that are parsed at once: frames of 6 bytes each would take long otherwise."""
 
 
 class StampedWebSocket(WebSocketsSansIOProtocol):
@@ -35,12 +39,17 @@ class StampedWebSocket(WebSocketsSansIOProtocol):
     ) -> None:
         super().__init__(*args, **options)
         self.sockets = sockets
+        self._control_frames = 0
         self._send_timer = StallTimer(self.loop, send_timeout, lambda: self.transport.abort())
 
     def data_received(self, data: bytes) -> None:
         """Record the time, then handle the bytes."""
         received = SystemClock.monotonic()
-        super().data_received(data)
+        if len(data) <= _PIECE:
+            self._parse(data)
+        else:
+            for start in range(0, len(data), _PIECE):
+                self._parse(data[start : start + _PIECE])
         scope: Any = getattr(self, "scope", None)  # not set before the handshake
         if scope is not None:
             state = scope["state"]
@@ -51,12 +60,29 @@ class StampedWebSocket(WebSocketsSansIOProtocol):
         elif self.conn.handshake_exc is not None:
             self._refuse_handshake(self.conn.handshake_exc)
 
+    def _parse(self, data: bytes) -> None:
+        """Handle some bytes; after a failure they are discarded."""
+        if self.conn.parser_exc is None:
+            self._control_frames = 0
+            super().data_received(data)
+
     def _refuse_handshake(self, cause: Exception) -> None:
         """Answer a handshake that cannot be parsed, which uvicorn would leave without an answer."""
         self.close_sent = self.handshake_complete = True
         error = Refused(f"the websocket handshake is not understood: {cause}", code="invalid_handshake")
         self.transport.write(raw_response(error))
         self.transport.close()
+
+    async def run_asgi(self) -> None:
+        """Run the application; uvicorn logs an error if it refused the handshake with a response."""
+        served = self.app
+
+        async def app(scope: Any, receive: Any, send: Any) -> None:
+            await served(scope, receive, send)
+            self.handshake_complete |= self.initial_response is not None
+
+        self.app = app
+        await super().run_asgi()
 
     def on_task_complete(self, task: asyncio.Task[None]) -> None:
         """Record that only the peer's part of closing is missing."""
@@ -70,6 +96,17 @@ class StampedWebSocket(WebSocketsSansIOProtocol):
             super().handle_ping()
         else:
             self.conn.data_to_send()
+        self._count_control_frame()
+
+    def handle_pong(self, event: Frame) -> None:
+        """Take note of the answer to a ping."""
+        super().handle_pong(event)
+        self._count_control_frame()
+
+    def _count_control_frame(self) -> None:
+        self._control_frames += 1
+        if self._control_frames > _MOST_CONTROL_FRAMES:
+            self._fail(CloseCode.POLICY_VIOLATION, f"more than {_MOST_CONTROL_FRAMES} pings or pongs at once")
 
     def handle_cont(self, event: Frame) -> None:
         """Collect a fragment of a message."""
