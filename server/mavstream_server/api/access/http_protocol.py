@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from typing import TYPE_CHECKING, Any
 
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 from mavstream_protocol.errors import MavstreamError
 from mavstream_protocol.quantities import format_size
@@ -57,6 +58,7 @@ class BoundedHttp(HttpToolsProtocol):
         self._send_timer = StallTimer(self.loop, settings.send_timeout / 1e6, self._abort)
         self._unparsed = 0  # bytes since the last progress: headers complete, some body, end of the message
         self._refusal: MavstreamError | None = None
+        self._unanswered: deque[RequestResponseCycle] = deque()
 
     # Connection
 
@@ -73,6 +75,7 @@ class BoundedHttp(HttpToolsProtocol):
         self._sockets.busy(self.transport)
         self._head_timer.stop()
         self._send_timer.stop()
+        self._give_up_answers()
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
@@ -134,7 +137,10 @@ class BoundedHttp(HttpToolsProtocol):
         self._unparsed = 0
         self._head_timer.stop()
         self._sockets.busy(self.transport)
+        before = self.cycle
         super().on_headers_complete()
+        if self.cycle is not before:  # not for websockets
+            self._unanswered.append(self.cycle)
         if len(self.pipeline) > _MOST_PIPELINED:
             self._abort()
             raise Refused(f"more than {_MOST_PIPELINED} requests are in progress on one connection")
@@ -152,6 +158,7 @@ class BoundedHttp(HttpToolsProtocol):
 
     def on_response_complete(self) -> None:
         """Wait for the next request."""
+        self._unanswered.popleft()
         super().on_response_complete()
         if self._waiting and not self.transport.is_closing():
             self._sockets.idle(self.transport)
@@ -177,7 +184,14 @@ class BoundedHttp(HttpToolsProtocol):
             return
         if self._waiting:  # otherwise it would be taken for the answer to the request in progress
             self.transport.write(raw_response(error))
+        self._give_up_answers()
         self.transport.close()
 
     def _abort(self) -> None:
+        self._give_up_answers()
         self.transport.abort()
+
+    def _give_up_answers(self) -> None:
+        """Write no more answers: uvicorn tells only the last of several requests that its peer has gone."""
+        for cycle in self._unanswered:
+            cycle.disconnected = True
