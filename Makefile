@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: install demo test test-long lint bench clean
+.PHONY: install demo test test-long lint bench attack clean
 
 install: $(STAMP)
 
@@ -38,6 +38,11 @@ bench: install
 	$(BIN)/python -m bench feeder
 	$(BIN)/python -m bench agreement
 	$(BIN)/python -m bench spark
+
+# Hostile load against a server on loopback, about four minutes; the long run:
+# make attack ATTACK_ARGS="--requests 1000000 --frames 1000000 --json attack.json"
+attack: install
+	$(BIN)/python -m attack $(ATTACK_ARGS)
 
 clean:
 	rm -rf $(VENV) build *.egg-info .pytest_cache .mypy_cache .ruff_cache

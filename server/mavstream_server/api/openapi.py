@@ -44,6 +44,13 @@ _MESSAGES: dict[str, TypeAdapter[Any]] = {
     "ToProducer": to_producer,
     "ToSubscriber": to_subscriber,
 }
+_CREATIONS = {
+    ("post", "/v1/streams", "201"): "name",
+    ("post", "/v1/queries", "201"): "id",
+    ("put", "/v1/tables/{name}", "201"): "name",
+    ("put", "/v1/classes/{name}", "200"): "name",
+}
+"""Method, path and status of creations, with the key of the response that other paths have as parameter."""
 _REF = "#/components/schemas/{model}"
 
 
@@ -68,6 +75,8 @@ def document(app: FastAPI) -> dict[str, Any]:
             for method, operation in operations.items():
                 _add_problems(path, method, operation)
         made["paths"]["/v1/feed"]["get"]["responses"] |= documented(426)
+        for (method, path, status), parameter in _CREATIONS.items():
+            made["paths"][path][method]["responses"][status]["links"] = _links(made["paths"], path, parameter)
         app.openapi_schema = _tuples_as_arrays(made)
     return app.openapi_schema
 
@@ -81,6 +90,21 @@ def _add(schemas: dict[str, Any], name: str, schema: dict[str, Any]) -> None:
     for inner, definition in schema.pop("$defs", {}).items():
         schemas.setdefault(inner, definition)
     schemas[name] = schema
+
+
+def _links(paths: dict[str, Any], created: str, parameter: str) -> dict[str, Any]:
+    """Return links from the response of a creation to all operations on what was created."""
+    named = "/{" + parameter + "}"
+    one = created.removesuffix(named) + named
+    return {
+        operation["operationId"]: {
+            "operationId": operation["operationId"],
+            "parameters": {parameter: f"$response.body#/{parameter}"},
+        }
+        for path, operations in paths.items()
+        if path == one or path.startswith(one + "/")
+        for operation in operations.values()
+    }
 
 
 def _tuples_as_arrays(part: Any) -> Any:
