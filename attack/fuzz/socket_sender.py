@@ -14,8 +14,9 @@ from attack.fuzz.sessions import Ending, Session, session
 
 AT_ONCE = 8
 _CUT = 10.0  # seconds after which a session is given up
-_CODES = frozenset((1000, 1002, 1003, 1005, 1007, 1009, 4400, 4403, 4404, 4408, 4409, 4410))
-"""The close codes that a server may give to what it does not understand; 1011 is an internal error."""
+_CODES = frozenset((1000, 1002, 1003, 1005, 1007, 1008, 1009, 3000, 4400, 4403, 4404, 4408, 4409, 4410))
+"""The close codes that a server may give to what it does not understand, and 3000, which is that of the client
+sent back; 1011 is an internal error."""
 _PROBE = b"still there?"
 _READ = 1 << 16
 
