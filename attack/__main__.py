@@ -16,7 +16,7 @@ from attack.suite import ATTACKS, run
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the attacks and print a line for each; returns 1 if an invariant was violated."""
     given = _parser().parse_args(arguments)
-    options = Options(given.requests, given.frames, given.seed, given.seconds)
+    options = Options(given.requests, given.frames, given.seed, given.seconds, given.patience)
     print(f"seed {options.seed}, {options.requests:,} requests, {options.frames:,} frames")
     print(header(), flush=True)
     lines = []
@@ -41,6 +41,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--seed", type=int, default=default.seed, help="a seed repeats the same requests")
     parser.add_argument(
         "--seconds", type=float, default=default.seconds, help="length of attacks that have no count"
+    )
+    parser.add_argument(
+        "--patience", type=float, default=default.patience, help="seconds after which a wait is a violation"
     )
     parser.add_argument(
         "--only", nargs="+", choices=ATTACKS, metavar="NAME", help=f"some of {', '.join(ATTACKS)}"

@@ -7,8 +7,6 @@ from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import Any
 
-LONGEST_WAIT = 1.0
-"""Seconds within which every request and every frame is answered."""
 MOST_VIOLATIONS = 20
 """Violations that are kept in full; further ones are counted."""
 
@@ -23,6 +21,8 @@ class Findings:
     closes: Counter[int] = field(default_factory=Counter)
     longest_s: float = 0.0
     """The longest time from a request to its answer."""
+    slowest: str = ""
+    """The request that took that long."""
     violations: list[str] = field(default_factory=list)
     left_out: int = 0
     """Violations beyond the first ones."""
@@ -42,22 +42,18 @@ class Findings:
             self.violated(what)
         return bool(holds)
 
-    def answered(
-        self,
-        what: str,
-        status: int,
-        seconds: float,
-        documented: Collection[int] = (),
-        patience: float = LONGEST_WAIT,
-    ) -> None:
+    def answered(self, what: str, status: int, seconds: float, documented: Collection[int] = ()) -> None:
         """Record the answer to a request; one of 500 and above is a violation unless it is documented."""
         self.requests += 1
         self.statuses[status] += 1
-        self.longest_s = max(self.longest_s, seconds)
+        self.waited(what, seconds)
         if status >= 500 and status not in documented:
             self.violated(f"{what}: status {status}")
-        if seconds > patience:
-            self.violated(f"{what}: answered after {seconds:.2f} s, more than {patience:g} s")
+
+    def waited(self, what: str, seconds: float) -> None:
+        """Record how long something took."""
+        if seconds > self.longest_s:
+            self.longest_s, self.slowest = seconds, what
 
     def closed(self, what: str, code: int, expected: Collection[int]) -> None:
         """Record the close code of a websocket."""
@@ -71,7 +67,7 @@ class Findings:
         self.frames += other.frames
         self.statuses += other.statuses
         self.closes += other.closes
-        self.longest_s = max(self.longest_s, other.longest_s)
+        self.waited(other.slowest, other.longest_s)
         for what in other.violations:
             self.violated(what)
         self.left_out += other.left_out

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from attack.findings import LONGEST_WAIT
+from attack.findings import Findings
 
 MIB = 1 << 20
 
@@ -13,8 +13,8 @@ MIB = 1 << 20
 class Limits(NamedTuple):
     """The bounds that are checked."""
 
-    wait_s: float = LONGEST_WAIT
-    """The longest wait for a health check, an ack or an answer."""
+    wait_s: float = 1.0
+    """The longest wait for the answer to any request, a health check, an ack or an answer of a query."""
     api_bytes: int = 512 * MIB
     """The most resident memory of the API process; there is no setting for it."""
     engine_bytes: int = 768 * MIB
@@ -56,9 +56,12 @@ class Observed(NamedTuple):
     """Errors and tracebacks in the server's log."""
 
 
-def violations(observed: Observed, limits: Limits) -> list[str]:
-    """Return each invariant that was violated, as a sentence with what was observed."""
-    return [*_waits(observed.waits, limits), *_processes(observed, limits)]
+def violations(findings: Findings, observed: Observed, limits: Limits) -> list[str]:
+    """Return what an attack found, and each invariant that was violated, with what was observed."""
+    found = [*findings.violations, *_waits(observed.waits, limits), *_processes(observed, limits)]
+    if findings.longest_s > limits.wait_s:
+        found.append(f"{findings.slowest}: took {findings.longest_s:.2f} s, more than {limits.wait_s:g} s")
+    return found
 
 
 def _waits(waits: Waits, limits: Limits) -> Iterator[str]:
@@ -90,4 +93,4 @@ def _processes(observed: Observed, limits: Limits) -> Iterator[str]:
     elif observed.engine_after != observed.engine_before:
         yield f"the engine died: process {observed.engine_before} became {observed.engine_after}"
     for line in observed.errors:
-        yield f"the server logged an error: {line[:3000]}"
+        yield f"the server logged an error: {line[:1000]}"

@@ -15,3 +15,5 @@ class Options(NamedTuple):
     seed: int = 1
     seconds: float = 6.0
     """How long attacks last that have no count: floods, kills, slices."""
+    patience: float = 1.0
+    """Seconds after which a wait is a violation."""

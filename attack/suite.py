@@ -56,5 +56,5 @@ def run_one(name: str, attack: Attack, under_attack: Target, watch: Watch, optio
     seconds = time.monotonic() - begin
     under_attack.tidy()
     observed = watch.end()
-    found = [*findings.violations, *violations(observed, LIMITS)]
+    found = violations(findings, observed, LIMITS._replace(wait_s=options.patience))
     return Line(name, seconds, findings, observed, observed.waits.acked - acked, found)

@@ -13,14 +13,14 @@ _ROUND = 20_000
 """Requests after which everything that they created is removed."""
 _SECONDS_PER_REQUEST = 0.001
 """How long Schemathesis runs for each mutated request; it is some ten times slower."""
-_MOST_SECONDS = 300.0
+_LEAST_SECONDS, _MOST_SECONDS = 15.0, 300.0
 _PATIENCE = 600.0  # seconds for a round
 
 
 def run(target: Target, options: Options) -> Findings:
     """Send the requests; whatever they are, none may get a 5xx or wait for more than a second."""
-    seconds = min(max(options.requests * _SECONDS_PER_REQUEST, 3.0), _MOST_SECONDS)
-    findings = run_schemathesis(target.server, target.folder, options.seed, seconds)
+    seconds = min(max(options.requests * _SECONDS_PER_REQUEST, _LEAST_SECONDS), _MOST_SECONDS)
+    findings = run_schemathesis(target.server, target.folder, options, seconds)
     target.tidy()
     for first in range(0, options.requests, _ROUND):
         count = min(_ROUND, options.requests - first)

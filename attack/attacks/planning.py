@@ -9,12 +9,10 @@ from typing import Any
 
 from attack.findings import Findings
 from attack.options import Options
-from attack.target.server import send
 from attack.target.target import Target
 
 STREAM = "planned"
 _JSON = {"content-type": "application/json"}
-_FIRST_PLAN_S = 5.0  # the first large plan starts the process that plans them
 _LARGEST = 1 << 20  # bytes of a plan that is read
 
 
@@ -23,23 +21,18 @@ def run(target: Target, options: Options) -> Findings:
     findings = Findings()
     fields = [{"name": "x", "type": "int"}, {"name": "s", "type": "string"}]
     target.server.create("/v1/streams", {"name": STREAM, "fields": fields})
-    longest = {}
     with target.server.client("client") as http:
         begin = time.monotonic()
-        first = http.post("/v1/queries/validate", content=next(plans())[1], headers=_JSON)
-        findings.answered("the first large plan", first.status_code, 0.0)
-        findings.expect(time.monotonic() - begin < _FIRST_PLAN_S, "the planning process takes long to start")
+        http.post("/v1/queries/validate", content=next(plans())[1], headers=_JSON)
         findings.metrics["first large plan, which starts a process"] = (
             f"{(time.monotonic() - begin) * 1e3:.0f} ms"
         )
         for name, body in plans():
-            before, findings.longest_s = findings.longest_s, 0.0
             for path in ("/v1/queries/validate", "/v1/queries"):
-                send(http, findings, "POST", path, content=body, headers=_JSON)
-                longest[name] = findings.longest_s
-            findings.longest_s = max(before, findings.longest_s)
-    worst = max(longest, key=longest.__getitem__)
-    findings.metrics["longest plan"] = f"{worst}, {longest[worst] * 1e3:.0f} ms"
+                begin = time.monotonic()
+                answer = http.post(path, content=body, headers=_JSON)
+                findings.answered(f"{path} with {name}", answer.status_code, time.monotonic() - begin)
+    findings.metrics["slowest"] = f"{findings.slowest}, {findings.longest_s * 1e3:.0f} ms"
     return findings
 
 
@@ -88,11 +81,10 @@ def _compute(compute: dict[str, str]) -> dict[str, Any]:
     return {"root": "p", "nodes": nodes}
 
 
-def _projects(count: int, text: Any, columns: int = 256) -> dict[str, Any]:
+def _projects(count: int, text: Any, columns: int = 255) -> dict[str, Any]:
     nodes: dict[str, Any] = {"in": _source()}
     for level in range(count):
-        compute = {f"c{n}": text(level, n) for n in range(columns)}
-        compute["x"] = "x"
+        compute = {"x": "x", **{f"c{n}": text(level, n) for n in range(columns)}}
         below = f"p{level - 1}" if level else "in"
         nodes[f"p{level}"] = {"op": "project", "input": below, "compute": compute}
     return {"root": f"p{count - 1}", "nodes": nodes}

@@ -26,7 +26,7 @@ class HttpJob(NamedTuple):
     tokens: dict[str, str]
     seed: int
     first: int
-    count: int
+    requests: int
 
 
 class _Connection:
@@ -41,7 +41,7 @@ class _Connection:
         self._open: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
 
     async def run(self) -> None:
-        for number in range(self._job.first + self._share, self._job.first + self._job.count, CONNECTIONS):
+        for number in range(self._job.first + self._share, self._job.first + self._job.requests, CONNECTIONS):
             await self._send(number, request(self._job.seed, number))
         self._close()
 

@@ -19,6 +19,10 @@ ROLES = ("admin", "client", "feeder")
 STREAMS = tuple(f"fuzz_{n}" for n in range(8))
 _METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "CONNECT", "NONSENSE")
 _TYPES = ("application/json", "application/x-ndjson", "application/vnd.apache.arrow.stream", "text/csv")
+_HEADERS = (
+    *("If-Match", "Idempotency-Key", "Producer", "Sequence", "Accept", "Content-Type", "Origin", "Host"),
+    *("Authorization", "Cookie", "Expect", "Content-Encoding", "Range", "X-Forwarded-For", "Upgrade"),
+)
 _MUTATED = 0.8
 _ROW = {"at": 1_767_225_600_000_000, "k": 1, "x": 0.5, "s": "text"}
 _FIELDS = [
@@ -145,7 +149,7 @@ def _valid(random: Random) -> tuple[str, str, dict[str, Any], Any]:
 def _spec(random: Random, stream: str) -> dict[str, Any]:
     source = {"op": "source", "stream": stream}
     aggregate = {"op": "aggregate", "input": "in", "by": ["k"], "window": _WINDOW, "compute": {"n": "sum(x)"}}
-    join = {"op": "join", "left": "in", "right": "in2", "on": [["k", "k"]], "within": "1s"}
+    join: dict[str, Any] = {"op": "join", "left": "in", "right": "in2", "on": [["k", "k"]], "within": "1s"}
     join["compute"] = {"a": "l.x", "b": "r.x"}
     nodes: dict[str, Any] = {"in": source}
     nodes["out"] = random.choice(
@@ -188,19 +192,8 @@ def _query(parameters: Any) -> str:
 
 def _header(random: Random) -> dict[str, str]:
     text = str(strange(random, 1)).replace("\r", "").replace("\n", "")
-    names = (
-        "If-Match",
-        "Idempotency-Key",
-        "Producer",
-        "Sequence",
-        "Accept",
-        "Content-Type",
-        "Origin",
-        "Host",
-    )
-    names += ("Authorization", "Cookie", "Expect", "Content-Encoding", "Range", "X-Forwarded-For", "Upgrade")
     usual = {"If-Match": '"1"', "Sequence": "1", "Producer": "fuzz_1", "Content-Type": random.choice(_TYPES)}
-    name = random.choice(names)
+    name = random.choice(_HEADERS)
     return {name: usual.get(name, text) if random.random() < 0.4 else text}
 
 

@@ -7,11 +7,11 @@ import subprocess
 import sys
 from pathlib import Path
 
-from attack.findings import LONGEST_WAIT, Findings
+from attack.findings import Findings
+from attack.options import Options
 from attack.target.server import TargetServer
 
-_CHECKS = ("not_a_server_error", "status_code_conformance", "content_type_conformance")
-_CHECKS += ("response_schema_conformance",)
+_CHECKS = "not_a_server_error,status_code_conformance,content_type_conformance,response_schema_conformance"
 _ADMINISTRATION = (
     *("change_query", "remove_query", "put_class", "remove_producer", "complete_stream", "append_tuples"),
     *("set_scheduler", "set_optimizer"),
@@ -20,24 +20,30 @@ _ADMINISTRATION = (
 _SLACK = 60.0  # seconds beyond its own limit after which the command has failed
 
 
-def run_schemathesis(server: TargetServer, folder: Path, seed: int, seconds: float) -> Findings:
+def run_schemathesis(server: TargetServer, folder: Path, options: Options, seconds: float) -> Findings:
     """Run it for some seconds in all; what it finds is a violation each."""
     findings = Findings()
     for role in server.tokens:
         excluded = _ADMINISTRATION if role == "admin" else ()
-        findings.add(_run(server, folder, role, seed, seconds / len(server.tokens), excluded))
+        findings.add(_run(server, folder, role, options, seconds / len(server.tokens), excluded))
     return findings
 
 
 def _run(
-    server: TargetServer, folder: Path, role: str, seed: int, seconds: float, excluded: tuple[str, ...]
+    server: TargetServer, folder: Path, role: str, options: Options, seconds: float, excluded: tuple[str, ...]
 ) -> Findings:
     command = [str(Path(sys.executable).parent / "schemathesis"), "run", f"{server.url}/openapi.json"]
-    command += ["--checks", ",".join(_CHECKS), "--phases", "examples,coverage,fuzzing,stateful"]
-    command += ["--max-time", str(max(round(seconds), 1)), "--seed", str(seed), "--continue-on-failure"]
+    command += ["--checks", _CHECKS, "--phases", "examples,coverage,fuzzing,stateful"]
+    command += [
+        "--max-time",
+        str(max(round(seconds), 1)),
+        "--seed",
+        str(options.seed),
+        "--continue-on-failure",
+    ]
     command += ["--header", f"Authorization:{server.header(role)['Authorization']}", "--no-color"]
     command += ["--generation-database", "none", "--request-timeout", "20", "--warnings", "off"]
-    command += ["--max-response-time", f"{LONGEST_WAIT:g}"]
+    command += ["--max-response-time", str(options.patience)]
     # A trace is answered after the seconds that it asks for.
     command += ["--exclude-path", "/v1/scheduler/trace"]
     for operation in excluded:

@@ -8,15 +8,15 @@ import time
 from typing import NamedTuple
 from urllib.parse import urlsplit
 
-from attack.findings import LONGEST_WAIT, Findings
+from attack.findings import Findings
 from attack.fuzz.frames import CLOSE, PING, PONG, FrameReader, frame
 from attack.fuzz.sessions import Ending, Session, session
 
 AT_ONCE = 8
 _CUT = 10.0  # seconds after which a session is given up
 _CODES = frozenset((1000, 1002, 1003, 1005, 1007, 1008, 1009, 3000, 4400, 4403, 4404, 4408, 4409, 4410))
-"""The close codes that a server may give to what it does not understand, and 3000, which is that of the client
-sent back; 1011 is an internal error."""
+"""The close codes that a server may give to what it does not understand; 3000 is that of the client, sent
+back; 1011 would be an internal error."""
 _PROBE = b"still there?"
 _READ = 1 << 16
 
@@ -114,9 +114,7 @@ class _Sender:
                 writer.write_eof()
             begin = time.monotonic()
             code = await reading
-            waited = time.monotonic() - begin
-            self.findings.longest_s = max(self.findings.longest_s, waited)
-            self.findings.expect(waited <= LONGEST_WAIT, f"{what}: its end took {waited:.2f} s")
+            self.findings.waited(f"the end of {what}", time.monotonic() - begin)
             if code is not None:
                 # Nobody is left to read a close frame behind the end of the connection.
                 legal = _CODES | {1006} if made.ending is Ending.CUT else _CODES

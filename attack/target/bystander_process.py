@@ -107,8 +107,8 @@ class _Bystanders:
         ]
         for connected in self._connected.values():
             await connected.wait()
-        asked: asyncio.Queue[None] = asyncio.Queue()
-        loop.add_reader(connection.fileno(), lambda: (connection.recv(), asked.put_nowait(None)))
+        asked: asyncio.Queue[object] = asyncio.Queue()
+        loop.add_reader(connection.fileno(), lambda: asked.put_nowait(connection.recv()))
         connection.send(self._report())
         while True:
             await asked.get()

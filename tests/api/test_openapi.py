@@ -71,6 +71,16 @@ def test_every_operation_has_a_description_and_its_errors(document: dict[str, An
             assert {"400", "413", "415", "422"} <= set(operation["responses"]), name
 
 
+def test_creations_link_to_the_operations_on_what_they_created(document: dict[str, Any]) -> None:
+    links = document["paths"]["/v1/queries"]["post"]["responses"]["201"]["links"]
+    assert set(links) == {
+        *("show_query", "change_query", "remove_query", "show_plan", "show_qos", "pull_results")
+    }
+    assert {each["parameters"]["id"] for each in links.values()} == {"$response.body#/id"}
+    table = document["paths"]["/v1/tables/{name}"]["put"]["responses"]["201"]["links"]
+    assert set(table) == {"show_table", "put_table", "remove_table"}
+
+
 def test_request_bodies_have_examples(document: dict[str, Any]) -> None:
     schemas = document["components"]["schemas"]
     for name in ("StreamSpec", "QuerySpec", "QueryClass"):
