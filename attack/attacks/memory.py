@@ -18,6 +18,7 @@ _SETTLED = ("failed", "finished", "stopped")
 _PATIENCE = 60.0  # seconds until a query must have failed or read its rows
 _POLL = 0.05
 _ROWS_AT_ONCE = 10_000
+_JOINED = 20_000  # rows with the same key
 
 
 class Hoarder(NamedTuple):
@@ -58,14 +59,16 @@ def hoarders() -> Iterator[Hoarder]:
         below = f"p{n - 1}" if n else "in"
         doubled[f"p{n}"] = {"op": "project", "input": below, "compute": {"s": "s || s"}}
     same = {"at": lambda n: n, "k": lambda n: 7, "s": lambda n: "ab"}
+    # The last row closes all windows with the others.
+    closing = {**same, "at": lambda n: n if n < _JOINED - 1 else 1_000_000_000}
     yield Hoarder("texts doubled 40 times", doubled, "p39", 1, same)
     pairs = {"op": "join", "left": "a", "right": "b", "on": [["k", "k"]], "compute": {"x": "l.s", "y": "r.s"}}
     sides = {"a": source, "b": source}
     hopping = {"kind": "hopping", "size": "100s", "hop": "1s"}
     joined = {**sides, "j": {**pairs, "window": hopping}}
-    yield Hoarder("self join in hopping windows", joined, "j", 20_000, same, must_fail=False)
+    yield Hoarder("self join in hopping windows", joined, "j", _JOINED, closing, must_fail=False)
     within = {**sides, "j": {**pairs, "within": "1h"}}
-    yield Hoarder("20,000 x 20,000 pairs", within, "j", 20_000, same, must_fail=False)
+    yield Hoarder("20,000 x 20,000 pairs", within, "j", _JOINED, same, must_fail=False)
     distinct = {**same, "k": lambda n: n, "s": lambda n: f"a key of its own, number {n:x}"}
     groups = {
         "op": "aggregate",
