@@ -58,7 +58,8 @@ class Line(NamedTuple):
     def figures(self) -> dict[str, Any]:
         """Return the further figures of the attack: statuses, close codes and its own."""
         counts = {"statuses": self.findings.statuses, "close codes": self.findings.closes}
-        return {name: _sorted(each) for name, each in counts.items() if each} | self.findings.metrics
+        found = {name: _sorted(each) for name, each in counts.items() if each} | self.findings.metrics
+        return {**found, "slowest": self.findings.slowest} if self.findings.slowest else found
 
     def json(self) -> dict[str, Any]:
         """Return the line for programs."""
