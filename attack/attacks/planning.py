@@ -7,6 +7,8 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
+import httpx
+
 from attack.findings import Findings
 from attack.options import Options
 from attack.target.target import Target
@@ -22,17 +24,23 @@ def run(target: Target, options: Options) -> Findings:
     fields = [{"name": "x", "type": "int"}, {"name": "s", "type": "string"}]
     target.server.create("/v1/streams", {"name": STREAM, "fields": fields})
     with target.server.client("client") as http:
-        begin = time.monotonic()
-        http.post("/v1/queries/validate", content=next(plans())[1], headers=_JSON)
-        findings.metrics["first large plan, which starts a process"] = (
-            f"{(time.monotonic() - begin) * 1e3:.0f} ms"
-        )
+        first = next(plans())[1]
+        # It starts the process that plans, and is named apart, since all others find it running.
+        seconds = _post(http, findings, "/v1/queries/validate", "the first large plan", first)
+        findings.metrics["first large plan, which starts a process"] = f"{seconds * 1e3:.0f} ms"
         for name, body in plans():
             for path in ("/v1/queries/validate", "/v1/queries"):
-                begin = time.monotonic()
-                answer = http.post(path, content=body, headers=_JSON)
-                findings.answered(f"{path} with {name}", answer.status_code, time.monotonic() - begin)
+                _post(http, findings, path, name, body)
     return findings
+
+
+def _post(http: httpx.Client, findings: Findings, path: str, name: str, body: bytes) -> float:
+    """Send a plan and record the answer; returns the seconds that it took."""
+    begin = time.monotonic()
+    answer = http.post(path, content=body, headers=_JSON)
+    seconds = time.monotonic() - begin
+    findings.answered(f"{path} with {name}", answer.status_code, seconds)
+    return seconds
 
 
 def plans() -> Iterator[tuple[str, bytes]]:
