@@ -10,7 +10,7 @@ from mavstream_server.core.clock import Clock
 from mavstream_server.engine.crash_record import CrashRecord
 from mavstream_server.engine.sources.source_task import SourceTask
 from mavstream_server.engine.states import OperatorState
-from mavstream_server.engine.task import Task
+from mavstream_server.engine.task import STEP_NS, Task
 from mavstream_server.scheduling.view import OperatorKind, Report, Slice
 
 if TYPE_CHECKING:
@@ -21,8 +21,6 @@ AnyTask = Task | SourceTask
 # Module globals, since they are looked up in every run of every operator.
 _READY, _RUN, _SUSPEND = OperatorState.READY, OperatorState.RUN, OperatorState.SUSPEND
 _SOURCE = OperatorKind.SOURCE
-_LONGEST = 2_000_000
-"""Time (ns) after which unfinished work on a batch is interrupted, so that the policy can decide again."""
 
 
 class _OperatorBroke(Exception):
@@ -112,7 +110,7 @@ class SliceRunner:
                     self.cut
                     or (tuples is not None and consumed >= tuples)
                     or (stop is not None and now >= stop)
-                    or (work.unfinished is not None and now - begin >= _LONGEST)
+                    or (task.stepped and now - begin >= STEP_NS)
                 ):
                     consumed += task.run(None if tuples is None else tuples - consumed)
                     calls += 1
@@ -153,9 +151,10 @@ class SliceRunner:
             self._inner = 0
             rows, nbytes, begin = work.rows_out, work.bytes_out, monotonic()
             try:
-                work.begin(port, batch)
-                if work.unfinished is not None:
-                    self._proceed(task, begin)
+                if task.stepped:
+                    self._begin_steps(task, port, batch, begin)
+                else:
+                    work.begin(port, batch)
             except _OperatorBroke:
                 raise
             except Exception as error:
@@ -169,14 +168,22 @@ class SliceRunner:
 
         return receive
 
-    def _proceed(self, task: Task, begin: int) -> None:
-        """Go on with the work on a batch that a fused operator has begun, for a bounded time."""
-        work, until = task.work, begin + _LONGEST
-        while task.ready and self._monotonic() < until:
-            work.proceed()
-            if work.unfinished is None:
-                return
-        task.continue_later()
+    def _begin_steps(self, task: Task, port: int, batch: Batch, begin: int) -> None:
+        """Have a fused operator work on a batch for a bounded time; rows that are left are queued."""
+        work, rest, until = task.work, None, begin + STEP_NS
+        while True:
+            if batch.size > (rows := task.step_rows):
+                batch, rest = batch.split(rows)
+            work.begin(port, batch)
+            while work.unfinished is not None and task.ready and self._monotonic() < until:
+                work.proceed()
+            if rest is None or work.unfinished is not None or self._monotonic() >= until:
+                break
+            batch, rest = rest, None
+        if work.unfinished is not None:
+            task.continue_later()
+        if rest is not None:
+            work.inputs[port].append(rest)
 
     def _follow_up(self) -> None:
         """Report fused operators that published statistics, now that no operator is running."""

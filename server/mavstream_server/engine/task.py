@@ -6,12 +6,18 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from mavstream_server.engine.states import OPERATOR_MOVES, OperatorState, move
-from mavstream_server.operators.operator import Operator
+from mavstream_server.operators.operator import Operator, SteppedOperator
 from mavstream_server.scheduling.statistics import Statistics, StatisticsCollector
 from mavstream_server.scheduling.view import OperatorKind, OperatorView
 
 if TYPE_CHECKING:
     from mavstream_server.engine.query import RunningQuery
+
+
+STEP_NS = 2_000_000
+"""Time (ns) after which work that may take long is interrupted, so that the policy can decide again."""
+_FEW = 512  # rows that are processed at once as long as it is unknown what they cost
+_LEAST = 64  # rows that are processed at once whatever they cost
 
 
 class Task:
@@ -31,6 +37,7 @@ class Task:
         "operator",
         "query",
         "state",
+        "stepped",
         "work",
     )
 
@@ -48,6 +55,8 @@ class Task:
         self.query = query
         self.kind = kind
         self.operator = work.kind
+        self.stepped = isinstance(work, SteppedOperator)
+        """Whether a batch may take long, so that it is processed in steps."""
         self.leaf = leaf
         self.downstream: Sequence[OperatorView] = ()
         self.fed_by: Sequence[Operator] = ()
@@ -142,9 +151,17 @@ class Task:
         port = self._fullest_input()
         if not len(self._inputs[port]):
             return 0  # the work for which it became ready was finished for a snapshot
+        if self.stepped:
+            most = self.step_rows if most is None else min(most, self.step_rows)
         batch = self._inputs[port].pop(most)
         self.work.begin(port, batch)
         return batch.size
+
+    @property
+    def step_rows(self) -> int:
+        """The number of rows that can be processed in the time of a step, by measured costs."""
+        known = self.collector.published
+        return max(int(STEP_NS / max(known.cost_per_tuple, 1.0)), _LEAST) if known.tuples else _FEW
 
     def continue_later(self) -> None:
         """Become ready as soon as the readers have taken what unfinished work has emitted so far."""

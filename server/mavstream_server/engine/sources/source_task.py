@@ -64,7 +64,7 @@ class SourceTask:
 
     kind = OperatorKind.SOURCE
     operator = "source"
-    leaf = False
+    leaf = stepped = False
     progress = 0
 
     def __init__(self, number: int, work: Source, query: RunningQuery, train: TrainSize, room: int) -> None:
