@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 
 STEP_NS = 2_000_000
 """Time (ns) after which work that may take long is interrupted, so that the policy can decide again."""
-_FEW = 512  # rows that are processed at once as long as it is unknown what they cost
-_LEAST = 64  # rows that are processed at once whatever they cost
+_FEW = 128  # rows that are processed at once as long as it is unknown what they cost
+_LEAST = 16  # rows that are processed at once whatever they cost
 
 
 class Task:
