@@ -5,12 +5,18 @@ from __future__ import annotations
 import mmap
 import os
 import tempfile
+from array import array
+from collections.abc import Iterable
 from typing import NamedTuple, Self
 
 SIZE = 1 << 20
 """Bytes of a record: enough for the ids of thousands of queries that share a pipeline."""
 
-_HEADER = 16  # bytes: when the work began, and the length of the note
+# The layout: words of 8 bytes (when the work began, the length of the note, the number of positions, the
+# positions), then the note.
+_BEGAN, _LENGTH, _COUNT, _POSITIONS = range(4)
+_WORDS = 128
+_HEADER = 8 * _WORDS
 
 
 class Reading(NamedTuple):
@@ -44,32 +50,46 @@ class CrashRecord:
         """`memory` is of `SIZE` bytes, zero at first; None for memory of this process."""
         self._memory = bytearray(SIZE) if memory is None else memory
         self._words = memoryview(self._memory)[:_HEADER].cast("q")
+        self._note = b""
 
     @classmethod
     def on(cls, fd: int) -> Self:
         """Return the record in the file of a descriptor, which may be closed afterwards."""
         return cls(mmap.mmap(fd, SIZE))
 
-    def begin(self, note: bytes, now: int) -> None:
-        """Note that work for a query begins, described by `note_of`."""
-        note = note[: SIZE - _HEADER]
-        self._memory[_HEADER : _HEADER + len(note)] = note
-        self._words[1] = len(note)
-        self._words[0] = now
+    def begin(self, note: bytes, positions: array[int], now: int) -> None:
+        """Note that work for a query begins.
+
+        `note` is that of `note_of`, the positions are pairs in the order of its streams: of the first row
+        that is read, and behind the last.
+        """
+        words = self._words
+        if note is not self._note:
+            self._note = note
+            part = note[: SIZE - _HEADER]
+            self._memory[_HEADER : _HEADER + len(part)] = part
+            words[_LENGTH] = len(part)
+        count = len(positions)
+        if count > _WORDS - _POSITIONS:
+            positions, count = _NO_POSITIONS, 0
+        words[_COUNT] = count
+        words[_POSITIONS : _POSITIONS + count] = positions
+        words[_BEGAN] = now
 
     def end(self) -> None:
         """Note that the work has ended."""
-        self._words[0] = 0
+        self._words[_BEGAN] = 0
 
     def read(self) -> Noted | None:
         """Return what was running when the record was last written; None if nothing was."""
-        since, length = self._words
+        since, length, count = self._words[:_POSITIONS].tolist()
         if not since or not 0 < length <= SIZE - _HEADER:
             return None
-        first, *rest = self._memory[_HEADER : _HEADER + length].decode(errors="replace").split("\n")
-        lines = [line.split() for line in rest]
-        readings = [Reading(line[0], int(line[1]), int(line[2])) for line in lines if len(line) == 3]
-        return Noted(since, tuple(first.split()), tuple(readings))
+        text = self._memory[_HEADER : _HEADER + length].decode(errors="replace")
+        queries, _, streams = text.partition("\n")
+        positions = self._words[_POSITIONS : _POSITIONS + count].tolist()
+        pairs = zip(streams.split(), positions[::2], positions[1::2], strict=False)
+        return Noted(since, tuple(queries.split()), tuple(Reading(*pair) for pair in pairs))
 
 
 def record_file() -> int:
@@ -83,7 +103,9 @@ def record_file() -> int:
     return fd
 
 
-def note_of(queries: str, readings: list[Reading]) -> bytes:
-    """Return a note for a record: ids of queries, separated by spaces, and the rows that they are at."""
-    lines = [f"{stream} {start} {stop}" for stream, start, stop in readings]
-    return "\n".join([queries, *lines]).encode()
+def note_of(queries: Iterable[str], streams: Iterable[str] = ()) -> bytes:
+    """Return a note for a record: the ids of queries, and the streams that they read."""
+    return f"{' '.join(queries)}\n{' '.join(streams)}".encode()
+
+
+_NO_POSITIONS = array("q")

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from array import array
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import StrEnum
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 from mavstream_server.columns.batch import Batch
 from mavstream_server.core.metrics import SheddingInterval
-from mavstream_server.engine.crash_record import Reading, note_of
+from mavstream_server.engine.crash_record import note_of
 from mavstream_server.engine.query_request import QueryRequest
 from mavstream_server.engine.sources.source_task import SourceTask
 from mavstream_server.engine.states import QUERY_MOVES, OperatorState, QueryState, move
@@ -120,8 +121,9 @@ class RunningQuery:
         """Whether its sources wait until its queues have drained."""
         self.shared: list[Membership] = []
         """Its memberships in shared pipelines."""
-        self.note: bytes | None = None
-        """Its note in the crash record, if nothing has changed since."""
+        self.positions = array("q", [0, 0] * len(list(request.plan.sources)))
+        """The positions of the rows that its sources read, or have read last: first, behind the last."""
+        self._note: bytes | None = None
 
     @property
     def known_as(self) -> str | None:
@@ -129,28 +131,36 @@ class RunningQuery:
         return self.id
 
     @property
-    def noted(self) -> bytes:
-        """Its note in the crash record: for whom it runs, and the rows that it is at."""
-        note = self.note
-        if note is None or self.shared:
-            note = self.note = note_of(self._runs_for, self._readings())
-        return note
+    def note(self) -> bytes:
+        """Its note in the crash record: for whom it runs, and the streams that it reads."""
+        if self._note is None:
+            self._note = note_of(self._runs_for, self._noted_streams())
+        return self._note
+
+    def renote(self) -> None:
+        """Make another note, since it was attached to a shared pipeline or detached from it."""
+        self._note = None
 
     @property
-    def _runs_for(self) -> str:
-        """The ids of the users' queries that it runs for, separated by spaces."""
-        return self.id
-
-    def _readings(self) -> list[Reading]:
+    def noted_positions(self) -> array[int]:
+        """The positions in the crash record, in the order of the streams of the note."""
+        if not self.shared:
+            return self.positions
         # A source whose prefix is shared has no task: the pipeline's source reads for it.
-        readings = [
-            Reading(node.stream, *self.sources[node.name].reading)
-            for node in self.request.plan.sources
-            if node.name in self.sources
-        ]
-        for member in self.shared:
-            readings += member.pipeline._readings()
-        return readings
+        own = [self.positions[task.slot : task.slot + 2] for task in self.sources.values()]
+        return sum([*own, *(member.pipeline.positions for member in self.shared)], array("q"))
+
+    def _noted_streams(self) -> list[str]:
+        streams = {node.name: node.stream for node in self.request.plan.sources}
+        if not self.shared:
+            return list(streams.values())
+        shared = [node.stream for member in self.shared for node in member.pipeline.request.plan.sources]
+        return [*(streams[name] for name in self.sources), *shared]
+
+    @property
+    def _runs_for(self) -> Iterable[str]:
+        """The ids of the users' queries that it runs for."""
+        return (self.id,)
 
     def connect(self) -> None:
         """Set the readers of each task's output."""

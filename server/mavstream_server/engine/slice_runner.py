@@ -100,7 +100,7 @@ class SliceRunner:
         task.state = _RUN
         if isinstance(task, SourceTask):
             task.choose(tuples)
-        self._record.begin(query.noted, begin)
+        self._record.begin(query.note, query.noted_positions, begin)
         try:
             consumed = task.run(tuples)
             ready, now = task.ready, monotonic()
@@ -125,6 +125,8 @@ class SliceRunner:
             published = task.collector.add(
                 consumed, work.rows_out - rows_before, work.bytes_out - bytes_before, elapsed, calls
             )
+            if published and isinstance(task, Task):
+                task.measured()
             if self._published:
                 self._follow_up()
             if published or query.blocked or (task.kind is _SOURCE and not ready) or query.output.ended:
@@ -163,6 +165,7 @@ class SliceRunner:
             self._consumed += batch.size
             self._produced += emitted
             if task.collector.add(batch.size, emitted, work.bytes_out - nbytes, elapsed - self._inner, 1):
+                task.measured()
                 self._published.append(task)
             self._inner = before + elapsed
 

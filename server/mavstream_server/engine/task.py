@@ -37,6 +37,7 @@ class Task:
         "operator",
         "query",
         "state",
+        "step_rows",
         "stepped",
         "work",
     )
@@ -57,6 +58,8 @@ class Task:
         self.operator = work.kind
         self.stepped = isinstance(work, SteppedOperator)
         """Whether a batch may take long, so that it is processed in steps."""
+        self.step_rows = _FEW
+        """The number of rows that are processed in one step."""
         self.leaf = leaf
         self.downstream: Sequence[OperatorView] = ()
         self.fed_by: Sequence[Operator] = ()
@@ -157,11 +160,9 @@ class Task:
         self.work.begin(port, batch)
         return batch.size
 
-    @property
-    def step_rows(self) -> int:
-        """The number of rows that can be processed in the time of a step, by measured costs."""
-        known = self.collector.published
-        return max(int(STEP_NS / max(known.cost_per_tuple, 1.0)), _LEAST) if known.tuples else _FEW
+    def measured(self) -> None:
+        """Follow new statistics: how many rows can be processed in the time of a step."""
+        self.step_rows = max(int(STEP_NS / max(self.collector.published.cost_per_tuple, 1.0)), _LEAST)
 
     def continue_later(self) -> None:
         """Become ready as soon as the readers have taken what unfinished work has emitted so far."""

@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+from array import array
 
 import pytest
 from tests.conftest import MakeStream
@@ -36,7 +37,7 @@ class WatchedRecord(CrashRecord):
 def test_a_record_says_what_runs_and_nothing_between_two_slices() -> None:
     record = CrashRecord()
     assert record.read() is None
-    record.begin(note_of("a b", list(AT_ROWS)), 5)
+    record.begin(note_of(("a", "b"), ("readings",)), array("q", [100, 164]), 5)
     assert record.read() == Noted(5, ("a", "b"), AT_ROWS)
     record.end()
     assert record.read() is None
@@ -47,14 +48,15 @@ def test_a_record_outlives_the_process_that_wrote_it() -> None:
     record = CrashRecord.on(fd)
     code = (
         "import os, signal, sys\n"
+        "from array import array\n"
         "from mavstream_server.engine.crash_record import CrashRecord, note_of\n"
-        "CrashRecord.on(int(sys.argv[1])).begin(note_of('q', []), 7)\n"
+        "CrashRecord.on(int(sys.argv[1])).begin(note_of(['q'], ['s']), array('q', [3, 9]), 7)\n"
         "os.kill(os.getpid(), signal.SIGKILL)"
     )
     died = subprocess.run([sys.executable, "-c", code, str(fd)], pass_fds=(fd,), check=False)
     os.close(fd)
     assert died.returncode == -signal.SIGKILL
-    assert record.read() == Noted(7, ("q",), ())
+    assert record.read() == Noted(7, ("q",), (Reading("s", 3, 9),))
 
 
 def test_the_rows_that_a_query_is_at_are_noted_in_each_slice(stream: MakeStream, clock: ManualClock) -> None:

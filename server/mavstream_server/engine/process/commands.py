@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from array import array
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -196,7 +197,7 @@ class HostedEngine:
             raise ObjectInUse(f"query {id_!r} is running already; stop it first or choose another id")
         if command.memory_limit is None:
             command = replace(command, memory_limit=self._query_memory)
-        self._record.begin(note_of(id_, []), engine.clock.monotonic())
+        self._record.begin(note_of((id_,)), array("q"), engine.clock.monotonic())
         sink = self.logs.open(command)
         try:
             query = engine.start(command, sink)

@@ -92,6 +92,7 @@ class Attaching:
                 query.tasks.pop(name, None)
                 query.sources.pop(name, None)
             query.shared.append(member)
+            query.renote()
 
         self._engine.policy_host.rearrange(query, change)
         for own in member.own:
@@ -129,6 +130,7 @@ class Attaching:
         member.settle()
         member.prefix.membership = None
         member.query.shared.remove(member)
+        member.query.renote()
         member.pipeline.remove(member)
         member.pipeline.fan_out.remove(member.last)
         for index, their in enumerate(member.theirs):

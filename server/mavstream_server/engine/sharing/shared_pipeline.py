@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from mavstream_server.engine.query import RunningQuery
 from mavstream_server.engine.query_request import QueryRequest
@@ -66,14 +66,16 @@ class SharedPipeline(RunningQuery):
         """Add a member: policies see its readers of the fan-out, and the pipeline's units become outdated."""
         self.members.append(member)
         self._readers += member.readers
-        self.outdated, self.note = True, None
+        self.outdated = True
+        self.renote()
 
     def remove(self, member: Membership) -> None:
         """Remove a member."""
         self.members.remove(member)
         for reader in member.readers:
             self._readers.remove(reader)
-        self.outdated, self.note = True, None
+        self.outdated = True
+        self.renote()
 
     @property
     def lowest_target(self) -> int | None:
@@ -91,8 +93,8 @@ class SharedPipeline(RunningQuery):
         self.tasks[self.fan_out.name].downstream = self._readers
 
     @property
-    def _runs_for(self) -> str:
-        return " ".join(member.query.id for member in self.members)
+    def _runs_for(self) -> Iterable[str]:
+        return [member.query.id for member in self.members]
 
     @property
     def known_as(self) -> str | None:

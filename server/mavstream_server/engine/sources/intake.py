@@ -218,7 +218,7 @@ class Intake:
         work, begin = task.work, self._monotonic()
         rows_before, bytes_before = work.rows_out, work.bytes_out
         task.choose(None)
-        self._record.begin(task.query.noted, begin)
+        self._record.begin(task.query.note, task.query.noted_positions, begin)
         rows = task.run(None)
         self._record.end()
         task.collector.add(

@@ -52,10 +52,10 @@ class SourceTask:
         "number",
         "permitted",
         "query",
-        "reading",
         "rested_until",
         "rests",
         "room",
+        "slot",
         "state",
         "train",
         "windows",
@@ -76,8 +76,8 @@ class SourceTask:
         self._fits = 0  # rows that can be processed in the time of a train, by the costs in these units
         self._fits_for: QueryUnits | None = None
         self._rows = 0  # of the next train
-        self.reading = 0, 0
-        """The positions of the rows that it reads, or has read last: the first, and behind the last."""
+        self.slot = 2 * [node.name for node in query.request.plan.sources].index(work.name)
+        """The index of its positions in those of the query."""
         self.room = room
         self.downstream: Sequence[OperatorView] = ()
         self.state = OperatorState.SUSPEND
@@ -172,9 +172,10 @@ class SourceTask:
         if train < self._longest and waiting > train:
             train = min(max(self._rows_in_time(), train), self._longest)
         self._rows = train if most is None else min(most, train)
-        position = self.work.cursor.position
-        self.reading = position, position + min(self._rows, waiting)
-        self.query.note = None
+        position, slot = self.work.cursor.position, self.slot
+        positions = self.query.positions
+        positions[slot] = position
+        positions[slot + 1] = position + min(self._rows, waiting)
 
     def run(self, most: int | None) -> int:
         """Emit the rows that were chosen; returns their number."""
