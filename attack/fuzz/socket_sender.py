@@ -118,11 +118,24 @@ class _Sender:
             if code is not None:
                 # Nobody is left to read a close frame behind the end of the connection.
                 legal = _CODES | {1006} if made.ending is Ending.CUT else _CODES
+                if made.frames:
+                    legal = legal | sent_back(made.frames[-1])
                 self.findings.closed(what, code, legal)
         finally:
             reading.cancel()
             with contextlib.suppress(asyncio.CancelledError, OSError):
                 await reading
+
+
+def sent_back(data: bytes) -> frozenset[int]:
+    """Return the close code that a masked frame has, if it is one that applications may use.
+
+    A server sends it back. The code may be any, since bits of the last frame of a session are flipped.
+    """
+    if len(data) < 8 or data[0] & 0x0F != CLOSE or data[1] < 0x82:
+        return frozenset()
+    code = (data[6] ^ data[2]) << 8 | data[7] ^ data[3]
+    return frozenset((code,)) if 3000 <= code < 5000 else frozenset()
 
 
 async def _until_end(reader: asyncio.StreamReader) -> int | None:

@@ -12,6 +12,7 @@ from attack.fuzz.frames import BINARY, CLOSE, CONTINUATION, PING, TEXT, FrameRea
 from attack.fuzz.mutations import changed, flip
 from attack.fuzz.requests import request
 from attack.fuzz.sessions import Ending, session
+from attack.fuzz.socket_sender import sent_back
 from websockets.frames import Frame
 from websockets.protocol import State
 from websockets.server import ServerProtocol
@@ -104,3 +105,10 @@ def test_mutations_change_what_they_get() -> None:
     assert sum(flip(random, data) != data for _ in range(200)) > 190
     assert sum(changed(random, value) != value for _ in range(200)) > 190
     assert flip(random, b"")
+
+
+def test_a_close_code_that_was_sent_may_come_back() -> None:
+    assert sent_back(frame(CLOSE, (4592).to_bytes(2, "big"))) == {4592}
+    assert sent_back(frame(CLOSE, (1011).to_bytes(2, "big"))) == frozenset(), "that is the server's own"
+    assert sent_back(frame(PING, (4592).to_bytes(2, "big"))) == frozenset()
+    assert sent_back(frame(CLOSE, b"")) == frozenset()
