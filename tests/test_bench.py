@@ -336,7 +336,7 @@ def test_an_answer_counts_from_the_row_that_completes_it(bench: None) -> None:
 def test_costs_of_fused_operators_add_up_to_the_time_of_their_slices(bench: None) -> None:
     from bench.simulation.fitting import Costs, fused_costs
 
-    from mavstream_server.engine.trace import TracedSlice
+    from mavstream_server.engine.slices.trace import TracedSlice
 
     alone = {
         ("q", "source"): Costs(10.0, 1.0, 1.0, 0.0, 1.0),

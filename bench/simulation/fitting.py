@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from bench.simulation.live_query import LiveQuery
-from mavstream_server.engine.trace import TracedSlice
+from mavstream_server.engine.slices.trace import TracedSlice
 from mavstream_server.simulation import Workload
 from mavstream_server.simulation.workload.query_model import QueryPart
 

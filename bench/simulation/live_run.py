@@ -22,7 +22,7 @@ from mavstream_server.core.latency import LatencyHistogram
 from mavstream_server.engine.engine import Engine
 from mavstream_server.engine.query_request import QueryRequest
 from mavstream_server.engine.sinks import CountingSink
-from mavstream_server.engine.trace import Trace, TracedSlice
+from mavstream_server.engine.slices.trace import Trace, TracedSlice
 from mavstream_server.log import LogReader, gather_arrivals
 from mavstream_server.operators.output import Sink
 from mavstream_server.scheduling.policy import SourceService

@@ -13,7 +13,7 @@ from attack.fuzz.mutations import changed, flip
 from attack.fuzz.requests import request
 from attack.fuzz.sessions import Ending, session
 from attack.fuzz.socket_sender import sent_back
-from websockets.frames import Frame
+from websockets.frames import Frame, Opcode
 from websockets.protocol import State
 from websockets.server import ServerProtocol
 
@@ -96,7 +96,7 @@ def test_compressed_payloads_are_those_of_the_extension() -> None:
     from websockets.extensions.permessage_deflate import PerMessageDeflate
 
     extension = PerMessageDeflate(True, True, 15, 15)
-    packed = Frame(Frame(TEXT, b"").opcode, compressed(b"abc" * 100), rsv1=True)  # type: ignore[arg-type]
+    packed = Frame(Opcode.TEXT, compressed(b"abc" * 100), rsv1=True)
     assert bytes(extension.decode(packed).data) == b"abc" * 100
 
 

@@ -10,8 +10,8 @@ from tests.conftest import MakeStream
 from mavstream_protocol.queries import OnError
 from mavstream_protocol.scheduling import Sharing
 from mavstream_server.engine.engine import Engine
+from mavstream_server.engine.slices.trace import Trace
 from mavstream_server.engine.states import QueryState
-from mavstream_server.engine.trace import Trace
 from mavstream_server.planning.run_options import RunOptions
 from mavstream_server.scheduling.policy import SourceService
 from mavstream_server.testing import ManualClock, PlanRun, ScriptedStream, run_plan, take_time

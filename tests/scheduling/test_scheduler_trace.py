@@ -29,7 +29,7 @@ from mavstream_protocol.scheduling import LONGEST_TRACE, SchedulerTrace, SourceS
 from mavstream_server.api.routers.scheduler import MOST_SLICES
 from mavstream_server.engine.process.channel import MOST_BYTES, encode
 from mavstream_server.engine.process.messages import Done
-from mavstream_server.engine.trace import RecordedSlices, TracedSlice
+from mavstream_server.engine.slices.trace import RecordedSlices, TracedSlice
 
 SHORT = 0.2
 TRACE = "/v1/scheduler/trace"

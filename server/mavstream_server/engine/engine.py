@@ -30,7 +30,7 @@ from mavstream_server.engine.query import RunningQuery
 from mavstream_server.engine.query_request import QueryRequest
 from mavstream_server.engine.sharing.shared_pipeline import SharedPipeline
 from mavstream_server.engine.sharing.sharing import QuerySharing
-from mavstream_server.engine.slice_runner import AnyTask, SliceRunner
+from mavstream_server.engine.slices.slice_runner import AnyTask, SliceRunner
 from mavstream_server.engine.sources.intake import Intake
 from mavstream_server.engine.sources.source_task import SourceTask, TrainSize
 from mavstream_server.engine.states import IllegalMove, OperatorState, QueryState
@@ -140,9 +140,8 @@ class Engine:
         ]
         if users:
             raise ObjectInUse(f"stream {stream!r} is read by {', '.join(sorted(users))}; stop these first")
-        self.sharing.rest(
-            self.clock.now()
-        )  # removes shared pipelines without members, which may still read it
+        # Removes shared pipelines without members, which may still read it.
+        self.sharing.rest(self.clock.now())
         self.intake.detach(stream)
 
     @property
@@ -354,15 +353,9 @@ class Engine:
             if isinstance(query, SharedPipeline):
                 self.sharing.check_memory(query)
         if query.blocked and query.has_room:
-            self._unblock(query)
+            self.intake.unblock(query, self.clock.now())
         if query.output.ended and query.active:
             self._retire(query, QueryState.FINISHED)
-
-    def _unblock(self, query: RunningQuery) -> None:
-        self.intake.unblock(query, self.clock.now())
-        for member in query.shared:
-            if member.pipeline.blocked and member.pipeline.has_room:
-                self.intake.unblock(member.pipeline, self.clock.now())
 
     def check_memory(self, query: RunningQuery) -> None:
         """Fail a query that holds more memory than its limit."""

@@ -8,11 +8,11 @@ from mavstream_server.core.clock import Clock
 from mavstream_server.engine.migration.quiescence import QuiescentPoints
 from mavstream_server.engine.policy_host import PolicyHost
 from mavstream_server.engine.sharing.sharing import QuerySharing
-from mavstream_server.engine.slice_runner import SliceRunner
-from mavstream_server.engine.slice_times import SliceTimes
+from mavstream_server.engine.slices.slice_runner import SliceRunner
+from mavstream_server.engine.slices.slice_times import SliceTimes
+from mavstream_server.engine.slices.trace import Trace
 from mavstream_server.engine.sources.intake import Intake
 from mavstream_server.engine.stop_times import StopTimes
-from mavstream_server.engine.trace import Trace
 from mavstream_server.scheduling.policy import SourceService
 from mavstream_server.scheduling.view import Slice
 

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from mavstream_protocol.classes import DEFAULT_CLASS
 from mavstream_server.core.clock import Clock
 from mavstream_server.engine.query import RunningQuery
-from mavstream_server.engine.slice_runner import AnyTask, SliceRunner
+from mavstream_server.engine.slices.slice_runner import AnyTask, SliceRunner
 from mavstream_server.engine.states import OperatorState
 from mavstream_server.engine.task import Task
 from mavstream_server.scheduling.mechanisms.units import QueryUnits

@@ -38,7 +38,7 @@ from mavstream_server.engine.process.messages import (
     Value,
     WeighQuery,
 )
-from mavstream_server.engine.trace import RecordedSlices
+from mavstream_server.engine.slices.trace import RecordedSlices
 
 _PAGE = 50  # queries per request for metrics: a page delays the engine's work by some 2 ms
 _TARGETS_PAGE = 150

@@ -18,7 +18,7 @@ from mavstream_server.api.services import Parts, Services
 from mavstream_server.core.clock import SystemClock
 from mavstream_server.core.errors import Conflict, NotReady
 from mavstream_server.core.principal import Principal
-from mavstream_server.engine.trace import RecordedSlices
+from mavstream_server.engine.slices.trace import RecordedSlices
 from mavstream_server.supervisor.engine_link import EngineRefused, EngineUnavailable
 
 router = APIRouter(prefix="/v1/scheduler", tags=["scheduling"])

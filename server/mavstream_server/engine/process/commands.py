@@ -58,7 +58,7 @@ from mavstream_server.engine.reporting import (
     query_metrics,
     target_metrics,
 )
-from mavstream_server.engine.trace import RecordedSlices, Trace
+from mavstream_server.engine.slices.trace import RecordedSlices, Trace
 from mavstream_server.log.reader import LogReader
 from mavstream_server.tables.stored import OpenTables
 

@@ -17,7 +17,7 @@ from mavstream_protocol.typed_plan import TypedPlan
 from mavstream_server.core.damage import Damage
 from mavstream_server.core.metrics import ClassMetricsReply, EngineMetrics, QueryMetrics, TargetMetricsReply
 from mavstream_server.engine.query_request import QueryRequest
-from mavstream_server.engine.trace import RecordedSlices
+from mavstream_server.engine.slices.trace import RecordedSlices
 
 # Commands
 

@@ -163,9 +163,12 @@ class Intake:
                 self._wake(feed.sources, now)
 
     def unblock(self, query: RunningQuery, now: int) -> None:
-        """Let the sources of a query read on: its queues have drained."""
+        """Let the sources of a query read on, and those that read for it: its queues have drained."""
         query.blocked = False
         self._wake([task for _, task in self._of_query.get(query.id, ())], now)
+        for member in query.shared:
+            if member.pipeline.blocked and member.pipeline.has_room:
+                self.unblock(member.pipeline, now)
 
     @property
     def waiting(self) -> bool:

@@ -1,0 +1,1 @@
+"""Slices: running what the policy decides, its times, and traces of it."""
