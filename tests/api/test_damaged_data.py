@@ -127,3 +127,26 @@ def test_a_garbled_catalog_is_refused_and_not_replaced(tmp_path: Path) -> None:
         assert "restore it from a backup" in refused.stderr
         assert catalog.read_bytes() == garbled
     assert len(segments(tmp_path / "streams" / "readings")) == 1
+
+
+def test_a_server_stamps_its_directory_upgrades_an_old_one_and_refuses_a_newer_one(tmp_path: Path) -> None:
+    stamp = tmp_path / "FORMAT"
+    with running_server(tmp_path) as server:
+        create(server)
+    written = stamp.read_bytes()
+    stamp.unlink()  # as a release before there was one left it
+    with running_server(tmp_path) as server:
+        assert server.http.get("/v1/streams/readings").status_code == 200
+        eventually(lambda: any("data directory upgraded" in line for line in server.log), "a line in the log")
+    assert stamp.read_bytes() == written
+    stamp.write_text('{"version": 99, "release": "9.9.9"}')
+    refused = subprocess.run(
+        [sys.executable, "-m", "mavstream", "serve", "--data", str(tmp_path), "--port", "0"],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert refused.returncode != 0
+    assert "has format version 99, written by release 9.9.9" in refused.stderr
+    assert "Traceback" not in refused.stderr

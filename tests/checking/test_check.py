@@ -19,6 +19,7 @@ from mavstream_server.checking.data import check_data
 from mavstream_server.columns.column import Column
 from mavstream_server.core.clock import SystemClock
 from mavstream_server.core.data_directory import DataUnusable, locked
+from mavstream_server.core.data_format import open_format
 from mavstream_server.core.settings import Settings
 from mavstream_server.log import LogDescription, LogOptions, LogReader, LogWriter
 from mavstream_server.tables.store import TableRows, TableStore
@@ -127,6 +128,26 @@ def test_damaged_tables_and_catalogs_are_reported(data: Path) -> None:
     code, output = run(data)
     assert code == 1
     assert "is not an intact SQLite file" in output
+
+
+def test_the_format_version_is_reported_and_a_newer_one_is_not_checked(data: Path) -> None:
+    code, output = run(data)
+    assert code == 0
+    assert "format version 1; the next start upgrades it to 2" in output
+    assert not (data / "FORMAT").exists()
+    open_format(data)
+    code, output = run(data)
+    assert code == 0
+    assert "format version 2\n" in output
+    (data / "FORMAT").write_bytes(b"\0" * 30)
+    code, output = run(data)
+    assert code == 1
+    assert "FORMAT is garbled" in output
+    assert "200 intact rows, 1 damaged places" in output
+    (data / "FORMAT").write_text('{"version": 3, "release": "9.0.0"}')
+    code, output = run(data, "--repair")
+    assert code == 2
+    assert "has format version 3, written by release 9.0.0" in output
 
 
 def test_a_directory_in_use_or_missing_is_not_checked(data: Path) -> None:

@@ -26,9 +26,12 @@ from mavstream_server.api.app import create_app, reload_tokens, say_goodbye
 from mavstream_server.api.logging import LogFormat, configure_logging
 from mavstream_server.api.websockets.stamping import StampedWebSocket
 from mavstream_server.core.data_directory import locked
+from mavstream_server.core.data_format import FORMAT_VERSION, open_format
 from mavstream_server.supervisor.scheduler_choice import check_policy
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from fastapi import FastAPI
 
     from mavstream_server.core.settings import Settings
@@ -53,6 +56,7 @@ def run(settings: Settings, log: LogFormat = "json", child: EngineChild | None =
     _raise_file_limit()
     sys.meta_path.insert(0, _WithoutPandas())
     with locked(settings.data), _bound(settings.host, settings.port) as listener:
+        _open_format(settings.data)
         tls = None if settings.tls_cert is None else Certificate(settings.tls_cert, settings.tls_key)
         app = create_app(settings, child)
         sockets = OpenSockets(settings.max_connections + settings.reserved_connections + _PROBES)
@@ -84,6 +88,15 @@ def run(settings: Settings, log: LogFormat = "json", child: EngineChild | None =
         if not server.started:
             raise CannotServe("the server did not start; the log says why")
         _LOG.info("stopped")
+
+
+def _open_format(data: Path) -> None:
+    found = open_format(data)
+    if found.version != FORMAT_VERSION:
+        _LOG.info(
+            "data directory upgraded",
+            extra={"data": str(data), "from": found.version, "to": FORMAT_VERSION},
+        )
 
 
 class _WithoutPandas(MetaPathFinder):

@@ -30,6 +30,8 @@ def check(
         raise typer.Exit(2) from None
     for finding in findings.found:
         typer.echo(f"{finding.damage}" + (f"; {finding.repair}" if finding.repair else ""))
+    if findings.format_version is not None:
+        typer.echo(f"format version {findings.format_version}" + _upgrade(findings.format_version))
     repaired = sum(finding.repair is not None for finding in findings.found)
     lost = sum(finding.damage.rows for finding in findings.found)
     typer.echo(
@@ -38,6 +40,12 @@ def check(
     )
     if findings.found:
         raise typer.Exit(1)
+
+
+def _upgrade(found: int) -> str:
+    from mavstream_server.core.data_format import FORMAT_VERSION
+
+    return "" if found == FORMAT_VERSION else f"; the next start upgrades it to {FORMAT_VERSION}"
 
 
 if __name__ == "__main__":

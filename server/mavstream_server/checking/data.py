@@ -9,6 +9,7 @@ from mavstream_server.catalog.catalog import Catalog
 from mavstream_server.checking.findings import Findings
 from mavstream_server.checking.logs import check_log
 from mavstream_server.core.data_directory import DataUnusable, locked
+from mavstream_server.core.data_format import FORMAT_FILE, FormatGarbled, check_format
 from mavstream_server.core.errors import ServiceError
 from mavstream_server.core.settings import Settings
 from mavstream_server.tables.directory import TableDescription, list_versions
@@ -23,12 +24,25 @@ def check_data(data: Path, *, repair: bool = False) -> Findings:
         raise DataUnusable(f"there is no data directory {data}: give the --data of the server")
     settings, findings = Settings(data=data), Findings()
     with locked(data, create=False):
+        _check_format(data, findings)
         _check_catalog(settings, findings)
         for path in _directories(settings.streams_directory, settings.results_directory):
             check_log(path, findings, repair=repair)
         for path in _directories(settings.tables_directory):
             _check_table(path, findings, repair)
     return findings
+
+
+def _check_format(data: Path, findings: Findings) -> None:
+    """Report a garbled version; raise DataUnusable for a newer one, whose files may be different."""
+    try:
+        found = check_format(data)
+    except FormatGarbled as error:
+        findings.files += 1
+        findings.broken(data / FORMAT_FILE, str(error))
+        return
+    findings.format_version = None if found is None else found.version
+    findings.files += (data / FORMAT_FILE).exists()
 
 
 def _directories(*parents: Path) -> Iterable[Path]:

@@ -25,6 +25,8 @@ class Findings:
     """Files that were read."""
     rows: int = 0
     """Intact rows of all logs."""
+    format_version: int | None = None
+    """The format version of the directory; None if it is unknown."""
     found: list[Finding] = field(default_factory=list)
 
     def add(self, damage: Damage, repair: str | None = None) -> None:

@@ -13,6 +13,8 @@ from mavstream_protocol.errors import MavstreamError
 PRIVATE = 0o077
 """The umask of all processes that write data: files get mode 0600, directories 0700."""
 
+LOCK_FILE = "server.lock"
+
 
 class DataUnusable(MavstreamError):
     """The data directory cannot be used."""
@@ -29,7 +31,7 @@ def locked(data: Path, *, create: bool = True) -> Iterator[None]:
             data.mkdir(parents=True, exist_ok=True)
         with contextlib.suppress(PermissionError):  # the directory of another user, who granted access
             data.chmod(0o700)
-        handle = os.open(data / "server.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        handle = os.open(data / LOCK_FILE, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     except OSError as error:
         raise DataUnusable(f"the data directory {data} cannot be used: {error.strerror}") from None
     try:
