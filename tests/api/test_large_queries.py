@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.support.servers.running_server import RunningServer, running_server
+from tests.support.servers.running_server import RunningServer, eventually, running_server
 from tests.support.services.query_service import HOT_PLAN, READINGS
 
 from mavstream_protocol.wire.resources import Validation
@@ -19,6 +20,16 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
     with running_server(tmp_path_factory.mktemp("data")) as made:
         made.http.post("/v1/streams", json=READINGS).raise_for_status()
         yield made
+
+
+def test_the_process_that_plans_is_started_before_the_first_large_query(server: RunningServer) -> None:
+    def started() -> bool:
+        # A child belongs to the thread that started it.
+        lists = [file.read_text() for file in Path(f"/proc/{server.pid}/task").glob("*/children")]
+        children = [pid for pids in lists for pid in pids.split()]
+        return any("spawn_main" in Path(f"/proc/{pid}/cmdline").read_text() for pid in children)
+
+    assert eventually(started, "the process that plans")
 
 
 def projects(count: int, columns: int = 256) -> dict[str, Any]:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import os
+import sys
+from pathlib import Path
 
 import pytest
 
@@ -33,6 +35,45 @@ def test_a_process_that_dies_is_replaced() -> None:
         try:
             with pytest.raises(SideProcessDied):
                 await side.run(os._exit, 1)
+            assert await side.run(len, "abc") == 3
+        finally:
+            await side.stop()
+
+    asyncio.run(test())
+
+
+def is_loaded(module: str) -> bool:
+    return module in sys.modules
+
+
+def test_a_process_is_warmed_up_before_its_first_job_and_a_dead_one_is_replaced() -> None:
+    async def test() -> None:
+        side = SideProcess(niceness=0)
+        try:
+            await side.warm_up("colorsys")
+            assert side.waiting == 0
+            pid = await side.run(os.getpid)
+            assert await side.run(is_loaded, "colorsys")
+            with pytest.raises(SideProcessDied):
+                await side.run(os._exit, 1)
+            assert not await side.run(is_loaded, "colorsys")
+            assert await side.run(os.getpid) != pid
+        finally:
+            await side.stop()
+
+    asyncio.run(test())
+
+
+def test_a_process_that_dies_while_it_is_warmed_up_is_replaced_by_the_next_job(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "deadly_module.py").write_text("import os; os._exit(1)")
+    monkeypatch.syspath_prepend(tmp_path)  # the process gets the path of its parent
+
+    async def test() -> None:
+        side = SideProcess(niceness=0)
+        try:
+            await side.warm_up("deadly_module")
             assert await side.run(len, "abc") == 3
         finally:
             await side.stop()

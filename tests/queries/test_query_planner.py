@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import subprocess
+import sys
 import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -46,6 +48,16 @@ def test_only_large_queries_are_large() -> None:
     assert is_large(LARGE)
     assert is_large({"nodes": [[]] * 5000})
     assert not is_large(JsonBody(b"{}"))
+
+
+def test_the_process_that_plans_imports_little() -> None:
+    code = (
+        "import sys, mavstream_server.queries.planning.work as work\n"
+        "heavy = ['pyarrow', *(f'mavstream_server.{part}' for part in ('ingest', 'log', 'supervisor'))]\n"
+        "print([name for name in heavy if name in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
 
 
 def test_a_large_query_is_answered_as_a_small_one_would_be(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import gc
 import multiprocessing
 import os
@@ -11,6 +12,7 @@ import threading
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
+from importlib import import_module
 from typing import TypeVar
 
 from mavstream_protocol.errors import MavstreamError
@@ -25,7 +27,7 @@ class SideProcessDied(MavstreamError):
 
 
 class SideProcess:
-    """A process that is started by its first job and ends with its parent.
+    """A process that is started by its first job, or before it, and ends with its parent.
 
     Arguments and results are pickled in threads, not on the event loop.
     """
@@ -52,6 +54,14 @@ class SideProcess:
         finally:
             self.waiting -= 1
 
+    async def warm_up(self, module: str) -> None:
+        """Start the process and let it import the module of its jobs, so that the first one need not wait.
+
+        If the process dies meanwhile, the next job starts another one.
+        """
+        with contextlib.suppress(SideProcessDied):
+            await self.run(_load, module)
+
     async def stop(self) -> None:
         """Stop the process, if it runs."""
         pool, self._pool = self._pool, None
@@ -64,6 +74,10 @@ def _start(niceness: int) -> ProcessPoolExecutor:
     pool = ProcessPoolExecutor(1, multiprocessing.get_context("spawn"), _init, (niceness,))
     pool.submit(int)
     return pool
+
+
+def _load(module: str) -> None:
+    import_module(module)
 
 
 def _init(niceness: int) -> None:

@@ -4,44 +4,21 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Mapping
-from typing import NamedTuple
 
 from mavstream_protocol.admission import AdmissionEstimate, AdmissionPolicy, Outlook
 from mavstream_protocol.errors import ProblemItem
-from mavstream_protocol.qos import QosSpec
-from mavstream_protocol.queries import QuerySpec
-from mavstream_protocol.typed_plan import TypedPlan
 from mavstream_server.core.errors import NotAdmitted
-from mavstream_server.optimizer.admission.cost_history import CostHistory, Demand
+from mavstream_server.optimizer.admission.cost_history import CostHistory
 from mavstream_server.optimizer.admission.estimate import Candidate, estimate
 from mavstream_server.optimizer.admission.load import WINDOW_S, Arrivals
 from mavstream_server.optimizer.admission.occupancy import BY_PRIORITY, ClassLoad, Occupancy
 from mavstream_server.optimizer.admission.recent import RecentAdmissions
 from mavstream_server.optimizer.target_index import IndexedTarget, TargetIndex
 from mavstream_server.queries.load_watch import LoadWatch
+from mavstream_server.queries.planning.applicant import Applicant
 
 _MIN_OBSERVED_S = 1.0
 """Minimum time, in seconds, over which the engine must have been observed."""
-
-
-class Applicant(NamedTuple):
-    """A query to be admitted."""
-
-    name: str
-    class_name: str
-    qos: QosSpec
-    streams: frozenset[str]
-    demand: Demand
-
-
-def applicant_of(
-    spec: QuerySpec, plan: TypedPlan, costs: CostHistory | None, rates: Mapping[str, Arrivals]
-) -> Applicant | None:
-    """Assess a query at the arrival rates of its streams; None without costs."""
-    if costs is None:
-        return None
-    streams = frozenset(source.stream for source in plan.sources)
-    return Applicant(spec.name, spec.class_, spec.qos, streams, costs.assess(plan, rates))
 
 
 class AdmissionControl:

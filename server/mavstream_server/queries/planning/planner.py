@@ -10,7 +10,6 @@ from itertools import chain, islice
 from typing import NamedTuple, TypeVar
 
 from mavstream_protocol.admission import AdmissionEstimate
-from mavstream_protocol.errors import InvalidObject
 from mavstream_protocol.names import closest
 from mavstream_protocol.queries import QuerySpec
 from mavstream_protocol.schema import Schema
@@ -18,11 +17,9 @@ from mavstream_protocol.typed_plan import StreamShape, TypedPlan
 from mavstream_protocol.wire.resources import Validation
 from mavstream_server.core.errors import NotReady, Refused, TooMany
 from mavstream_server.core.side_process import SideProcess, SideProcessDied
-from mavstream_server.optimizer.admission.cost_history import CostHistory
-from mavstream_server.optimizer.admission.load import Arrivals
-from mavstream_server.queries.admission_control import AdmissionControl, Applicant, applicant_of
-from mavstream_server.queries.planning import validation
-from mavstream_server.queries.planning.json_body import InvalidJson, JsonBody, parsed
+from mavstream_server.queries.admission_control import AdmissionControl
+from mavstream_server.queries.planning import validation, work
+from mavstream_server.queries.planning.json_body import InvalidJson, JsonBody
 from mavstream_server.queries.planning.query_size import is_large
 
 T = TypeVar("T")
@@ -30,15 +27,6 @@ V = TypeVar("V")
 
 _MAX_WAITING = 32
 _NICENESS = 5
-
-
-class Planned(NamedTuple):
-    """A query that can be registered."""
-
-    spec: QuerySpec
-    plan: TypedPlan
-    applicant: Applicant | None
-    """What admission control estimates; None if it is off."""
 
 
 class Verdict(NamedTuple):
@@ -56,20 +44,6 @@ class Verdict(NamedTuple):
     def validation(self) -> Validation:
         """Return it as a model."""
         return Validation.model_validate_json(self.json())
-
-
-class _Job(NamedTuple):
-    """A query to be planned, and what its plan depends on."""
-
-    data: object
-    alone: bool
-    """Whether a plan may stand for a query."""
-    streams: Mapping[str, StreamShape]
-    tables: Mapping[str, Schema]
-    has_class: Callable[[str], bool]
-    costs: CostHistory | None
-    """None if there is no admission control."""
-    rates: Mapping[str, Arrivals]
 
 
 class QueryPlanner:
@@ -91,55 +65,59 @@ class QueryPlanner:
         self._admission = admission
         self._process = SideProcess(_NICENESS)
 
-    async def plan(self, data: object) -> Planned:
+    async def plan(self, data: object) -> work.Planned:
         """Plan a query from its JSON form; raises InvalidQuery, TooMany, NotReady.
 
         The plan fits the streams, tables and classes at the moment of the return: nothing changes them before
         the caller waits.
         """
         if not is_large(data):
-            return _plan(self._small_job(data, alone=False))
+            return work.plan(self._small_job(data, alone=False))
         while True:
             job = await self._large_job(data, alone=False)
-            found = await self._apart(_plan, job)
+            found = await self._apart(work.plan, job)
             if self._is_current(job, found):
                 return found
 
     async def validate(self, data: object) -> Verdict:
         """Validate a specification or a plan; errors are part of the verdict. Raises TooMany, NotReady."""
         if is_large(data):
-            checked, applicant = await self._apart(_check, await self._large_job(data, alone=True))
+            checked, applicant = await self._apart(work.check, await self._large_job(data, alone=True))
         else:
-            checked, applicant = _check(self._small_job(data, alone=True))
+            checked, applicant = work.check(self._small_job(data, alone=True))
         return Verdict(checked, None if applicant is None else self._admission.estimate(applicant))
 
     async def type_plan(self, spec: QuerySpec) -> TypedPlan:
         """Infer the types of the plan of a query; raises InvalidQuery, TooMany, NotReady."""
         if not is_large(spec.plan):
             return validation.type_plan(spec, self._streams, self._tables)
-        named = _names({"nodes": {name: vars(node) for name, node in spec.plan.nodes.items()}})
+        named = work.names({"nodes": {name: vars(node) for name, node in spec.plan.nodes.items()}})
         streams, tables = _shipped(self._streams, named.streams), _shipped(self._tables, named.tables)
         return await self._apart(validation.type_plan, spec, streams, tables)
 
     async def fingerprint(self, data: object) -> str:
         """Return a hash of a JSON value, for idempotency keys; raises InvalidObject, TooMany, NotReady."""
         if is_large(data):
-            return await self._apart(_fingerprint, data)
-        return _fingerprint(data)
+            return await self._apart(work.fingerprint, data)
+        return work.fingerprint(data)
+
+    async def warm_up(self) -> None:
+        """Start the process for large queries before the first of them, which would wait for it."""
+        await self._process.warm_up(work.__name__)
 
     async def stop(self) -> None:
         """Stop the process, if it runs."""
         await self._process.stop()
 
-    def _small_job(self, data: object, *, alone: bool) -> _Job:
-        rates = self._admission.rates(_names(data).streams)
+    def _small_job(self, data: object, *, alone: bool) -> work.Job:
+        rates = self._admission.rates(work.names(data).streams)
         costs = self._admission.costs()
-        return _Job(data, alone, self._streams, self._tables, self._has_class, costs, rates)
+        return work.Job(data, alone, self._streams, self._tables, self._has_class, costs, rates)
 
-    async def _large_job(self, data: object, *, alone: bool) -> _Job:
-        named = await self._apart(_names, data) if isinstance(data, JsonBody) else _names(data)
+    async def _large_job(self, data: object, *, alone: bool) -> work.Job:
+        named = await self._apart(work.names, data) if isinstance(data, JsonBody) else work.names(data)
         costs = self._admission.costs()
-        return _Job(
+        return work.Job(
             data,
             alone,
             _shipped(self._streams, named.streams),
@@ -150,7 +128,7 @@ class QueryPlanner:
             self._admission.rates(named.streams),
         )
 
-    def _is_current(self, job: _Job, found: Planned) -> bool:
+    def _is_current(self, job: work.Job, found: work.Planned) -> bool:
         """Whether nothing that a plan depends on has changed since its job was made."""
         used = {source.stream for source in found.plan.sources}
         return (
@@ -159,67 +137,20 @@ class QueryPlanner:
             and self._has_class(found.spec.class_)
         )
 
-    async def _apart(self, work: Callable[..., T], *arguments: object) -> T:
+    async def _apart(self, job: Callable[..., T], *arguments: object) -> T:
         if self._process.waiting >= _MAX_WAITING:
             raise TooMany(
                 f"{_MAX_WAITING} large queries wait to be planned, which is the limit: try again soon",
                 code="too_many_plans",
             )
         try:
-            return await self._process.run(work, *arguments)
+            return await self._process.run(job, *arguments)
         except InvalidJson as error:
             raise Refused(str(error.items[0].detail), code=error.code) from None
         except SideProcessDied:
             raise NotReady(
                 "the process that plans large queries died and is started again: send the query again"
             ) from None
-
-
-# Work on one query, here or in the process
-
-
-def _plan(job: _Job) -> Planned:
-    data = parsed(job.data)
-    spec, plan = validation.plan_query(data, job.streams, job.has_class, job.tables, alone=job.alone)
-    return Planned(spec, plan, applicant_of(spec, plan, job.costs, job.rates))
-
-
-def _check(job: _Job) -> tuple[bytes, Applicant | None]:
-    """Return the validation as JSON without an estimate, and what the estimate depends on."""
-    try:
-        _, plan, applicant = _plan(job)
-    except InvalidObject as error:
-        found, applicant = Validation(valid=False, errors=error.items), None
-    else:
-        found = validation.described(plan)
-    return found.model_dump_json(exclude={"admission"}).encode(), applicant
-
-
-def _fingerprint(data: object) -> str:
-    return validation.fingerprint(parsed(data))
-
-
-# What is sent along
-
-
-class _Names(NamedTuple):
-    streams: frozenset[str]
-    tables: frozenset[str]
-
-
-def _names(data: object) -> _Names:
-    """Return the streams and tables that a query or a plan names, which was not validated yet."""
-    nodes = parsed(data)
-    for key in ("plan", "nodes"):
-        if isinstance(nodes, Mapping) and key in nodes:
-            nodes = nodes[key]
-    values = nodes.values() if isinstance(nodes, Mapping) else ()
-    named = [node for node in values if isinstance(node, Mapping)]
-    streams, tables = (
-        frozenset(value for node in named if isinstance(value := node.get(key), str))
-        for key in ("stream", "table")
-    )
-    return _Names(streams, tables)
 
 
 def _shipped(known: Mapping[str, V], named: Iterable[str]) -> dict[str, V]:

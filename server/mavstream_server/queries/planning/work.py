@@ -1,0 +1,89 @@
+"""The work of planning one query, on the event loop or in a process of its own.
+
+The process imports this module and what it needs, and nothing of the server that owns it: what is imported
+here is what the process takes of time to start, and of memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
+
+from mavstream_protocol.errors import InvalidObject
+from mavstream_protocol.queries import QuerySpec
+from mavstream_protocol.schema import Schema
+from mavstream_protocol.typed_plan import StreamShape, TypedPlan
+from mavstream_protocol.wire.resources import Validation
+from mavstream_server.optimizer.admission.cost_history import CostHistory
+from mavstream_server.optimizer.admission.load import Arrivals
+from mavstream_server.queries.planning import validation
+from mavstream_server.queries.planning.applicant import Applicant, applicant_of
+from mavstream_server.queries.planning.json_body import parsed
+
+
+class Planned(NamedTuple):
+    """A query that can be registered."""
+
+    spec: QuerySpec
+    plan: TypedPlan
+    applicant: Applicant | None
+    """What admission control estimates; None if it is off."""
+
+
+class Job(NamedTuple):
+    """A query to be planned, and what its plan depends on."""
+
+    data: object
+    alone: bool
+    """Whether a plan may stand for a query."""
+    streams: Mapping[str, StreamShape]
+    tables: Mapping[str, Schema]
+    has_class: Callable[[str], bool]
+    costs: CostHistory | None
+    """None if there is no admission control."""
+    rates: Mapping[str, Arrivals]
+
+
+def plan(job: Job) -> Planned:
+    """Check, type and assess a query; raises InvalidQuery."""
+    data = parsed(job.data)
+    spec, typed = validation.plan_query(data, job.streams, job.has_class, job.tables, alone=job.alone)
+    return Planned(spec, typed, applicant_of(spec, typed, job.costs, job.rates))
+
+
+def check(job: Job) -> tuple[bytes, Applicant | None]:
+    """Return the validation as JSON without an estimate, and what the estimate depends on."""
+    try:
+        _, typed, applicant = plan(job)
+    except InvalidObject as error:
+        found, applicant = Validation(valid=False, errors=error.items), None
+    else:
+        found = validation.described(typed)
+    return found.model_dump_json(exclude={"admission"}).encode(), applicant
+
+
+def fingerprint(data: object) -> str:
+    """Return a hash of a JSON value."""
+    return validation.fingerprint(parsed(data))
+
+
+class Names(NamedTuple):
+    """The streams and tables that a query names."""
+
+    streams: frozenset[str]
+    tables: frozenset[str]
+
+
+def names(data: object) -> Names:
+    """Return the streams and tables that a query or a plan names, which was not validated yet."""
+    nodes = parsed(data)
+    for key in ("plan", "nodes"):
+        if isinstance(nodes, Mapping) and key in nodes:
+            nodes = nodes[key]
+    values = nodes.values() if isinstance(nodes, Mapping) else ()
+    named = [node for node in values if isinstance(node, Mapping)]
+    streams, tables = (
+        frozenset(value for node in named if isinstance(value := node.get(key), str))
+        for key in ("stream", "table")
+    )
+    return Names(streams, tables)
