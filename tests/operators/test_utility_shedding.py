@@ -140,7 +140,7 @@ def test_the_start_command_has_the_utility_of_rows() -> None:
     spec = QuerySpec(name="q", plan=plan, qos=QosSpec(worth={"readings": "humidity < 50"}))
     record = QueryRecord("q", spec, DesiredState.RUNNING, None, None, 0, 1, 0)
     typed = infer(plan, STREAMS)
-    command = start_command(Query(record, typed, lambda: typed.schema), None)
+    command = start_command(Query(record, typed, lambda: typed.schema), None, again=False)
     assert command.options.utility == infer_utility(spec.qos, typed)
     assert command.options.utility["readings"].type is FieldType.BOOL
 

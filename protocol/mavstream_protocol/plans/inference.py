@@ -75,7 +75,6 @@ def infer_node(node: Node, scope: Scope) -> TypedNode | None:
 
 @infer_node.register
 def _source(node: nodes.SourceNode, scope: Scope) -> TypedNode | None:
-    scope.ordered[scope.name] = True
     shape = scope.streams.get(node.stream)
     if shape is None:
         scope.fail("stream", "unknown_stream", unknown("stream", node.stream, list(scope.streams)))
@@ -95,14 +94,12 @@ def _table(node: nodes.TableNode, scope: Scope) -> TypedNode | None:
 
 @infer_node.register
 def _select(node: nodes.SelectNode, scope: Scope) -> TypedNode | None:
-    scope.ordered[scope.name] = scope.keeps_order()
     where = scope.predicate("where", node.where, scope.parser())
     return None if where is None else TypedSelect(scope.name, scope.inputs, scope.schema(), where)
 
 
 @infer_node.register
 def _project(node: nodes.ProjectNode, scope: Scope) -> TypedNode | None:
-    scope.ordered[scope.name] = scope.keeps_order()
     compute, parser = [], scope.parser()
     for name, text in node.compute.items():
         expression = scope.scalar(f"compute/{name}", text, parser)
@@ -114,7 +111,6 @@ def _project(node: nodes.ProjectNode, scope: Scope) -> TypedNode | None:
 
 @infer_node.register
 def _split(node: nodes.SplitNode, scope: Scope) -> TypedNode | None:
-    scope.ordered[scope.name] = scope.keeps_order()
     if nodes.ELSE in node.outputs:
         scope.fail(
             f"outputs/{nodes.ELSE}",
@@ -131,7 +127,6 @@ def _split(node: nodes.SplitNode, scope: Scope) -> TypedNode | None:
 
 @infer_node.register
 def _union(node: nodes.UnionNode, scope: Scope) -> TypedNode | None:
-    scope.ordered[scope.name] = node.order == "time"
     for index in range(1, len(scope.inputs)):
         scope.same_columns(f"inputs/{index}", index)
     if node.order == "time":
@@ -147,7 +142,6 @@ def _union(node: nodes.UnionNode, scope: Scope) -> TypedNode | None:
 
 @infer_node.register
 def _except(node: nodes.ExceptNode, scope: Scope) -> TypedNode | None:
-    scope.ordered[scope.name] = scope.keeps_order()
     scope.same_columns("right", 1)
     if isinstance(node.window, RowWindow):
         for index, side in enumerate(("left", "right")):
@@ -158,7 +152,6 @@ def _except(node: nodes.ExceptNode, scope: Scope) -> TypedNode | None:
 
 @infer_node.register
 def _distinct(node: nodes.DistinctNode, scope: Scope) -> TypedNode | None:
-    scope.ordered[scope.name] = scope.keeps_order()  # rows are answered in the order of their first ones
     if isinstance(node.window, RowWindow):
         scope.need_order("window", "a window by rows")
     added = scope.window_columns(node.window, scope.schema().names)
@@ -195,8 +188,6 @@ def _aggregate(node: nodes.AggregateNode, scope: Scope) -> TypedNode | None:
     if node.scaled:
         compute = scale(node, compute, scope)
     added = scope.window_columns(node.window, [*node.by, *node.compute])
-    # Groups are answered in the order of their first rows; without `by` there is only one group per window.
-    scope.ordered[scope.name] = scope.keeps_order() or not node.by
     schema = Schema((*by, *(field_of(name, e.result) for name, e in compute), *added))
     return TypedAggregate(scope.name, scope.inputs, schema, node.window, node.by, tuple(compute), node.scaled)
 
@@ -212,7 +203,6 @@ def _join(node: nodes.JoinNode, scope: Scope) -> TypedNode | None:
             "table_required",
             f"a join of two streams is inner, got {node.how!r}; only a join with a table can be left",
         )
-    scope.ordered[scope.name] = node.order == "time"
     if (node.within is None) == (node.window is None):
         scope.fail(
             "",

@@ -60,6 +60,7 @@ class Scope:
             typed.schema is not self.typed[reference.node].schema for reference in typed.inputs
         ):
             self.budget.spend_columns(len(typed.schema))
+        self.ordered[typed.name] = typed.gives_order([self.ordered[one.node] for one in typed.inputs])
         self.typed[typed.name] = typed
 
     def schema(self, index: int = 0) -> Schema:
@@ -69,10 +70,6 @@ class Scope:
     def columns(self, index: int = 0, prefix: str = "") -> dict[str, Field]:
         """Return the columns of an input, by the names that expressions use."""
         return {prefix + field.name: field for field in self.schema(index)}
-
-    def keeps_order(self, *, of: Iterable[int] = (0,)) -> bool:
-        """Return whether the rows of these inputs have a defined order."""
-        return all(self.ordered[self.inputs[index].node] for index in of)
 
     def parser(self, columns: Mapping[str, Field] | None = None) -> ExpressionParser:
         """Return a parser of expressions over these columns; by default those of the only input."""

@@ -36,7 +36,6 @@ def check_table_readers(plan: Plan) -> None:
 
 def infer_table_join(node: JoinNode, table: TypedTable, scope: Scope) -> TypedNode | None:
     """Return the typed join of the first input with a table, the second; or None after recording errors."""
-    scope.ordered[scope.name] = scope.keeps_order()
     _check_left(scope)
     _check_options(node, scope)
     for index, (left, right) in enumerate(node.on):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Set
+from collections.abc import Hashable, Iterable, Sequence, Set
 from dataclasses import dataclass
 
 from mavstream_protocol.expressions.typed import Expression, distinct, references
@@ -43,6 +43,10 @@ class TypedJoin(TypedNode):
     def order_sensitive(self) -> bool:
         """Membership in a window by rows depends on their order."""
         return self.counts_rows
+
+    def gives_order(self, inputs: Sequence[bool]) -> bool:
+        """Pairs are found as the sides alternate, unless they are put in order."""
+        return self.ordered
 
     @property
     def windowed_by(self) -> TimeWindow | RowWindow | None:
@@ -105,6 +109,10 @@ class TypedTableJoin(TypedNode):
     computes_on_demand = True
     passes_columns = False
     commutes_with_select = False  # parts of it do: see the rules about joins
+
+    def gives_order(self, inputs: Sequence[bool]) -> bool:
+        """Rows retain their order, and matches have that of the table."""
+        return inputs[0]
 
     def latest_answer(self, time: int) -> int:
         """Rows retain their time."""

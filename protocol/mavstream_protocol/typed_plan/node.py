@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Hashable, Iterator, Set
+from collections.abc import Hashable, Iterator, Sequence, Set
 from dataclasses import dataclass, field, fields, replace
 from typing import ClassVar, NamedTuple, Self
 
@@ -82,6 +82,10 @@ class TypedNode(ABC):
     @abstractmethod
     def order_sensitive(self) -> bool:
         """Whether its answers depend on the order of its input rows."""
+
+    @abstractmethod
+    def gives_order(self, inputs: Sequence[bool]) -> bool:
+        """Return whether the order of its rows depends on the logs alone; `inputs`: whether theirs does."""
 
     @property
     @abstractmethod

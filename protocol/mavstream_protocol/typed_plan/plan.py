@@ -62,6 +62,14 @@ class TypedPlan:
         return frozenset((lookup.table, lookup.keys) for lookup in lookups if lookup is not None)
 
     @property
+    def ordered(self) -> Mapping[str, bool]:
+        """By node: whether the order of its rows depends on the logs alone, not on how operators are run."""
+        ordered: dict[str, bool] = {}
+        for node in self.nodes.values():
+            ordered[node.name] = node.gives_order([ordered[reference.node] for reference in node.inputs])
+        return ordered
+
+    @property
     def one_time_node(self) -> TypedNode:
         """The node whose first window ends a one-time query: the last one that is not row by row."""
         node = self.nodes[self.root.node]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Set
+from collections.abc import Hashable, Iterable, Sequence, Set
 from dataclasses import dataclass, replace
 
 from mavstream_protocol.expressions.typed import ColumnRef, Expression, distinct, references
@@ -33,6 +33,10 @@ class _StatelessNode(_PassingNode):
     needs_time = False
     needs_position = False
     waits_for_time = False
+
+    def gives_order(self, inputs: Sequence[bool]) -> bool:
+        """Rows retain their order; those of a leaf are in stream order."""
+        return all(inputs)
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,6 +187,10 @@ class TypedUnion(_PassingNode):
     @property
     def waits_for_time(self) -> bool:
         """Rows are emitted up to the joint watermark."""
+        return self.ordered
+
+    def gives_order(self, inputs: Sequence[bool]) -> bool:
+        """Its inputs alternate as they are run, unless it merges them by time."""
         return self.ordered
 
     def reads(self, index: int, wanted: Set[str]) -> set[str]:

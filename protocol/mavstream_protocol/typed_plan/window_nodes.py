@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Set
+from collections.abc import Iterator, Sequence, Set
 from dataclasses import dataclass
 
 from mavstream_protocol.expressions.typed import AggregateExpression, ColumnRef, Expression, references
@@ -48,6 +48,10 @@ class _WindowedNode(TypedNode):
     def order_sensitive(self) -> bool:
         """Membership in a window by rows depends on their order."""
         return isinstance(self.window, RowWindow)
+
+    def gives_order(self, inputs: Sequence[bool]) -> bool:
+        """Answers are in the order of the (left) rows that they stem from."""
+        return inputs[0]
 
     @property
     def windowed_by(self) -> TimeWindow | RowWindow:
@@ -102,6 +106,10 @@ class TypedAggregate(_WindowedNode):
         """Windows by rows, `first` and `last` are."""
         calls = (call for _, expression in self.compute for call in expression.calls)
         return self.counts_rows or any(call.function in ORDER_SENSITIVE for call in calls)
+
+    def gives_order(self, inputs: Sequence[bool]) -> bool:
+        """Groups are in the order of their first rows; without `by` there is only one per window."""
+        return inputs[0] or not self.by
 
     def reads(self, index: int, wanted: Set[str]) -> set[str]:
         """Keys and arguments: all columns are computed, independent of the requested ones."""

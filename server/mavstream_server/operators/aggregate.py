@@ -37,7 +37,8 @@ from mavstream_server.operators.windows.windowed import (
 class Aggregate(WindowedOperator):
     """Folds rows into the groups of open windows.
 
-    Windows without rows are not answered. Groups are emitted in the order of their first rows.
+    Windows without rows are not answered. Groups are emitted in the order of their first rows. Rows that are
+    not `ordered` may come in another order when they are read again; results are the same then, too.
     """
 
     kind = "aggregate"
@@ -50,6 +51,8 @@ class Aggregate(WindowedOperator):
         compute: Sequence[tuple[str, AggregateExpression]],
         on_error: OnError,
         once: bool = False,
+        *,
+        ordered: bool = True,
     ) -> None:
         super().__init__(name, 1, window, once)
         self._by = tuple(column for column, _ in by)
@@ -57,6 +60,7 @@ class Aggregate(WindowedOperator):
         self._errors = ErrorPolicy(on_error, self)
         calls = list(dict.fromkeys(call for _, expression in compute for call in expression.calls))
         self._called = calls
+        self._ordered = ordered
         self.clear()
         self._numbered = self.windows.overlapping or any(call.ordered for call in self._calls)
         # An expression numbers its own calls; map these numbers to indexes into the calls of all expressions.
@@ -73,7 +77,7 @@ class Aggregate(WindowedOperator):
     def clear(self) -> None:
         """Drop all groups and keys."""
         self._keys = KeyCoder(self._key_types)
-        self._calls = [CallState(call) for call in self._called]
+        self._calls = [CallState(call, self._ordered) for call in self._called]
         self._coded = [(number, call) for number, call in enumerate(self._calls) if call.coder is not None]
         self._groups: WindowGroups
         if self.windows.overlapping:

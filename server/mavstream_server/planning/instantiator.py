@@ -142,10 +142,12 @@ def operator_maker(
     """Return a function that makes unconnected operators of a plan's nodes, except sources and tables."""
     needed = plan.needed_columns() if needed is None else needed
     once = plan.one_time_node.name if options.one_time else None
+    ordered = plan.ordered
 
     def make(node: TypedNode) -> Operator:
         inputs = [plan.nodes[reference.node] for reference in node.inputs]
-        making = Making(inputs, needed[node.name], options.on_error, node.name == once, table)
+        in_order = all(ordered[reference.node] for reference in node.inputs)
+        making = Making(inputs, in_order, needed[node.name], options.on_error, node.name == once, table)
         operator = MAKERS[type(node.runs_as)](node.runs_as, making)
         operator.kind = node.op
         return operator
@@ -176,6 +178,8 @@ class Making(NamedTuple):
     """The arguments for making the operator of a node, besides the node."""
 
     inputs: list[TypedNode]
+    ordered: bool
+    """Whether the order of the inputs' rows depends on the logs alone."""
     needed: tuple[str, ...]
     """The node's columns that downstream nodes read."""
     on_error: OnError
@@ -205,7 +209,9 @@ def _union(node: TypedUnion, making: Making) -> Operator:
 def _aggregate(node: TypedAggregate, making: Making) -> Operator:
     types = {f.name: f.type for f in making.inputs[0].schema}
     by = [(name, types[name]) for name in node.by]
-    return Aggregate(node.name, by, node.window, node.compute, making.on_error, making.once)
+    return Aggregate(
+        node.name, by, node.window, node.compute, making.on_error, making.once, ordered=making.ordered
+    )
 
 
 def _except(node: TypedExcept, making: Making) -> Operator:

@@ -16,8 +16,3 @@ def is_ordered(plan: TypedPlan, name: str) -> bool:
         case TypedAggregate() if not node.by:
             return True
     return is_ordered(plan, node.inputs[0].node)
-
-
-def is_ordered_throughout(plan: TypedPlan) -> bool:
-    """Whether the order of every node's rows is fixed, so that floats are summed in a fixed order."""
-    return all(is_ordered(plan, name) for name in plan.nodes)

@@ -14,6 +14,7 @@ from mavstream_server.columns.keys import KeyCoder
 from mavstream_server.expressions import RowErrors, compile_expression
 from mavstream_server.operators.aggregates.accumulator import Accumulator
 from mavstream_server.operators.aggregates.counts import Count, CountDistinct
+from mavstream_server.operators.aggregates.exact_sums import ExactAverage, ExactDeviation, ExactSum
 from mavstream_server.operators.aggregates.picks import (
     CodedExtreme,
     Edge,
@@ -50,15 +51,25 @@ _BY_NUMBER: dict[tuple[str, bool], type[Accumulator]] = {
     ("median", True): Median,
 }
 
+_IN_ANY_ORDER: dict[tuple[str, bool], type[Accumulator]] = {
+    ("sum", True): ExactSum,
+    ("avg", True): ExactAverage,
+    ("stddev", False): ExactDeviation,
+    ("stddev", True): ExactDeviation,
+}
+"""Instead of those whose results depend on the order of the rows, because floats are rounded at each step."""
+
 
 class CallState:
     """One aggregate call of an operator: its argument, its value coder if it needs one, its accumulators.
 
-    Texts and the values of `count(distinct ...)` are coded, so that accumulators hold integers only.
+    Texts and the values of `count(distinct ...)` are coded, so that accumulators hold integers only. Rows
+    that have no defined order are folded exactly, which takes longer.
     """
 
-    def __init__(self, call: AggregateCall) -> None:
+    def __init__(self, call: AggregateCall, rows_ordered: bool = True) -> None:
         self.call = call
+        self._makers = _BY_NUMBER if rows_ordered else _BY_NUMBER | _IN_ANY_ORDER
         self.ordered = call.function in ORDERED
         self._argument = None if call.argument is None else compile_expression(call.argument)
         type_ = None if call.argument is None else call.argument.type
@@ -78,7 +89,7 @@ class CallState:
         if coder is not None:
             better = operator.lt if function == "min" else operator.gt
             return lambda: CodedExtreme(coder, better)
-        return _BY_NUMBER[function, floats]
+        return self._makers[function, floats]
 
     def column(self, columns: Mapping[str, Column], size: int, errors: RowErrors) -> Column:
         """Return the input column of the accumulators: the argument's values, coded if need be."""

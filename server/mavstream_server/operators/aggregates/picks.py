@@ -58,14 +58,23 @@ class IntMaximum(_Extreme):
     fields: ClassVar[Fields] = {"value": (np.int64, -_LAST_INT - 1), "seen": (np.bool_, False)}
 
 
-class FloatMinimum(_Extreme):
+class _FloatExtreme(_Extreme):
+    """The smallest or largest float of each slot; zero has no sign, since 0.0 and -0.0 are equal."""
+
+    def result(self) -> Column:
+        """Return the values, null without rows."""
+        column = super().result()
+        return Column(column.values + 0.0, column.valid)
+
+
+class FloatMinimum(_FloatExtreme):
     """`min` of floats."""
 
     pick = np.minimum
     fields: ClassVar[Fields] = {"value": (np.float64, np.inf), "seen": (np.bool_, False)}
 
 
-class FloatMaximum(_Extreme):
+class FloatMaximum(_FloatExtreme):
     """`max` of floats."""
 
     pick = np.maximum

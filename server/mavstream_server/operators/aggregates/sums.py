@@ -88,8 +88,13 @@ class IntTotal(Accumulator):
 
     def floats(self) -> Array:
         """Return the totals as floats, of any magnitude."""
-        total = self.arrays["total"][: self.size].astype(np.float64)
-        return total + self.arrays["high"][: self.size] * float(1 << _LOW_BITS) if self._wide else total
+        total = self.arrays["total"][: self.size]
+        if not self._wide:
+            return total.astype(np.float64)
+        # With carries moved both words are exact as floats, so that only their sum is rounded.
+        high = self.arrays["high"][: self.size] + (total >> _LOW_BITS)
+        floats: Array = high * float(1 << _LOW_BITS) + (total & _LOW)
+        return floats
 
     def save(self) -> dict[str, Any]:
         """Return the totals and whether they use two words."""
@@ -129,7 +134,7 @@ class FloatTotal(Accumulator):
     floats = totals
 
 
-def _where_counted(accumulator: Accumulator, values: Array, least: int = 1) -> Column:
+def where_counted(accumulator: Accumulator, values: Array, least: int = 1) -> Column:
     """Return values that are null where fewer than `least` rows were counted."""
     enough = accumulator.arrays["count"][: accumulator.size] >= least
     return Column(values, None if enough.all() else enough)
@@ -140,7 +145,7 @@ class IntSum(IntTotal):
 
     def result(self) -> Column:
         """Return the sums, null without rows."""
-        return _where_counted(self, self.totals())
+        return where_counted(self, self.totals())
 
 
 class FloatSum(FloatTotal):
@@ -148,7 +153,7 @@ class FloatSum(FloatTotal):
 
     def result(self) -> Column:
         """Return the sums, null without rows."""
-        return _where_counted(self, self.totals())
+        return where_counted(self, self.totals())
 
 
 class IntAverage(IntTotal):
@@ -156,7 +161,7 @@ class IntAverage(IntTotal):
 
     def result(self) -> Column:
         """Return the averages, null without rows."""
-        return _where_counted(self, self.floats() / np.maximum(self.arrays["count"][: self.size], 1))
+        return where_counted(self, self.floats() / np.maximum(self.arrays["count"][: self.size], 1))
 
 
 class FloatAverage(FloatTotal):
@@ -164,7 +169,7 @@ class FloatAverage(FloatTotal):
 
     def result(self) -> Column:
         """Return the averages, null without rows."""
-        return _where_counted(self, self.floats() / np.maximum(self.arrays["count"][: self.size], 1))
+        return where_counted(self, self.floats() / np.maximum(self.arrays["count"][: self.size], 1))
 
 
 class Deviation(Accumulator):
@@ -214,4 +219,4 @@ class Deviation(Accumulator):
         if not np.isfinite(squares).all():
             raise QueryFailed("a stddev is beyond the largest float; scale the values down first")
         variance = (squares - total * total / np.maximum(count, 1)) / np.maximum(count - 1, 1)
-        return _where_counted(self, np.sqrt(np.maximum(variance, 0.0)), least=2)
+        return where_counted(self, np.sqrt(np.maximum(variance, 0.0)), least=2)
