@@ -125,6 +125,9 @@ def serve(
         str | None,
         _limit("Memory of the engine beyond which its largest query fails; six tenths of the machine's."),
     ] = None,
+    checkpoint_interval: Annotated[
+        str | None, _limit("Time between two checkpoints of a query, such as 5s; none are taken without it.")
+    ] = None,
     result_bytes: Annotated[str | None, _limit("Result rows retained per query, such as 16MiB.")] = None,
     result_time: Annotated[str | None, _limit("How long result rows are retained, such as 1h.")] = None,
 ) -> None:
@@ -132,12 +135,14 @@ def serve(
     flags = {name: value for name, value in locals().items() if name != "log"}
     try:
         # Imported here: loading the server takes a second, which `--help` should not wait for.
+        from mavstream_server.core import failpoints
         from mavstream_server.core.settings import Settings
         from mavstream_server.supervisor.engine_child import EngineChild
 
         if log not in ("json", "text"):
             raise typer.BadParameter(f"--log: expected json or text, got {log!r}")
         settings = Settings.from_environment(os.environ, **flags)
+        failpoints.arm_from_environment("api")
         # Loading makes many objects and no garbage.
         gc.disable()
         # The engine loads while the server does.

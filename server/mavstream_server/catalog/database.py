@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Literal
 
+from mavstream_server.core import failpoints
 from mavstream_server.core.errors import Refused, StorageFailed, StorageFull
 
 VERSION = 2
@@ -137,7 +138,9 @@ class Database:
         self._depth -= 1
         if self._depth == 0:
             try:
+                failpoints.hit("catalog.commit.before")
                 self.run("COMMIT")
+                failpoints.hit("catalog.commit.after")
             except BaseException:
                 if self._connection.in_transaction:
                     self._connection.execute("ROLLBACK")

@@ -14,6 +14,7 @@ import orjson
 from zlib_ng.zlib_ng import crc32
 
 from mavstream_server.columns.column import Array
+from mavstream_server.core import failpoints
 from mavstream_server.tables.errors import TableFilesError
 
 _PREFIX = struct.Struct("<8sII")  # magic, version of the format, bytes of the header
@@ -30,6 +31,7 @@ def write_arrays(
     header = {**header, "lengths": [array.nbytes for array in arrays]}
     text = orjson.dumps({**header, _CHECKSUM: _checksum(header, [array.data for array in arrays])})
     text += b" " * (-(_PREFIX.size + len(text)) % _ALIGN)
+    failpoints.hit("table.write.before")
     with file.open("wb") as stream:
         stream.write(_PREFIX.pack(magic, _FORMAT, len(text)) + text)
         for array in arrays:
@@ -38,6 +40,7 @@ def write_arrays(
         stream.flush()
         if sync:
             os.fsync(stream.fileno())
+    failpoints.hit("table.write.after")
 
 
 def _checksum(header: dict[str, Any], arrays: Iterable[memoryview]) -> int:

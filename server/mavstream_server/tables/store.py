@@ -17,6 +17,7 @@ from mavstream_protocol.schema import Schema
 from mavstream_protocol.streams import field_specs
 from mavstream_protocol.wire.resources import TableDetail, TableInfo, TableVersion
 from mavstream_server.columns.column import Column
+from mavstream_server.core import failpoints
 from mavstream_server.core.clock import Clock
 from mavstream_server.core.damage import Damage, DamageReport
 from mavstream_server.core.errors import Conflict, NotFound, TooMany, WrongVersion, storage_problem
@@ -280,7 +281,9 @@ class TableStore:
         last = stored[-1].name if stored else VersionName(0, 0)
         stamp = max(self._clock.now(), last.stamp + 1, self._joins.newest_row(name) + 1)
         version = VersionName(last.number + 1, stamp)
+        failpoints.hit("table.rename.before")
         (folder / _DRAFT).rename(version.within(folder))
+        failpoints.hit("table.rename.after")
         if table is None:
             folder.rename(self._directory / name)
             self._add(self._directory / name)

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from mavstream_server.core import failpoints
 from mavstream_server.log.errors import LogCorruptError
 
 SEGMENT_MAGIC = int.from_bytes(b"MvStrLog", "little")
@@ -120,12 +121,16 @@ class SegmentFile:
         words[COMMITTED] = HEADER_BYTES + len(first_frame)
         data = b"".join(word.to_bytes(8, "little", signed=True) for word in words) + first_frame
         draft = path / "segment.new"
+        failpoints.hit("log.create.before")
         with draft.open("wb", buffering=0) as stream:
             stream.write(data)
+            failpoints.hit("log.create.after")
             stream.truncate(-(-max(capacity, len(data), _PAGE) // _PAGE) * _PAGE)
             if sync:
                 os.fdatasync(stream.fileno())
+        failpoints.hit("log.rename.before")
         draft.rename(info.name.within(path))
+        failpoints.hit("log.rename.after")
         if sync:
             sync_directory(path)
         return cls(path, info.name)
@@ -143,9 +148,13 @@ class SegmentFile:
     def write(self, data: bytes, end: int) -> None:
         """Write frames and make them visible together; `end` is the position after them."""
         offset, left = self.length, len(data)
-        while (written := os.pwrite(self._fd, data, offset)) < left:
+        armed = failpoints.armed
+        pwrite = os.pwrite if armed is None else armed.pwrite("log.write")
+        while (written := pwrite(self._fd, data, offset)) < left:
             data, offset, left = data[written:], offset + written, left - written
         self.commit(offset + written, end)
+        if armed is not None:
+            armed.hit("log.commit.after")
 
     def commit(self, length: int, end: int) -> None:
         """Make the frames up to a length (bytes) visible; `end` is the position after them."""
@@ -162,13 +171,17 @@ class SegmentFile:
 
     def seal(self) -> None:
         """Mark the segment as finished and free its unused capacity."""
+        failpoints.hit("log.seal.before")
         self._words[SEALED] = 1
         os.ftruncate(self._fd, self.length)
         self.capacity = self.length
+        failpoints.hit("log.seal.after")
 
     def sync(self) -> None:
         """Sync everything that was committed to disk."""
+        failpoints.hit("log.fsync.before")
         os.fdatasync(self._fd)
+        failpoints.hit("log.fsync.after")
 
     def close(self) -> None:
         """Close the file and its map."""
