@@ -44,13 +44,12 @@ def test_a_result_log_keeps_answers_and_a_cursor_resumes_at_an_offset(
         assert rows == [(None, 47), ("HALL", 38), (None, 48), ("HALL", 39), (None, 49)]
 
 
-def test_a_snapshot_before_the_end_of_the_result_log_is_refused(
+def test_rows_stored_since_a_snapshot_are_not_stored_again(
     tmp_path: Path, stream: MakeStream, clock: ManualClock
 ) -> None:
     readings = stream("readings", "room string null, temp int")
     run = run_plan(HOT, "out", [readings], clock=clock)
-    saved = run.engine.snapshot("q")
-    plan = run.query.request.plan
+    saved, plan = run.engine.snapshot("q"), run.query.request.plan
     with LogWriter(tmp_path / "results", LogDescription(plan.schema)) as writer:
         sink = ResultLogSink(writer, plan.schema.names)
         first = Engine(clock)
@@ -58,7 +57,25 @@ def test_a_snapshot_before_the_end_of_the_result_log_is_refused(
         first.start(QueryRequest("q", plan, earliest=True), sink)
         readings.rows(("hall", 30))
         first.run()
+        assert sink.offset == 1
         second = Engine(clock)
         second.attach("readings", readings.reader)
-        with pytest.raises(SnapshotMismatch, match="ends at offset 1, the snapshot goes on at 0"):
-            second.start(QueryRequest("q", plan), sink, saved)
+        second.start(QueryRequest("q", plan), sink, saved)
+        readings.rows(("hall", 31))
+        second.run()
+        assert sink.offset == 2
+
+
+def test_a_snapshot_after_the_end_of_the_result_log_is_refused(
+    tmp_path: Path, stream: MakeStream, clock: ManualClock
+) -> None:
+    readings = stream("readings", "room string null, temp int")
+    readings.rows(("hall", 30))
+    run = run_plan(HOT, "out", [readings], clock=clock)
+    assert run.rows() == [("HALL", 30)]
+    saved, plan = run.engine.snapshot("q"), run.query.request.plan
+    with LogWriter(tmp_path / "results", LogDescription(plan.schema)) as writer:
+        engine = Engine(clock)
+        engine.attach("readings", readings.reader)
+        with pytest.raises(SnapshotMismatch, match="has rows 0 to 0, the snapshot goes on at 1"):
+            engine.start(QueryRequest("q", plan), ResultLogSink(writer, plan.schema.names), saved)

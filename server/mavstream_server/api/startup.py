@@ -18,6 +18,7 @@ from mavstream_server.catalog.catalog import Catalog
 from mavstream_server.core.clock import SystemClock
 from mavstream_server.core.damage import DamageReport
 from mavstream_server.core.heap import QueryHeap
+from mavstream_server.core.idle import idle
 from mavstream_server.core.settings import Settings
 from mavstream_server.engine.process.messages import Hello
 from mavstream_server.ingest.background import InThreads
@@ -28,6 +29,7 @@ from mavstream_server.optimizer.config import OptimizerConfig
 from mavstream_server.optimizer.plan_searcher import PlanSearcher
 from mavstream_server.optimizer.service import OptimizerService
 from mavstream_server.queries.assembly import assemble
+from mavstream_server.queries.planning.planner import QueryPlanner
 from mavstream_server.queries.views.qos import QosReports
 from mavstream_server.supervisor.engine_child import EngineChild
 from mavstream_server.supervisor.engine_link import EngineLink, EngineUnavailable
@@ -39,6 +41,10 @@ _LOG = logging.getLogger("mavstream.server")
 MAINTENANCE_S = 0.1
 _QUOTAS_S = 1.0
 """Interval between two checks of how much memory the queries of a token hold."""
+
+
+_WARM_UP_S = 1.0
+"""Time from the start of the services to that of the process for large queries, if the server is idle."""
 
 
 async def start_services(
@@ -117,7 +123,12 @@ async def start_services(
     await queries.start()
     stack.push_async_callback(optimizer.stop)
     retention = TableRetention(settings.streams_directory, parts.tables, parts.streams, link, SystemClock())
-    for task in (_maintain(services, retention), queries.load.run(), optimizer.run()):
+    for task in (
+        _maintain(services, retention),
+        queries.load.run(),
+        optimizer.run(),
+        _warm_up(queries.planner),
+    ):
         stack.push_async_callback(_end, asyncio.create_task(task))
     return services
 
@@ -134,6 +145,10 @@ def _link(
             result_time_ns=settings.result_time * 1000,
             query_memory=settings.query_memory,
             engine_memory=settings.engine_memory,
+            checkpoint_interval_ns=(
+                None if settings.checkpoint_interval is None else settings.checkpoint_interval * 1000
+            ),
+            sync=settings.delivery == "sync",
         ),
         child=child,
         damage=damage,
@@ -160,6 +175,12 @@ async def _maintain(services: Services, tables: TableRetention) -> None:
                 enforced = time.monotonic()
         except Exception:
             _LOG.exception("maintenance failed")
+
+
+async def _warm_up(planner: QueryPlanner) -> None:
+    """Start the process that plans large queries, once the server is ready and has nothing else to do."""
+    await idle(_WARM_UP_S)
+    await planner.warm_up()
 
 
 async def _send_classes(services: Services) -> None:

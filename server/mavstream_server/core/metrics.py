@@ -139,6 +139,22 @@ class OperatorMetrics(NamedTuple):
     """Mean size of an input row that comes from a source, in bytes."""
 
 
+class CheckpointMetrics(NamedTuple):
+    """The last checkpoint of a query, and its last recovery."""
+
+    taken_us: int | None
+    """When the last checkpoint was taken (UTC); None if there is none."""
+    nbytes: int
+    duration_us: int
+    """How long writing it took."""
+    replayed_rows: int
+    """Results that were computed again, and not stored again, at the last recovery."""
+    replaying: bool
+    """Whether results from before the recovery are still being computed again."""
+    error: str | None
+    """Why the last attempt to write a checkpoint failed."""
+
+
 class QueryMetrics(NamedTuple):
     """Metrics of a query, as reported by its engine; an ended query retains its sums and holds no memory."""
 
@@ -172,6 +188,8 @@ class QueryMetrics(NamedTuple):
     """Phase of the migration under way: `draining`, `warming` or `leaving`; None without one."""
     migration_note: str | None = None
     """Why the last migration was abandoned, if it was."""
+    checkpoint: CheckpointMetrics | None = None
+    """The last checkpoint; None if the query has none."""
 
 
 class TargetMetrics(NamedTuple):

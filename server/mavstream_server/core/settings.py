@@ -177,6 +177,8 @@ class Settings(BaseModel):
     """Result rows retained per query, in bytes."""
     result_time: Microseconds = 3_600_000_000
     """How long result rows are retained, in microseconds; written as `1h` in the flag and the variable."""
+    checkpoint_interval: Microseconds | None = None
+    """Time between two checkpoints of a query that has changed, in microseconds; None for no checkpoints."""
     engine_timeout: Annotated[Microseconds, AfterValidator(_at_least_a_second)] = 30_000_000
     """Time in microseconds after which an engine that does not answer is killed and restarted."""
 
@@ -283,6 +285,11 @@ class Settings(BaseModel):
     def results_directory(self) -> Path:
         """Directory with one result log per query."""
         return self.data / "results"
+
+    @property
+    def checkpoints_directory(self) -> Path:
+        """Directory with the checkpoints of each query."""
+        return self.data / "checkpoints"
 
 
 def is_loopback(host: str) -> bool:

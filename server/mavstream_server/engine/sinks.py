@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from mavstream_server.columns.batch import Batch
+from mavstream_server.columns.column import Column
+from mavstream_server.engine.checkpoints.replay import Replay
 from mavstream_server.engine.snapshot import SnapshotMismatch
+from mavstream_server.log.errors import GapError
+from mavstream_server.log.read_batch import ReadBatch
+from mavstream_server.log.reader import LogReader
 from mavstream_server.log.writer import LogWriter
+
+_READ_ROWS = 65_536  # rows of the result log that are hashed at once
 
 
 class CountingSink:
@@ -80,10 +87,29 @@ class ResultLogSink:
         if self._appended is not None:
             self._appended()
 
-    def restart(self, offset: int) -> None:
-        """Continue at an offset, which must be the log's end: subscribers may have read all rows."""
-        if offset != self._writer.end:
+    def restart(self, offset: int) -> Replay | None:
+        """Continue at an offset; rows from there on stay, since subscribers may have read them.
+
+        Returns these rows, to be struck off as they are computed again.
+        """
+        begin, end = self._writer.begin, self._writer.end
+        if not begin <= offset <= end:
             raise SnapshotMismatch(
-                f"the result log ends at offset {self._writer.end}, the snapshot goes on at {offset}; "
-                "restore a snapshot that was taken when the log ended there, or start a new log"
+                f"the result log has rows {begin} to {end}, the snapshot goes on at {offset}; "
+                "restore a snapshot that was taken while the log had that row, or start a new log"
             )
+        return None if offset == end else Replay(self._columns, self._stored(offset, end))
+
+    def _stored(self, offset: int, end: int) -> Iterator[tuple[Sequence[Column], int]]:
+        """Yield the stored rows from an offset on, in batches."""
+        reader = LogReader(self._writer.path, cache_bytes=0)
+        try:
+            cursor = reader.cursor(offset)
+            while cursor.position < end:
+                read = ReadBatch(cursor.take(_READ_ROWS))
+                if read.rows:
+                    yield list(read.columns(self._columns).values()), read.rows
+        except GapError as gap:
+            raise SnapshotMismatch(f"rows of the result log cannot be read again: {gap}") from None
+        finally:
+            reader.close()

@@ -62,6 +62,7 @@ class DataFiles:
             (self._settings.streams_directory, self._streams),
             (self._settings.tables_directory, self._tables.names),
             (self._settings.results_directory, self._queries),
+            (self._settings.checkpoints_directory, self._queries),
         )
         orphans = tuple(
             f"{directory.name}/{name}"

@@ -6,6 +6,7 @@ import logging
 
 from mavstream_protocol.wire.resources import ActualState
 from mavstream_server.catalog.catalog import Catalog
+from mavstream_server.engine.checkpoints.store import CheckpointStore
 from mavstream_server.queries.query import Query
 from mavstream_server.queries.registry import QueryRegistry
 from mavstream_server.queries.start_times import StartTimes
@@ -27,6 +28,7 @@ class QueryFinisher:
         start_times: StartTimes,
         metrics: MetricsCache,
         results: ResultService,
+        checkpoints: CheckpointStore,
     ) -> None:
         self._catalog = catalog
         self._registry = registry
@@ -34,6 +36,7 @@ class QueryFinisher:
         self._start_times = start_times
         self._metrics = metrics
         self._results = results
+        self._checkpoints = checkpoints
 
     def finish(self, query: Query, state: ActualState, reason: str | None = None) -> None:
         """Record how a query ended and wake its subscribers."""
@@ -51,3 +54,4 @@ class QueryFinisher:
         """Record that the engine does not run a query and never will again."""
         query.placed = query.paused = False
         self._readers.remove(query)
+        self._checkpoints.remove(query.id)

@@ -5,14 +5,22 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import replace
 from pathlib import Path
 
-from mavstream_protocol.queries import ReadFrom
+from pydantic import ValidationError
+
+from mavstream_protocol.errors import InvalidObject
+from mavstream_protocol.plans.plan import Plan
+from mavstream_protocol.queries import QuerySpec, ReadFrom
+from mavstream_protocol.typed_plan import TypedPlan
 from mavstream_protocol.utility import infer_utility
 from mavstream_protocol.wire.resources import ActualState, DesiredState
 from mavstream_server.catalog.catalog import Catalog
 from mavstream_server.core.errors import Conflict, NotFound, ServiceError, StorageFailed, StorageFull
+from mavstream_server.engine.checkpoints.store import CheckpointStore, StoredCheckpoint
+from mavstream_server.engine.process.messages import StartQuery
 from mavstream_server.optimizer.monitor import is_watched
 from mavstream_server.queries.finishing import QueryFinisher
 from mavstream_server.queries.query import Query
@@ -43,8 +51,12 @@ class Placement:
         finisher: QueryFinisher,
         results: ResultService,
         tables: TableStore,
+        checkpoints: CheckpointStore,
+        type_plan: Callable[[QuerySpec], Awaitable[TypedPlan]],
     ) -> None:
-        """`streams` is the directory of the stream logs."""
+        """`streams` is the directory of the stream logs; `type_plan` types the plan of a specification."""
+        self._checkpoints = checkpoints
+        self._type_plan = type_plan
         self._streams = streams
         self._catalog = catalog
         self._link = link
@@ -90,6 +102,8 @@ class Placement:
         tried: set[str] = set()
         while self._queue and self._link.ready:
             await asyncio.gather(*(self._place_in_turn(tried) for _ in range(_CONCURRENT_STARTS)))
+        if not self._queue and self._link.ready:
+            self._readers.thaw()
 
     async def _place_in_turn(self, tried: set[str]) -> None:
         """Place queued queries in order; several of these loops run concurrently."""
@@ -135,8 +149,31 @@ class Placement:
     async def _start(self, query: Query) -> None:
         for stream in query.streams - self._attached:
             await self._attach(stream)
+        for stored in self._checkpoints.stored(query.id):
+            if await self._recover(query, stored):
+                return
         query.record = query.record._replace(epoch=self._catalog.next_epoch(query.id))
-        command = start_command(query, self._readers.start_positions(query))
+        await self._send(query, start_command(query, self._readers.start_positions(query), again=query.begun))
+
+    async def _recover(self, query: Query, stored: StoredCheckpoint) -> bool:
+        """Start a query from a checkpoint, under the same epoch; returns whether that was possible."""
+        header, command = stored.header, start_command(query, None, again=False)
+        command = replace(command, checkpoint=stored.number, was_paused=header.paused)
+        try:
+            if header.plan is not None:
+                plan = Plan.model_validate_json(header.plan)
+                typed = await self._type_plan(query.record.spec.model_copy(update={"plan": plan}))
+                version = query.running_plans.add(plan, typed)
+                command = replace(command, plan=typed, plan_version=version, plan_json=header.plan)
+            await self._send(query, command)
+        except (EngineRefused, InvalidObject, ValidationError) as error:
+            fields = {"query": query.id, "checkpoint": stored.number, "reason": str(error)}
+            _log.error("query cannot continue from a checkpoint", extra=fields)
+            return False
+        return True
+
+    async def _send(self, query: Query, command: StartQuery) -> None:
+        """Have the engine start a query."""
         try:
             await self._link.start_query(command, large=query.large)
         except EngineRefused as error:
@@ -156,6 +193,27 @@ class Placement:
     async def _attach(self, stream: str) -> None:
         await self._link.attach_stream(stream, self._streams / stream)
         self._attached.add(stream)
+
+    async def restart(self, query: Query) -> None:
+        """Start a query anew, with empty state and a new epoch."""
+        async with query.lock:
+            if query.final is not None:
+                return
+            try:
+                await self._link.forget_query(query.id)
+            except EngineUnavailable:
+                return  # it is placed again with the next engine
+            finally:
+                self._checkpoints.remove(query.id)
+            query.placed = query.paused = False
+        self.place_soon(query)
+
+    def hold_checkpoints(self, queries: Iterable[Query]) -> None:
+        """Retain the rows that the checkpoints of queries need until the engine runs them."""
+        for query in queries:
+            stored = self._checkpoints.stored(query.id)
+            if stored:
+                self._readers.keep(query, stored[-1].header.positions)
 
     async def enact(self, query: Query) -> None:
         """Bring a query to its desired state in the engine; the caller holds its lock.

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
+import shutil
 import time
 from collections.abc import Callable, Collection, Mapping
 
@@ -21,6 +23,7 @@ from mavstream_server.catalog.catalog import Catalog, QueryRecord
 from mavstream_server.core.errors import Conflict, NotFound, TooMany
 from mavstream_server.core.principal import ANYBODY, Principal
 from mavstream_server.core.settings import Settings
+from mavstream_server.engine.checkpoints.store import CheckpointStore
 from mavstream_server.engine.process.messages import Need
 from mavstream_server.ingest.stream_store import StreamStore
 from mavstream_server.log import LogError, load_description
@@ -92,10 +95,22 @@ class QueryService:
             streams.shapes(), self._tables, self.priorities, self._has_class, self.admission
         )
         self.start_times = StartTimes(now_us, self._begin)
-        self._finisher = QueryFinisher(catalog, registry, readers, self.start_times, self.metrics, results)
-        self.placement = Placement(
-            settings.streams_directory, catalog, link, readers, self._finisher, results, tables
+        checkpoints = CheckpointStore(settings.checkpoints_directory)
+        self._finisher = QueryFinisher(
+            catalog, registry, readers, self.start_times, self.metrics, results, checkpoints
         )
+        self.placement = Placement(
+            settings.streams_directory,
+            catalog,
+            link,
+            readers,
+            self._finisher,
+            results,
+            tables,
+            checkpoints,
+            self.planner.type_plan,
+        )
+        self._restarts: set[asyncio.Task[None]] = set()
         self._crashes = QueryCrashes(registry, self._finisher)
         self._resuming = QueryResuming(
             catalog, registry, readers, streams, self.planner, self.placement, self._crashes
@@ -113,6 +128,10 @@ class QueryService:
         for record in self._catalog.queries():
             plan = None if record.final_state is not None else self._typed(record)
             self._enter(record, plan, owners.get(record.id))
+        if self._settings.checkpoint_interval is None:
+            # Those of an earlier run do not know what has happened since.
+            shutil.rmtree(self._settings.checkpoints_directory, ignore_errors=True)
+        self.placement.hold_checkpoints(query for query in self.registry if query.final is None)
         self._place_all()
 
     async def stop(self) -> None:
@@ -285,7 +304,9 @@ class QueryService:
             registered = plan == query.record.spec.plan
             version = REGISTERED if registered else query.running_plans.add(plan, typed)
             try:
-                await self._link.migrate_plan(id_, typed, version)
+                await self._link.migrate_plan(
+                    id_, typed, version, None if registered else plan.model_dump_json()
+                )
             except EngineRefused:
                 query.running_plans.forget(version)
                 raise
@@ -323,15 +344,25 @@ class QueryService:
 
     def engine_died(self, crash: Crash) -> None:
         """Record that no query runs any more, and end those that killed the engine repeatedly."""
+        self._readers.freeze()
         for query in self.registry:
             query.placed = query.paused = False
         self._crashes.add(crash)
 
     def engine_restarted(self) -> None:
         """Start all queries again in the new engine."""
-        # The old engine's needs are void: all queries start again at the end of the logs.
         self._link.needs = {}
         self._place_all()
+
+    def query_diverged(self, id_: str, rows: int) -> None:
+        """Start a query anew whose recovery did not repeat all stored results: a gap, not a wrong answer."""
+        query = self.registry.find(id_)
+        if query is not None:
+            fields = {"query": id_, "rows": rows}
+            _log.error("query starts anew with a new epoch: its recovery gave other results", extra=fields)
+            task = asyncio.create_task(self.placement.restart(query))
+            self._restarts.add(task)
+            task.add_done_callback(self._restarts.discard)
 
     def results_appended(self) -> None:
         """Wake the subscribers of result logs that have grown."""

@@ -19,8 +19,11 @@ def waits_for_time(plan: TypedPlan) -> bool:
     return any(node.waits_for_time for node in plan.nodes.values())
 
 
-def start_command(query: Query, begins: Mapping[str, int] | None) -> StartQuery:
-    """Return the command that starts a query under its current epoch, at these positions if given."""
+def start_command(query: Query, begins: Mapping[str, int] | None, *, again: bool) -> StartQuery:
+    """Return the command that starts a query under its current epoch, at these positions if given.
+
+    `again` is for a query that an engine has run before: it goes on with new rows.
+    """
     assert query.plan is not None
     spec = query.record.spec
     return StartQuery(
@@ -30,13 +33,12 @@ def start_command(query: Query, begins: Mapping[str, int] | None) -> StartQuery:
         options=RunOptions(
             spec.on_error,
             spec.mode is Mode.ONE_TIME,
-            _start_at(query, begins),
+            None if again else _start_at(query, begins),
             spec.stop_at,
-            since=_started(query),
+            since=None if again else _started(query),
             utility=infer_utility(spec.qos, query.plan),
         ),
-        # A restarted query continues with new rows.
-        earliest=spec.from_ is ReadFrom.EARLIEST and not query.begun,
+        earliest=spec.from_ is ReadFrom.EARLIEST and not again,
         latency_target=latency_target(spec.qos),
         epoch=query.epoch,
         memory_limit=spec.memory_limit,
@@ -52,9 +54,9 @@ def latency_target(qos: QosSpec) -> int | None:
 
 
 def _start_at(query: Query, begins: Mapping[str, int] | None) -> int | None:
-    """Return the arrival time at which a query starts reading; None for a restarted query."""
+    """Return the arrival time at which a query starts reading; None if it starts at once."""
     spec = query.record.spec
-    if query.begun or spec.start_at is None:
+    if spec.start_at is None:
         return None
     # Without positions the engine searches the logs: not for rows older than the registration.
     from_here = begins is None and spec.from_ is ReadFrom.NOW
@@ -62,8 +64,8 @@ def _start_at(query: Query, begins: Mapping[str, int] | None) -> int | None:
 
 
 def _started(query: Query) -> int | None:
-    """Return the start time of a query that is placed for the first time; None if it starts elsewhere."""
+    """Return the start time of a query; None if it begins with the earliest rows."""
     spec = query.record.spec
-    if query.begun or spec.from_ is ReadFrom.EARLIEST:
+    if spec.from_ is ReadFrom.EARLIEST:
         return None
     return query.record.created_us if spec.start_at is None else max(spec.start_at, query.record.created_us)

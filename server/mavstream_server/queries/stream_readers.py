@@ -30,6 +30,8 @@ class StreamReaders:
         # Start positions of queries that are not in the engine yet: by query, and the same by stream.
         self._starts: dict[str, Mapping[str, int]] = {}
         self._held: dict[str, dict[str, int]] = {}
+        # What the queries of an engine that died need, until all of them run again.
+        self._before: Mapping[str, Need] = {}
 
     def add(self, query: Query) -> None:
         """Add a query that can run; call again when a scheduled one starts, which may then depend on time."""
@@ -61,6 +63,18 @@ class StreamReaders:
         for stream in query.streams:
             self._held.get(stream, {}).pop(query.id, None)
 
+    def freeze(self) -> None:
+        """Retain what the engine's queries need until `thaw`: it has died, and they will continue there."""
+        known = {**self._before}
+        for stream, need in self._engine.needs.items():
+            if stream not in known or need.position < known[stream].position:
+                known[stream] = need
+        self._before = known
+
+    def thaw(self) -> None:
+        """Retain what the engine reports: all queries run again."""
+        self._before = {}
+
     def start_positions(self, query: Query) -> Mapping[str, int] | None:
         """Return the start positions of a query, or None if it may start at the end of its streams."""
         return self._starts.get(query.id)
@@ -87,9 +101,9 @@ class StreamReaders:
         return self._needed(stream)[1]
 
     def _needed(self, stream: str) -> tuple[int | None, str | None]:
-        need = self._engine.needs.get(stream)
         lowest = [(position, id_) for id_, position in self._held.get(stream, {}).items()]
         # The query that reported it may have ended since, but others may read just behind it.
-        if need is not None and self._queries.get(stream):
-            lowest.append((need.position, need.query))
+        if self._queries.get(stream):
+            needs = (self._engine.needs.get(stream), self._before.get(stream))
+            lowest += [(need.position, need.query) for need in needs if need is not None]
         return min(lowest, default=(None, None))

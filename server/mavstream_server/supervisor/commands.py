@@ -101,9 +101,14 @@ class EngineCommands(ABC):
             found |= page.queries
         return found
 
-    async def migrate_plan(self, id_: str, plan: TypedPlan, version: int) -> None:
-        """Start the migration of a query to another plan; its metrics report the version when it is done."""
-        await self.call(MigratePlan(id_, plan, version), large=True)
+    async def migrate_plan(
+        self, id_: str, plan: TypedPlan, version: int, plan_json: str | None = None
+    ) -> None:
+        """Start the migration of a query to another plan; its metrics report the version when it is done.
+
+        `plan_json` is stored in checkpoints; None for the registered plan.
+        """
+        await self.call(MigratePlan(id_, plan, version, plan_json), large=True)
 
     async def start_trace(self, most: int) -> None:
         """Start to record slices, up to `most`; `take_trace` must be called in any case afterwards."""

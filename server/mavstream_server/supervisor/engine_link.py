@@ -24,6 +24,7 @@ from mavstream_server.engine.process.messages import (
     Hello,
     Need,
     Positions,
+    QueryDiverged,
     QueryEnded,
     SetClass,
     SetClock,
@@ -60,6 +61,9 @@ class EngineListener(Protocol):
     def engine_restarted(self) -> None:
         """Handle a new process that is ready, in which queries should be started; not the first one."""
 
+    def query_diverged(self, id_: str, rows: int) -> None:
+        """Handle a recovered query that did not compute `rows` of its stored results again."""
+
     def results_appended(self) -> None:
         """Handle results that were appended since the last call."""
 
@@ -77,6 +81,9 @@ class NoListener:
         """Ignore it."""
 
     def engine_restarted(self) -> None:
+        """Ignore it."""
+
+    def query_diverged(self, id_: str, rows: int) -> None:
         """Ignore it."""
 
     def results_appended(self) -> None:
@@ -223,6 +230,8 @@ class EngineLink(EngineCommands):
         match event:
             case QueryEnded(id_, state, reason):
                 _notify(self._listener.query_ended, id_, state, reason)
+            case QueryDiverged(id_, rows):
+                _notify(self._listener.query_diverged, id_, rows)
             case DamageFound(damage):
                 self.damage.add(damage)
             case Positions(needs):

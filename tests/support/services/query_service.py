@@ -55,6 +55,8 @@ WINDOW_PLAN = {
     },
 }
 HOT = {"name": "hot", "plan": HOT_PLAN}
+CHECKPOINTS = 100_000_000
+"""Time between two checkpoints of a query (ns)."""
 
 
 class Service:
@@ -62,10 +64,10 @@ class Service:
 
     def __init__(self, data: Path, clock: Clock | None = None, **settings: Any) -> None:
         clock = clock or SystemClock()
-        self.settings = Settings(data=data, **settings)
+        self.settings = Settings(data=data, checkpoint_interval=CHECKPOINTS // 1000, **settings)
         self.settings.results_directory.mkdir(parents=True, exist_ok=True)
         self.catalog = Catalog(self.settings.catalog_file)
-        self.link = EngineLink(Hello(data))
+        self.link = EngineLink(Hello(data, checkpoint_interval_ns=CHECKPOINTS))
         self.admission: AdmissionPolicy | None = None
         """The policy in force, if it is not that of the settings."""
         loop = asyncio.get_running_loop()

@@ -10,7 +10,9 @@ from dataclasses import replace
 from mavstream_protocol.errors import MavstreamError
 from mavstream_server.core.clock import Clock
 from mavstream_server.core.damage import DamageListener, log_damage
-from mavstream_server.core.metrics import TargetMetricsReply
+from mavstream_server.core.metrics import QueryMetrics, TargetMetricsReply
+from mavstream_server.engine.checkpoints.checkpointer import Checkpointer, Diverged
+from mavstream_server.engine.checkpoints.store import CheckpointStore
 from mavstream_server.engine.crash_record import CrashRecord, note_of
 from mavstream_server.engine.engine import Engine
 from mavstream_server.engine.errors import ObjectInUse
@@ -86,12 +88,14 @@ class HostedEngine:
         ended: Callable[[RunningQuery], None],
         damaged: DamageListener = log_damage,
         *,
+        diverged: Diverged | None = None,
         patient: bool = False,
         record: CrashRecord | None = None,
     ) -> None:
         """`ended` is called with each query that has ended, after its result log was closed.
 
-        `damaged` is called with damage in the files; `patient` and `record` are those of the engine.
+        `damaged` is called with damage in the files, `diverged` with queries whose recovery did not repeat
+        all stored results; `patient` and `record` are those of the engine.
         """
         chosen = hello.scheduler
         self._record = record or CrashRecord()
@@ -112,6 +116,12 @@ class HostedEngine:
         self._damaged = damaged
         self.logs = ResultLogs(
             hello.data / "results", hello.result_bytes, hello.result_time_ns, on_damage=damaged
+        )
+        self.checkpointer = Checkpointer(
+            self.engine,
+            CheckpointStore(hello.data / "checkpoints", sync=hello.sync),
+            hello.checkpoint_interval_ns,
+            diverged,
         )
         self._notify_ended = ended
         self._started = clock.monotonic()
@@ -139,7 +149,7 @@ class HostedEngine:
                 return engine_metrics(engine, self._started)
             case GetQueryMetrics(ids):
                 known = [engine.queries[id_] for id_ in ids if id_ in engine.queries]
-                return {query.id: query_metrics(query, self._epochs[query.id]) for query in known}
+                return {query.id: self._query_metrics(query) for query in known}
             case GetTargetMetrics(ids):
                 known = [engine.queries[id_] for id_ in ids if id_ in engine.queries]
                 epochs = self._epochs
@@ -149,7 +159,7 @@ class HostedEngine:
             case GetClassMetrics():
                 return class_metrics(engine)
             case GetTableNeed(table):
-                return TableNeed(oldest_arrival(engine.queries.values(), table))
+                return TableNeed(self._oldest_arrival(table))
             case AttachStream(name, path):
                 if name not in engine.intake.readers:
                     engine.attach(name, LogReader(path, _CACHE_BYTES, self._damaged))
@@ -164,20 +174,27 @@ class HostedEngine:
                 self._forget(id_)
             case PauseQuery(id_):
                 engine.pause(id_)
+                self._record_command(id_)
             case ResumeQuery(id_):
                 engine.resume(id_)
+                self._record_command(id_)
             case ChangeClass(id_, class_name):
                 engine.reclass(id_, class_name)
             case SetStopTime(id_, stop_at):
                 engine.stop_at(id_, stop_at)
+                self._record_command(id_)
             case SetTargets(id_, latency_target_us, utility):
                 engine.aim_at(id_, latency_target_us, utility)
+                if any(source.shedder is not None for source in engine.queries[id_].network.sources):
+                    self._record_command(id_)
             case WeighQuery(id_, weight):
                 engine.weigh(id_, weight)
             case ShedRows(id_, share):
                 engine.shed(id_, share)
-            case MigratePlan(id_, plan, version, limit_us):
+                self._record_command(id_)
+            case MigratePlan(id_, plan, version, plan_json, limit_us):
                 engine.migrate(id_, plan, version, MIGRATION_LIMIT if limit_us is None else limit_us)
+                self.checkpointer.add_plan(id_, version, plan_json)
             case SetClass(spec):
                 engine.set_class(spec.name, spec.priority, spec.latency)
             case StartTrace(most):
@@ -200,35 +217,87 @@ class HostedEngine:
         self._record.begin(note_of((id_,)), array("q"), engine.clock.monotonic())
         sink = self.logs.open(command)
         try:
-            query = engine.start(command, sink)
+            saved = None if command.checkpoint is None else self.checkpointer.read(id_, command.checkpoint)
+            query = engine.start(command, sink, saved)
         except BaseException:
             self.logs.close(id_)
             raise
         finally:
             self._record.end()
         self._epochs[id_] = command.epoch
-        positions = needed_positions(query)
-        if command.paused:
-            engine.pause(id_)
-            positions = {}
+        query.migrations.version = command.plan_version
+        if command.checkpoint is None:
+            if command.paused:
+                engine.pause(id_)
+            self.checkpointer.start(query)
+        else:
+            self._continue(query, command)
+        positions = {**needed_positions(query)}
+        for stream, position in self.checkpointer.positions(id_).items():
+            positions[stream] = min(position, positions.get(stream, position))
         return Started(sink.offset, positions)
+
+    def _continue(self, query: RunningQuery, command: StartQuery) -> None:
+        """Bring a recovered query to the state that it was to have when the engine died."""
+        plan = {} if command.plan_json is None else {command.plan_version: command.plan_json}
+        if not command.was_paused:
+            # A pause that the engine did not record takes effect behind the rows that it may have read.
+            self.checkpointer.recovered(query, plan, pauses=command.paused)
+            return
+        self.engine.pause(query.id)
+        self.checkpointer.recovered(query, plan, pauses=False)
+        if not command.paused:
+            self.engine.resume(query.id)
+            self.checkpointer.record_command(query)
+
+    def _record_command(self, id_: str) -> None:
+        """Have a command that changed which rows take part survive a crash, before the query goes on."""
+        self.checkpointer.record_command(self.engine.queries[id_])
+
+    def _query_metrics(self, query: RunningQuery) -> QueryMetrics:
+        metrics = query_metrics(query, self._epochs[query.id])
+        return metrics._replace(checkpoint=self.checkpointer.metrics(query.id))
+
+    def _oldest_arrival(self, table: str) -> int | None:
+        """Return the lowest arrival time of the rows that may still join a table, after a recovery, too."""
+        found = (
+            oldest_arrival(self.engine.queries.values(), table),
+            self.checkpointer.oldest_arrival(table),
+        )
+        return min((arrival for arrival in found if arrival is not None), default=None)
 
     def _forget(self, id_: str) -> None:
         if id_ in self.engine.queries:
             self.engine.forget(id_)
+            self.checkpointer.forget(id_)
             del self._epochs[id_]
 
     def _ended(self, query: RunningQuery) -> None:
         self.logs.close(query.id)
+        self.checkpointer.forget(query.id)
         self._notify_ended(query)
+
+    @property
+    def progress(self) -> int:
+        """Grows whenever the positions that streams must retain may have changed."""
+        return self.engine.loop.slices + self.checkpointer.count
 
     def needs(self) -> dict[str, Need]:
         """Return, by stream, the lowest position that its log must retain."""
-        return {stream: Need(*need) for stream, need in self.engine.intake.needed().items()}
+        needs = {stream: Need(*need) for stream, need in self.engine.intake.needed().items()}
+        for stream, (position, id_) in self.checkpointer.held_positions().items():
+            known = needs.get(stream)
+            if known is None or position < known.position:
+                needs[stream] = Need(position, id_, position if known is None else known.furthest)
+        return needs
 
     def keep_house(self, now_ns: int) -> None:
-        """Check memory, trim result logs, release removed segments of stream logs; cheap to call often."""
-        self.logs.trim(now_ns)
+        """Check memory, take checkpoints, trim result logs, release removed segments of stream logs.
+
+        Cheap to call often.
+        """
+        self.checkpointer.tend(self.engine.clock.monotonic())
+        self.logs.trim(now_ns, self.checkpointer.held_offset)
         self._memory.check(now_ns)
         if now_ns - self._released < _RELEASE_EVERY or self._released_at == self.engine.loop.slices:
             return
@@ -253,6 +322,10 @@ class HostedEngine:
             "the loop broke; the policy starts anew", exc_info=error, extra={"fields": {"policy": name}}
         )
         self.engine.switch(name, options, self.engine.policy_host.sources)
+
+    def save_all(self) -> None:
+        """Write last checkpoints, so that the next start replays nothing."""
+        self.checkpointer.write_all()
 
     def close(self) -> None:
         """Close all result logs."""

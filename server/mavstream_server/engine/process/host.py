@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from importlib import import_module
 
 from mavstream_protocol.errors import MavstreamError
+from mavstream_server.core import failpoints
 from mavstream_server.core.clock import OffsetClock
 from mavstream_server.core.damage import Damage
 from mavstream_server.core.data_directory import PRIVATE
@@ -34,6 +35,7 @@ from mavstream_server.engine.process.messages import (
     Hello,
     Need,
     Positions,
+    QueryDiverged,
     QueryEnded,
     Ready,
     Reply,
@@ -133,11 +135,14 @@ class Host:
     def _damaged(self, damage: Damage) -> None:
         self._control.send(EVENT, DamageFound(damage))
 
+    def _diverged(self, query: RunningQuery, rows: int) -> None:
+        self._control.send(EVENT, QueryDiverged(query.id, rows))
+
     def _report_positions(self, hosted: HostedEngine, now: int) -> None:
         """Send the positions that streams must retain, if they changed and the channel has room."""
-        if self._reported_at == hosted.engine.loop.slices or self._control.backed_up:
+        if self._reported_at == hosted.progress or self._control.backed_up:
             return
-        self._reported, self._reported_at = now, hosted.engine.loop.slices
+        self._reported, self._reported_at = now, hosted.progress
         needs = hosted.needs()
         if needs != self._needs:
             self._needs = needs
@@ -149,7 +154,12 @@ class Host:
         hosted = self._hosted
         if hosted is None:
             return _LONG_WAIT
-        due = hosted.engine.timed or self._reported_at != hosted.engine.loop.slices or not hosted.logs.settled
+        due = (
+            hosted.engine.timed
+            or self._reported_at != hosted.progress
+            or not hosted.logs.settled
+            or hosted.checkpointer.busy
+        )
         wait, rest_ends = _SHORT_WAIT if due else _LONG_WAIT, hosted.engine.due
         if rest_ends is not None:
             wait = min(wait, max((rest_ends - self._clock.now()) // 1_000_000 + 1, 1))
@@ -191,6 +201,8 @@ class Host:
         try:
             command = packet.message()
             if isinstance(command, Shutdown):
+                if self._hosted is not None:
+                    self._hosted.save_all()
                 self._over = True
                 return Done()
             if isinstance(command, Hello):
@@ -210,7 +222,13 @@ class Host:
         if self._hosted is not None:
             raise WrongCommand("got a second Hello; it is sent once, at the start")
         self._hosted = HostedEngine(
-            hello, self._clock, self._ended, self._damaged, patient=True, record=self._record
+            hello,
+            self._clock,
+            self._ended,
+            self._damaged,
+            diverged=self._diverged,
+            patient=True,
+            record=self._record,
         )
         _log.info(
             "engine ready", extra={"fields": {"data": str(hello.data), "policy": hello.scheduler.policy}}
@@ -244,6 +262,7 @@ def main(arguments: list[str] | None = None) -> None:
         signal.signal(number, signal.SIG_IGN)  # the parent decides when this ends
     os.umask(PRIVATE)
     log_to_stderr()
+    failpoints.arm_from_environment("engine")
     _raise_file_limit()
     keep_freed_memory()
     # numpy loads this when it is first needed (`unique`), which takes 40 ms: better now than in a slice.

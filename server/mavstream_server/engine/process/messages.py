@@ -41,6 +41,10 @@ class Hello:
     """Resident bytes beyond which a query without a limit of its own fails; None for no limit."""
     engine_memory: int | None = None
     """Bytes of the engine process beyond which the query that holds most fails; None for no limit."""
+    checkpoint_interval_ns: int | None = None
+    """Time between two checkpoints of a query that has changed (ns); None for no checkpoints."""
+    sync: bool = False
+    """Whether checkpoints are synced to disk, so that they survive power loss."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +78,14 @@ class StartQuery(QueryRequest):
     """The epoch of the query, written as `producer` into each frame of the result log."""
     paused: bool = False
     """Start it detached from its streams."""
+    checkpoint: int | None = None
+    """The number of the checkpoint to continue from, under the same epoch; None to start with empty state."""
+    was_paused: bool = False
+    """Whether the query was paused when that checkpoint was taken."""
+    plan_version: int = 0
+    """The version of the plan; 0 is the registered one."""
+    plan_json: str | None = None
+    """The plan as JSON, to be stored in checkpoints; None for the registered one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,6 +171,8 @@ class MigratePlan:
     plan: TypedPlan
     version: int
     """The version of the plan in metrics; 0 is the one that the query started with."""
+    plan_json: str | None = None
+    """The plan as JSON, to be stored in checkpoints; None for the registered one."""
     limit_us: int | None = None
     """How long new operators may take to build up their state; None for the engine's default."""
 
@@ -350,5 +364,14 @@ class DamageFound:
     damage: Damage
 
 
-Event = Ready | QueryEnded | Positions | DamageFound
+@dataclass(frozen=True, slots=True)
+class QueryDiverged:
+    """A query that was recovered from a checkpoint did not repeat all results that are in its log."""
+
+    id: str
+    rows: int
+    """Stored results that were not computed again."""
+
+
+Event = Ready | QueryEnded | Positions | DamageFound | QueryDiverged
 Message = Command | Reply | Event

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from pathlib import Path
 
 from mavstream_server.core.damage import DamageListener, log_damage
@@ -69,8 +70,11 @@ class ResultLogs:
         for id_ in tuple(self._writers):
             self.close(id_)
 
-    def trim(self, now_ns: int) -> None:
-        """Apply retention to the logs that are due; cheap to call often."""
+    def trim(self, now_ns: int, held: Callable[[str], int | None] = lambda _: None) -> None:
+        """Apply retention to the logs that are due; cheap to call often.
+
+        `held` returns the offset from which a query's checkpoints need its log, or None.
+        """
         if now_ns - self._swept >= _SWEEP_EVERY:
             self._swept = now_ns
             self._grown.update(self._writers)
@@ -79,7 +83,8 @@ class ResultLogs:
         self._trimmed = now_ns
         for id_ in self._grown & self._writers.keys():
             try:
-                self._retention.apply(self._writers[id_], None, now_ns, force=True)
+                # Readers are not waited for: those that are behind get a gap.
+                self._retention.apply(self._writers[id_], held(id_), now_ns)
             except OSError:
                 _log.exception("result log could not be trimmed", extra={"fields": {"query": id_}})
         self._grown.clear()

@@ -1,0 +1,111 @@
+"""Checkpoint files: a header that the API process reads, and a query's snapshot, with checksums."""
+
+from __future__ import annotations
+
+import os
+import struct
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import orjson
+from zlib_ng.zlib_ng import crc32
+
+from mavstream_protocol.errors import MavstreamError
+
+VERSION = 1
+_MAGIC = b"MvCp"
+# Magic, version, checksum and length of the header, checksum and length of the snapshot.
+_PREFIX = struct.Struct("<4sIIIIQ")
+
+
+class CheckpointUnusable(MavstreamError):
+    """A checkpoint that is damaged, of another version, or that the logs do not fit any more."""
+
+    code = "checkpoint_unusable"
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointHeader:
+    """Where a query was when its checkpoint was taken."""
+
+    query: str
+    positions: Mapping[str, int]
+    """The position from which rows are read again, by stream; empty for a paused query."""
+    offset: int
+    """The offset of the next result row."""
+    taken_us: int
+    """When it was taken (UTC)."""
+    paused: bool = False
+    plan_version: int = 0
+    """The version of the plan that ran: 0 for the registered one."""
+    plan: str | None = None
+    """That plan as JSON; None for the registered one."""
+    oldest_arrival: int | None = None
+    """The lowest arrival time (ns) of the rows that were read and may still join a stored table."""
+
+
+def write(path: Path, header: CheckpointHeader, snapshot: bytes, *, sync: bool = False) -> int:
+    """Write a checkpoint atomically and return its size in bytes; raises OSError."""
+    head = orjson.dumps(asdict(header))
+    prefix = _PREFIX.pack(_MAGIC, VERSION, crc32(head), len(head), crc32(snapshot), len(snapshot))
+    draft = path.with_suffix(".draft")
+    try:
+        with open(draft, "wb", buffering=0) as file:
+            for part in (prefix + head, snapshot):
+                _write_all(file.fileno(), part)
+            if sync:
+                os.fsync(file.fileno())
+        os.replace(draft, path)
+    except BaseException:
+        with suppress(OSError):
+            draft.unlink(missing_ok=True)
+        raise
+    return len(prefix) + len(head) + len(snapshot)
+
+
+def _write_all(fd: int, data: bytes) -> None:
+    rest = memoryview(data)
+    while rest:
+        rest = rest[os.write(fd, rest) :]
+
+
+def read_header(path: Path) -> CheckpointHeader:
+    """Read the header of a checkpoint; raises CheckpointUnusable."""
+    try:
+        with open(path, "rb") as file:
+            return _header(path, file.read(_PREFIX.size), file.read(1 << 24))[0]
+    except OSError as error:
+        raise CheckpointUnusable(f"checkpoint {path.name} cannot be read: {error.strerror}") from None
+
+
+def read(path: Path) -> tuple[CheckpointHeader, bytes]:
+    """Read a whole checkpoint and verify its checksums; raises CheckpointUnusable."""
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise CheckpointUnusable(f"checkpoint {path.name} cannot be read: {error.strerror}") from None
+    header, begin, checksum, length = _header(path, data[: _PREFIX.size], data[_PREFIX.size :])
+    snapshot = data[_PREFIX.size + begin :]
+    if len(snapshot) != length or crc32(snapshot) != checksum:
+        raise CheckpointUnusable(
+            f"checkpoint {path.name} is damaged: expected {length} bytes with checksum {checksum:08x}, "
+            f"got {len(snapshot)} with {crc32(snapshot):08x}"
+        )
+    return header, snapshot
+
+
+def _header(path: Path, prefix: bytes, rest: bytes) -> tuple[CheckpointHeader, int, int, int]:
+    """Return the header, its length, and the checksum and length of the snapshot behind it."""
+    if len(prefix) < _PREFIX.size or prefix[:4] != _MAGIC:
+        raise CheckpointUnusable(f"{path.name} is not a checkpoint: it begins with {prefix[:4]!r}")
+    _, version, head_checksum, head_length, checksum, length = _PREFIX.unpack(prefix)
+    if version != VERSION:
+        raise CheckpointUnusable(
+            f"checkpoint {path.name} has version {version}, this program reads version {VERSION}"
+        )
+    head = rest[:head_length]
+    if len(head) != head_length or crc32(head) != head_checksum:
+        raise CheckpointUnusable(f"checkpoint {path.name} is damaged: the checksum of its header is wrong")
+    return CheckpointHeader(**orjson.loads(head)), head_length, checksum, length

@@ -1,0 +1,73 @@
+"""The checkpoints of all queries on disk: a folder per query, of which the last two checkpoints are kept."""
+
+from __future__ import annotations
+
+import logging
+import shutil
+from pathlib import Path
+from typing import NamedTuple
+
+from mavstream_server.engine.checkpoints import file
+from mavstream_server.engine.checkpoints.file import CheckpointHeader, CheckpointUnusable
+
+_log = logging.getLogger(__name__)
+
+KEPT = 2
+"""Checkpoints of a query that are kept: if the last one is damaged, the one before it is used."""
+_SUFFIX = ".checkpoint"
+
+
+class StoredCheckpoint(NamedTuple):
+    """A checkpoint on disk."""
+
+    number: int
+    """Counts the checkpoints of a query."""
+    header: CheckpointHeader
+
+
+class CheckpointStore:
+    """The checkpoint files below a folder."""
+
+    def __init__(self, folder: Path, *, sync: bool = False) -> None:
+        """With `sync`, checkpoints survive power loss, too."""
+        self._folder = folder
+        self._sync = sync
+
+    def path(self, id_: str, number: int) -> Path:
+        """Return the file of a checkpoint."""
+        return self._folder / id_ / f"{number:012d}{_SUFFIX}"
+
+    def write(self, number: int, header: CheckpointHeader, snapshot: bytes, *, keep: int = KEPT) -> int:
+        """Write a checkpoint, remove those before the last `keep`, return its bytes; raises OSError."""
+        path = self.path(header.query, number)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        size = file.write(path, header, snapshot, sync=self._sync)
+        for older in self._numbers(header.query):
+            if older <= number - keep:
+                self.path(header.query, older).unlink(missing_ok=True)
+        return size
+
+    def read(self, id_: str, number: int) -> tuple[CheckpointHeader, bytes]:
+        """Read a checkpoint; raises CheckpointUnusable."""
+        return file.read(self.path(id_, number))
+
+    def stored(self, id_: str) -> list[StoredCheckpoint]:
+        """Return the checkpoints of a query, newest first; those with a damaged header are left out."""
+        found = []
+        for number in sorted(self._numbers(id_), reverse=True):
+            try:
+                found.append(StoredCheckpoint(number, file.read_header(self.path(id_, number))))
+            except CheckpointUnusable as error:
+                _log.error("checkpoint is left out", extra={"fields": {"query": id_, "reason": str(error)}})
+        return found
+
+    def remove(self, id_: str) -> None:
+        """Remove all checkpoints of a query; does nothing if it has none."""
+        shutil.rmtree(self._folder / id_, ignore_errors=True)
+
+    def _numbers(self, id_: str) -> list[int]:
+        try:
+            names = [path.name for path in (self._folder / id_).iterdir()]
+        except FileNotFoundError:
+            return []
+        return [int(name.removesuffix(_SUFFIX)) for name in names if name.endswith(_SUFFIX)]

@@ -1,0 +1,67 @@
+"""Checkpoint files: atomic, checksummed, the last two are kept, damaged ones are left out."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from mavstream_server.engine.checkpoints import file
+from mavstream_server.engine.checkpoints.file import CheckpointHeader, CheckpointUnusable
+from mavstream_server.engine.checkpoints.store import CheckpointStore
+
+HEADER = CheckpointHeader("q", {"readings": 7}, 3, 1_000, plan_version=2, plan="{}", oldest_arrival=5)
+
+
+def test_a_checkpoint_is_read_as_it_was_written(tmp_path: Path) -> None:
+    path = tmp_path / "one.checkpoint"
+    size = file.write(path, HEADER, b"state")
+    assert size == path.stat().st_size
+    assert file.read_header(path) == HEADER
+    assert file.read(path) == (HEADER, b"state")
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_flipped_byte_is_noticed_wherever_it_is(tmp_path: Path) -> None:
+    path = tmp_path / "one.checkpoint"
+    file.write(path, HEADER, b"state")
+    whole = path.read_bytes()
+    for index in range(len(whole)):
+        path.write_bytes(whole[:index] + bytes([whole[index] ^ 1]) + whole[index + 1 :])
+        with pytest.raises(CheckpointUnusable):
+            file.read(path)
+    path.write_bytes(whole[:-1])
+    with pytest.raises(CheckpointUnusable, match="damaged"):
+        file.read(path)
+
+
+def test_a_file_of_a_newer_version_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "one.checkpoint"
+    file.write(path, HEADER, b"state")
+    whole = path.read_bytes()
+    path.write_bytes(whole[:4] + (file.VERSION + 1).to_bytes(4, "little") + whole[8:])
+    with pytest.raises(CheckpointUnusable, match="has version 2, this program reads version 1"):
+        file.read_header(path)
+
+
+def test_the_last_two_checkpoints_are_kept_newest_first(tmp_path: Path) -> None:
+    store = CheckpointStore(tmp_path)
+    for number in (1, 2, 3):
+        store.write(number, HEADER, b"")
+    assert [stored.number for stored in store.stored("q")] == [3, 2]
+    store.write(6, HEADER, b"", keep=1)
+    assert [stored.number for stored in store.stored("q")] == [6]
+
+
+def test_a_checkpoint_with_a_damaged_header_is_left_out(tmp_path: Path) -> None:
+    store = CheckpointStore(tmp_path)
+    store.write(1, HEADER, b"")
+    store.write(2, HEADER, b"")
+    store.path("q", 2).write_bytes(b"MvCp")
+    assert [stored.number for stored in store.stored("q")] == [1]
+
+
+def test_removing_checkpoints_of_an_unknown_query_does_nothing(tmp_path: Path) -> None:
+    store = CheckpointStore(tmp_path)
+    store.remove("q")
+    assert store.stored("q") == []
