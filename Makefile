@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: install demo test test-long lint bench attack clean
+.PHONY: install demo test test-long lint bench attack chaos clean
 
 install: $(STAMP)
 
@@ -43,6 +43,13 @@ bench: install
 # make attack ATTACK_ARGS="--requests 1000000 --frames 1000000 --json attack.json"
 attack: install
 	$(BIN)/python -m attack $(ATTACK_ARGS)
+
+# Kills of a real server at random moments, and a comparison of every answer with DuckDB:
+# make chaos ROUNDS=1000 SEED=1 CHAOS_ARGS="--only engine both --json chaos.json"
+ROUNDS ?= 20
+SEED ?= 1
+chaos: install
+	$(BIN)/python -m chaos --rounds $(ROUNDS) --seed $(SEED) $(CHAOS_ARGS)
 
 clean:
 	rm -rf $(VENV) build *.egg-info .pytest_cache .mypy_cache .ruff_cache
