@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -164,7 +165,7 @@ def test_decisions_are_not_timed_if_answers_depend_on_the_train(
     class LosingSink(decisions.CountingSink):
         """Loses a row of every batch, so that its count depends on how many batches there are."""
 
-        def append(self, batch: Batch, now: int) -> None:
+        def append(self, batch: Batch, now: int, positions: Sequence[int]) -> None:
             self.offset += batch.size - 1
 
     monkeypatch.setattr(decisions, "CountingSink", LosingSink)

@@ -10,7 +10,7 @@ the live run (see `bench.simulation.fitting`).
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -82,7 +82,7 @@ class TargetSink:
         self.offset = 0
         self.kept = 0
 
-    def append(self, batch: Batch, now: int) -> None:
+    def append(self, batch: Batch, now: int, positions: Sequence[int]) -> None:
         """Count the rows of a batch."""
         self.offset += batch.size
         self.kept += int(np.count_nonzero(now - batch.arrival <= self._target))

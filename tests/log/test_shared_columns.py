@@ -224,7 +224,7 @@ class _Seen(NamedTuple):
 
 def _read(path: Path, start: int, stop: int, most: int) -> _Seen:
     """Return position, arrival and time of the rows that a source emits between two times (us)."""
-    source = Source("in", LogReader(path).cursor(0), ["x"], Needs(time=True, position=True), start, stop)
+    source = Source("in", LogReader(path).cursor(0), ["x"], Needs(position=True), start, stop)
     queue = Queue(QueueAccount())
     source.outputs.append(queue)
     while not source.ended and source.behind:

@@ -32,7 +32,6 @@ class TypedJoin(TypedNode):
     sides = _SIDES
     makes_rows = True
     stateful = True
-    needs_time = True
     waits_for_time = True
     emits_all_columns = True
     computes_on_demand = False
@@ -102,7 +101,6 @@ class TypedTableJoin(TypedNode):
     stateful = False
     order_sensitive = False
     windowed_by = None
-    needs_time = False
     needs_position = False
     waits_for_time = False
     emits_all_columns = False

@@ -116,11 +116,6 @@ class TypedNode(ABC):
 
     @property
     @abstractmethod
-    def needs_time(self) -> bool:
-        """Whether its operator needs the time of rows."""
-
-    @property
-    @abstractmethod
     def needs_position(self) -> bool:
         """Whether its operator needs the positions of rows, to order its answers."""
 

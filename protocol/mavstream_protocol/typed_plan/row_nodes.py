@@ -30,7 +30,6 @@ class _StatelessNode(_PassingNode):
     """A node without state that emits rows in the order of its input."""
 
     stateful = False
-    needs_time = False
     needs_position = False
     waits_for_time = False
 
@@ -172,11 +171,6 @@ class TypedUnion(_PassingNode):
     @property
     def stateful(self) -> bool:
         """Stateful if rows wait to be ordered."""
-        return self.ordered
-
-    @property
-    def needs_time(self) -> bool:
-        """An ordered union merges by time."""
         return self.ordered
 
     @property

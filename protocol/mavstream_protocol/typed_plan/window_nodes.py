@@ -38,7 +38,6 @@ class _WindowedNode(TypedNode):
 
     makes_rows = True
     stateful = True
-    needs_time = True
     needs_position = False
     emits_all_columns = True
     computes_on_demand = False

@@ -41,7 +41,7 @@ class Batch:
     `row_watermark` is the watermark directly before each row: a row is late for windows that ended at or
     before it. It never decreases within a batch, is `time` itself where rows are known to be in order, and
     None for results of windows and joins, which are never late.
-    `time` and `position` are None if no operator downstream needs them.
+    `time` is that of each row; `position` is None if no operator downstream needs it.
     """
 
     __slots__ = ("_nbytes", "arrival", "columns", "mark", "position", "row_watermark", "size", "time")

@@ -137,9 +137,11 @@ class RunningQuery:
             self._note = note_of(self._runs_for, self._noted_streams())
         return self._note
 
-    def renote(self) -> None:
-        """Make another note, since it was attached to a shared pipeline or detached from it."""
+    def follow_sharing(self) -> None:
+        """Make another note and find the sources that read for it, since what it shares has changed."""
         self._note = None
+        shared = {member.names[0]: member.running_source.work for member in self.shared}
+        self.output.sources = [shared.get(source.name, source) for source in self.network.sources]
 
     @property
     def noted_positions(self) -> array[int]:

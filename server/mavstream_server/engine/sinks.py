@@ -9,6 +9,7 @@ from mavstream_server.columns.column import Column
 from mavstream_server.engine.checkpoints.replay import Replay
 from mavstream_server.engine.snapshot import SnapshotMismatch
 from mavstream_server.log.errors import GapError
+from mavstream_server.log.format.provenance import encode_provenance
 from mavstream_server.log.read_batch import ReadBatch
 from mavstream_server.log.reader import LogReader
 from mavstream_server.log.writer import LogWriter
@@ -22,7 +23,7 @@ class CountingSink:
     def __init__(self) -> None:
         self.offset = 0
 
-    def append(self, batch: Batch, now: int) -> None:
+    def append(self, batch: Batch, now: int, positions: Sequence[int]) -> None:
         """Count the rows of a batch."""
         self.offset += batch.size
 
@@ -38,8 +39,10 @@ class MemorySink:
         self.offset = 0
         self.batches: list[Batch] = []
 
-    def append(self, batch: Batch, now: int) -> None:
-        """Store a batch."""
+    def append(self, batch: Batch, now: int, positions: Sequence[int]) -> None:
+        """Store a batch with rows."""
+        if not batch.size:
+            return
         self.offset += batch.size
         self.batches.append(batch)
 
@@ -78,12 +81,16 @@ class ResultLogSink:
         """The offset of the next result row."""
         return self._writer.end
 
-    def append(self, batch: Batch, now: int) -> None:
-        """Append the rows of a batch."""
+    def append(self, batch: Batch, now: int, positions: Sequence[int]) -> None:
+        """Append the rows of a batch and the mark behind them, with their provenance."""
+        provenance = encode_provenance(batch, positions)
+        if not batch.size:
+            self._writer.append_provenance(provenance, now, producer=self._epoch)
+            return
         columns = batch.columns
         if len(columns) != len(self._columns):
             columns = {name: columns[name] for name in self._columns}
-        self._writer.append(columns, batch.size, now, producer=self._epoch)
+        self._writer.append(columns, batch.size, now, producer=self._epoch, provenance=provenance)
         if self._appended is not None:
             self._appended()
 

@@ -154,29 +154,39 @@ class LogWriter:
         *,
         producer: int = 0,
         sequence: int = 0,
+        provenance: bytes = b"",
     ) -> int:
-        """Append rows as one frame and return the position of the first."""
-        body = self._encode_plain(columns, size)
+        """Append rows as one frame and return the position of the first.
+
+        `provenance` is that of results, see `encode_provenance`.
+        """
+        body = self._encode_plain(columns, size, len(provenance))
         if body is None:
-            return self.append_many((NewFrame(columns, size, producer, sequence),), arrival_ns)
+            frame = NewFrame(columns, size, producer, sequence, provenance=provenance)
+            return self.append_many((frame,), arrival_ns)
         state, event_time, largest = self._state, self._layout.event_time, 0
         position, arrival = state.position, max(arrival_ns, state.arrival)
         if event_time is not None and size:
             largest = _largest(columns[event_time].values)
         stamp = state.rows(producer, sequence, size, arrival, largest)
-        header = seal_frame(body, FrameKind.DATA, stamp, position, arrival, size, producer, sequence)
-        self._write(header + body.data)
+        header = seal_frame(
+            body, FrameKind.DATA, stamp, position, arrival, size, producer, sequence, provenance=provenance
+        )
+        self._write(header + body.data + provenance)
         return position
 
-    def _encode_plain(self, columns: Mapping[str, Column], size: int) -> Body | None:
-        """Encode a frame for the current segment; None if `append_many` has to roll, or to refuse it."""
+    def _encode_plain(self, columns: Mapping[str, Column], size: int, behind: int) -> Body | None:
+        """Encode a frame for the current segment; None if `append_many` has to roll, or to refuse it.
+
+        `behind` is the number of bytes that follow the columns.
+        """
         tail, coder = self._tail, self._coder
         if tail is None or self._state.watermarks.value == END_OF_TIME or self._full_of_texts:
             return None
         known, body = coder.checkpoint(), None
         try:
             body = encode_plain(self._layout, columns, size, coder)
-            if body is not None and tail.length + FRAME_BYTES + len(body.data) > tail.capacity:
+            if body is not None and tail.length + body.length + behind > tail.capacity:
                 body = None
         except IndexError:
             pass  # codes beyond the dictionary
@@ -209,7 +219,7 @@ class LogWriter:
         event_time = self.description.event_time
         parts: list[bytes] = []
         for frame, body in zip(frames, bodies, strict=True):
-            columns, size, producer, sequence, own_arrival = frame
+            columns, size, producer, sequence, own_arrival, provenance = frame
             position, arrival, stamps = state.position, max(own_arrival or arrival_ns, state.arrival), b""
             largest = 0
             if event_time is not None and size:
@@ -223,9 +233,9 @@ class LogWriter:
                 arrival, stamps = arrivals[-1], array("q", arrivals).tobytes()
             stamp = state.rows(producer, sequence, size, arrival, largest)
             header = seal_frame(
-                body, FrameKind.DATA, stamp, position, arrival, size, producer, sequence, stamps
+                body, FrameKind.DATA, stamp, position, arrival, size, producer, sequence, stamps, provenance
             )
-            parts += (header, body.data, stamps)
+            parts += (header, body.data, stamps, provenance)
         self._write(b"".join(parts))
         return first
 
@@ -241,8 +251,7 @@ class LogWriter:
                 f"expected a mark, with a watermark only if it is WATERMARK; "
                 f"got {kind.name} with watermark {watermark}",
             )
-        if self._open_tail().length + EMPTY_BODY.length > self._open_tail().capacity:
-            self._roll(EMPTY_BODY.length)
+        self._make_room(EMPTY_BODY.length)
         arrival = max(arrival_ns, self._state.arrival)
         stamp = self._state.mark(kind, producer, arrival, watermark or 0)
         position = self._state.position
@@ -250,6 +259,21 @@ class LogWriter:
             seal_frame(EMPTY_BODY, kind, stamp, position=position, arrival=arrival, producer=producer)
         )
         return position
+
+    def append_provenance(self, provenance: bytes, arrival_ns: int, *, producer: int = 0) -> None:
+        """Append the provenance of results that has a mark and no rows."""
+        self._make_room(EMPTY_BODY.length + len(provenance))
+        arrival = max(arrival_ns, self._state.arrival)
+        stamp = self._state.rows(producer, 0, 0, arrival, 0)
+        header = seal_frame(
+            EMPTY_BODY, FrameKind.DATA, stamp, self.end, arrival, producer=producer, provenance=provenance
+        )
+        self._write(header + provenance)
+
+    def _make_room(self, length: int) -> None:
+        """Start a new segment unless a frame of this length fits into the current one."""
+        if self._open_tail().length + length > self._open_tail().capacity:
+            self._roll(length)
 
     def flush(self) -> None:
         """Sync everything that was appended to disk, unless `sync` is NEVER."""
@@ -284,12 +308,12 @@ class LogWriter:
             self._roll(0)
             tail = self._open_tail()
         bodies = self._encode(frames)
-        stamps = 8 * sum([frame.size for frame in frames if frame.stamped])
-        length = FRAME_BYTES * len(bodies) + sum([len(body.data) for body in bodies]) + stamps
+        behind = sum([8 * frame.size if frame.stamped else len(frame.provenance) for frame in frames])
+        length = FRAME_BYTES * len(bodies) + sum([len(body.data) for body in bodies]) + behind
         if tail.length + length > tail.capacity:
             self._roll(length)
             bodies = self._encode(frames)
-            room = sum(body.length for body in bodies) + stamps
+            room = sum(body.length for body in bodies) + behind
             # All texts are new to the new segment, which can make the frames larger than before.
             if room > length and self._open_tail().length + room > self._open_tail().capacity:
                 self._open_tail().truncate(

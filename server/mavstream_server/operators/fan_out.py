@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from mavstream_server.columns.batch import Batch, concatenate_batches
@@ -156,7 +156,7 @@ class _NoSink:
 
     offset = 0
 
-    def append(self, batch: Batch, now: int) -> None:
+    def append(self, batch: Batch, now: int, positions: Sequence[int]) -> None:
         raise AssertionError("a fan-out has no answers")
 
     def restart(self, offset: int) -> None:

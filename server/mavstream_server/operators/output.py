@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
-from mavstream_server.columns.batch import Batch
+from mavstream_server.columns.batch import Batch, Mark
 from mavstream_server.core.latency import LatencyHistogram
 from mavstream_server.operators.operator import Operator, State
+from mavstream_server.operators.source import Source
 
 
 class StoredResults(Protocol):
@@ -29,8 +30,11 @@ class Sink(Protocol):
     def offset(self) -> int:
         """The offset of the next answer."""
 
-    def append(self, batch: Batch, now: int) -> None:
-        """Append the rows of a batch that was answered at `now` (UTC, ns)."""
+    def append(self, batch: Batch, now: int, positions: Sequence[int]) -> None:
+        """Append the rows of a batch that was answered at `now` (UTC, ns), and the mark behind them.
+
+        `positions` are those behind the last rows that were read of each source.
+        """
 
     def restart(self, offset: int) -> StoredResults | None:
         """Continue at an offset: the rows from there on will be computed again.
@@ -40,7 +44,10 @@ class Sink(Protocol):
 
 
 class Output(Operator):
-    """The root of every running query: counts answers, records their latency and detects the end."""
+    """The root of every running query: counts answers, records their latency and detects the end.
+
+    A mark without rows is appended with the next rows; at once if it is a gap or the end.
+    """
 
     kind = "output"
 
@@ -48,7 +55,10 @@ class Output(Operator):
         super().__init__(name)
         self.columns = tuple(columns)
         self.sink = sink
+        self.sources: Sequence[Source] = ()
+        """The sources that read for the query: those of shared pipelines where it shares a prefix."""
         self._now = now
+        self._mark: Mark | None = None  # not appended yet
         self.latency = LatencyHistogram()
         self.rows = 0
         self.replay: StoredResults | None = None
@@ -58,7 +68,12 @@ class Output(Operator):
         self.ended = False
 
     def process(self, port: int, batch: Batch) -> None:
-        """Append the rows to the sink."""
+        """Append the rows and the mark to the sink."""
+        mark, waiting = batch.mark, self._mark
+        if mark is None:
+            mark = waiting
+        elif waiting is not None and waiting.watermark > mark.watermark:
+            mark = mark._replace(watermark=waiting.watermark)
         if batch.size:
             self.rows += batch.size
             if self.replay is not None:
@@ -66,9 +81,19 @@ class Output(Operator):
         if batch.size:
             now = self._now()
             self.latency.record(batch.arrival, now)
-            self.sink.append(batch, now)
-        if batch.mark is not None and batch.mark.end:
+            self._append(batch, mark, now)
+        elif mark is not None and (mark.end or mark.gap is not None):
+            self._append(batch, mark, self._now())
+        else:
+            self._mark = mark
+        if mark is not None and mark.end:
             self.ended = True
+
+    def _append(self, batch: Batch, mark: Mark | None, now: int) -> None:
+        if mark is not batch.mark:
+            batch = batch.with_columns(batch.columns, mark)
+        self._mark = None
+        self.sink.append(batch, now, [source.cursor.position for source in self.sources])
 
     def _unrepeated(self, batch: Batch, replay: StoredResults) -> Batch:
         """Return the rows of a batch that are not stored yet."""
@@ -79,11 +104,18 @@ class Output(Operator):
         return batch
 
     def save(self) -> State:
-        """Return the offset of the next answer and the counts."""
-        return {**super().save(), "offset": self.sink.offset, "rows": self.rows, "ended": self.ended}
+        """Return the offset of the next answer, the counts, and the mark that was not appended yet."""
+        return {
+            **super().save(),
+            "offset": self.sink.offset,
+            "rows": self.rows,
+            "ended": self.ended,
+            "mark": None if self._mark is None else list(self._mark),
+        }
 
     def load(self, state: State) -> None:
         """Continue at the offset of a snapshot."""
         super().load(state)
         self.replay = self.sink.restart(state["offset"])
         self.rows, self.ended = state["rows"], state["ended"]
+        self._mark = None if state["mark"] is None else Mark(*state["mark"])

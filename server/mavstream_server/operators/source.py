@@ -22,9 +22,8 @@ from mavstream_server.operators.shedding.shedder import WEIGHT, Shedder
 
 
 class Needs(NamedTuple):
-    """What the operators above a source need of each row besides its columns."""
+    """What the operators above a source need of each row besides its columns and times."""
 
-    time: bool = False
     position: bool = False
 
 
@@ -164,7 +163,7 @@ class Source(Operator):
             if self._unseen:
                 self._announce_gap(read_batch.spans[0])
             batch = self._batch(read_batch)
-            if self._first_time is not None and self._needs.time:
+            if self._first_time is not None:
                 batch = self._since(batch, read_batch.spans, self._first_time)
             if self._shedder.quota and read_batch.rows:
                 batch = self._shed(batch, read_batch)
@@ -200,21 +199,19 @@ class Source(Operator):
         latest = frame.max_before
         if start and frame.time is not None:
             latest = max(latest, int(frame.time[:start].max()))
-        if latest == BEGIN_OF_TIME or not self._needs.time:
+        if latest == BEGIN_OF_TIME:
             return
         if self._first_time is not None and frame.segment.layout.event_time is not None:
             self._first_time.missed(latest)
         self.emit_mark(Mark(arrival=frame.arrival_of(start), gap=latest))
 
     def _batch(self, read_batch: ReadBatch) -> Batch:
-        needs, spans = self._needs, read_batch.spans
-        mark = self._mark(spans)
-        if mark is not None:
-            self.frontier = mark
+        spans = read_batch.spans
+        mark = self.frontier = self._mark(spans)
         if not read_batch.rows:
-            return mark_only(mark) if mark is not None else Batch({}, 0, _NO_ROWS)
+            return mark_only(mark)
         arrival = read_batch.arrivals
-        event_time = spans[-1][0].segment.layout.event_time if needs.time else None
+        event_time = spans[-1][0].segment.layout.event_time
         if event_time is None or event_time in self._columns:
             columns = read_batch.columns(self._columns)
         else:
@@ -225,10 +222,10 @@ class Source(Operator):
             batch.row_watermark = read_batch.watermarks(batch.time)
             if event_time not in self._columns:
                 del columns[event_time]
-        elif needs.time:
+        else:
             # Time is arrival time: a row's watermark is its own arrival.
             batch.time = batch.row_watermark = arrival // 1000
-        if needs.position:
+        if self._needs.position:
             batch.position = read_batch.positions
         return batch
 
@@ -250,13 +247,11 @@ class Source(Operator):
         weights = np.full(batch.size, self._shedder.weight)
         return batch.with_columns({**batch.columns, WEIGHT: Column(weights)}, batch.mark)
 
-    def _mark(self, spans: Sequence[Span]) -> Mark | None:
+    def _mark(self, spans: Sequence[Span]) -> Mark:
         last, _, stop = spans[-1]
         complete = last.kind is FrameKind.COMPLETE
         if complete:
             self.ended = True
-        if not self._needs.time:
-            return Mark(arrival=last.arrival, end=True) if complete else None
         watermark = last.after
         if stop < last.rows:  # the frame was not read to its end: the next row's watermark applies
             ahead = last.row_watermarks()
@@ -273,7 +268,7 @@ class Source(Operator):
             key is not None
             and key == other.cursor.read_key(0)
             and self._start is None is other._start
-            and (self._unseen is other._unseen or not self._needs.time)
+            and self._unseen is other._unseen
         )
 
     def save(self) -> State:
@@ -301,6 +296,3 @@ class Source(Operator):
         self.frontier = Mark(*state["frontier"])
         if self._first_time is not None:
             self._first_time.load(state["first_time"])
-
-
-_NO_ROWS = np.empty(0, dtype=np.int64)

@@ -128,6 +128,7 @@ def _built(
         connect(network.account, operator, node.inputs, network.operators)
         network.operators[node.name] = operator
     connect(network.account, output, (plan.root,), network.operators)
+    output.sources = network.sources
     network.operators[OUTPUT] = output
     network.paths = paths_to_output(plan)
     return network
@@ -170,8 +171,7 @@ def connect(
 
 def needs_of(plan: TypedPlan) -> Needs:
     """Return what the operators of a plan need of each row besides its columns."""
-    nodes = plan.nodes.values()
-    return Needs(any(node.needs_time for node in nodes), any(node.needs_position for node in nodes))
+    return Needs(position=any(node.needs_position for node in plan.nodes.values()))
 
 
 class Making(NamedTuple):

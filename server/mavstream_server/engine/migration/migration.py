@@ -212,8 +212,8 @@ def check(query: RunningQuery, plan: TypedPlan) -> None:
         )
     if needs_of(running) != needs_of(plan):
         raise MigrationRefused(
-            f"{name} and its new plan do not depend on time and order alike, so they cannot give the same "
-            "answer; give a plan with the same kinds of windows and joins"
+            f"{name} and its new plan do not depend on order alike, so they cannot give the same answer; "
+            "give a plan with the same kinds of windows and joins"
         )
 
 

@@ -75,6 +75,7 @@ class Attaching:
             member.settle()
             member.join(wider)
             wider.add(member)
+            member.query.follow_sharing()
             wider.fan_out.add(member.branch())
         pipeline.members = []
         self._engine.stop_pipeline(pipeline)
@@ -92,7 +93,7 @@ class Attaching:
                 query.tasks.pop(name, None)
                 query.sources.pop(name, None)
             query.shared.append(member)
-            query.renote()
+            query.follow_sharing()
 
         self._engine.policy_host.rearrange(query, change)
         for own in member.own:
@@ -130,7 +131,7 @@ class Attaching:
         member.settle()
         member.prefix.membership = None
         member.query.shared.remove(member)
-        member.query.renote()
+        member.query.follow_sharing()
         member.pipeline.remove(member)
         member.pipeline.fan_out.remove(member.last)
         for index, their in enumerate(member.theirs):

@@ -67,7 +67,7 @@ class SharedPipeline(RunningQuery):
         self.members.append(member)
         self._readers += member.readers
         self.outdated = True
-        self.renote()
+        self.follow_sharing()
 
     def remove(self, member: Membership) -> None:
         """Remove a member."""
@@ -75,7 +75,7 @@ class SharedPipeline(RunningQuery):
         for reader in member.readers:
             self._readers.remove(reader)
         self.outdated = True
-        self.renote()
+        self.follow_sharing()
 
     @property
     def lowest_target(self) -> int | None:

@@ -20,6 +20,7 @@ from mavstream_server.log.format.layout import (
     FRAME_MAGIC,
     PADDING,
     STAMPED,
+    TRACED,
     Body,
     FrameKind,
     Layout,
@@ -41,6 +42,8 @@ class NewFrame(NamedTuple):
     sequence: int = 0
     arrival: int = 0
     """The arrival time in ns, of slices that of the first; 0 stands for the one that the append is given."""
+    provenance: bytes = b""
+    """The encoded provenance of results, not of slices."""
 
     @property
     def stamped(self) -> bool:
@@ -185,15 +188,20 @@ def seal_frame(
     producer: int = 0,
     sequence: int = 0,
     stamps: bytes = b"",
+    provenance: bytes = b"",
 ) -> bytes:
-    """Return the header of a frame; `stamps` are arrival times that follow the body if rows have several."""
+    """Return the header of a frame.
+
+    Behind the body follow `stamps`, the arrival times if rows have several, or the `provenance` of results.
+    """
     data, nulls, delta = body
-    length = FRAME_BYTES + len(data) + len(stamps)
-    flags = STAMPED if stamps else 0
+    rest = stamps or provenance
+    length = FRAME_BYTES + len(data) + len(rest)
+    flags = (STAMPED if stamps else TRACED) if rest else 0
     covered = COVERED.pack(
         kind, flags, rows, length, position, arrival, producer, sequence, *stamp, nulls, delta
     )
     crc = crc32(data, crc32(covered))
-    if stamps:
-        crc = crc32(stamps, crc)
+    if rest:
+        crc = crc32(rest, crc)
     return CHECKED.pack(FRAME_MAGIC, crc) + covered

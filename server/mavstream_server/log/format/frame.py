@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, cast
 
 from mavstream_server.columns.batch import BEGIN_OF_TIME
 from mavstream_server.columns.column import Column, Ints
-from mavstream_server.log.format.layout import FLAGS, FRAME_BYTES, STAMPED, ColumnLayout, FrameKind
+from mavstream_server.log.format.layout import FLAGS, FRAME_BYTES, STAMPED, TRACED, ColumnLayout, FrameKind
+from mavstream_server.log.format.provenance import Provenance, decode_provenance
 from mavstream_server.log.watermarks import row_watermarks
 
 if TYPE_CHECKING:
@@ -45,6 +46,7 @@ class Frame:
         "rows",
         "segment",
         "stamped",
+        "traced",
     )
 
     def __init__(self, segment: MappedSegment, byte_offset: int) -> None:
@@ -63,6 +65,8 @@ class Frame:
         self.rows: int = rows
         self.stamped = flags == STAMPED
         """Whether its rows have different arrival times."""
+        self.traced = flags == TRACED
+        """Whether it has the provenance of its rows: it is of a result log."""
         self.first_position: int = position
         self.segment = segment
         self.byte_offset = byte_offset
@@ -156,6 +160,14 @@ class Frame:
             return None
         stop = self.byte_offset + self.nbytes >> 3
         return cast(Ints, self.segment.arrays[0][stop - self.rows : stop])
+
+    @property
+    def provenance(self) -> Provenance | None:
+        """Where its rows come from; None for a frame that is not of a result log."""
+        if not self.traced:
+            return None
+        stop = self.byte_offset + self.nbytes >> 3
+        return decode_provenance(cast(Ints, self.segment.arrays[0]), stop, self.rows)
 
     def arrival_of(self, row: int) -> int:
         """Return the arrival time (ns) of a row, or of the mark."""

@@ -27,6 +27,8 @@ STAMPED = 1
 
 Such a frame ends with the arrival time (ns) of each row; the one in its header is that of the last row.
 """
+TRACED = 2
+"""The flag of a frame of results, which ends with their provenance."""
 
 # A bit of `nulls` per nullable column; those beyond the last bit share it.
 _LAST_BIT = 62
