@@ -280,7 +280,7 @@ def _lags(queries: list[QueryMetrics]) -> Iterator[Metric]:
     )
     yield _gauge(
         "consumer_lag_seconds",
-        "How long the oldest of these rows has been waiting; 0 while they wait for the end of a window only",
+        "How long the oldest row that a query has not read has been waiting",
         _STREAM,
         ((labels, lag.waited_ns / 1e9) for labels, lag in each),
     )

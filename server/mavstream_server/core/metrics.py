@@ -167,10 +167,7 @@ class ConsumerLag(NamedTuple):
     rows: int
     """Rows that it has not read."""
     waited_ns: int
-    """How long the oldest of them has been waiting to be read.
-
-    0 while rows only wait for the end of a window, since nothing could be answered with them.
-    """
+    """How long the oldest of them has been waiting; 0 if there are none."""
 
 
 class QueryMetrics(NamedTuple):

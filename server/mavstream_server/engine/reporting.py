@@ -74,8 +74,9 @@ def consumer_lags(query: RunningQuery, now: int) -> dict[str, ConsumerLag]:
             task = shared.get(node.name) or query.sources[node.name]
             if task.work.ended:
                 continue
-            rows, since = task.work.cursor.unread_rows, task.waits_since
-            lag = ConsumerLag(rows, 0 if since is None or not rows else max(now - since, 0))
+            rows = task.work.cursor.unread_rows
+            since = task.work.next_arrival if rows else None
+            lag = ConsumerLag(rows, 0 if since is None else max(now - since, 0))
             lags[node.stream] = max(lag, lags.get(node.stream, lag))
     return lags
 

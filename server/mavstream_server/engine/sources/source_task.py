@@ -162,13 +162,6 @@ class SourceTask:
         return arrival if arrival is None or arrival > self.rested_until else self.rested_until
 
     @property
-    def waits_since(self) -> int | None:
-        """When its oldest unread row could first have been read; None if there is none, or it rests."""
-        if self.work.waiting_rows < self.train and self.resting:
-            return None
-        return self.oldest
-
-    @property
     def statistics(self) -> Statistics:
         """The statistics as last published."""
         return self.collector.published
