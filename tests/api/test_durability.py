@@ -136,13 +136,14 @@ def test_a_recovery_is_logged_and_counted(server: RunningServer) -> None:
     pid = server.engine_pid
     assert pid is not None
     os.kill(pid, signal.SIGKILL)
-    eventually(lambda: server.engine_pid not in (None, pid) and server.ready, "another engine")
+    restarted = "mavstream_engine_restarts_total 1.0"
+    eventually(lambda: restarted in server.http.get("/metrics").text, "another engine")
     summary = eventually(lambda: logged(server, "queries recovered"), "the summary")[-1]
     each = {line["query"]: line for line in logged(server, "query recovered")}
     assert summary["queries"] == 2
     assert summary["replayed_rows"] == each[query]["replayed_rows"] + each[other]["replayed_rows"]
     assert 0 < each[query]["seconds"] <= summary["seconds"]
-    found = info(server, query)
+    found = eventually(lambda: (now := info(server, query))["checkpoint"] and now, "its metrics")
     assert found["checkpoint"]["replayed_rows"] == each[query]["replayed_rows"]
     assert (found["epoch"], found["checkpoint"]["replaying"]) == (1, False)
     assert found["checkpoint"]["bytes"] > 0
